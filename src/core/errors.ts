@@ -1,0 +1,77 @@
+import type { Json } from './json.ts'
+
+/** Every way a request can fail, as one closed list. */
+export type FailureKind =
+  | 'invalid-request'
+  | 'invalid-admin-request'
+  | 'invalid-model'
+  | 'unauthenticated'
+  | 'budget-exceeded'
+  | 'model-not-allowed'
+  | 'tools-disabled'
+  | 'max-tokens-exceeded'
+  | 'not-found'
+  | 'method-not-allowed'
+  | 'request-timeout'
+  | 'conflict'
+  | 'too-large'
+  | 'unsupported-media'
+  | 'rate-limited'
+  | 'internal'
+  | 'upstream'
+  | 'upstream-rejected'
+  | 'upstream-rate-limited'
+  | 'upstream-timeout'
+  | 'overloaded'
+
+/** What an upstream said when it blamed the caller's request; never its addresses, headers or secrets. */
+export interface UpstreamRefusal {
+  /** 400, 404, 409, 413 or 422: kept for `upstream-rejected`. */
+  readonly status: number
+  readonly type?: string
+  readonly code?: string
+  readonly details?: Json
+}
+
+/** The waiting advice of an upstream, passed on as it came. */
+export interface RetryAdvice {
+  readonly retryAfter?: string
+  readonly retryAfterMs?: string
+  readonly shouldRetry?: string
+}
+
+export interface FailureDetails {
+  /** The field, header or path that was wrong. */
+  readonly param?: string
+  /** Replaces the code of the kind's row in the failure table. */
+  readonly code?: string
+  /** When to try again, in whole seconds. */
+  readonly retryAfterSeconds?: number
+  /** The methods that a path knows, for `method-not-allowed`. */
+  readonly allow?: readonly string[]
+  readonly upstream?: UpstreamRefusal
+  readonly advice?: RetryAdvice
+  readonly details?: Json
+  readonly cause?: unknown
+}
+
+/**
+ * The one error class; `kind` decides status, type and code in each dialect.
+ * The message is written for the caller: what was wrong, what was expected, what to do; never a secret.
+ */
+export class GatewayError extends Error {
+  override readonly name = 'GatewayError'
+  readonly kind: FailureKind
+  readonly details: FailureDetails
+
+  constructor(kind: FailureKind, message: string, details: FailureDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause })
+    this.kind = kind
+    this.details = details
+  }
+
+  /** True also for an error of another copy of this package. */
+  static is(value: unknown): value is GatewayError {
+    return value instanceof Error && value.name === 'GatewayError' && 'kind' in value && 'details' in value
+  }
+}

@@ -1,0 +1,248 @@
+import type { Completion, Step } from './answer.ts'
+import type { Model } from './model.ts'
+import type { Dialect, Prompt } from './prompt.ts'
+
+// ─── Store ───────────────────────────────────────────────────────────────────
+
+/** One counter that a reservation touches. Amounts are whole numbers: requests, tokens or nano-dollars. */
+export interface Claim {
+  /** Contains the start of its window, so that nothing is ever reset. */
+  readonly counter: string
+  readonly amount: number
+  /** The counter's spent and held amounts together never pass this by a reservation. */
+  readonly max: number
+  /** When the counter may be forgotten, milliseconds since 1970. */
+  readonly expiresAt: number
+  /** Elastic claims may be granted in part; all elastic claims of one request have the same amount and get the same grant. */
+  readonly elastic?: boolean
+}
+
+export interface ReserveRequest {
+  /** Names the reservation; unique for ever. */
+  readonly ticket: string
+  readonly claims: readonly Claim[]
+  /** The smallest grant of the elastic claims that is of use. @default their amount */
+  readonly least?: number
+  /** How long the amounts are held when nobody settles: the process died. */
+  readonly lapsesAfterMs: number
+}
+
+/** `levels[i]` is spent + held of claim i's counter: after the step when accepted, as found when refused. */
+export type ReserveResult =
+  | { readonly accepted: true; readonly granted: number; readonly levels: readonly number[] }
+  | {
+      readonly accepted: false
+      /** The index of the first claim that did not fit. */
+      readonly refused: number
+      readonly levels: readonly number[]
+    }
+
+/** What was really used of one counter. */
+export interface Charge {
+  readonly counter: string
+  readonly amount: number
+  readonly expiresAt: number
+}
+
+/** Sums kept for reports: each field is added to the field of the same name. */
+export interface Tally {
+  readonly name: string
+  readonly amounts: Readonly<Record<string, number>>
+  /** @default never */
+  readonly expiresAt?: number
+}
+
+export interface Settlement {
+  readonly ticket: string
+  readonly charges: readonly Charge[]
+  readonly tallies: readonly Tally[]
+}
+
+export interface Level {
+  readonly spent: number
+  readonly held: number
+}
+
+export interface LogEntry {
+  /** Where a reader continues: entries of one log have ascending cursors. */
+  readonly cursor: string
+  readonly at: number
+  readonly value: string
+}
+
+export interface LogQuery {
+  /** The first moment, inclusive, milliseconds since 1970. */
+  readonly from?: number
+  /** The last moment, exclusive. */
+  readonly to?: number
+  /** Entries after this cursor. */
+  readonly after?: string
+  readonly limit: number
+}
+
+/**
+ * Where the gateway keeps what must outlive one request. Everything that must be right when many requests run at once
+ * is one atomic step: `swap`, `reserve`, `settle`. Values are text. The contract suite (test/contract/store.ts)
+ * says exactly what each method promises. A method that cannot reach its storage rejects.
+ */
+export interface Store {
+  get(key: string): Promise<string | undefined>
+  set(key: string, value: string, options?: { readonly ttlMs?: number }): Promise<void>
+  /**
+   * Writes `value` (undefined: deletes) when the present value is `expected` (undefined: absent), and says whether it
+   * did. Without `ttlMs` the value stays for good.
+   */
+  swap(
+    key: string,
+    expected: string | undefined,
+    value: string | undefined,
+    options?: { readonly ttlMs?: number },
+  ): Promise<boolean>
+  /** True when there was something to delete. */
+  delete(key: string): Promise<boolean>
+  /** Keys with this prefix in ascending order, those after `after`, at most `limit`. */
+  list(prefix: string, options: { readonly after?: string; readonly limit: number }): Promise<readonly string[]>
+  /** Takes all claims or none. */
+  reserve(request: ReserveRequest): Promise<ReserveResult>
+  /**
+   * Gives back what the ticket holds, adds the charges and tallies. Only the first call for a ticket does anything and
+   * answers true; a ticket whose hold has lapsed can still be settled, for an hour at least.
+   */
+  settle(settlement: Settlement): Promise<boolean>
+  levels(counters: readonly string[]): Promise<readonly Level[]>
+  tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
+  /** Adds to an append-only log. */
+  append(log: string, entry: { readonly at: number; readonly value: string; readonly ttlMs?: number }): Promise<void>
+  /** Entries of a log in the order they were appended. */
+  entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
+  /** Resolves when the storage answers. */
+  ping(): Promise<void>
+  close(): Promise<void>
+}
+
+// ─── Meaning ─────────────────────────────────────────────────────────────────
+
+/** Turns texts into vectors of one fixed length. */
+export interface Embedder {
+  readonly name: string
+  readonly dimensions: number
+  embed(texts: readonly string[], signal?: AbortSignal): Promise<readonly Float32Array[]>
+}
+
+export interface Neighbour {
+  readonly id: string
+  /** Cosine similarity, -1 to 1. */
+  readonly similarity: number
+}
+
+/** Finds the stored vectors nearest to another, within one scope. Vectors have length 1. */
+export interface VectorIndex {
+  add(entry: {
+    readonly id: string
+    readonly scope: string
+    readonly vector: Float32Array
+    readonly expiresAt: number
+  }): Promise<void>
+  /** Those of at least `least` similarity, nearest first, at most `limit`. */
+  nearest(
+    scope: string,
+    vector: Float32Array,
+    options: { readonly least: number; readonly limit: number },
+  ): Promise<readonly Neighbour[]>
+  remove(id: string): Promise<void>
+  clear(): Promise<void>
+}
+
+// ─── Tokens ──────────────────────────────────────────────────────────────────
+
+/** Counts the tokens of plain text (o200k): linear in time on any input, special-token spellings are plain text. */
+export interface Tokenizer {
+  /** Cheap, from length and script; off by a few percent on prose and code. */
+  estimate(text: string): number
+  /** Exact; the first call loads the ranks. Long texts yield to the event loop. */
+  count(text: string, signal?: AbortSignal): Promise<number>
+}
+
+// ─── The network ─────────────────────────────────────────────────────────────
+
+export interface TransportRequest {
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly url: string
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string | Uint8Array
+  readonly signal: AbortSignal
+}
+
+export interface TransportResponse {
+  readonly status: number
+  /** The value of a header by its lower-case name. */
+  readonly header: (name: string) => string | undefined
+  /** Leaving the loop early closes the connection. */
+  readonly body: AsyncIterable<Uint8Array>
+}
+
+/** One call to an upstream, as cheap as the platform allows. Redirects are never followed. */
+export type Transport = (request: TransportRequest) => Promise<TransportResponse>
+
+/** The world outside, so that tests can hold it still. */
+export interface Runtime {
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+  /** From 0 up to 1, like Math.random. */
+  readonly random: () => number
+  /** A version 4 UUID from a cryptographic source. */
+  readonly uuid: () => string
+  readonly transport: Transport
+  /** Calls back once after so many milliseconds, unless the returned function is called before. Never keeps a process alive. */
+  readonly after: (ms: number, callback: () => void) => () => void
+}
+
+// ─── Providers ───────────────────────────────────────────────────────────────
+
+export interface ProviderCall {
+  readonly prompt: Prompt
+  readonly model: Model
+  /** Ends the call, before and after its first byte. */
+  readonly signal: AbortSignal
+  readonly runtime: Runtime
+  readonly timeouts: Timeouts
+  /** Caller headers that the upstream's own format knows (`anthropic-version`, `anthropic-beta`). */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Milliseconds. */
+export interface Timeouts {
+  readonly connect: number
+  /** From the request to the response's first byte. */
+  readonly firstByte: number
+  /** Between two pieces of a response. */
+  readonly idle: number
+  /** One upstream call from its start to its end. */
+  readonly total: number
+}
+
+/** Something that an upstream answered, and what of the request its format could not carry and did not need. */
+export interface Sent<answer> {
+  readonly answer: answer
+  /** Names of request fields that were left out because the upstream's format has no such hint. */
+  readonly ignored: readonly string[]
+}
+
+/** One upstream service. */
+export interface Provider {
+  /** The first part of `<provider>/<model_id>`. */
+  readonly name: string
+  readonly dialect: Dialect
+  /** The models that GET /v1/models lists. */
+  readonly models: readonly Model[]
+  /** The model of this id, listed or (open-ended providers) not; undefined for one that is not served. */
+  readonly model: (id: string) => Model | undefined
+  complete(call: ProviderCall): Promise<Sent<Completion>>
+  /** Resolves when the upstream has accepted the call; fails when it refuses, so that no header has left yet. */
+  stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step>>>
+  /** Asks the upstream itself to count a prompt's tokens, where it can. */
+  countTokens?(call: ProviderCall): Promise<number>
+  /** Resolves when the upstream can be reached. */
+  ping?(call: Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>): Promise<void>
+}

@@ -1,0 +1,78 @@
+import type { Completion, Frame, Step } from '../core/answer.ts'
+import type { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Dialect, Prompt } from '../core/prompt.ts'
+
+/**
+ * The bill as the wire shows it: the fields of `svc_metrics`. Money is dollars with six fraction digits.
+ * The message format shows the first three, a chat stream the others.
+ */
+export interface Metrics {
+  readonly savingsPercent: number
+  readonly originalCost: number
+  readonly yourCost: number
+  readonly originalTokens: number
+  readonly optimizedTokens: number
+  readonly tokensSaved: number
+  readonly reductionPct: number
+  readonly strategy: string
+  readonly cache: 'HIT' | 'MISS'
+  readonly theoreticalCost: number
+  readonly actualCost: number
+  readonly billedAmount: number
+  readonly savingsUsd: number
+  readonly profitMargin: number
+}
+
+/** What a writer must know besides the answer. */
+export interface WriteContext {
+  /** The caller's prompt: says, for one, whether a chat stream shall end in a usage chunk. */
+  readonly prompt: Prompt
+  /** Seconds since 1970. */
+  readonly created: number
+}
+
+/** The body for an upstream, and the names of hints that its format does not have. */
+export interface WrittenPrompt {
+  readonly body: string
+  readonly ignored: readonly string[]
+}
+
+/** Reads the frames of one upstream stream. */
+export type StepReader = (frame: Frame) => Step
+
+/** Writes one stream for a caller. */
+export interface StepWriter {
+  /** Frames that can leave now; the frame that must carry the bill is held back. */
+  write(step: Step): readonly Frame[]
+  /** The frames that close a whole stream, the bill on the one that tells why the answer ended. */
+  end(metrics: Metrics): readonly Frame[]
+}
+
+/** One wire format, both ways. Pure: no clock, no network, no store. */
+export interface Format {
+  readonly dialect: Dialect
+  /** caller → library. Throws `invalid-request` with `param`. `text` is the body's own JSON text. */
+  readPrompt(body: JsonObject, text?: string): Prompt
+  /** library → caller: the JSON text of a whole answer. */
+  writeCompletion(completion: Completion, metrics: Metrics, context: WriteContext): string
+  /** library → caller */
+  stepWriter(context: WriteContext): StepWriter
+  /** library → caller: the body of a refused request. */
+  writeFailure(failure: GatewayError, requestId: string): JsonObject
+  /** library → caller: the event that ends a stream which broke. */
+  writeFailureFrame(failure: GatewayError, requestId: string): Frame
+  /** An event that only says that the line is alive. */
+  readonly heartbeat: Frame | 'comment'
+  /**
+   * library → provider, for the upstream model `model`. Throws `invalid-request` for what another dialect's upstream
+   * cannot be told.
+   */
+  writePrompt(prompt: Prompt, model: string): WrittenPrompt
+  /** provider → library. Throws `upstream` when the body is no answer. */
+  readCompletion(body: JsonObject, text?: string): Completion
+  /** provider → library */
+  stepReader(): StepReader
+  /** provider → library: what an upstream's error body says, for any status. `body` is undefined when it was no JSON. */
+  readFailure(status: number, body: JsonObject | undefined): GatewayError
+}

@@ -1,0 +1,40 @@
+import type { NanoUsd } from '../core/money.ts'
+
+/** What `X-RateLimit-*` say. Without a limit: the greatest safe integer, and the end of the current hour. */
+export interface RateStatus {
+  readonly limit: number
+  readonly remaining: number
+  /** Milliseconds since 1970. */
+  readonly resetAt: number
+}
+
+/** What a request may cost at the most, as the ledger needs to know it. */
+export interface Quote {
+  /** Upper bound of the prompt's tokens. */
+  readonly promptTokens: number
+  /** The answer's limit: as asked for, or the model's greatest. */
+  readonly outputTokens: number
+  /** Billed money for an answer of so many tokens, prompt and margin included. Grows with `outputTokens`. */
+  readonly cost: (outputTokens: number) => NanoUsd
+}
+
+/** What a request really used. */
+export interface Used {
+  readonly promptTokens: number
+  readonly completionTokens: number
+  readonly savedTokens: number
+  readonly theoretical: NanoUsd
+  readonly actual: NanoUsd
+  readonly billed: NanoUsd
+  /** The model's name as the caller wrote it. */
+  readonly model: string
+}
+
+/** Places and money taken in advance. */
+export interface Reservation {
+  readonly rate: RateStatus
+  /** The answer's limit that the budgets pay for: at most the quote's. */
+  readonly outputTokens: number
+  /** Replaces what was held by what was used. Only the first call counts. */
+  settle(used: Used): Promise<void>
+}

@@ -1,0 +1,85 @@
+import type { Model } from '../core/model.ts'
+import type { NanoUsd } from '../core/money.ts'
+import type { Prompt } from '../core/prompt.ts'
+
+/** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, stands before them. */
+export type TierNumber = 2 | 3 | 4 | 5
+export type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
+
+/** What the caller asked for in the three steering headers. */
+export interface Wishes {
+  readonly level?: SavingsLevel
+  readonly vanishing: boolean
+  readonly recursive: boolean
+}
+
+/** The family's cheap model, as a tier sees it: no HTTP, no retries, no formats. */
+export interface SmallModel {
+  readonly name: string
+  /** Dollars per million tokens are known to whoever made it; a tier only sees what a call cost. Rejects when the call fails. */
+  ask(question: {
+    readonly instruction: string
+    readonly text: string
+    readonly maxTokens: number
+    readonly signal: AbortSignal
+  }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
+  /** What a call of this size would cost, for `net`. */
+  price(promptTokens: number, outputTokens: number): NanoUsd
+}
+
+/** Everything a tier may know of a request. */
+export interface TierJob {
+  readonly prompt: Prompt
+  /** The model's name as the caller wrote it, for the strategy text. */
+  readonly modelName: string
+  readonly model: Model
+  /** Tokens of the prompt as it came, by the gateway's own count. */
+  readonly tokens: number
+  readonly wishes: Wishes
+  /** Whose conversation it is: nothing remembered is ever found under another owner. */
+  readonly owner: string
+  readonly small: SmallModel | undefined
+  readonly signal: AbortSignal
+  readonly now: number
+}
+
+export interface Rewrite {
+  readonly prompt: Prompt
+  readonly tier: TierNumber
+  /** The value of X-Svc-Strategy. */
+  readonly strategy: string
+  /** Tokens of the rewritten prompt, by the same count as `TierJob.tokens`. */
+  readonly tokens: number
+}
+
+/** A tier's answer: a smaller prompt, or why not. What its small-model calls cost counts in either case. */
+export type TierResult =
+  | { readonly rewrite: Rewrite; readonly spent: NanoUsd }
+  | { readonly declined: string; readonly spent: NanoUsd }
+
+/** One way of making a prompt smaller. */
+export interface Tier {
+  readonly tier: TierNumber
+  /** Whether the header or the size calls for this tier. Pure and cheap. */
+  wants(job: TierJob): boolean
+  rewrite(job: TierJob): Promise<TierResult>
+}
+
+/** What became of each tier that was looked at, for the log record and for explain. */
+export interface TierVerdict {
+  readonly tier: TierNumber
+  readonly outcome: 'chosen' | 'not-wanted' | 'declined' | 'does-not-pay' | 'failed'
+  readonly reason: string
+}
+
+/** The outcome of the whole waterfall. */
+export interface Optimized {
+  /** Absent: passthrough. */
+  readonly rewrite?: Rewrite
+  /** All small-model calls, also of tiers that declined afterwards. */
+  readonly spent: NanoUsd
+  readonly verdicts: readonly TierVerdict[]
+}
+
+/** Tiers in their order; never rejects: a failing tier is a verdict. */
+export type Waterfall = (job: TierJob) => Promise<Optimized>
