@@ -1,0 +1,233 @@
+import type { Frame } from '../../src/core/answer.ts'
+import type { JsonObject } from '../../src/core/json.ts'
+import type { Dialect } from '../../src/core/prompt.ts'
+
+/** An answer in no dialect; the upstream tells it in the request's own, whole or as a stream. */
+export interface Answer {
+  /** A list of texts is streamed piece by piece; one text word by word. @default '' */
+  readonly text?: string | readonly string[]
+  readonly thinking?: string
+  readonly toolCalls?: readonly { readonly id?: string; readonly name: string; readonly input: string }[]
+  /** `finish_reason` or `stop_reason` as the dialect spells it. @default what fits the content */
+  readonly finish?: string
+  /** The dialect's own usage object; null: none is reported. @default counted at four characters a token */
+  readonly usage?: JsonObject | null
+  /** @default `chatcmpl-<n>` or `msg_<n>`, n being the number of the request */
+  readonly id?: string
+  /** @default the model that was asked for */
+  readonly model?: string
+}
+
+/** An error as an upstream tells it. */
+export interface Failure {
+  /** @default 'The upstream refuses with <status>.' */
+  readonly message?: string
+  readonly type?: string
+  readonly code?: string
+  readonly param?: string
+  readonly details?: JsonObject
+}
+
+interface Asked {
+  readonly index: number
+  readonly text: string
+  readonly body: JsonObject
+  readonly dialect: Dialect
+}
+
+/** The whole answer as the dialect's JSON body. */
+export function wholeAnswer(request: Asked, answer: Answer): JsonObject {
+  return request.dialect === 'anthropic' ? wholeMessage(request, answer) : wholeChat(request, answer)
+}
+
+/** The answer as the events of the dialect's stream, the terminal one included. */
+export function framesOf(request: Asked, answer: Answer): readonly Frame[] {
+  return request.dialect === 'anthropic' ? messageFrames(request, answer) : chatFrames(request, answer)
+}
+
+/** An error body of the dialect. */
+export function failureBody(dialect: Dialect, status: number, failure: Failure = {}): JsonObject {
+  const message = failure.message ?? `The upstream refuses with ${status}.`
+  const { type = 'invalid_request_error', code, param, details } = failure
+  if (dialect === 'anthropic') return { type: 'error', error: { type, message, details }, request_id: 'req_upstream' }
+  return { error: { message, type, param: param ?? null, code: code ?? null, details } }
+}
+
+function wholeChat(request: Asked, answer: Answer): JsonObject {
+  const calls = chatCalls(answer)
+  const usage = chatUsage(request, answer)
+  return {
+    id: answer.id ?? `chatcmpl-${request.index}`,
+    object: 'chat.completion',
+    created: 1_760_000_000,
+    model: modelOf(request, answer),
+    choices: [
+      {
+        index: 0,
+        message: {
+          role: 'assistant',
+          content: calls.length > 0 && joined(answer) === '' ? null : joined(answer),
+          ...(calls.length > 0 && { tool_calls: calls }),
+        },
+        finish_reason: answer.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
+      },
+    ],
+    ...(usage !== null && { usage }),
+  }
+}
+
+function chatFrames(request: Asked, answer: Answer): readonly Frame[] {
+  const head = {
+    id: answer.id ?? `chatcmpl-${request.index}`,
+    object: 'chat.completion.chunk',
+    created: 1_760_000_000,
+    model: modelOf(request, answer),
+  }
+  const options = request.body['stream_options'] as JsonObject | undefined
+  const usage = options?.['include_usage'] === true ? chatUsage(request, answer) : null
+  const chunk = (delta: JsonObject, finish: string | null = null): Frame =>
+    data({ ...head, choices: [{ index: 0, delta, finish_reason: finish }] })
+  const calls = chatCalls(answer)
+  return [
+    chunk({ role: 'assistant', content: '' }),
+    ...pieces(answer).map((content) => chunk({ content })),
+    ...calls.flatMap((call, index) => [
+      chunk({
+        tool_calls: [{ index, id: call.id, type: 'function', function: { name: call.function.name, arguments: '' } }],
+      }),
+      ...halves(call.function.arguments).map((text) =>
+        chunk({ tool_calls: [{ index, function: { arguments: text } }] }),
+      ),
+    ]),
+    chunk({}, answer.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop')),
+    ...(usage === null ? [] : [data({ ...head, choices: [], usage })]),
+    { data: '[DONE]' },
+  ]
+}
+
+function chatCalls(
+  answer: Answer,
+): readonly { id: string; type: 'function'; function: { name: string; arguments: string } }[] {
+  return (answer.toolCalls ?? []).map((call, index) => ({
+    id: call.id ?? `call_${index}`,
+    type: 'function',
+    function: { name: call.name, arguments: call.input },
+  }))
+}
+
+function chatUsage(request: Asked, answer: Answer): JsonObject | null {
+  if (answer.usage !== undefined) return answer.usage
+  const prompt = tokens(request.text)
+  const completion = outputTokens(answer)
+  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion }
+}
+
+function wholeMessage(request: Asked, answer: Answer): JsonObject {
+  const usage = answer.usage === undefined ? messageUsage(request, answer) : answer.usage
+  return {
+    id: answer.id ?? `msg_${request.index}`,
+    type: 'message',
+    role: 'assistant',
+    model: modelOf(request, answer),
+    content: [
+      ...(answer.thinking === undefined
+        ? []
+        : [{ type: 'thinking', thinking: answer.thinking, signature: 'c2lnbmVk' }]),
+      ...(joined(answer) === '' ? [] : [{ type: 'text', text: joined(answer) }]),
+      ...(answer.toolCalls ?? []).map((call, index) => ({
+        type: 'tool_use',
+        id: call.id ?? `toolu_${index}`,
+        name: call.name,
+        input: JSON.parse(call.input) as JsonObject,
+      })),
+    ],
+    stop_reason: stopReason(answer),
+    stop_sequence: null,
+    ...(usage !== null && { usage }),
+  }
+}
+
+function messageFrames(request: Asked, answer: Answer): readonly Frame[] {
+  const usage = answer.usage === undefined ? messageUsage(request, answer) : (answer.usage ?? {})
+  const { output_tokens: output, ...input } = usage
+  const frames: Frame[] = []
+  const add = (type: string, value: JsonObject): void => {
+    frames.push({ event: type, data: JSON.stringify({ type, ...value }) })
+  }
+  let index = 0
+  const block = (start: JsonObject, deltas: readonly JsonObject[]): void => {
+    add('content_block_start', { index, content_block: start })
+    for (const delta of deltas) add('content_block_delta', { index, delta })
+    add('content_block_stop', { index })
+    index += 1
+  }
+  add('message_start', {
+    message: {
+      ...wholeMessage(request, answer),
+      content: [],
+      stop_reason: null,
+      usage: { ...input, output_tokens: 1 },
+    },
+  })
+  add('ping', {})
+  if (answer.thinking !== undefined) {
+    block({ type: 'thinking', thinking: '' }, [
+      { type: 'thinking_delta', thinking: answer.thinking },
+      { type: 'signature_delta', signature: 'c2lnbmVk' },
+    ])
+  }
+  if (joined(answer) !== '')
+    block(
+      { type: 'text', text: '' },
+      pieces(answer).map((text) => ({ type: 'text_delta', text })),
+    )
+  for (const [order, call] of (answer.toolCalls ?? []).entries()) {
+    const deltas = halves(call.input).map((text) => ({ type: 'input_json_delta', partial_json: text }))
+    block({ type: 'tool_use', id: call.id ?? `toolu_${order}`, name: call.name, input: {} }, deltas)
+  }
+  add('message_delta', {
+    delta: { stop_reason: stopReason(answer), stop_sequence: null },
+    ...(answer.usage !== null && { usage: { ...input, output_tokens: output } }),
+  })
+  add('message_stop', {})
+  return frames
+}
+
+function messageUsage(request: Asked, answer: Answer): JsonObject {
+  return { input_tokens: tokens(request.text), output_tokens: outputTokens(answer) }
+}
+
+function stopReason(answer: Answer): string {
+  return answer.finish ?? ((answer.toolCalls ?? []).length > 0 ? 'tool_use' : 'end_turn')
+}
+
+function modelOf(request: Asked, answer: Answer): string {
+  return answer.model ?? String(request.body['model'] ?? 'unknown')
+}
+
+function outputTokens(answer: Answer): number {
+  const calls = (answer.toolCalls ?? []).map((call) => call.name + call.input)
+  return tokens([joined(answer), answer.thinking ?? '', ...calls].join(''))
+}
+
+function tokens(text: string): number {
+  return Math.ceil(text.length / 4)
+}
+
+function joined(answer: Answer): string {
+  return typeof answer.text === 'string' ? answer.text : (answer.text ?? []).join('')
+}
+
+function pieces(answer: Answer): readonly string[] {
+  if (typeof answer.text !== 'string') return answer.text ?? []
+  return answer.text.match(/\s*\S+\s*$|\s*\S+/g) ?? (answer.text === '' ? [] : [answer.text])
+}
+
+function halves(text: string): readonly string[] {
+  const middle = Math.floor(text.length / 2)
+  return middle === 0 ? [text] : [text.slice(0, middle), text.slice(middle)]
+}
+
+function data(value: JsonObject): Frame {
+  return { data: JSON.stringify(value) }
+}
