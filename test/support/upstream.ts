@@ -279,13 +279,14 @@ async function* unawaited(
   items: Iterable<StreamItem> | AsyncIterable<StreamItem>,
 ): AsyncGenerator<{ readonly value: StreamItem }> {
   if (isAsync(items)) {
-    for await (const value of items) yield { value }
+    const later: AsyncIterable<StreamItem> = items
+    for await (const value of later) yield { value }
     return
   }
   for (const value of items) yield { value }
 }
 
-function isAsync(items: Iterable<StreamItem> | AsyncIterable<StreamItem>): items is AsyncIterable<StreamItem> {
+function isAsync(items: object): items is AsyncIterable<StreamItem> {
   return Symbol.asyncIterator in items
 }
 
