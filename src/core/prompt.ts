@@ -44,9 +44,15 @@ export interface ImagePart {
   readonly native?: Native
 }
 
+/** A document of plain text: its words are counted, searched and translated as words, not as bytes. */
+export interface TextSource {
+  readonly type: 'text'
+  readonly text: string
+}
+
 export interface DocumentPart {
   readonly type: 'document'
-  readonly source: Source
+  readonly source: Source | TextSource
   readonly title?: string
   readonly native?: Native
 }
@@ -136,7 +142,7 @@ export interface Prompt {
   readonly stream: boolean
 }
 
-/** The text of one part that a model reads as words: text, thinking, tool calls and results. Images and opaque parts have none. */
+/** The text of one part that a model reads as words: text, thinking, tool calls and results, documents of plain text. Images, other documents and opaque parts have none. */
 export function textOfPart(part: Part): string {
   switch (part.type) {
     case 'text':
@@ -147,8 +153,9 @@ export function textOfPart(part: Part): string {
       return `${part.name} ${part.input}`
     case 'tool-result':
       return part.content.map(textOfPart).join('\n')
-    case 'image':
     case 'document':
+      return part.source.type === 'text' ? `${part.title ?? ''}\n${part.source.text}`.trimStart() : ''
+    case 'image':
     case 'opaque':
       return ''
   }
