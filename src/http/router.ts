@@ -1,0 +1,119 @@
+import { GatewayError } from '../core/errors.ts'
+
+/** Path variables by name, already decoded. */
+export type PathVariables = Readonly<Record<string, string>>
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+
+export interface Endpoint<handler> {
+  readonly method: Method
+  /** Segments after the base path; `:name` takes one segment, `*name` (last) takes the rest. */
+  readonly path: string
+  readonly handle: handler
+}
+
+export interface Match<handler> {
+  readonly handle: handler
+  readonly variables: PathVariables
+}
+
+interface Row<handler> {
+  readonly segments: readonly string[]
+  readonly methods: Map<Method, handler>
+}
+
+/** Finds the endpoint of a method and a path. */
+export type Router<handler> = (method: string, pathname: string) => Match<handler>
+
+/**
+ * Paths are compared literally, segment by segment: no case folding, no empty or dot segments, no trailing slash.
+ * An unknown path is 404, a known path with another method 405; HEAD is answered as GET.
+ */
+export function createRouter<handler>(endpoints: readonly Endpoint<handler>[]): Router<handler> {
+  const exact = new Map<string, Row<handler>>()
+  const patterns: Row<handler>[] = []
+  for (const endpoint of endpoints) rowOf(endpoint, exact, patterns).methods.set(endpoint.method, endpoint.handle)
+  return (method, pathname) => {
+    const found = findRow(pathname, exact, patterns)
+    if (found === undefined) throw unknownPath(pathname)
+    const handle = found.row.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
+    if (handle === undefined) throw wrongMethod(method, [...found.row.methods.keys()])
+    return { handle, variables: found.variables }
+  }
+}
+
+function rowOf<handler>(
+  endpoint: Endpoint<handler>,
+  exact: Map<string, Row<handler>>,
+  patterns: Row<handler>[],
+): Row<handler> {
+  const segments = endpoint.path.split('/')
+  const isPattern = segments.some((segment) => segment.startsWith(':') || segment.startsWith('*'))
+  const known = isPattern ? patterns.find((row) => row.segments.join('/') === endpoint.path) : exact.get(endpoint.path)
+  if (known !== undefined) return known
+  const row: Row<handler> = { segments, methods: new Map() }
+  if (isPattern) patterns.push(row)
+  else exact.set(endpoint.path, row)
+  return row
+}
+
+function findRow<handler>(
+  pathname: string,
+  exact: ReadonlyMap<string, Row<handler>>,
+  patterns: readonly Row<handler>[],
+): { readonly row: Row<handler>; readonly variables: PathVariables } | undefined {
+  const row = exact.get(pathname)
+  if (row !== undefined) return { row, variables: {} }
+  const segments = pathname.split('/')
+  for (const candidate of patterns) {
+    const variables = matchSegments(candidate.segments, segments)
+    if (variables !== undefined) return { row: candidate, variables }
+  }
+  return undefined
+}
+
+function matchSegments(pattern: readonly string[], segments: readonly string[]): PathVariables | undefined {
+  const rest = pattern.at(-1)?.startsWith('*') === true
+  if (rest ? segments.length < pattern.length : segments.length !== pattern.length) return undefined
+  const variables: Record<string, string> = {}
+  for (const [index, part] of pattern.entries()) {
+    const given = part.startsWith('*') ? segments.slice(index).join('/') : segments[index]
+    if (given === undefined) return undefined
+    if (!part.startsWith(':') && !part.startsWith('*')) {
+      if (part !== given) return undefined
+      continue
+    }
+    const value = decode(given)
+    if (value === undefined || value === '') return undefined
+    variables[part.slice(1)] = value
+  }
+  return variables
+}
+
+function decode(segment: string): string | undefined {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return undefined
+  }
+}
+
+function unknownPath(pathname: string): GatewayError {
+  return new GatewayError('not-found', `There is nothing at ${printable(pathname)}. Check the base URL and the path.`)
+}
+
+function wrongMethod(method: string, known: readonly Method[]): GatewayError {
+  const allow = known.includes('GET') ? [...known, 'HEAD'] : known
+  return new GatewayError(
+    'method-not-allowed',
+    `${printable(method)} is not possible here. Use ${known.join(' or ')}.`,
+    {
+      allow,
+    },
+  )
+}
+
+/** At most 100 characters, printable ASCII only, so that a message never carries control characters back. */
+function printable(text: string): string {
+  return text.slice(0, 100).replace(/[^\x20-\x7e]/g, '?')
+}

@@ -1,0 +1,29 @@
+import { GatewayError } from '../core/errors.ts'
+import { readSecret } from '../http/credentials.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Admitted, Parts, Received } from './stages.ts'
+
+/** Whose request it is. */
+export async function admit(received: Received, parts: Parts): Promise<Admitted> {
+  return { ...received, key: await findCaller(received.request.headers, parts) }
+}
+
+/** The key that the headers carry; 401 for a missing, unknown, inactive or expired one, all in the same words. */
+export async function findCaller(headers: Headers, parts: Pick<Parts, 'findKey' | 'runtime'>): Promise<VirtualKey> {
+  const secret = readSecret(headers)
+  if (secret === undefined) {
+    throw new GatewayError(
+      'unauthenticated',
+      'The request carries no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',
+    )
+  }
+  const key = await parts.findKey(secret)
+  if (key === undefined || !isValid(key, parts.runtime.now())) {
+    throw new GatewayError('unauthenticated', 'The key is not valid here: it is unknown, inactive or expired.')
+  }
+  return key
+}
+
+function isValid(key: VirtualKey, now: number): boolean {
+  return key.active && (key.expiresAt === undefined || now < key.expiresAt)
+}

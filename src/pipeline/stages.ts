@@ -1,0 +1,164 @@
+import type { Completion, Step } from '../core/answer.ts'
+import type { Bill } from '../billing/bill.ts'
+import type { GatewayError } from '../core/errors.ts'
+import type { Model } from '../core/model.ts'
+import type { Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
+import type { Format } from '../formats/format.ts'
+import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Optimized, SmallModel, Waterfall, Wishes } from '../savings/tier.ts'
+
+/** One place that can answer a request. */
+export interface Route {
+  readonly provider: Provider
+  readonly model: Model
+}
+
+/** What a model name stands for: the first route is asked first, the others are its fallbacks. */
+export interface Resolved {
+  /** As the caller wrote it. */
+  readonly name: string
+  readonly routes: readonly [Route, ...Route[]]
+}
+
+/** A request as it reached an endpoint. */
+export interface Received {
+  readonly id: string
+  readonly startedAt: number
+  readonly request: Request
+  readonly format: Format
+  /** Fires when the caller leaves or the request's deadline passes. */
+  readonly signal: AbortSignal
+  /** Ends everything that this request still has under way. */
+  readonly abort: (reason: unknown) => void
+}
+
+export interface Admitted extends Received {
+  readonly key: VirtualKey
+}
+
+/** Tokens of the prompt by our own count. */
+export interface Size {
+  readonly estimate: number
+  /** No upstream's counter passes this. */
+  readonly bound: number
+}
+
+export interface Understood extends Admitted {
+  readonly prompt: Prompt
+  readonly resolved: Resolved
+  readonly size: Size
+  readonly wishes: Wishes
+  readonly margin: number
+}
+
+export interface Reserved extends Understood {
+  readonly reservation: Reservation
+}
+
+/** How the request will be answered. */
+export type Plan =
+  | { readonly kind: 'replay'; readonly completion: Completion; readonly bill: Bill }
+  | { readonly kind: 'ask'; readonly prompt: Prompt; readonly optimized: Optimized; readonly counted: Counted }
+
+/** Our own counts of the prompt as it came and as it is sent; equal where nothing was rewritten. */
+export interface Counted {
+  readonly original: number
+  readonly sent: number
+}
+
+export interface Planned extends Reserved {
+  readonly plan: Plan
+}
+
+export type Answer =
+  | { readonly kind: 'whole'; readonly completion: Completion }
+  | { readonly kind: 'streamed'; readonly steps: AsyncIterable<Step> }
+
+export interface Answered extends Planned {
+  readonly answer: Answer
+  /** Who answered; undefined for a replay. */
+  readonly route: Route | undefined
+  /** Hints that the upstream's format could not carry. */
+  readonly ignored: readonly string[]
+}
+
+/** How far a request came, for the one place that turns failures into responses. */
+export type Reached = Received | Admitted | Understood | Reserved | Planned | Answered
+
+/** How a request ended, for the records. */
+export interface Outcome {
+  /** The HTTP status that the caller saw. */
+  readonly status: number
+  readonly bill?: Bill
+  /** The whole answer; absent for one that broke off or was left. */
+  readonly completion?: Completion
+  readonly failure?: GatewayError
+}
+
+/** Finds what a model name stands for, for a key; throws `invalid-model`. */
+export type Resolve = (name: string, key: VirtualKey) => Resolved
+
+/** Asks routes in their order, with retries, before the first byte only. */
+export interface Upstream {
+  complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
+  stream(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<AsyncIterable<Step>>>
+}
+
+export interface UpstreamCall extends Omit<ProviderCall, 'model' | 'prompt' | 'runtime' | 'timeouts'> {
+  /** The prompt for one route: providers differ in what must be said. */
+  readonly promptFor: (route: Route) => Prompt
+}
+
+export interface UpstreamAnswer<answer> extends Sent<answer> {
+  readonly route: Route
+}
+
+/** A key by its secret. Rejects `overloaded` when the store cannot tell. */
+export type FindKey = (secret: string) => Promise<VirtualKey | undefined>
+
+/** Takes places and money in advance; see governance/ledger. */
+export interface Ledger {
+  reserve(key: VirtualKey, quote: Quote): Promise<Reservation>
+  status(key: VirtualKey | undefined): Promise<RateStatus>
+}
+
+/** Tokens of prompts. */
+export interface Sizer {
+  estimate(prompt: Prompt): number
+  bound(prompt: Prompt, model: Model): number
+  text(text: string): number
+}
+
+/** Where finished requests are written down. Never rejects. */
+export interface Records {
+  record(reached: Reached, outcome: Outcome): Promise<void>
+  /** A settlement that the store did not take: what was used is told here, so that no amount is lost unseen. */
+  unsettled(reserved: Reserved, used: Used, cause: unknown): void
+}
+
+export interface PipelineLimits {
+  readonly bodyBytes: number
+  readonly bodyReadMs: number
+  readonly jsonDepth: number
+  readonly jsonKeys: number
+  readonly maxTemperature: number
+  readonly heartbeatMs: number
+}
+
+/** What every stage may lean on. Made once, by createGateway. */
+export interface Parts {
+  readonly findKey: FindKey
+  readonly resolve: Resolve
+  readonly ledger: Ledger
+  readonly waterfall: Waterfall
+  readonly smallModel: (route: Route) => SmallModel | undefined
+  readonly upstream: Upstream
+  readonly sizer: Sizer
+  readonly margin: (key: VirtualKey, modelName: string) => number
+  readonly records: Records
+  readonly limits: PipelineLimits
+  readonly timeouts: Timeouts
+  readonly runtime: Runtime
+}

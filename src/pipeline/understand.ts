@@ -1,0 +1,77 @@
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Model } from '../core/model.ts'
+import type { Prompt, Settings } from '../core/prompt.ts'
+import { parseBody } from '../formats/parse-body.ts'
+import { checkAccess } from '../governance/access.ts'
+import { readBody } from '../http/body.ts'
+import { readWishes } from '../savings/wishes.ts'
+import type { Admitted, Parts, Resolved, Understood } from './stages.ts'
+
+/** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
+export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
+  const { limits } = parts
+  const bytes = await readBody(admitted.request, {
+    maxBytes: limits.bodyBytes,
+    readMs: limits.bodyReadMs,
+    after: parts.runtime.after,
+  })
+  const wishes = readWishes(admitted.request.headers)
+  const body = parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
+  const read = admitted.format.readPrompt(body)
+  checkTemperature(read.settings, admitted, limits.maxTemperature)
+  const resolved = parts.resolve(read.model, admitted.key)
+  checkAccess(admitted.key, { prompt: read, modelName: resolved.name })
+  checkThread(read, resolved)
+  const prompt = withDefaults(read, resolved.routes[0].model)
+  const size = { estimate: parts.sizer.estimate(prompt), bound: parts.sizer.bound(prompt, resolved.routes[0].model) }
+  return { ...admitted, prompt, resolved, size, wishes, margin: parts.margin(admitted.key, resolved.name) }
+}
+
+/** The chat specification's own range; a message upstream checks its own. */
+function checkTemperature(settings: Settings, admitted: Admitted, greatest: number): void {
+  const { temperature } = settings
+  if (temperature === undefined || admitted.format.dialect !== 'openai') return
+  if (temperature > greatest) {
+    throw new GatewayError(
+      'invalid-request',
+      `temperature is ${temperature}; expected a number from 0 to ${greatest}.`,
+      {
+        param: 'temperature',
+      },
+    )
+  }
+}
+
+/** Threads are held by an upstream of the message format; elsewhere the official client falls back when told so. */
+function checkThread(prompt: Prompt, resolved: Resolved): void {
+  if (prompt.native.value['thread'] === undefined) return
+  if (resolved.routes.every((route) => route.provider.dialect === prompt.native.dialect)) return
+  const details: JsonObject = { error_code: 'thread_unsupported_request' }
+  throw new GatewayError(
+    'invalid-request',
+    'Server-held threads are not possible with this model: send the whole conversation.',
+    {
+      param: 'thread',
+      details,
+    },
+  )
+}
+
+/**
+ * The defaults of a catalogue entry, where the caller set nothing. A model that refuses temperature together with
+ * top_p is sent temperature alone, unless the caller chose top_p alone.
+ */
+function withDefaults(prompt: Prompt, model: Model): Prompt {
+  const { settings } = prompt
+  if (model.defaults === undefined && model.refusesBothSamplers !== true) return prompt
+  const filled: Settings = { ...model.defaults, ...settings }
+  const chosen = model.refusesBothSamplers === true ? oneSampler(filled, settings) : filled
+  return { ...prompt, settings: chosen }
+}
+
+function oneSampler(filled: Settings, asked: Settings): Settings {
+  if (filled.temperature === undefined || filled.topP === undefined) return filled
+  const { temperature, topP, ...others } = filled
+  return asked.temperature === undefined && asked.topP !== undefined ? { ...others, topP } : { ...others, temperature }
+}

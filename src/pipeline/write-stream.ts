@@ -1,0 +1,58 @@
+import type { Step } from '../core/answer.ts'
+import { collector, type Collector } from '../core/steps.ts'
+import { writeFrames } from '../http/sse.ts'
+import { billFor } from './charge.ts'
+import { asFailure } from './refuse.ts'
+import { settle } from './settle.ts'
+import type { Answered, Outcome, Parts } from './stages.ts'
+import { statementOf } from './statement.ts'
+
+/**
+ * A streamed answer as server-sent events in the caller's format. What broke off is told as the format's own error
+ * event, without the event that would make it look whole.
+ */
+export async function* writeStream(
+  answered: Answered,
+  steps: AsyncIterable<Step>,
+  parts: Parts,
+): AsyncGenerator<string, void, undefined> {
+  const { format, prompt } = answered
+  const writer = format.stepWriter({ prompt, created: Math.floor(answered.startedAt / 1000) })
+  const collected = collector()
+  try {
+    for await (const step of settling(answered, steps, collected, parts)) {
+      const text = writeFrames(writer.write(step))
+      if (text !== '') yield text
+    }
+  } catch (error) {
+    yield writeFrames([format.writeFailureFrame(asFailure(error), answered.id)])
+    return
+  }
+  yield writeFrames(writer.end(statementOf(billFor(answered, collected.completion(), parts.sizer))))
+}
+
+/**
+ * The same steps, collected on their way. The `finally` runs once whether the stream ends, breaks or is left by its
+ * caller, and before the last frames leave: who has seen the end of an answer finds it settled.
+ */
+async function* settling(
+  answered: Answered,
+  steps: AsyncIterable<Step>,
+  collected: Collector,
+  parts: Parts,
+): AsyncGenerator<Step, void, undefined> {
+  let outcome: Outcome = { status: 499 }
+  try {
+    for await (const step of steps) {
+      collected.add(step)
+      yield step
+    }
+    outcome = { status: 200, completion: collected.completion() }
+  } catch (error) {
+    const failure = asFailure(error)
+    outcome = answered.signal.aborted ? { status: 499 } : { status: 200, failure }
+    throw failure
+  } finally {
+    await settle(answered, billFor(answered, collected.completion(), parts.sizer), outcome, parts)
+  }
+}
