@@ -3,12 +3,20 @@ import type { Json, JsonObject } from './json.ts'
 /** The wire formats this library speaks. */
 export type Dialect = 'openai' | 'anthropic'
 
+/** A piece of a text: from `start` up to, but not including, `end`. Offsets in UTF-16 units. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+}
+
 /** Something exactly as it arrived, kept so that it can leave unchanged. */
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
   /** The JSON text of `value` as it came over the wire, where it is a whole body. */
   readonly text?: string
+  /** Where in `text` the value of the top-level `model` stands. Present only where exchanging it alone is safe. */
+  readonly modelSpan?: Span
 }
 
 /** Where the bytes of an image or a document are. */

@@ -1,7 +1,7 @@
 import type { Completion, Frame, Step } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { Dialect, Prompt } from '../core/prompt.ts'
+import type { Dialect, Prompt, Span } from '../core/prompt.ts'
 
 /**
  * The bill as the wire shows it: the fields of `svc_metrics`. Money is dollars with six fraction digits.
@@ -39,7 +39,14 @@ export interface WrittenPrompt {
 }
 
 /** Reads the frames of one upstream stream. */
-export type StepReader = (frame: Frame) => Step
+export interface StepReader {
+  (frame: Frame): Step
+  /**
+   * Asked when a body ended cleanly without the protocol's own last event: true when nothing is missing but that event.
+   * The provider then adds a step with `done`. Absent: the last event is never optional.
+   */
+  readonly isWhole?: () => boolean
+}
 
 /** Writes one stream for a caller. */
 export interface StepWriter {
@@ -52,8 +59,8 @@ export interface StepWriter {
 /** One wire format, both ways. Pure: no clock, no network, no store. */
 export interface Format {
   readonly dialect: Dialect
-  /** caller → library. Throws `invalid-request` with `param`. `text` is the body's own JSON text. */
-  readPrompt(body: JsonObject, text?: string): Prompt
+  /** caller → library. Throws `invalid-request` with `param`. `text` and `modelSpan` are those of `parseBody`. */
+  readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt
   /** library → caller: the JSON text of a whole answer. */
   writeCompletion(completion: Completion, metrics: Metrics, context: WriteContext): string
   /** library → caller */
