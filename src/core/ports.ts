@@ -171,6 +171,8 @@ export interface TransportRequest {
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
+  /** Milliseconds for connecting, for transports that can tell it from waiting for the response. */
+  readonly connectMs?: number
   readonly signal: AbortSignal
 }
 
@@ -184,6 +186,9 @@ export interface TransportResponse {
 
 /** One call to an upstream, as cheap as the platform allows. Redirects are never followed. */
 export type Transport = (request: TransportRequest) => Promise<TransportResponse>
+
+/** A transport that keeps connections; `close` ends them, also those with a call under way. */
+export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
 
 /** The world outside, so that tests can hold it still. */
 export interface Runtime {
