@@ -35,6 +35,9 @@ export const HANG: unique symbol = Symbol('hang')
 /** A frame, raw text or bytes written as they are, a promise to wait for, or one of `CUT` and `HANG`. */
 export type StreamItem = Frame | string | Uint8Array | Promise<unknown> | typeof CUT | typeof HANG
 
+/** What a stream sends; an asynchronous source may wait by itself. */
+export type StreamItems = Iterable<StreamItem> | AsyncIterable<Exclude<StreamItem, Promise<unknown>>>
+
 /** What the upstream does with a request. A plain text is an answer with that text. */
 export type Reply =
   | string
@@ -44,7 +47,7 @@ export type Reply =
   | { readonly kind: 'failure'; readonly status: number; readonly failure?: Failure; readonly headers?: Headers }
   | {
       readonly kind: 'events'
-      readonly items: Iterable<StreamItem> | AsyncIterable<StreamItem>
+      readonly items: StreamItems
       readonly headers?: Headers
     }
   /** Bytes onto the socket, past the HTTP server: broken status lines and the like. */
@@ -255,11 +258,7 @@ function sendBody(response: ServerResponse, status: number, body: string | Uint8
   response.end(body)
 }
 
-async function sendEvents(
-  response: ServerResponse,
-  items: Iterable<StreamItem> | AsyncIterable<StreamItem>,
-  headers: Headers = {},
-): Promise<void> {
+async function sendEvents(response: ServerResponse, items: StreamItems, headers: Headers = {}): Promise<void> {
   response.writeHead(200, { 'content-type': 'text/event-stream', ...writable(headers) })
   response.flushHeaders()
   for await (const item of unawaited(items)) {
@@ -275,18 +274,15 @@ async function sendEvents(
 }
 
 /** `for await` over a plain iterable would wait for promises and lose them; wrapped they arrive as they are. */
-async function* unawaited(
-  items: Iterable<StreamItem> | AsyncIterable<StreamItem>,
-): AsyncGenerator<{ readonly value: StreamItem }> {
+async function* unawaited(items: StreamItems): AsyncGenerator<{ readonly value: StreamItem }> {
   if (isAsync(items)) {
-    const later: AsyncIterable<StreamItem> = items
-    for await (const value of later) yield { value }
+    for await (const value of items) yield { value }
     return
   }
   for (const value of items) yield { value }
 }
 
-function isAsync(items: object): items is AsyncIterable<StreamItem> {
+function isAsync(items: StreamItems): items is Exclude<StreamItems, Iterable<StreamItem>> {
   return Symbol.asyncIterator in items
 }
 

@@ -1,0 +1,87 @@
+import { createParser } from 'eventsource-parser'
+import type { Frame } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
+
+/** The longest event, in characters; a longer one is a fault of the upstream. */
+const LONGEST_EVENT = 1024 * 1024
+/** The parser looks at its buffer after each feed, so what it is fed at once is bounded too. */
+const SLICE_BYTES = 16 * 1024
+
+/** Turns the bytes of an event stream into frames, however they were cut. */
+export interface FrameReader {
+  /** The frames that are complete with these bytes. Throws `upstream` for an event of more than 1 MiB. */
+  read(bytes: Uint8Array): readonly Frame[]
+  /** The frame that was still open when the stream ended, if it said anything. */
+  end(): readonly Frame[]
+}
+
+/**
+ * A reader for one event stream: UTF-8 with or without a byte order mark, lines ending in LF, CR or CRLF, comments and
+ * unknown fields skipped, a last event without its blank line accepted.
+ */
+export function createFrameReader(): FrameReader {
+  let frames: Frame[] = []
+  let oversize = false
+  const decoder = new TextDecoder()
+  const parser = createParser({
+    maxBufferSize: LONGEST_EVENT,
+    onEvent: ({ data, event, id }) => {
+      frames.push({ ...(event !== undefined && { event }), data, ...(id !== undefined && { id }) })
+    },
+    onError: (error) => {
+      if (error.type === 'max-buffer-size-exceeded') oversize = true
+    },
+  })
+  const feed = (text: string): void => {
+    if (text !== '') parser.feed(text)
+    if (oversize) throw new GatewayError('upstream', 'The upstream sent an event of more than 1 MiB.')
+  }
+  const take = (): readonly Frame[] => {
+    const taken = frames
+    frames = []
+    return taken
+  }
+  return {
+    read(bytes) {
+      for (let start = 0; start < bytes.byteLength; start += SLICE_BYTES) {
+        feed(decoder.decode(bytes.subarray(start, start + SLICE_BYTES), { stream: true }))
+      }
+      return take()
+    },
+    end() {
+      feed(`${decoder.decode()}\n\n`)
+      return take()
+    },
+  }
+}
+
+/** The frames of an event stream. Throws `upstream` for an event of more than 1 MiB, and what the body throws. */
+export async function* readFrames(body: AsyncIterable<Uint8Array>): AsyncGenerator<Frame, void, undefined> {
+  const reader = createFrameReader()
+  for await (const bytes of body) yield* reader.read(bytes)
+  yield* reader.end()
+}
+
+/**
+ * A frame as text on the wire. Line ends within the data, CR and CRLF too, become several data lines, which a reader
+ * joins by LF; event names and ids cannot hold line ends or NUL and lose them.
+ */
+export function writeFrame(frame: Frame): string {
+  const event = frame.event === undefined || frame.event === '' ? '' : `event: ${oneLine(frame.event)}\n`
+  const id = frame.id === undefined ? '' : `id: ${oneLine(frame.id)}\n`
+  return `${event}${id}data: ${dataLines(frame.data)}\n\n`
+}
+
+/** A comment: bytes that say that the line is alive and that every client skips. */
+export function comment(text: string): string {
+  return `: ${oneLine(text)}\n\n`
+}
+
+function dataLines(data: string): string {
+  if (!data.includes('\n') && !data.includes('\r')) return data
+  return data.split(/\r\n|\r|\n/).join('\ndata: ')
+}
+
+function oneLine(text: string): string {
+  return /[\r\n\0]/.test(text) ? text.replaceAll(/[\r\n\0]/g, '') : text
+}
