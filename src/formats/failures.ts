@@ -1,0 +1,119 @@
+import type { FailureKind, GatewayError } from '../core/errors.ts'
+import type { Json } from '../core/json.ts'
+
+export interface FailureRow {
+  readonly status: number
+  readonly type: string
+  readonly code?: string
+}
+
+/** What each kind of failure is on the wire, in both dialects. */
+export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
+  'invalid-request': { status: 400, type: 'invalid_request_error' },
+  'invalid-admin-request': { status: 400, type: 'validation_error' },
+  'invalid-model': { status: 404, type: 'invalid_request_error', code: 'invalid_model' },
+  unauthenticated: { status: 401, type: 'authentication_error', code: 'invalid_api_key' },
+  'budget-exceeded': { status: 402, type: 'budget_exceeded_error', code: 'budget_exceeded' },
+  'model-not-allowed': { status: 403, type: 'permission_error', code: 'model_not_allowed' },
+  'tools-disabled': { status: 403, type: 'permission_error', code: 'tools_disabled' },
+  'max-tokens-exceeded': { status: 403, type: 'permission_error', code: 'max_tokens_exceeded' },
+  'not-found': { status: 404, type: 'invalid_request_error' },
+  'method-not-allowed': { status: 405, type: 'invalid_request_error' },
+  'request-timeout': { status: 408, type: 'invalid_request_error', code: 'request_timeout' },
+  conflict: { status: 409, type: 'invalid_request_error' },
+  'too-large': { status: 413, type: 'invalid_request_error', code: 'request_too_large' },
+  'unsupported-media': { status: 415, type: 'invalid_request_error' },
+  'rate-limited': { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
+  internal: { status: 500, type: 'api_error' },
+  upstream: { status: 502, type: 'upstream_error' },
+  'upstream-rejected': { status: 400, type: 'invalid_request_error' },
+  'upstream-rate-limited': { status: 429, type: 'rate_limit_error', code: 'upstream_rate_limited' },
+  'upstream-timeout': { status: 504, type: 'upstream_error', code: 'upstream_timeout' },
+  overloaded: { status: 503, type: 'overloaded_error' },
+}
+
+/** A failure as both dialects tell it. */
+export interface FailureText {
+  readonly status: number
+  readonly type: string
+  readonly message: string
+  readonly param?: string
+  readonly code?: string
+  readonly retryAfterSeconds?: number
+  readonly details?: Json
+}
+
+/** The failure's row, with what the failure itself knows better; an upstream's refusal keeps the upstream's words. */
+export function describeFailure(failure: GatewayError): FailureText {
+  const row = FAILURES[failure.kind]
+  const { upstream } = failure.details
+  const code = failure.details.code ?? upstream?.code ?? row.code
+  const param = failure.details.param ?? (failure.kind === 'invalid-model' ? 'model' : undefined)
+  const details = failure.details.details ?? upstream?.details
+  const { retryAfterSeconds } = failure.details
+  return {
+    status: failureStatus(failure),
+    type: upstream?.type ?? row.type,
+    message: failure.message,
+    ...(param === undefined ? {} : { param }),
+    ...(code === undefined ? {} : { code }),
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    ...(details === undefined ? {} : { details }),
+  }
+}
+
+/** The HTTP status of a failure. */
+export function failureStatus(failure: GatewayError): number {
+  if (failure.kind !== 'upstream-rejected') return FAILURES[failure.kind].status
+  return failure.details.upstream?.status ?? FAILURES['upstream-rejected'].status
+}
+
+/** Longer waits are nothing that a client shall sleep through. */
+const LONGEST_WAIT_SECONDS = 60
+
+/** Those kinds whose status is the upstream's own: its waiting advice fits only there. */
+const ADVISED: ReadonlySet<FailureKind> = new Set(['upstream-rejected', 'upstream-rate-limited', 'overloaded'])
+
+/** The headers that a failure adds to its response, names in lower case. */
+export function failureHeaders(failure: GatewayError): Record<string, string> {
+  const headers: Record<string, string> = {}
+  const { details } = failure
+  const advice = ADVISED.has(failure.kind) ? details.advice : undefined
+  const seconds = details.retryAfterSeconds === undefined ? undefined : String(Math.ceil(details.retryAfterSeconds))
+  set(headers, 'retry-after', advice?.retryAfter ?? seconds)
+  set(headers, 'retry-after-ms', advice?.retryAfterMs)
+  set(headers, 'x-should-retry', advice?.shouldRetry)
+  const wait = Number(headers['retry-after'] ?? 0)
+  const isHopeless = failure.kind === 'budget-exceeded' || wait > LONGEST_WAIT_SECONDS
+  if (isHopeless && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
+  if (failure.kind === 'method-not-allowed') headers['allow'] = (details.allow ?? []).join(', ')
+  return headers
+}
+
+/** An upstream's header may hold what ours must not. */
+function set(headers: Record<string, string>, name: string, value: string | undefined): void {
+  if (value !== undefined && /^[\x20-\x7e]{1,100}$/.test(value)) headers[name] = value
+}
+
+/** Statuses by which an upstream blames the caller's own request. */
+const BLAMES_CALLER: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
+
+/** What an upstream's status means to our caller. */
+export function upstreamFailureKind(status: number): FailureKind {
+  if (BLAMES_CALLER.has(status)) return 'upstream-rejected'
+  if (status === 429) return 'upstream-rate-limited'
+  if (status === 503 || status === 529) return 'overloaded'
+  if (status === 408 || status === 504) return 'upstream-timeout'
+  return 'upstream'
+}
+
+const LONGEST_UPSTREAM_TEXT = 2000
+
+/** Keys, tokens and addresses inside the network, which an upstream's error may repeat. */
+const SECRETS = /\b(?:sk|pk|key|gsk|xai)-[\w-]{6,}|\bBearer\s+[\w.~+/-]{6,}=*|\bAIza[\w-]{10,}/gi
+const ADDRESSES = /\bhttps?:\/\/(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]|[\w-]+(?=[:/]))(?::\d+)?[^\s"']*/gi
+
+/** An upstream's words as a caller may read them: bounded, without keys and inner addresses. */
+export function upstreamText(text: string): string {
+  return text.slice(0, LONGEST_UPSTREAM_TEXT).replace(SECRETS, '[removed]').replace(ADDRESSES, '[address]')
+}
