@@ -1,0 +1,86 @@
+import type { Store } from '../core/ports.ts'
+import { createCounters } from './memory/counters.ts'
+import { createLogs } from './memory/logs.ts'
+import { createTallies } from './memory/tallies.ts'
+import { createValues, type PoolBounds } from './memory/values.ts'
+
+/** How much a memory store holds at the most. */
+export interface MemoryBounds {
+  /**
+   * Values without an end: key, budget and rate limit records. Full, writing fails.
+   * @default 100,000 entries, 64 MiB
+   */
+  readonly kept: PoolBounds
+  /**
+   * Values with an end: cached answers, stored contexts. Full, the least recently used is dropped.
+   * @default 50,000 entries, 128 MiB
+   */
+  readonly passing: PoolBounds
+  /** Counters of limits and budgets. Full, a reservation that needs a new one fails with 'overloaded'. @default 200,000 */
+  readonly counters: number
+  /** Reservations that nobody settled yet. Full, a new one fails with 'overloaded'. @default 100,000 */
+  readonly tickets: number
+  /** Sums for reports. Full, the one that was longest not added to is dropped. @default 100,000 */
+  readonly tallies: number
+  /**
+   * Log entries. Full, the oldest is dropped.
+   * @default 100,000 entries and 64 MiB in all, 50,000 entries in one log
+   */
+  readonly logs: PoolBounds & { readonly entriesOfOneLog: number }
+}
+
+export interface MemoryStoreOptions extends Partial<MemoryBounds> {
+  /** Milliseconds since 1970; the clock of whoever uses the store. @default Date.now */
+  readonly now?: () => number
+}
+
+const MIB = 1024 * 1024
+
+const DEFAULTS: MemoryBounds = {
+  kept: { entries: 100_000, bytes: 64 * MIB },
+  passing: { entries: 50_000, bytes: 128 * MIB },
+  counters: 200_000,
+  tickets: 100_000,
+  tallies: 100_000,
+  logs: { entries: 100_000, bytes: 64 * MIB, entriesOfOneLog: 50_000 },
+}
+
+/**
+ * A store within this process: limits and budgets hold for this process alone, and a restart forgets everything.
+ * Each step is atomic because it runs within one turn. Nothing waits on a timer: what has ended is dropped by the
+ * next call. Bytes are counted as two for each UTF-16 unit.
+ */
+export function memoryStore(options: MemoryStoreOptions = {}): Store {
+  const { now = Date.now, ...bounds } = options
+  const most = { ...DEFAULTS, ...bounds }
+  const values = createValues(now, most)
+  const counters = createCounters(now, most)
+  const tallies = createTallies(now, most.tallies)
+  const logs = createLogs(now, most.logs)
+  return {
+    get: async (key) => values.get(key),
+    set: async (key, value, how) => values.set(key, value, how?.ttlMs),
+    swap: async (key, expected, value, how) => {
+      if (values.get(key) !== expected) return false
+      if (value === undefined) values.delete(key)
+      else values.set(key, value, how?.ttlMs)
+      return true
+    },
+    delete: async (key) => values.delete(key),
+    list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
+    reserve: async (request) => counters.reserve(request),
+    settle: async ({ ticket, charges, tallies: added }) => {
+      if (!counters.settle(ticket, charges)) return false
+      for (const tally of added) tallies.add(tally)
+      return true
+    },
+    levels: async (names) => names.map((name) => counters.level(name)),
+    tallies: async (names) => names.map((name) => tallies.get(name)),
+    append: async (log, entry) => logs.append(log, entry),
+    entries: async (log, query) => logs.entries(log, query),
+    ping: async () => {},
+    close: async () => {
+      for (const part of [values, counters, tallies, logs]) part.clear()
+    },
+  }
+}

@@ -1,0 +1,78 @@
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { memoryStore } from '../../src/stores/memory.ts'
+
+const LAPSE = 1_000
+const MAXES = [50, 120] as const
+const COUNTERS = ['a', 'b'] as const
+
+/** What may happen, in any order: tickets are taken, settled (also twice, also late), and time passes. */
+const act = fc.oneof(
+  fc.record({
+    type: fc.constant('reserve' as const),
+    amount: fc.nat(40),
+    elastic: fc.boolean(),
+    least: fc.nat(40),
+    both: fc.boolean(),
+  }),
+  fc.record({ type: fc.constant('settle' as const), pick: fc.nat(), used: fc.nat(60) }),
+  fc.record({ type: fc.constant('wait' as const), ms: fc.nat(700) }),
+)
+
+interface Open {
+  readonly ticket: string
+  readonly counters: readonly string[]
+  readonly granted: number
+  readonly lapsesAt: number
+}
+
+it('in any schedule of reserve, settle and lapse the store agrees with plain sums and no reservation passes a limit', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(act, { maxLength: 60 }), async (acts) => {
+      let now = 0
+      const store = memoryStore({ now: () => now })
+      const spent = new Map<string, number>()
+      const open: Open[] = []
+      const settled = new Set<string>()
+      const held = (counter: string): number =>
+        open
+          .filter((one) => one.counters.includes(counter) && !settled.has(one.ticket) && now < one.lapsesAt)
+          .reduce((sum, one) => sum + one.granted, 0)
+
+      for (const [index, step] of acts.entries()) {
+        if (step.type === 'wait') now += step.ms
+        if (step.type === 'reserve') {
+          const counters = step.both ? COUNTERS : COUNTERS.slice(0, 1)
+          const claims = counters.map((counter, n) => ({
+            counter,
+            amount: step.amount,
+            max: MAXES[n]!,
+            expiresAt: 1e9,
+            elastic: step.elastic,
+          }))
+          const rooms = counters.map((counter, n) => MAXES[n]! - held(counter) - (spent.get(counter) ?? 0))
+          const least = step.elastic ? Math.min(step.amount, step.least) : step.amount
+          const result = await store.reserve({ ticket: `t${index}`, claims, least: step.least, lapsesAfterMs: LAPSE })
+          expect(result.accepted).toBe(rooms.every((room) => room >= least))
+          if (!result.accepted) continue
+          const granted = step.elastic ? result.granted : step.amount
+          if (step.elastic) expect(granted).toBe(Math.min(step.amount, ...rooms))
+          open.push({ ticket: `t${index}`, counters, granted, lapsesAt: now + LAPSE })
+          for (const [n, level] of result.levels.entries()) expect(level).toBeLessThanOrEqual(MAXES[n]!)
+        }
+        const chosen = step.type === 'settle' ? open[step.pick % Math.max(1, open.length)] : undefined
+        if (step.type === 'settle' && chosen !== undefined) {
+          const charges = chosen.counters.map((counter) => ({ counter, amount: step.used, expiresAt: 1e9 }))
+          const first = !settled.has(chosen.ticket)
+          expect(await store.settle({ ticket: chosen.ticket, charges, tallies: [] })).toBe(first)
+          settled.add(chosen.ticket)
+          for (const { counter } of first ? charges : []) spent.set(counter, (spent.get(counter) ?? 0) + step.used)
+        }
+        expect(await store.levels(COUNTERS)).toEqual(
+          COUNTERS.map((counter) => ({ spent: spent.get(counter) ?? 0, held: held(counter) })),
+        )
+      }
+    }),
+    { numRuns: 300 },
+  )
+})

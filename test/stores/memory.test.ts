@@ -1,0 +1,123 @@
+import { describe, expect, it } from 'vitest'
+import { memoryStore } from '../../src/stores/memory.ts'
+import { testStore } from '../contract/store.ts'
+
+testStore('memoryStore', async (clock) => memoryStore({ now: clock.now }))
+
+describe('the bounds of memoryStore', () => {
+  const claim = (counter: string, expiresAt = 10_000) => ({ counter, amount: 1, max: 10, expiresAt })
+  const reserve = (ticket: string, counter: string) => ({ ticket, claims: [claim(counter)], lapsesAfterMs: 1000 })
+
+  it('a flood of passing values drops the least recently used of them and never a record or a counter', async () => {
+    const store = memoryStore({ now: () => 0, passing: { entries: 10, bytes: 1_000_000 } })
+    await store.set('record', 'kept')
+    await store.reserve(reserve('t', 'counter'))
+    await store.set('used', 'x', { ttlMs: 1000 })
+    for (let n = 0; n < 100; n += 1) {
+      await store.set(`cache:${n}`, 'x', { ttlMs: 1000 })
+      await store.get('used')
+    }
+    expect(await store.get('record')).toBe('kept')
+    expect(await store.levels(['counter'])).toEqual([{ spent: 0, held: 1 }])
+    expect(await store.get('used')).toBe('x')
+    expect(await store.list('cache:', { limit: 100 })).toHaveLength(9)
+    expect(await store.get('cache:99')).toBe('x')
+  })
+
+  it('passing values are bounded in bytes, and one that could never fit is refused', async () => {
+    const store = memoryStore({ now: () => 0, passing: { entries: 1000, bytes: 10_000 } })
+    for (let n = 0; n < 100; n += 1) await store.set(`c:${n}`, 'x'.repeat(500), { ttlMs: 1000 })
+    expect((await store.list('c:', { limit: 100 })).length).toBe(8)
+    await expect(store.set('c:big', 'x'.repeat(6_000), { ttlMs: 1000 })).rejects.toMatchObject({ kind: 'overloaded' })
+  })
+
+  it('a full pool of records refuses new ones, and still replaces and deletes', async () => {
+    const store = memoryStore({ now: () => 0, kept: { entries: 2, bytes: 1_000_000 } })
+    await store.set('a', '1')
+    await store.set('b', '1')
+    await expect(store.set('c', '1')).rejects.toMatchObject({ kind: 'overloaded' })
+    await expect(store.swap('c', undefined, '1')).rejects.toMatchObject({ kind: 'overloaded' })
+    await store.set('a', '2')
+    await store.delete('b')
+    await store.set('c', '1')
+    expect(await store.list('', { limit: 10 })).toEqual(['a', 'c'])
+    expect(await store.get('a')).toBe('2')
+  })
+
+  it('a full pool of counters refuses new ones, keeps the old ones, and has room again when they end', async () => {
+    let now = 0
+    const store = memoryStore({ now: () => now, counters: 2 })
+    await store.reserve(reserve('t1', 'a'))
+    await store.reserve(reserve('t2', 'b'))
+    await expect(store.reserve(reserve('t3', 'c'))).rejects.toMatchObject({ kind: 'overloaded' })
+    expect(await store.reserve(reserve('t4', 'a'))).toMatchObject({ accepted: true, levels: [2] })
+    await expect(
+      store.settle({ ticket: 't4', charges: [{ counter: 'c', amount: 1, expiresAt: 10_000 }], tallies: [] }),
+    ).rejects.toMatchObject({ kind: 'overloaded' })
+    expect(await store.settle({ ticket: 't4', charges: [], tallies: [] })).toBe(true)
+    now = 10_000
+    expect(await store.reserve({ ...reserve('t5', 'c'), claims: [claim('c', 20_000)] })).toMatchObject({
+      accepted: true,
+    })
+  })
+
+  it('too many open reservations are refused, and settling makes room', async () => {
+    const store = memoryStore({ now: () => 0, tickets: 2 })
+    await store.reserve(reserve('t1', 'a'))
+    await store.reserve(reserve('t2', 'a'))
+    await expect(store.reserve(reserve('t3', 'a'))).rejects.toMatchObject({ kind: 'overloaded' })
+    expect(await store.levels(['a'])).toEqual([{ spent: 0, held: 2 }])
+    await store.settle({ ticket: 't1', charges: [], tallies: [] })
+    expect(await store.reserve(reserve('t3', 'a'))).toMatchObject({ accepted: true })
+  })
+
+  it('a ticket that is open cannot be reserved again, nor two claims on one counter', async () => {
+    const store = memoryStore({ now: () => 0 })
+    await store.reserve(reserve('t1', 'a'))
+    await expect(store.reserve(reserve('t1', 'a'))).rejects.toThrow(/unique/)
+    await expect(store.reserve({ ...reserve('t2', 'a'), claims: [claim('a'), claim('a')] })).rejects.toThrow(/same/)
+  })
+
+  it('a counter that would end before the present is refused: the limit would not hold', async () => {
+    const store = memoryStore({ now: () => 10_000 })
+    await expect(store.reserve(reserve('t1', 'a'))).rejects.toThrow(/clock/)
+  })
+
+  it('full tallies drop the one that was longest not added to', async () => {
+    const store = memoryStore({ now: () => 0, tallies: 2 })
+    for (const [index, name] of ['a', 'b', 'a', 'c'].entries()) {
+      await store.reserve({ ticket: `t${index}`, claims: [], lapsesAfterMs: 1000 })
+      await store.settle({ ticket: `t${index}`, charges: [], tallies: [{ name, amounts: { n: 1 } }] })
+    }
+    expect(await store.tallies(['a', 'b', 'c'])).toEqual([{ n: 2 }, {}, { n: 1 }])
+  })
+
+  it('full logs drop the oldest entry of all, and one log its own oldest', async () => {
+    const logs = { entries: 6, bytes: 1_000_000, entriesOfOneLog: 4 }
+    const store = memoryStore({ now: () => 0, logs })
+    for (let n = 0; n < 3; n += 1) await store.append('quiet', { at: n, value: `q${n}` })
+    for (let n = 0; n < 50; n += 1) await store.append('loud', { at: n, value: `l${n}` })
+    const values = async (log: string) => (await store.entries(log, { limit: 100 })).map((entry) => entry.value)
+    expect(await values('loud')).toEqual(['l46', 'l47', 'l48', 'l49'])
+    expect(await values('quiet')).toEqual(['q1', 'q2'])
+    for (let n = 0; n < 20; n += 1) await store.append(`other${n}`, { at: n, value: `o${n}` })
+    expect(await values('quiet')).toEqual([])
+    expect(await values('other19')).toEqual(['o19'])
+    expect(await values('other13')).toEqual([])
+  })
+
+  it('logs are bounded in bytes', async () => {
+    const store = memoryStore({ now: () => 0, logs: { entries: 1000, bytes: 10_000, entriesOfOneLog: 1000 } })
+    for (let n = 0; n < 100; n += 1) await store.append('a', { at: n, value: 'x'.repeat(500) })
+    expect(await store.entries('a', { limit: 100 })).toHaveLength(8)
+  })
+
+  it('a closed store holds nothing', async () => {
+    const store = memoryStore({ now: () => 0 })
+    await store.set('a', '1')
+    await store.append('l', { at: 0, value: 'x' })
+    await store.close()
+    expect(await store.list('', { limit: 10 })).toEqual([])
+    expect(await store.entries('l', { limit: 10 })).toEqual([])
+  })
+})
