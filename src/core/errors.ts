@@ -14,6 +14,8 @@ export type FailureKind =
   | 'method-not-allowed'
   | 'request-timeout'
   | 'conflict'
+  /** The caller left before the answer; nobody reads the response. */
+  | 'cancelled'
   | 'too-large'
   | 'unsupported-media'
   | 'rate-limited'

@@ -21,6 +21,7 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   'method-not-allowed': { status: 405, type: 'invalid_request_error' },
   'request-timeout': { status: 408, type: 'invalid_request_error', code: 'request_timeout' },
   conflict: { status: 409, type: 'invalid_request_error' },
+  cancelled: { status: 499, type: 'invalid_request_error', code: 'request_cancelled' },
   'too-large': { status: 413, type: 'invalid_request_error', code: 'request_too_large' },
   'unsupported-media': { status: 415, type: 'invalid_request_error' },
   'rate-limited': { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },

@@ -1,16 +1,27 @@
 import { makeBill, type Bill } from '../billing/bill.ts'
 import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
+import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import type { Answered, Sizer } from './stages.ts'
+import type { Answered } from './stages.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
-/** The bill of an answer, whole or broken off, by the upstream's usage or else by our own count of what came. */
-export function billFor(answered: Answered, completion: Completion, sizer: Sizer): Bill {
+/** The bill of a whole answer, by the upstream's usage or else by our own count. */
+export function billFor(answered: Answered, completion: Completion, meter: Meter): Bill {
+  if (completion.usage !== undefined) return billOf(answered, completion.usage, false)
+  return billForPart(answered, completion, meter)
+}
+
+/**
+ * The bill of an answer that broke off or was left. What the upstream had reported by then may lag behind what it had
+ * sent: the greater of its count and ours is taken, and called an estimate.
+ */
+export function billForPart(answered: Answered, { parts, usage }: Completion, meter: Meter): Bill {
   const { plan } = answered
   if (plan.kind === 'replay') return plan.bill
-  const estimated = completion.usage === undefined
-  return billOf(answered, completion.usage ?? usageOf(plan.counted.sent, completion, sizer), estimated)
+  const text = parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
+  const came = usage ?? usageFor(plan.counted.sent, 0)
+  return billOf(answered, { ...came, outputTokens: Math.max(came.outputTokens, text) }, true)
 }
 
 /** What a stream's headers say before its answer is known: the greatest answer that was reserved. */
@@ -32,11 +43,6 @@ function billOf(answered: Answered, usage: Usage, estimated: boolean): Bill {
     estimated,
     spent: plan.optimized.spent,
   })
-}
-
-function usageOf(sent: number, completion: Completion, sizer: Sizer): Usage {
-  const output = completion.parts.reduce((sum, part) => sum + sizer.text(textOfPart(part)), 0)
-  return usageFor(sent, output)
 }
 
 function usageFor(input: number, output: number): Usage {

@@ -12,7 +12,7 @@ export async function respond(answered: Answered, parts: Parts): Promise<Respons
   const { answer } = answered
   if (answer.kind === 'whole') {
     const { completion } = answer
-    const bill = billFor(answered, completion, parts.sizer)
+    const bill = billFor(answered, completion, parts.meter)
     const body = answered.format.writeCompletion(completion, statementOf(bill), {
       prompt: answered.prompt,
       created: Math.floor(answered.startedAt / 1000),

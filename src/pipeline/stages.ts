@@ -2,7 +2,7 @@ import type { Completion, Step } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type { Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Meter, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Format } from '../formats/format.ts'
 import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
@@ -124,13 +124,6 @@ export interface Ledger {
   status(key: VirtualKey | undefined): Promise<RateStatus>
 }
 
-/** Tokens of prompts. */
-export interface Sizer {
-  estimate(prompt: Prompt): number
-  bound(prompt: Prompt, model: Model): number
-  text(text: string): number
-}
-
 /** Where finished requests are written down. Never rejects. */
 export interface Records {
   record(reached: Reached, outcome: Outcome): Promise<void>
@@ -155,7 +148,7 @@ export interface Parts {
   readonly waterfall: Waterfall
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream
-  readonly sizer: Sizer
+  readonly meter: Meter
   readonly margin: (key: VirtualKey, modelName: string) => number
   readonly records: Records
   readonly limits: PipelineLimits

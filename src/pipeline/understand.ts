@@ -17,14 +17,16 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
     after: parts.runtime.after,
   })
   const wishes = readWishes(admitted.request.headers)
-  const body = parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
-  const read = admitted.format.readPrompt(body)
+  const { body, text, modelSpan } = parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
+  const read = admitted.format.readPrompt(body, text, modelSpan)
   checkTemperature(read.settings, admitted, limits.maxTemperature)
   const resolved = parts.resolve(read.model, admitted.key)
   checkAccess(admitted.key, { prompt: read, modelName: resolved.name })
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
-  const size = { estimate: parts.sizer.estimate(prompt), bound: parts.sizer.bound(prompt, resolved.routes[0].model) }
+  const { meter } = parts
+  const bounds = resolved.routes.map((route) => meter.boundOf(prompt, route.model))
+  const size = { estimate: meter.estimateOf(prompt), bound: Math.max(...bounds) }
   return { ...admitted, prompt, resolved, size, wishes, margin: parts.margin(admitted.key, resolved.name) }
 }
 

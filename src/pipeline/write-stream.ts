@@ -1,9 +1,10 @@
-import type { Step } from '../core/answer.ts'
+import type { Frame, Step } from '../core/answer.ts'
 import { collector, type Collector } from '../core/steps.ts'
-import { writeFrames } from '../http/sse.ts'
-import { billFor } from './charge.ts'
+import { writeFrame } from '../http/sse.ts'
+import { billFor, billForPart } from './charge.ts'
 import { asFailure } from './refuse.ts'
 import { settle } from './settle.ts'
+import type { Bill } from '../billing/bill.ts'
 import type { Answered, Outcome, Parts } from './stages.ts'
 import { statementOf } from './statement.ts'
 
@@ -21,14 +22,18 @@ export async function* writeStream(
   const collected = collector()
   try {
     for await (const step of settling(answered, steps, collected, parts)) {
-      const text = writeFrames(writer.write(step))
+      const text = join(writer.write(step))
       if (text !== '') yield text
     }
   } catch (error) {
-    yield writeFrames([format.writeFailureFrame(asFailure(error), answered.id)])
+    yield writeFrame(format.writeFailureFrame(asFailure(error), answered.id))
     return
   }
-  yield writeFrames(writer.end(statementOf(billFor(answered, collected.completion(), parts.sizer))))
+  yield join(writer.end(statementOf(billOfStream(answered, collected, parts))))
+}
+
+function join(frames: readonly Frame[]): string {
+  return frames.map(writeFrame).join('')
 }
 
 /**
@@ -53,6 +58,13 @@ async function* settling(
     outcome = answered.signal.aborted ? { status: 499 } : { status: 200, failure }
     throw failure
   } finally {
-    await settle(answered, billFor(answered, collected.completion(), parts.sizer), outcome, parts)
+    await settle(answered, billOfStream(answered, collected, parts), outcome, parts)
   }
+}
+
+function billOfStream(answered: Answered, collected: Collector, parts: Parts): Bill {
+  const completion = collected.completion()
+  return collected.isFinished()
+    ? billFor(answered, completion, parts.meter)
+    : billForPart(answered, completion, parts.meter)
 }

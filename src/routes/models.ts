@@ -1,0 +1,100 @@
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Model } from '../core/model.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import { mayUse } from '../governance/access.ts'
+import { findCaller } from '../pipeline/admit.ts'
+import { baseHead, jsonResponse } from '../pipeline/head.ts'
+import type { Parts } from '../pipeline/stages.ts'
+import type { Call, Handler } from './endpoint.ts'
+
+/** One line of the catalogue. */
+export interface Listed {
+  /** `<provider>/<model_id>`, or an alias. */
+  readonly name: string
+  readonly provider: string
+  readonly model: Model
+}
+
+const GREATEST_PAGE = 1000
+
+/** GET /v1/models: one list that both official clients read, of what the calling key may use. */
+export function listModels(listed: readonly Listed[], parts: Parts): Handler {
+  return async (call) => {
+    const key = await findCaller(call.request.headers, parts)
+    const visible = listed.filter((entry) => mayUse(key, entry.name))
+    const page = pageOf(visible, call.url.searchParams)
+    return answer(call, key, parts, {
+      object: 'list',
+      data: page.entries.map(writeEntry),
+      has_more: page.hasMore,
+      first_id: page.entries[0]?.name ?? null,
+      last_id: page.entries.at(-1)?.name ?? null,
+    })
+  }
+}
+
+/** GET /v1/models/{id}, where id may contain slashes. */
+export function getModel(listed: readonly Listed[], parts: Parts): Handler {
+  return async (call) => {
+    const key = await findCaller(call.request.headers, parts)
+    const name = call.variables['id'] ?? ''
+    const entry = listed.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
+    if (entry === undefined) {
+      throw new GatewayError('invalid-model', 'There is no such model for this key. GET /v1/models lists those there are.', {
+        param: 'model',
+      })
+    }
+    return answer(call, key, parts, writeEntry(entry))
+  }
+}
+
+async function answer(call: Call, key: VirtualKey, parts: Parts, body: JsonObject): Promise<Response> {
+  return jsonResponse(200, baseHead(call.id, await parts.ledger.status(key)), JSON.stringify(body))
+}
+
+function writeEntry({ name, provider, model }: Listed): JsonObject {
+  const created = model.created ?? 0
+  return {
+    id: name,
+    object: 'model',
+    type: 'model',
+    created,
+    created_at: new Date(created * 1000).toISOString(),
+    owned_by: provider,
+    display_name: model.displayName ?? model.id,
+    context_window: model.contextWindow,
+    max_output_tokens: model.maxOutputTokens,
+  }
+}
+
+interface Page {
+  readonly entries: readonly Listed[]
+  readonly hasMore: boolean
+}
+
+/** Without `limit` the whole list: the catalogue is small, and clients of the chat format do not page. */
+function pageOf(visible: readonly Listed[], query: URLSearchParams): Page {
+  const limit = readLimit(query.get('limit')) ?? GREATEST_PAGE
+  const after = query.get('after_id')
+  const before = query.get('before_id')
+  if (before !== null) {
+    const end = Math.max(0, indexOf(visible, before, 'before_id'))
+    return { entries: visible.slice(Math.max(0, end - limit), end), hasMore: end > limit }
+  }
+  const start = after === null ? 0 : indexOf(visible, after, 'after_id') + 1
+  return { entries: visible.slice(start, start + limit), hasMore: visible.length > start + limit }
+}
+
+function readLimit(given: string | null): number | undefined {
+  if (given === null) return undefined
+  const limit = Number(given)
+  if (Number.isInteger(limit) && limit >= 1 && limit <= GREATEST_PAGE) return limit
+  throw new GatewayError('invalid-request', `limit must be a whole number from 1 to ${GREATEST_PAGE}.`, { param: 'limit' })
+}
+
+function indexOf(visible: readonly Listed[], id: string, param: string): number {
+  const index = visible.findIndex((entry) => entry.name === id)
+  if (index >= 0) return index
+  throw new GatewayError('invalid-request', `${param} names no model of this list.`, { param })
+}
