@@ -4,7 +4,7 @@ import type { Usage } from './answer.ts'
 export type NanoUsd = number & { readonly unit: 'nano-usd' }
 
 /** Nothing. */
-export const ZERO: NanoUsd = nano(0)
+export const ZERO: NanoUsd = 0 as NanoUsd
 
 /**
  * Prices in dollars per million tokens, as vendors publish them.

@@ -1,0 +1,62 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { NO_USAGE } from '../../src/core/answer.ts'
+import { add, costOf, formatUsd, nano, subtract, times, toCents, toDollars, usd } from '../../src/core/money.ts'
+
+const usage = { ...NO_USAGE, inputTokens: 1_000_000 }
+
+describe('money', () => {
+  it.each([
+    [{ input: 3, output: 15 }, { ...usage, outputTokens: 1000 }, '$3.015000'],
+    [{ input: 0.0375, output: 0.15 }, { ...usage }, '$0.037500'],
+    [{ input: 3, output: 15, cacheRead: 0.3 }, { ...NO_USAGE, cacheReadTokens: 1_000_000 }, '$0.300000'],
+    [{ input: 3, output: 15 }, { ...NO_USAGE, cacheReadTokens: 1_000_000 }, '$3.000000'],
+    [{ input: 3, output: 15, cacheWrite: 3.75 }, { ...NO_USAGE, cacheWrite1hTokens: 1_000_000 }, '$3.750000'],
+    [{ input: 3, output: 15, cacheWrite1h: 6 }, { ...NO_USAGE, cacheWrite1hTokens: 1_000_000 }, '$6.000000'],
+    [{ input: 3, output: 15 }, { ...NO_USAGE, outputTokens: 100, reasoningTokens: 90 }, '$0.001500'],
+  ])('at %o the usage %o costs %s', (price, used, expected) => {
+    expect(formatUsd(costOf(used, price))).toBe(expected)
+  })
+
+  it.each([
+    [0, '$0.000000'],
+    [499, '$0.000000'],
+    [500, '$0.000001'],
+    [1_000_000_000, '$1.000000'],
+    [-1_500_000, '$-0.001500'],
+    [12_345_678_901_234, '$12345.678901'],
+  ])('%i nano-dollars are written %s', (amount, text) => {
+    expect(formatUsd(nano(amount))).toBe(text)
+  })
+
+  it('adds and subtracts without losing a nano-dollar', () => {
+    const amount = fc.integer({ min: 0, max: 4e15 }).map(nano)
+    fc.assert(
+      fc.property(amount, amount, (a, b) => {
+        expect(subtract(add(a, b), b)).toBe(a)
+      }),
+    )
+  })
+
+  it('stays at the greatest safe integer where a sum would leave it', () => {
+    expect(add(nano(Number.MAX_SAFE_INTEGER), nano(5))).toBe(Number.MAX_SAFE_INTEGER)
+  })
+
+  it('costs more for more tokens, and never a fraction of a nano-dollar', () => {
+    const count = fc.integer({ min: 0, max: 2_000_000 })
+    const price = fc.double({ min: 0, max: 200, noNaN: true })
+    fc.assert(
+      fc.property(count, count, price, (a, b, input) => {
+        const cost = (tokens: number): number => costOf({ ...NO_USAGE, inputTokens: tokens }, { input, output: 0 })
+        expect(Number.isSafeInteger(cost(a))).toBe(true)
+        expect(cost(Math.max(a, b))).toBeGreaterThanOrEqual(cost(Math.min(a, b)))
+      }),
+    )
+  })
+
+  it('shows cents rounded half up and dollars with six digits', () => {
+    expect(toCents(usd(0.125))).toBe(13)
+    expect(toDollars(nano(1_234_567))).toBe(0.001235)
+    expect(times(usd(2), 1.5)).toBe(usd(3))
+  })
+})

@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import { readBody } from '../../src/http/body.ts'
+
+const limits = { maxBytes: 10, readMs: 1000, after: () => () => {} }
+
+function request(body: BodyInit, headers: Record<string, string> = { 'content-type': 'application/json' }): Request {
+  return new Request('http://gateway.test/', { method: 'POST', body, headers, duplex: 'half' } as RequestInit)
+}
+
+function chunked(...pieces: readonly string[]): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    start(controller) {
+      for (const piece of pieces) controller.enqueue(new TextEncoder().encode(piece))
+      controller.close()
+    },
+  })
+}
+
+async function kindOf(promise: Promise<unknown>): Promise<string> {
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  )
+  return GatewayError.is(error) ? error.kind : 'no failure'
+}
+
+describe('reading a body', () => {
+  it('joins the pieces it came in', async () => {
+    expect(new TextDecoder().decode(await readBody(request(chunked('{"a"', ':1', '}')), limits))).toBe('{"a":1}')
+  })
+
+  it('takes exactly as many bytes as are allowed', async () => {
+    expect((await readBody(request('0123456789'), limits)).byteLength).toBe(10)
+  })
+
+  it('refuses more, announced or not', async () => {
+    expect(await kindOf(readBody(request(chunked('0123456', '7890')), limits))).toBe('too-large')
+    const announced = request('01234567890', { 'content-type': 'application/json', 'content-length': '11' })
+    expect(await kindOf(readBody(announced, limits))).toBe('too-large')
+  })
+
+  it('refuses compressed bodies and bodies that are not JSON', async () => {
+    const gzip = request('x', { 'content-type': 'application/json', 'content-encoding': 'gzip' })
+    expect(await kindOf(readBody(gzip, limits))).toBe('unsupported-media')
+    expect(await kindOf(readBody(request('x', { 'content-type': 'text/html' }), limits))).toBe('unsupported-media')
+    expect(await kindOf(readBody(request('x', { 'content-type': 'application/vnd.api+json' }), limits))).toBe(
+      'no failure',
+    )
+  })
+
+  it('gives up on a body that does not come', async () => {
+    const late = { ...limits, after: (_: number, callback: () => void) => (callback(), () => {}) }
+    expect(await kindOf(readBody(request(new ReadableStream()), late))).toBe('request-timeout')
+  })
+
+  it('blames the caller when the body breaks off', async () => {
+    const broken = new ReadableStream({ pull: (controller) => controller.error(new Error('reset')) })
+    expect(await kindOf(readBody(request(broken), limits))).toBe('invalid-request')
+  })
+})
