@@ -18,12 +18,12 @@ export async function plan(reserved: Reserved, parts: Parts): Promise<Planned> {
     now: parts.runtime.now(),
   })
   const { rewrite } = optimized
-  const counted = { original: size.estimate, sent: rewrite?.tokens ?? size.estimate }
+  const counted = { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens }
   return { ...reserved, plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted } }
 }
 
 function passthrough(reserved: Reserved): Planned {
   const counted = { original: reserved.size.estimate, sent: reserved.size.estimate }
-  const optimized = { spent: ZERO, verdicts: [] }
+  const optimized = { tokens: reserved.size.estimate, spent: ZERO, verdicts: [] }
   return { ...reserved, plan: { kind: 'ask', prompt: reserved.prompt, optimized, counted } }
 }

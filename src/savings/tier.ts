@@ -33,7 +33,7 @@ export interface TierJob {
   /** The model's name as the caller wrote it, for the strategy text. */
   readonly modelName: string
   readonly model: Model
-  /** Tokens of the prompt as it came, by the gateway's own count. */
+  /** About how many tokens the prompt has as it came; the waterfall counts exactly where that decides something. */
   readonly tokens: number
   readonly wishes: Wishes
   /** Whose conversation it is: nothing remembered is ever found under another owner. */
@@ -76,6 +76,8 @@ export interface TierVerdict {
 export interface Optimized {
   /** Absent: passthrough. */
   readonly rewrite?: Rewrite
+  /** Tokens of the prompt as it came: by the same count as `rewrite.tokens` when there is a rewrite, else an estimate. */
+  readonly tokens: number
   /** All small-model calls, also of tiers that declined afterwards. */
   readonly spent: NanoUsd
   readonly verdicts: readonly TierVerdict[]
