@@ -1,6 +1,6 @@
 import type { Completion, Step } from './answer.ts'
 import type { Model } from './model.ts'
-import type { Dialect, Prompt } from './prompt.ts'
+import type { Dialect, Message, Prompt } from './prompt.ts'
 
 // ─── Store ───────────────────────────────────────────────────────────────────
 
@@ -161,6 +161,21 @@ export interface Tokenizer {
   estimate(text: string): number
   /** Exact; the first call loads the ranks. Long texts yield to the event loop. */
   count(text: string, signal?: AbortSignal): Promise<number>
+}
+
+/** Sizes of prompts in tokens. The same rule counts before and after a tier; messages are counted once and remembered. */
+export interface Meter {
+  readonly tokenizer: Tokenizer
+  /** Cheap. */
+  estimateOf(prompt: Prompt): number
+  /** Exact for the texts; images, documents and the frame of messages and tools by fixed rules. */
+  countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
+  /** The exact count where the estimate is too near to one of the thresholds to decide, else the estimate. */
+  sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
+  estimateOfMessage(message: Message): number
+  countOfMessage(message: Message, signal?: AbortSignal): Promise<number>
+  /** What no upstream will count more than, for reservations. Needs no ranks. */
+  boundOf(prompt: Prompt, model: Model): number
 }
 
 // ─── The network ─────────────────────────────────────────────────────────────
