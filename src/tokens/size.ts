@@ -1,0 +1,110 @@
+import { LRUCache } from 'lru-cache'
+import type { Meter, Tokenizer } from '../core/ports.ts'
+import type { Message, Prompt, Tool } from '../core/prompt.ts'
+import { cautiousTokens } from './estimate.ts'
+import { fingerprintOf } from './fingerprint.ts'
+import { countedText, fixedTokens, IMAGE_BOUND, IMAGE_TOKENS, TOOL_FRAME, toolText } from './weights.ts'
+
+/** Exact counts remembered over requests: a conversation comes again with every turn. */
+const REMEMBERED_COUNTS = 50_000
+/** Below this length counting is as cheap as looking up. */
+const SHORTEST_REMEMBERED = 64
+/** An estimate this many times away from a threshold decides without a count. */
+const SURE_BELOW = 0.55
+const SURE_ABOVE = 1.6
+/** Other vocabularies need at most so many times the tokens of o200k, unless the model says otherwise. */
+const TOKEN_FACTOR = 1.5
+/** Every upstream opens the answer with a few tokens, and adds an instruction of its own when there are tools. */
+const ANSWER_FRAME = 3
+const TOOL_INSTRUCTION_BOUND = 600
+
+interface Sizes {
+  readonly text: string
+  estimate?: number
+  exact?: number
+}
+
+/** The default meter over a tokenizer. Nothing is counted exactly before somebody asks for it. */
+export function createMeter(tokenizer: Tokenizer): Meter {
+  const seen = new WeakMap<Message | Tool, Sizes>()
+  const counts = new LRUCache<number, number>({ max: REMEMBERED_COUNTS })
+
+  const sizesOf = (thing: Message | Tool): Sizes => {
+    const known = seen.get(thing)
+    if (known !== undefined) return known
+    const sizes: Sizes = { text: 'parts' in thing ? countedText(thing) : toolText(thing) }
+    seen.set(thing, sizes)
+    return sizes
+  }
+
+  const estimateText = (thing: Message | Tool): number => {
+    const sizes = sizesOf(thing)
+    return (sizes.estimate ??= tokenizer.estimate(sizes.text))
+  }
+
+  const countText = async (thing: Message | Tool, signal?: AbortSignal): Promise<number> => {
+    const sizes = sizesOf(thing)
+    if (sizes.exact !== undefined) return sizes.exact
+    const key = sizes.text.length < SHORTEST_REMEMBERED ? undefined : fingerprintOf(sizes.text)
+    const known = key === undefined ? undefined : counts.get(key)
+    const exact = known ?? (await tokenizer.count(sizes.text, signal))
+    if (key !== undefined && known === undefined) counts.set(key, exact)
+    sizes.exact = exact
+    return exact
+  }
+
+  const estimateOf = (prompt: Prompt): number => {
+    let sum = ANSWER_FRAME
+    for (const message of prompt.messages) sum += estimateText(message) + fixedTokens(message, IMAGE_TOKENS)
+    for (const tool of prompt.tools) sum += estimateText(tool) + TOOL_FRAME
+    return sum
+  }
+
+  const countOf = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
+    let sum = ANSWER_FRAME
+    for (const message of prompt.messages)
+      sum += (await countText(message, signal)) + fixedTokens(message, IMAGE_TOKENS)
+    for (const tool of prompt.tools) sum += (await countText(tool, signal)) + TOOL_FRAME
+    return sum
+  }
+
+  return {
+    tokenizer,
+    estimateOf,
+    countOf,
+    async sizeNear(prompt, thresholds, signal) {
+      const estimate = estimateOf(prompt)
+      const unsure = thresholds.some((at) => estimate > at * SURE_BELOW && estimate < at * SURE_ABOVE)
+      return unsure ? countOf(prompt, signal) : estimate
+    },
+    estimateOfMessage: (message) => estimateText(message) + fixedTokens(message, IMAGE_TOKENS),
+    async countOfMessage(message, signal) {
+      return (await countText(message, signal)) + fixedTokens(message, IMAGE_TOKENS)
+    },
+    boundOf(prompt, model) {
+      const factor = model.tokenFactor ?? TOKEN_FACTOR
+      let sum = ANSWER_FRAME
+      for (const message of prompt.messages) {
+        sum += textBound(sizesOf(message).text, estimateText(message), factor) + 2 * fixedTokens(message, IMAGE_BOUND)
+      }
+      for (const tool of prompt.tools) sum += textBound(sizesOf(tool).text, estimateText(tool), factor) + 2 * TOOL_FRAME
+      return prompt.tools.length > 0 ? sum + TOOL_INSTRUCTION_BOUND : sum
+    },
+  }
+}
+
+/** No text has more tokens than bytes. */
+function textBound(text: string, estimate: number, factor: number): number {
+  const bytes = utf8Length(text)
+  return Math.min(bytes, Math.ceil(factor * Math.max(estimate, cautiousTokens(text))))
+}
+
+function utf8Length(text: string): number {
+  let bytes = text.length
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (code < 0x80) continue
+    bytes += code < 0x800 || (code >= 0xd800 && code < 0xe000) ? 1 : 2
+  }
+  return bytes
+}
