@@ -30,30 +30,48 @@ export function defaultTransport(): ClosableTransport {
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
-async function* bytesOf(
-  body: ReadableStream<Uint8Array> | null,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array, void, undefined> {
-  if (body === null) return
+/** The body's bytes. An abort cancels the body at once, whether or not anybody has begun to read it. */
+function bytesOf(body: ReadableStream<Uint8Array> | null, signal: AbortSignal): AsyncIterable<Uint8Array> {
+  if (body === null) return nothing()
   const reader = body.getReader()
+  const cancel = (): void => {
+    // Does nothing after the end; resolves a read that is under way, also of a body that ignores its signal.
+    reader.cancel(signal.reason).catch(() => {})
+  }
+  signal.addEventListener('abort', cancel, { once: true })
+  return readAll(reader, signal, () => {
+    signal.removeEventListener('abort', cancel)
+    cancel()
+  })
+}
+
+async function* readAll(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  signal: AbortSignal,
+  leave: () => void,
+): AsyncGenerator<Uint8Array, void, undefined> {
   try {
     for (;;) {
-      const { done, value } = await unlessAborted(reader.read(), signal)
+      const { done, value } = await reader.read()
+      if (signal.aborted) throw signal.reason
       if (done) return
       yield value
     }
   } finally {
-    // After the end this does nothing; before it, it closes the connection.
-    reader.cancel().catch(() => {})
+    leave()
   }
 }
 
+async function* nothing(): AsyncGenerator<Uint8Array, void, undefined> {
+  // A status without a body.
+}
+
 /** A fetch of the caller's own may ignore the signal; the call ends all the same. */
-function unlessAborted<value>(promise: Promise<value>, signal: AbortSignal): Promise<value> {
+function unlessAborted(response: Promise<Response>, signal: AbortSignal): Promise<Response> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason)
     if (signal.aborted) abort()
     signal.addEventListener('abort', abort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+    response.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
   })
 }

@@ -1,0 +1,147 @@
+import type { AnswerEvent, Frame, Step } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { StepReader } from '../formats/format.ts'
+import { createFrameReader } from '../http/sse.ts'
+import { brokenUpstream, isTooDeep } from './upstream-failure.ts'
+import type { Watch } from './watch-call.ts'
+
+/** A response whose head has been read. */
+export interface Opened {
+  readonly provider: string
+  readonly pieces: AsyncIterator<Uint8Array>
+  readonly watch: Watch
+}
+
+/** After the protocol's last event only the end of the body is to come: more than so many bytes are not waited for. */
+const LONGEST_TAIL = 4 * 1024
+
+const LAST: IteratorReturnResult<undefined> = { done: true, value: undefined }
+
+/** The whole body as text; undefined when it is longer than `most` bytes, and the connection is then closed. */
+export async function readText(opened: Opened, most: number): Promise<string | undefined> {
+  const decoder = new TextDecoder()
+  let text = ''
+  let size = 0
+  try {
+    for (;;) {
+      const bytes = await nextPiece(opened)
+      if (bytes === undefined) break
+      size += bytes.byteLength
+      if (size > most) {
+        opened.watch.leave()
+        return undefined
+      }
+      text += decoder.decode(bytes, { stream: true })
+    }
+  } catch (error) {
+    throw endEarly(opened, error)
+  }
+  opened.watch.end()
+  return text + decoder.decode()
+}
+
+/**
+ * The steps of a streamed answer. It is whole only after the protocol's own last event: a stream that ends without it
+ * throws `upstream`, and what comes after it is dropped. Leaving the loop closes the connection at once, also while a
+ * step is awaited. Not a generator, whose `return` would wait for the step and would do nothing before the first one.
+ */
+export function readSteps(opened: Opened, readStep: StepReader): AsyncIterable<Step> {
+  const nextFrame = frameSource(opened)
+  let saidSomething = false
+  let over = false
+
+  const readNext = async (): Promise<IteratorResult<Step, undefined>> => {
+    const frame = await nextFrame()
+    if (over) return LAST
+    const step = frame === undefined ? lastStep(opened, readStep) : readFrame(opened, frame, readStep)
+    saidSomething ||= step.events.some(isWord)
+    if (!step.events.some(isDone)) return { done: false, value: step }
+    if (!saidSomething) throw brokenUpstream(opened.provider, 'ended its stream without an answer')
+    over = true
+    if (frame === undefined) opened.watch.end()
+    else void drain(opened)
+    return { done: false, value: step }
+  }
+  const next = async (): Promise<IteratorResult<Step, undefined>> => {
+    if (over) return LAST
+    try {
+      return await readNext()
+    } catch (error) {
+      if (over) return LAST
+      over = true
+      throw endEarly(opened, error)
+    }
+  }
+  const leave = (): Promise<IteratorResult<Step, undefined>> => {
+    if (!over) opened.watch.leave()
+    over = true
+    return Promise.resolve(LAST)
+  }
+  return { [Symbol.asyncIterator]: () => ({ next, return: leave }) }
+}
+
+/** The frames of the body one by one; undefined at its end. */
+function frameSource(opened: Opened): () => Promise<Frame | undefined> {
+  const reader = createFrameReader()
+  let frames: readonly Frame[] = []
+  let position = 0
+  let ended = false
+  return async () => {
+    while (position === frames.length && !ended) {
+      const bytes = await nextPiece(opened)
+      frames = bytes === undefined ? reader.end() : reader.read(bytes)
+      position = 0
+      ended = bytes === undefined
+    }
+    return frames[position++]
+  }
+}
+
+function readFrame(opened: Opened, frame: Frame, readStep: StepReader): Step {
+  if (isTooDeep(frame.data)) throw brokenUpstream(opened.provider, 'sent an event that is nested too deep')
+  return readStep(frame)
+}
+
+/** The body has ended cleanly: either nothing was missing but the last event, or the answer is not whole. */
+function lastStep(opened: Opened, readStep: StepReader): Step {
+  if (readStep.isWhole?.() === true) return { events: [{ type: 'done' }] }
+  throw brokenUpstream(opened.provider, 'ended its stream before the answer was complete')
+}
+
+/** Reads the end of a body whose last event has come, so that its connection can carry the next call. */
+async function drain(opened: Opened): Promise<void> {
+  let size = 0
+  try {
+    while (size <= LONGEST_TAIL) {
+      const bytes = await nextPiece(opened)
+      if (bytes === undefined) return opened.watch.end()
+      size += bytes.byteLength
+    }
+  } catch {
+    // The answer is complete: how its connection ends concerns nobody.
+  }
+  opened.watch.leave()
+}
+
+async function nextPiece(opened: Opened): Promise<Uint8Array | undefined> {
+  opened.watch.waiting()
+  const result = await opened.pieces.next()
+  opened.watch.received()
+  return result.done === true ? undefined : result.value
+}
+
+/** Closes the connection, and says what the error really was: the caller's leaving, a deadline, or the upstream. */
+function endEarly(opened: Opened, error: unknown): unknown {
+  const stopped = opened.watch.stopped()
+  opened.watch.leave()
+  if (stopped !== undefined) return stopped.reason
+  return GatewayError.is(error) ? error : brokenUpstream(opened.provider, 'broke off its answer', error)
+}
+
+function isDone(event: AnswerEvent): boolean {
+  return event.type === 'done'
+}
+
+function isWord(event: AnswerEvent): boolean {
+  return event.type !== 'done' && event.type !== 'usage'
+}
