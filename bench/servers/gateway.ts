@@ -1,0 +1,29 @@
+/** The built gateway in front of the fake model. argv: upstream URL, `governed` or `open`. Tells its key to the parent. */
+import { createServer } from 'node:http'
+import { createGateway, memoryStore, openaiCompatible } from '../../dist/index.js'
+import { toNodeHandler } from '../../dist/node.js'
+import { serveParent } from './child.ts'
+
+const [, , upstream = '', mode = 'governed'] = process.argv
+const gateway = createGateway({
+  providers: [
+    openaiCompatible({
+      name: 'bench',
+      baseUrl: `${upstream}/v1`,
+      models: [{ id: 'bench-model', price: { input: 1, output: 2 }, contextWindow: 1_000_000, maxOutputTokens: 1000 }],
+    }),
+  ],
+  store: memoryStore(),
+  cache: false,
+})
+const limits = {
+  budget_limit_cents: 100_000_000,
+  budget_reset_duration: '1M',
+  rate_limit_requests: 1_000_000_000,
+  rate_limit_reset_duration: '1h',
+  rate_limit_tokens: 1_000_000_000_000,
+  token_reset_duration: '1h',
+}
+const key = await gateway.keys.create({ name: 'bench', ...(mode === 'governed' ? limits : {}) })
+serveParent(createServer(toNodeHandler(gateway)))
+process.send?.({ key: key.value })

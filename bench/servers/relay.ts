@@ -1,0 +1,22 @@
+/** The bare relay that everything is compared with: node:http in, undici out, bytes passed on as they come. */
+import { createServer } from 'node:http'
+import { Pool } from 'undici'
+import { serveParent } from './child.ts'
+
+const pool = new Pool(process.argv[2] ?? '', { connections: 128, pipelining: 1 })
+
+const server = createServer((request, response) => {
+  const pieces: Buffer[] = []
+  request.on('data', (piece: Buffer) => pieces.push(piece))
+  request.on('end', async () => {
+    const upstream = await pool.request({
+      path: '/v1/chat/completions',
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: 'Bearer upstream' },
+      body: Buffer.concat(pieces),
+    })
+    response.writeHead(upstream.statusCode, { 'content-type': upstream.headers['content-type'] })
+    upstream.body.pipe(response)
+  })
+})
+serveParent(server)

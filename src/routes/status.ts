@@ -1,0 +1,72 @@
+import type { Store } from '../core/ports.ts'
+import { jsonResponse, type Head } from '../pipeline/head.ts'
+import type { Parts } from '../pipeline/stages.ts'
+import type { Call, Handler } from './endpoint.ts'
+
+/** Whether each provider is being asked at present: false while its circuit is open. */
+export type ProviderStates = () => Readonly<Record<string, boolean>>
+
+type Health = 'healthy' | 'degraded' | 'unhealthy'
+
+const STORE_DEADLINE_MS = 1000
+
+export interface StatusParts {
+  readonly store: Store
+  readonly providers: ProviderStates
+  readonly runtime: Parts['runtime']
+}
+
+/**
+ * GET /health: 503 when the store cannot be reached, `degraded` (200) while a provider's circuit is open. The names of
+ * the services are those of the specification: optimizer is the waterfall, bifrost the routing to providers, redis the
+ * store, mcp_tools the search in stored contexts. Open to everyone, tells no names or addresses.
+ */
+export function health(parts: StatusParts): Handler {
+  return async (call) => {
+    const store = await answers(parts)
+    const routing = Object.values(parts.providers()).every(Boolean)
+    const status: Health = !store ? 'unhealthy' : routing ? 'healthy' : 'degraded'
+    const body = {
+      status,
+      timestamp: new Date(parts.runtime.now()).toISOString(),
+      services: {
+        optimizer: 'healthy',
+        bifrost: routing ? 'healthy' : 'degraded',
+        redis: store ? 'healthy' : 'unhealthy',
+        mcp_tools: store ? 'healthy' : 'unhealthy',
+      },
+    }
+    return jsonResponse(store ? 200 : 503, idHead(call), JSON.stringify(body))
+  }
+}
+
+/** GET /ready: 200 when requests can be served, 503 when the store is away or every provider is. */
+export function ready(parts: StatusParts): Handler {
+  return async (call) => {
+    const store = await answers(parts)
+    const providers = parts.providers()
+    const routing = Object.values(providers).some(Boolean)
+    const isReady = store && routing
+    const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }
+    return jsonResponse(isReady ? 200 : 503, idHead(call), JSON.stringify(body))
+  }
+}
+
+function idHead(call: Call): Head {
+  return { 'x-request-id': call.id, 'request-id': call.id, 'cache-control': 'no-store' }
+}
+
+/** True when the store answers within a second. */
+async function answers({ store, runtime }: StatusParts): Promise<boolean> {
+  let cancel: () => void = () => {}
+  const late = new Promise<boolean>((resolve) => {
+    cancel = runtime.after(STORE_DEADLINE_MS, () => resolve(false))
+  })
+  const answered = store.ping().then(
+    () => true,
+    () => false,
+  )
+  const result = await Promise.race([answered, late])
+  cancel()
+  return result
+}
