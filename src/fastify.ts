@@ -1,0 +1,53 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Fetcher } from './http/fetcher.ts'
+import { toNodeHandler } from './http/node-bridge.ts'
+
+export type { Fetcher } from './http/fetcher.ts'
+
+/** What this adapter needs of a Fastify instance, of any version. */
+export interface FastifyScope {
+  removeAllContentTypeParsers(): void
+  addContentTypeParser(
+    contentType: string,
+    parser: (request: unknown, payload: unknown, done: (error: Error | null) => void) => void,
+  ): unknown
+  all(path: string, handler: (request: FastifyRequest, reply: FastifyReply) => Promise<void>): unknown
+}
+
+export interface FastifyRequest {
+  readonly raw: IncomingMessage
+}
+
+export interface FastifyReply {
+  readonly raw: ServerResponse
+  getHeaders(): Readonly<Record<string, number | string | string[] | undefined>>
+  hijack(): unknown
+}
+
+export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
+
+/**
+ * Makes a Fastify plugin that answers every request under its prefix.
+ *
+ * ```ts
+ * const gateway = createGateway({ basePath: '/ai', … })
+ * app.register(toFastify(gateway), { prefix: '/ai' })
+ * ```
+ *
+ * The gateway sees the whole path, so its `basePath` is the prefix. The body parsers are removed within the plugin only.
+ */
+export function toFastify(gateway: Fetcher): FastifyPlugin {
+  const handle = toNodeHandler(gateway)
+  return async (scope) => {
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
+    scope.all('/*', (request, reply) => {
+      // Fastify forgets the headers of its hooks (CORS, request ids) when a reply is taken over.
+      for (const [name, value] of Object.entries(reply.getHeaders())) {
+        if (value !== undefined) reply.raw.setHeader(name, value)
+      }
+      reply.hijack()
+      return handle(request.raw, reply.raw)
+    })
+  }
+}

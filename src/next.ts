@@ -1,0 +1,23 @@
+import { answer, type Fetcher } from './http/fetcher.ts'
+
+export type { Fetcher } from './http/fetcher.ts'
+
+export type NextMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
+
+/** A route handler of the app router. */
+export type NextHandler = (request: Request) => Promise<Response>
+
+/**
+ * Makes the route handlers of a catch-all route of Next's app router, `app/ai/[...path]/route.ts`:
+ *
+ * ```ts
+ * const gateway = createGateway({ basePath: '/ai', … })
+ * export const { GET, POST, PUT, DELETE } = toNext(gateway)
+ * ```
+ *
+ * The gateway sees the whole path, so its `basePath` is the folder's path.
+ */
+export function toNext(gateway: Fetcher): Readonly<Record<NextMethod, NextHandler>> {
+  const handle: NextHandler = (request) => answer(gateway, request)
+  return { GET: handle, HEAD: handle, POST: handle, PUT: handle, PATCH: handle, DELETE: handle, OPTIONS: handle }
+}

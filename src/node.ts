@@ -1,0 +1,16 @@
+/**
+ * Serves a gateway with node:http.
+ *
+ * ```ts
+ * import { createGateway, extractive } from 'sluice'
+ * import { serve } from 'sluice/node'
+ *
+ * const gateway = createGateway({ providers: [extractive()] })
+ * const server = await serve(gateway, { port: 3000 })
+ * ```
+ *
+ * @module
+ */
+export { toNodeHandler, type NodeHandler, type NodeIncoming } from './http/node-bridge.ts'
+export { serve, type RunningServer, type ServeOptions } from './http/node-server.ts'
+export type { Fetcher } from './http/fetcher.ts'

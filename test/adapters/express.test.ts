@@ -1,0 +1,172 @@
+import express from 'express'
+import { createServer } from 'node:http'
+import { describe, expect, it } from 'vitest'
+import { toExpress } from '../../src/express.ts'
+import type { Fetcher } from '../../src/http/fetcher.ts'
+import { listen } from './listen.ts'
+import { post, testAdapter, type Running } from './suite.ts'
+
+testAdapter({
+  name: 'toExpress as the whole application',
+  mountedAt: '',
+  start: (fetcher) => listen(createServer(express().use(toExpress(fetcher)))),
+})
+
+testAdapter({
+  name: 'toExpress under a path',
+  mountedAt: '/deep/ai',
+  start: (fetcher) => {
+    const router = express.Router().use('/ai', toExpress(fetcher))
+    return listen(createServer(express().use('/deep', router)), '/deep/ai')
+  },
+})
+
+const echo: Fetcher = {
+  fetch: async (request) => {
+    const { headers } = request
+    const text = await request.text()
+    const described = ['content-length', 'content-encoding', 'transfer-encoding'].map((name) => headers.get(name))
+    return Response.json({ text, described, mark: headers.get('x-mark'), path: new URL(request.url).pathname })
+  },
+}
+
+async function withServer(app: express.Express, use: (running: Running) => Promise<void>): Promise<void> {
+  const running = await listen(createServer(app))
+  try {
+    await use(running)
+  } finally {
+    await running.close()
+  }
+}
+
+describe('toExpress behind a body parser', () => {
+  const parsers: readonly (readonly [string, express.RequestHandler])[] = [
+    ['express.json()', express.json()],
+    ['express.text()', express.text({ type: '*/*' })],
+    ['express.raw()', express.raw({ type: '*/*' })],
+  ]
+
+  it.each(parsers)('the body arrives after %s', async (_name, parser) => {
+    const app = express().use(parser).use('/ai', toExpress(echo))
+    await withServer(app, async ({ url }) => {
+      const body = '{"model":"caf\u00e9","n":1.5,"nested":{"list":[1,null,"\u6f22"]}}'
+
+      const response = await post(`${url}/ai`, body)
+
+      const length = String(Buffer.byteLength(body))
+      expect(await response.json()).toMatchObject({ text: body, described: [length, null, null], path: '/ai/v1/x' })
+    })
+  })
+
+  it('a body that was unpacked is described as what it is now', async () => {
+    const app = express().use(express.json()).use(toExpress(echo))
+    await withServer(app, async ({ url }) => {
+      const packed = new Blob(['{"a":1}']).stream().pipeThrough(new CompressionStream('gzip'))
+
+      const response = await fetch(`${url}/v1/x`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'content-encoding': 'gzip', 'x-mark': 'y' },
+        body: await new Response(packed).bytes(),
+      })
+
+      expect(await response.json()).toMatchObject({ text: '{"a":1}', described: ['7', null, null], mark: 'y' })
+    })
+  })
+
+  it('the kept bytes are taken where something has kept them', async () => {
+    const keep = express.json({ verify: (request, _response, bytes) => Object.assign(request, { rawBody: bytes }) })
+    await withServer(express().use(keep, toExpress(echo)), async ({ url }) => {
+      const response = await post(url, '{ "a" : 1.0 }')
+
+      expect(await response.json()).toMatchObject({ text: '{ "a" : 1.0 }' })
+    })
+  })
+
+  it('a body that the parser left alone arrives unread', async () => {
+    await withServer(express().use(express.json(), toExpress(echo)), async ({ url }) => {
+      const response = await post(url, 'plain', 'text/plain')
+
+      expect(await response.json()).toMatchObject({ text: 'plain' })
+    })
+  })
+
+  it('an empty body stays empty', async () => {
+    await withServer(express().use(express.raw({ type: '*/*' }), toExpress(echo)), async ({ url }) => {
+      const response = await fetch(`${url}/v1/x`, {
+        method: 'POST',
+        body: new Blob([]).stream(),
+        duplex: 'half',
+      } as RequestInit)
+
+      expect(await response.json()).toMatchObject({ text: '' })
+    })
+  })
+
+  it('a body too deep to be written again is refused with 400', async () => {
+    await withServer(express().use(express.json(), toExpress(echo)), async ({ url }) => {
+      const response = await post(url, `${'['.repeat(40_000)}${']'.repeat(40_000)}`)
+
+      expect(response.status).toBe(400)
+      expect(await response.json()).toMatchObject({ error: { type: 'invalid_request_error' } })
+    })
+  })
+
+  it('a body that is gone for good is answered with 500 and advice', async () => {
+    const app = express().use((request, _response, next) => void request.resume().once('end', next), toExpress(echo))
+    await withServer(app, async ({ url }) => {
+      const response = await post(url, '{"a":1}')
+
+      expect(response.status).toBe(500)
+      expect(await response.text()).toContain('Mount the gateway before')
+    })
+  })
+
+  it('a caller who leaves aborts the signal though the body was parsed', async () => {
+    let aborted: (() => void) | undefined
+    const left = new Promise<void>((resolve) => {
+      aborted = resolve
+    })
+    const caller = new AbortController()
+    const waiting: Fetcher = {
+      fetch: async (request) => {
+        request.signal.addEventListener('abort', () => aborted?.())
+        caller.abort()
+        await left
+        return new Response('too late')
+      },
+    }
+    await withServer(express().use(express.json(), toExpress(waiting)), async ({ url }) => {
+      await expect(post(url, '{"a":1}', 'application/json', caller.signal)).rejects.toThrow()
+      await left
+    })
+  })
+})
+
+describe('toExpress beside other middleware', () => {
+  it('headers and cookies that were set before are kept', async () => {
+    const app = express().use((_request, response, next) => {
+      response.setHeader('access-control-allow-origin', '*')
+      response.cookie('before', '1')
+      next()
+    })
+    const headers = new Headers([
+      ['set-cookie', 'a=1'],
+      ['set-cookie', 'b=2'],
+    ])
+    app.use(toExpress({ fetch: async () => new Response('ok', { headers }) }))
+    await withServer(app, async ({ url }) => {
+      const response = await fetch(url)
+
+      expect(response.headers.getSetCookie()).toEqual(['before=1; Path=/', 'a=1', 'b=2'])
+      expect(response.headers.get('access-control-allow-origin')).toBe('*')
+    })
+  })
+
+  it('routes beside the mount path are not touched', async () => {
+    const app = express().use('/ai', toExpress(echo))
+    app.get('/hello', (_request, response) => void response.send('hello'))
+    await withServer(app, async ({ url }) => {
+      expect(await fetch(`${url}/hello`).then((response) => response.text())).toBe('hello')
+    })
+  })
+})

@@ -1,0 +1,120 @@
+import { createServer } from 'node:http'
+import { connect } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { serve, toNodeHandler, type Fetcher, type RunningServer, type ServeOptions } from '../../src/node.ts'
+import { listen } from './listen.ts'
+import { promise, testAdapter } from './suite.ts'
+
+testAdapter({
+  name: 'toNodeHandler',
+  mountedAt: '',
+  start: (fetcher) => listen(createServer(toNodeHandler(fetcher))),
+})
+
+testAdapter({
+  name: 'serve',
+  mountedAt: '',
+  start: (fetcher) => serve(fetcher, { port: 0, hostname: '127.0.0.1', drainMs: 0 }),
+})
+
+describe('serve', () => {
+  const running: RunningServer[] = []
+  afterEach(async () => {
+    for (const server of running.splice(0)) await server.close()
+  })
+
+  const start = async (fetch: Fetcher['fetch'], options: Partial<ServeOptions> = {}): Promise<RunningServer> => {
+    const server = await serve({ fetch }, { port: 0, hostname: '127.0.0.1', drainMs: 0, ...options })
+    running.push(server)
+    return server
+  }
+
+  it('says on which port it listens', async () => {
+    const server = await start(async () => new Response('ok'))
+
+    expect(server.port).toBeGreaterThan(0)
+    expect(server.url).toBe(`http://127.0.0.1:${server.port}`)
+  })
+
+  it('an IPv6 address stands in brackets', async () => {
+    const server = await start(async () => new Response('ok'), { hostname: '::1' })
+
+    expect(await fetch(server.url).then((response) => response.text())).toBe('ok')
+  })
+
+  it('rejects when the port is taken', async () => {
+    const { port } = await start(async () => new Response('ok'))
+
+    await expect(start(async () => new Response('ok'), { port })).rejects.toThrow(/EADDRINUSE/)
+  })
+
+  it('close lets a running stream finish and takes no new connections', async () => {
+    const release = promise<void>()
+    const body = new ReadableStream({
+      async pull(controller) {
+        controller.enqueue(new TextEncoder().encode('one '))
+        await release.settled
+        controller.enqueue(new TextEncoder().encode('two'))
+        controller.close()
+      },
+    })
+    const server = await start(async () => new Response(body), { drainMs: 60_000 })
+
+    const response = await fetch(server.url)
+    const closed = server.close()
+    await expect(fetch(server.url)).rejects.toThrow()
+    release.resolve()
+
+    expect(await response.text()).toBe('one two')
+    await closed
+  })
+
+  it('close cuts what is not done at the deadline', async () => {
+    const server = await start(async () => new Response(new ReadableStream({})), { drainMs: 1 })
+
+    const response = await fetch(server.url)
+    await server.close()
+
+    await expect(response.text()).rejects.toThrow()
+  })
+
+  it('close may be called twice', async () => {
+    const server = await start(async () => new Response('ok'))
+
+    await Promise.all([server.close(), server.close()])
+
+    await expect(fetch(server.url)).rejects.toThrow()
+  })
+
+  it('a connection that is kept alive is told to close while the server drains', async () => {
+    const release = promise<void>()
+    const server = await start(
+      async (request) => {
+        if (request.url.endsWith('/slow')) await release.settled
+        return new Response('ok')
+      },
+      { drainMs: 60_000 },
+    )
+    const socket = connect(server.port, '127.0.0.1')
+    const ended = new Promise((resolve) => socket.once('close', resolve))
+    socket.write('GET /slow HTTP/1.1\r\nhost: a\r\n\r\n')
+    socket.resume()
+    await new Promise((resolve) => socket.once('ready', resolve))
+    await fetch(server.url)
+
+    const closed = server.close()
+    release.resolve()
+
+    await closed
+    await ended
+  })
+
+  it('of 400 headers about half reach the gateway', async () => {
+    const server = await start(async (request) => Response.json([...request.headers].length))
+    const headers = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [`x-${index}`, '1']))
+
+    const response = await fetch(server.url, { headers })
+
+    expect(await response.json()).toBeLessThan(240)
+  })
+})
