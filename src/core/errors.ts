@@ -49,6 +49,8 @@ export interface FailureDetails {
   readonly code?: string
   /** When to try again, in whole seconds. */
   readonly retryAfterSeconds?: number
+  /** What `X-RateLimit-*` say of a request that a limit refused; `resetAt` in milliseconds since 1970. */
+  readonly rate?: { readonly limit: number; readonly remaining: number; readonly resetAt: number }
   /** The methods that a path knows, for `method-not-allowed`. */
   readonly allow?: readonly string[]
   readonly upstream?: UpstreamRefusal
