@@ -1,0 +1,132 @@
+import type { AnswerEvent } from '../../core/answer.ts'
+import { asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import { objectOf, stringAt, upstreamComplaint } from './checks.ts'
+
+type BlockEvent = 'content_block_start' | 'content_block_delta' | 'content_block_stop'
+
+/** Reads the events of content blocks, which belong together by their index. */
+export type BlockReader = (event: BlockEvent, data: JsonObject) => readonly AnswerEvent[]
+
+interface ToolBlock {
+  readonly kind: 'tool'
+  readonly index: number
+  /** The input as the start told it: upstreams that do not stream it put it there. */
+  readonly input: Json | undefined
+  streamed: boolean
+}
+
+/** A block that only this format knows, told when it is whole. */
+interface OpaqueBlock {
+  readonly kind: 'opaque'
+  block: JsonObject
+  readonly input: string[]
+}
+
+type OpenBlock = ToolBlock | OpaqueBlock | { readonly kind: 'known' }
+
+export function blockReader(): BlockReader {
+  const open = new Map<unknown, OpenBlock>()
+  let calls = 0
+  return (event, data) => {
+    const at = data['index']
+    if (event === 'content_block_start') {
+      const block = objectOf(data['content_block'], 'content_block', upstreamComplaint)
+      const opened = openBlock(block, calls)
+      if (opened.kind === 'tool') calls++
+      open.set(at, opened)
+      return startEvents(block, opened)
+    }
+    if (event === 'content_block_stop') {
+      const closed = open.get(at)
+      open.delete(at)
+      return closed === undefined ? [] : stopEvents(closed)
+    }
+    return deltaEvents(objectOf(data['delta'], 'delta', upstreamComplaint), open.get(at))
+  }
+}
+
+function openBlock(block: JsonObject, calls: number): OpenBlock {
+  switch (stringAt(block, 'type', 'content_block', upstreamComplaint)) {
+    case 'text':
+    case 'thinking':
+    case 'redacted_thinking':
+      return { kind: 'known' }
+    case 'tool_use':
+      return { kind: 'tool', index: calls, input: block['input'], streamed: false }
+    default:
+      return { kind: 'opaque', block, input: [] }
+  }
+}
+
+function startEvents(block: JsonObject, opened: OpenBlock): readonly AnswerEvent[] {
+  if (opened.kind === 'opaque') return []
+  if (opened.kind === 'tool') {
+    const id = stringAt(block, 'id', 'content_block', upstreamComplaint)
+    const name = stringAt(block, 'name', 'content_block', upstreamComplaint)
+    return [{ type: 'tool-call-start', index: opened.index, id, name }]
+  }
+  if (block['type'] === 'redacted_thinking') {
+    return [{ type: 'thinking-start', redacted: stringAt(block, 'data', 'content_block', upstreamComplaint) }]
+  }
+  if (block['type'] === 'thinking') {
+    const thought = asString(block['thinking']) ?? ''
+    const signature = asString(block['signature']) ?? ''
+    const events: AnswerEvent[] = [{ type: 'thinking-start' }]
+    if (thought !== '') events.push({ type: 'thinking-delta', text: thought })
+    if (signature !== '') events.push({ type: 'thinking-delta', signature })
+    return events
+  }
+  const text = asString(block['text']) ?? ''
+  return text === '' ? [{ type: 'text-start' }] : [{ type: 'text-start' }, { type: 'text-delta', text }]
+}
+
+function deltaEvents(delta: JsonObject, block: OpenBlock | undefined): readonly AnswerEvent[] {
+  switch (delta['type']) {
+    case 'text_delta':
+      return [{ type: 'text-delta', text: stringAt(delta, 'text', 'delta', upstreamComplaint) }]
+    case 'thinking_delta':
+      return [{ type: 'thinking-delta', text: stringAt(delta, 'thinking', 'delta', upstreamComplaint) }]
+    case 'signature_delta':
+      return [{ type: 'thinking-delta', signature: stringAt(delta, 'signature', 'delta', upstreamComplaint) }]
+    case 'input_json_delta':
+      return inputEvents(stringAt(delta, 'partial_json', 'delta', upstreamComplaint), block)
+    default:
+      if (block?.kind !== 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: delta } }]
+      block.block = grown(block.block, delta)
+      return []
+  }
+}
+
+/** A block that is not known, with a delta that is not known either: texts are continued, other fields replaced. */
+function grown(block: JsonObject, delta: JsonObject): JsonObject {
+  const fields = Object.entries(delta).filter(([name]) => name !== 'type')
+  return fields.reduce((whole, [name, value]) => {
+    const before = whole[name]
+    const joined = typeof before === 'string' && typeof value === 'string' ? before + value : value
+    return { ...whole, [name]: joined }
+  }, block)
+}
+
+function inputEvents(input: string, block: OpenBlock | undefined): readonly AnswerEvent[] {
+  if (block?.kind === 'opaque') block.input.push(input)
+  if (block?.kind !== 'tool' || input === '') return []
+  block.streamed = true
+  return [{ type: 'tool-call-delta', index: block.index, input }]
+}
+
+function stopEvents(block: OpenBlock): readonly AnswerEvent[] {
+  if (block.kind === 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: wholeBlock(block) } }]
+  if (block.kind === 'known' || block.streamed) return []
+  return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
+}
+
+/** The block as an answer without streaming would hold it. */
+function wholeBlock({ block, input }: OpaqueBlock): JsonObject {
+  if (input.length === 0) return block
+  try {
+    const value: unknown = JSON.parse(input.join(''))
+    return isJsonObject(value) ? { ...block, input: value } : block
+  } catch {
+    return block
+  }
+}

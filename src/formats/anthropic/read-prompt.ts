@@ -1,0 +1,79 @@
+import type { Json, JsonObject } from '../../core/json.ts'
+import { isSafeModelName } from '../../core/model.ts'
+import type { Message, Prompt, Span } from '../../core/prompt.ts'
+import { arrayOf, callerComplaint, isAbsent, objectOf } from './checks.ts'
+import { readBlocks, readContent } from './read-blocks.ts'
+import { demandMaxTokens, readSettings } from './settings.ts'
+import { readTools } from './tools.ts'
+
+const MOST_MESSAGES = 10_000
+
+/**
+ * A message request as a prompt. Throws `invalid-request` with the path of the field for what the gateway must know;
+ * everything else is carried untouched in the natives.
+ */
+export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt {
+  const model = readModel(body['model'])
+  demandMaxTokens(body)
+  const settings = readSettings(body)
+  const messages = readMessages(body['messages'])
+  const system = readSystem(body['system'])
+  return {
+    native: {
+      dialect: 'anthropic',
+      value: body,
+      ...(text === undefined ? {} : { text }),
+      ...(modelSpan === undefined ? {} : { modelSpan }),
+    },
+    model,
+    messages: system === undefined ? messages : [system, ...messages],
+    settings,
+    tools: readTools(body['tools']),
+    stream: readStream(body['stream']),
+  }
+}
+
+function readModel(value: Json | undefined): string {
+  if (typeof value !== 'string' || !isSafeModelName(value)) {
+    throw callerComplaint('model', "a model's name as a string")
+  }
+  return value
+}
+
+function readStream(value: Json | undefined): boolean {
+  if (isAbsent(value)) return false
+  if (typeof value !== 'boolean') throw callerComplaint('stream', 'true or false')
+  return value
+}
+
+function readMessages(value: Json | undefined): readonly Message[] {
+  const items = arrayOf(value, 'messages', callerComplaint, MOST_MESSAGES)
+  if (items.length === 0) throw callerComplaint('messages', 'at least one message')
+  return items.map((item, index) => readMessage(item, `messages[${index}]`))
+}
+
+function readMessage(value: Json, path: string): Message {
+  const message = objectOf(value, path, callerComplaint)
+  return {
+    role: readRole(message['role'], `${path}.role`),
+    parts: readContent(message['content'], `${path}.content`, callerComplaint),
+    native: { dialect: 'anthropic', value: message },
+  }
+}
+
+function readRole(value: Json | undefined, path: string): 'user' | 'assistant' | 'system' {
+  if (value === 'user' || value === 'assistant' || value === 'system') return value
+  throw callerComplaint(path, "'user', 'assistant' or 'system'")
+}
+
+/** The system prompt outside the messages: the first message of the prompt, under a native of its own. */
+function readSystem(value: Json | undefined): Message | undefined {
+  if (isAbsent(value)) return undefined
+  const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const
+  if (typeof value === 'string') return { role: 'system', parts: [{ type: 'text', text: value }], native }
+  if (!Array.isArray(value)) throw callerComplaint('system', 'a string or an array of text blocks')
+  const parts = readBlocks(arrayOf(value, 'system', callerComplaint), 'system', callerComplaint)
+  const stranger = parts.findIndex((part) => part.type !== 'text')
+  if (stranger >= 0) throw callerComplaint(`system[${stranger}].type`, "'text'")
+  return { role: 'system', parts, native }
+}

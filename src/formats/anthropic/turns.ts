@@ -1,0 +1,103 @@
+import { GatewayError } from '../../core/errors.ts'
+import { asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { Message } from '../../core/prompt.ts'
+import { blocksOf } from './write-blocks.ts'
+
+/** A message on its way out, and where it stood in the prompt. */
+export interface Placed {
+  readonly message: Message
+  /** Where the caller will look for it: `messages[3]`. */
+  readonly path: string
+}
+
+interface Turn {
+  readonly role: string
+  readonly members: Placed[]
+}
+
+/**
+ * The messages as turns of alternating roles: neighbours of one role become one message, with tool results first and
+ * each call's result once. A message that stands alone and was not rewritten leaves as it came.
+ */
+export function writeTurns(placed: readonly Placed[]): readonly JsonObject[] {
+  const turns: Turn[] = []
+  for (const item of placed) {
+    const role = item.message.role === 'tool' ? 'user' : item.message.role
+    const last = turns.at(-1)
+    if (last?.role === role && role !== 'system') last.members.push(item)
+    else if (!saysNothing(item)) turns.push({ role, members: [item] })
+  }
+  return turns.map(writeTurn)
+}
+
+/** A message that would be empty is left out before its neighbours are joined, so that roles still alternate. */
+function saysNothing({ message, path }: Placed): boolean {
+  return message.native?.dialect !== 'anthropic' && blocksOf(message, path).length === 0
+}
+
+function writeTurn({ role, members }: Turn): JsonObject {
+  const natives = members.flatMap(({ message }) =>
+    message.native?.dialect === 'anthropic' ? [message.native.value] : [],
+  )
+  const [only] = natives
+  if (members.length === 1 && only !== undefined) return only
+  const blocks = members.flatMap(({ message, path }) => blocksOf(message, path))
+  const content = role === 'user' ? resultsFirst(blocks) : blocks
+  return { ...natives.reduceRight((fields, native) => ({ ...fields, ...native }), {}), role, content }
+}
+
+function resultsFirst(blocks: readonly Json[]): readonly Json[] {
+  const results = new Map<string, JsonObject>()
+  const others: Json[] = []
+  for (const block of blocks) {
+    const id = resultId(block)
+    if (id === undefined || !isJsonObject(block)) others.push(block)
+    else results.set(id, joinResults(results.get(id), block))
+  }
+  return [...results.values(), ...others]
+}
+
+function resultId(block: Json): string | undefined {
+  return isJsonObject(block) && block['type'] === 'tool_result' ? asString(block['tool_use_id']) : undefined
+}
+
+/** Two results for one call are refused by the format: their contents become one. */
+function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObject {
+  if (first === undefined) return second
+  const failed = first['is_error'] === true || second['is_error'] === true
+  return {
+    ...first,
+    content: [...contentBlocks(first['content']), ...contentBlocks(second['content'])],
+    ...(failed ? { is_error: true } : {}),
+  }
+}
+
+function contentBlocks(content: Json | undefined): readonly Json[] {
+  if (typeof content === 'string') return content.trim() === '' ? [] : [{ type: 'text', text: content }]
+  return Array.isArray(content) ? (content as readonly Json[]) : []
+}
+
+/**
+ * Throws `invalid-request` when a tool call has no result in the next turn, or a result no call in the turn before:
+ * an upstream would refuse it with less to go by. The last turn may end in open calls.
+ */
+export function checkToolPairs(turns: readonly JsonObject[]): void {
+  let open = new Set<string>()
+  turns.forEach((turn, index) => {
+    const blocks = contentBlocks(turn['content'])
+    const answered = new Set(blocks.flatMap((block) => resultId(block) ?? []))
+    for (const id of answered) if (!open.has(id)) throw unpaired(id, 'no assistant message right before it calls it')
+    for (const id of open) if (!answered.has(id)) throw unpaired(id, 'the messages right after the call hold no result')
+    open = new Set(blocks.flatMap((block) => callId(block) ?? []))
+    if (index === turns.length - 1) open.clear()
+  })
+}
+
+function callId(block: Json): string | undefined {
+  return isJsonObject(block) && block['type'] === 'tool_use' ? asString(block['id']) : undefined
+}
+
+function unpaired(id: string, problem: string): GatewayError {
+  const message = `The tool call ${JSON.stringify(id.slice(0, 100))} and its result do not belong together: ${problem}.`
+  return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
+}

@@ -1,0 +1,82 @@
+import { promptTokens, type Finish, type Usage } from '../../core/answer.ts'
+import { asCount, asObject, type JsonObject } from '../../core/json.ts'
+
+/**
+ * The token counts of an answer, in disjoint parts; what is missing or is no count is left out. `input_tokens` excludes
+ * the cached prompt, and `cache_creation` says how the written part is divided.
+ */
+export function readUsage(usage: JsonObject): Partial<Usage> {
+  const thinking = asCount(asObject(usage['output_tokens_details'])?.['thinking_tokens'])
+  return {
+    ...count('inputTokens', usage['input_tokens']),
+    ...count('cacheReadTokens', usage['cache_read_input_tokens']),
+    ...cacheWrites(usage),
+    ...count('outputTokens', usage['output_tokens']),
+    ...(thinking === undefined ? {} : { reasoningTokens: thinking }),
+  }
+}
+
+function count<name extends keyof Usage>(name: name, value: unknown): Partial<Usage> {
+  const tokens = asCount(value)
+  return tokens === undefined ? {} : { [name]: tokens }
+}
+
+function cacheWrites(usage: JsonObject): Partial<Usage> {
+  const total = asCount(usage['cache_creation_input_tokens'])
+  const division = asObject(usage['cache_creation'])
+  const hour = asCount(division?.['ephemeral_1h_input_tokens'])
+  const minutes = asCount(division?.['ephemeral_5m_input_tokens'])
+  if (total === undefined && hour === undefined && minutes === undefined) return {}
+  const cacheWrite1hTokens = hour ?? 0
+  return { cacheWriteTokens: Math.max(minutes ?? 0, (total ?? 0) - cacheWrite1hTokens), cacheWrite1hTokens }
+}
+
+/** All tokens that were read and written. */
+export function totalTokens(usage: Usage): number {
+  return promptTokens(usage) + usage.outputTokens
+}
+
+/** Token counts in this format's own fields, and `total_tokens`. */
+export function writeUsage(usage: Usage): JsonObject {
+  return {
+    input_tokens: usage.inputTokens,
+    cache_creation_input_tokens: usage.cacheWriteTokens + usage.cacheWrite1hTokens,
+    cache_read_input_tokens: usage.cacheReadTokens,
+    cache_creation: {
+      ephemeral_5m_input_tokens: usage.cacheWriteTokens,
+      ephemeral_1h_input_tokens: usage.cacheWrite1hTokens,
+    },
+    output_tokens: usage.outputTokens,
+    ...(usage.reasoningTokens === 0 ? {} : { output_tokens_details: { thinking_tokens: usage.reasoningTokens } }),
+    total_tokens: totalTokens(usage),
+  }
+}
+
+const FINISHES: ReadonlyMap<string, Finish> = new Map([
+  ['end_turn', 'stop'],
+  ['max_tokens', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['stop_sequence', 'stop-sequence'],
+  ['tool_use', 'tool-call'],
+  ['pause_turn', 'pause'],
+  ['refusal', 'filtered'],
+])
+
+const STOP_REASONS: Readonly<Record<Finish, string>> = {
+  stop: 'end_turn',
+  length: 'max_tokens',
+  'stop-sequence': 'stop_sequence',
+  'tool-call': 'tool_use',
+  pause: 'pause_turn',
+  filtered: 'refusal',
+}
+
+/** Why an answer ended; a reason that is not known yet counts as an ordinary end. */
+export function readStopReason(reason: string): Finish {
+  return FINISHES.get(reason) ?? 'stop'
+}
+
+/** The format's own word for it. */
+export function writeStopReason(finish: Finish): string {
+  return STOP_REASONS[finish]
+}
