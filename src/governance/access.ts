@@ -1,0 +1,79 @@
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import { matchesModel, splitModelName, type Model } from '../core/model.ts'
+import type { Prompt } from '../core/prompt.ts'
+import type { ProviderConfig, VirtualKey } from './virtual-key.ts'
+
+/** Names in messages are cut here. */
+const LONGEST_SHOWN = 100
+
+/** Body fields that give the model tools beside `tools`. */
+const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
+
+/**
+ * True when the key may use the model: by its permissions, and (for `<provider>/<model_id>`) by its provider
+ * configurations. `also` are other names of the same model; one permitted name suffices.
+ */
+export function mayUse(key: VirtualKey, name: string, also: readonly string[] = []): boolean {
+  return [name, ...also].some((candidate) => isPermitted(key, candidate))
+}
+
+function isPermitted(key: VirtualKey, name: string): boolean {
+  const { allowedModels } = key.permissions
+  if (allowedModels !== undefined && !matchesModel(allowedModels, name)) return false
+  const parts = splitModelName(name)
+  if (parts === undefined || key.providers.length === 0) return true
+  return key.providers.some((config) => config.provider === parts.provider && servesModel(config, parts.id))
+}
+
+/** True when a provider configuration lets the key use this model id of its provider. */
+export function servesModel(config: ProviderConfig, id: string): boolean {
+  const { allowedModels, provider } = config
+  return (
+    allowedModels.length === 0 || matchesModel(allowedModels, id) || matchesModel(allowedModels, `${provider}/${id}`)
+  )
+}
+
+/** Throws what the key does not permit: the model, the tools, or the answer's length. */
+export function checkAccess(
+  key: VirtualKey,
+  asked: { readonly prompt: Prompt; readonly modelName: string; readonly also?: readonly string[] },
+): void {
+  const { prompt, modelName } = asked
+  if (!mayUse(key, modelName, asked.also)) {
+    throw new GatewayError(
+      'model-not-allowed',
+      `This key may not use the model ${modelName.slice(0, LONGEST_SHOWN)}. GET /v1/models lists those it may use.`,
+      { param: 'model' },
+    )
+  }
+  if (key.permissions.disableTools === true && hasTools(prompt)) {
+    throw new GatewayError('tools-disabled', 'This key may not use tools. Send the request without them.', {
+      param: 'tools',
+    })
+  }
+  checkLength(prompt.settings.maxTokens, key.permissions.maxTokens)
+}
+
+function hasTools(prompt: Prompt): boolean {
+  return prompt.tools.length > 0 || TOOL_FIELDS.some((field) => isGiven(prompt.native.value, field))
+}
+
+function isGiven(body: JsonObject, field: string): boolean {
+  const value = body[field]
+  return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== null
+}
+
+function checkLength(asked: number | undefined, permitted: number | undefined): void {
+  if (asked === undefined || permitted === undefined || asked <= permitted) return
+  throw new GatewayError(
+    'max-tokens-exceeded',
+    `max_tokens is ${asked}; this key may ask for at most ${permitted}. Ask for fewer.`,
+    { param: 'max_tokens' },
+  )
+}
+
+/** The answer's limit in tokens: what the caller asked for, else the smaller of the key's and the model's greatest. */
+export function greatestAnswer(key: VirtualKey, prompt: Prompt, model: Model): number {
+  return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
+}
