@@ -1,0 +1,89 @@
+import type { Frame } from '../../core/answer.ts'
+import { GatewayError, type UpstreamRefusal } from '../../core/errors.ts'
+import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
+import { describeFailure, upstreamFailureKind, upstreamText } from '../failures.ts'
+
+/** `{error: {message, type, param, code}}`, with the wait in seconds and an upstream's details where there are any. */
+export function writeFailure(failure: GatewayError): JsonObject {
+  const { message, type, param, code, retryAfterSeconds, details } = describeFailure(failure)
+  return {
+    error: {
+      message,
+      type,
+      param: param ?? null,
+      code: code ?? null,
+      ...(retryAfterSeconds === undefined ? {} : { retry_after: Math.ceil(retryAfterSeconds) }),
+      ...(details === undefined ? {} : { details }),
+    },
+  }
+}
+
+/** The event after which a broken stream ends, without `[DONE]`. */
+export function writeFailureFrame(failure: GatewayError): Frame {
+  return { data: JSON.stringify(writeFailure(failure)) }
+}
+
+/**
+ * What an upstream's error means to our caller. Where it blames the caller's own request its words are kept; of its
+ * own troubles, and of our credentials there, only the fact is told.
+ */
+export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
+  const kind = upstreamFailureKind(status)
+  if (kind !== 'upstream-rejected') return new GatewayError(kind, OWN_WORDS[kind] ?? `${TROUBLE} (status ${status}).`)
+  const error = errorOf(body)
+  const param = textOf(error['param'])
+  return new GatewayError(kind, messageOf(error, status), {
+    ...(param === undefined ? {} : { param }),
+    upstream: refusalOf(error, status),
+  })
+}
+
+const TROUBLE = 'The model provider failed to answer'
+
+const OWN_WORDS: Readonly<Partial<Record<string, string>>> = {
+  'upstream-rate-limited': 'The model provider allows no more requests at the moment. Retry later.',
+  overloaded: 'The model provider is overloaded. Retry later.',
+  'upstream-timeout': 'The model provider took too long to answer. Retry later.',
+}
+
+/** The object that tells of the error: servers disagree about where it stands. */
+function errorOf(body: JsonObject | undefined): JsonObject {
+  if (body === undefined) return {}
+  const { error, detail } = body
+  if (typeof error === 'string') return { message: error }
+  const inner = asObject(error)
+  if (inner !== undefined) return inner
+  return typeof body['message'] === 'string' || detail === undefined ? body : { message: wordsOf(detail) }
+}
+
+function wordsOf(detail: Json): string {
+  return typeof detail === 'string' ? detail : JSON.stringify(detail)
+}
+
+function messageOf(error: JsonObject, status: number): string {
+  const message = asString(error['message']) ?? ''
+  return message === '' ? `The model provider refused the request (status ${status}).` : upstreamText(message)
+}
+
+function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
+  const type = textOf(error['type'])
+  const code = textOf(error['code'])
+  const { details } = error
+  return {
+    status,
+    ...(type === undefined ? {} : { type }),
+    ...(code === undefined ? {} : { code }),
+    ...(details === undefined || details === null || isLong(details) ? {} : { details }),
+  }
+}
+
+const LONGEST_DETAILS = 4096
+
+function isLong(details: Json): boolean {
+  return JSON.stringify(details).length > LONGEST_DETAILS
+}
+
+/** Codes are texts in this dialect; a server that repeats its status as a number tells nothing new. */
+function textOf(value: Json | undefined): string | undefined {
+  return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
+}

@@ -1,0 +1,66 @@
+import { GatewayError } from '../../core/errors.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+
+const LONGEST_ECHO = 100
+
+/** The caller's field is not what it must be; `expected` completes "expected …". */
+export function badField(param: string, found: Json | undefined, expected: string): GatewayError {
+  return new GatewayError('invalid-request', `${param} is ${nameOf(found)}; expected ${expected}.`, { param })
+}
+
+/** How a value is called in an error: numbers and short texts by themselves, others by their kind. */
+function nameOf(value: Json | undefined): string {
+  if (value === undefined) return 'missing'
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
+  if (typeof value === 'object') return 'an object'
+  if (typeof value !== 'string') return String(value)
+  return value.length > LONGEST_ECHO ? `a text of ${value.length} characters` : JSON.stringify(value)
+}
+
+/** The chat format treats null like a field that was left out. */
+export function isAbsent(value: Json | undefined): value is null | undefined {
+  return value === undefined || value === null
+}
+
+export function objectAt(value: Json | undefined, param: string, expected = 'an object'): JsonObject {
+  if (isJsonObject(value)) return value
+  throw badField(param, value, expected)
+}
+
+export function stringAt(value: Json | undefined, param: string, expected = 'a string'): string {
+  if (typeof value === 'string') return value
+  throw badField(param, value, expected)
+}
+
+export function arrayAt(value: Json | undefined, param: string, longest: number): readonly Json[] {
+  if (!Array.isArray(value)) throw badField(param, value, `an array of at most ${longest} elements`)
+  const items = value as readonly Json[]
+  if (items.length <= longest) return items
+  throw new GatewayError(
+    'invalid-request',
+    `${param} has ${items.length} elements; expected at most ${longest}. Send fewer.`,
+    { param },
+  )
+}
+
+/** A boolean, or undefined where the field is absent. */
+export function booleanAt(value: Json | undefined, param: string): boolean | undefined {
+  if (isAbsent(value)) return undefined
+  if (typeof value === 'boolean') return value
+  throw badField(param, value, 'true or false')
+}
+
+/** A number within bounds, or undefined where the field is absent. */
+export function numberAt(
+  value: Json | undefined,
+  param: string,
+  bounds: { readonly least: number; readonly most?: number; readonly whole?: boolean },
+): number | undefined {
+  if (isAbsent(value)) return undefined
+  const { least, most = Number.MAX_VALUE, whole = false } = bounds
+  const isFine = typeof value === 'number' && value >= least && value <= most && (!whole || Number.isInteger(value))
+  if (isFine) return value
+  const upTo = bounds.most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`
+  throw badField(param, value, `${whole ? 'an integer' : 'a number'}${upTo}`)
+}

@@ -1,0 +1,116 @@
+import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { AnswerShape, Settings } from '../../core/prompt.ts'
+import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from './fields.ts'
+import { readToolChoice, writeToolChoice } from './tools.ts'
+
+/** No model answers with more; what is greater is a mistake. */
+const MOST_TOKENS = 2 ** 31 - 1
+const MOST_CHOICES = 128
+const MOST_STOPS = 16
+const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
+
+/**
+ * The parameters that both formats know. Of two limits the greater counts, because an upstream may obey either.
+ * How warm a temperature may be is the operator's choice and is checked elsewhere.
+ */
+export function readSettings(body: JsonObject): Settings {
+  const limits = LIMIT_FIELDS.flatMap(
+    (field) => numberAt(body[field], field, { least: 1, most: MOST_TOKENS, whole: true }) ?? [],
+  )
+  const topK = body['top_k']
+  return withoutAbsent({
+    maxTokens: limits.length === 0 ? undefined : Math.max(...limits),
+    temperature: numberAt(body['temperature'], 'temperature', { least: 0 }),
+    topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
+    topK: typeof topK === 'number' && Number.isInteger(topK) && topK > 0 ? topK : undefined,
+    stop: readStop(body['stop']),
+    toolChoice: readToolChoice(body),
+    parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
+    shape: readShape(body['response_format']),
+    choices: numberAt(body['n'], 'n', { least: 1, most: MOST_CHOICES, whole: true }),
+  })
+}
+
+type MaybeAbsent<T> = { readonly [K in keyof T]?: T[K] | undefined }
+
+function withoutAbsent(settings: MaybeAbsent<Settings>): Settings {
+  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
+}
+
+function readStop(value: Json | undefined): readonly string[] | undefined {
+  if (isAbsent(value)) return undefined
+  if (typeof value === 'string') return [value]
+  if (!Array.isArray(value)) throw badField('stop', value, 'a string or an array of strings')
+  return arrayAt(value, 'stop', MOST_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
+}
+
+/** Undefined for plain text and for forms that this library does not know; they leave as they came. */
+function readShape(value: Json | undefined): AnswerShape | undefined {
+  if (isAbsent(value)) return undefined
+  const format = objectAt(value, 'response_format')
+  const type = stringAt(format['type'], 'response_format.type')
+  if (type === 'json_object') return { type: 'json' }
+  if (type !== 'json_schema') return undefined
+  const { name, schema, strict } = objectAt(format['json_schema'], 'response_format.json_schema')
+  return {
+    type: 'schema',
+    ...(typeof name === 'string' ? { name } : {}),
+    schema: schema ?? {},
+    ...(typeof strict === 'boolean' ? { strict } : {}),
+  }
+}
+
+function writeShape(shape: AnswerShape): JsonObject {
+  if (shape.type === 'json') return { type: 'json_object' }
+  const { name = 'answer', schema, strict } = shape
+  return { type: 'json_schema', json_schema: { name, schema, strict } }
+}
+
+/** Body fields and their new values; undefined removes a field. */
+export type Changes = Record<string, Json | undefined>
+
+/**
+ * What must change in a body so that it says these settings: nothing where it says them already.
+ * For an empty body that is every setting.
+ */
+export function changedSettings(body: JsonObject, settings: Settings, model: string): Changes {
+  const before = readSettings(body)
+  const changes: Changes = {}
+  const compare = (name: keyof Settings, field: string, value: Json | undefined) => {
+    if (JSON.stringify(before[name]) !== JSON.stringify(settings[name])) changes[field] = value
+  }
+  const { toolChoice, shape } = settings
+  compare('temperature', 'temperature', settings.temperature)
+  compare('topP', 'top_p', settings.topP)
+  compare('topK', 'top_k', settings.topK)
+  compare('stop', 'stop', settings.stop)
+  compare('parallelToolCalls', 'parallel_tool_calls', settings.parallelToolCalls)
+  compare('choices', 'n', settings.choices)
+  compare('toolChoice', 'tool_choice', toolChoice === undefined ? undefined : writeToolChoice(toolChoice))
+  compare('shape', 'response_format', shape === undefined ? undefined : writeShape(shape))
+  return { ...changes, ...changedLimit(body, before.maxTokens, settings.maxTokens, model) }
+}
+
+function changedLimit(body: JsonObject, before: number | undefined, now: number | undefined, model: string): Changes {
+  if (before === now) return {}
+  const used = LIMIT_FIELDS.filter((field) => !isAbsent(body[field]))
+  if (used.length === 0) return { [limitField(model)]: now }
+  const changes: Changes = {}
+  for (const field of used) {
+    const own = body[field]
+    const isLowered = now !== undefined && before !== undefined && now < before
+    changes[field] = isLowered && typeof own === 'number' ? Math.min(own, now) : now
+  }
+  return changes
+}
+
+/** The vendor's own models refuse the old name; many servers of other models know only that one. */
+function limitField(model: string): string {
+  return /(^|\/)(gpt-(?!oss)|o\d|chatgpt-)/.test(model) ? 'max_completion_tokens' : 'max_tokens'
+}
+
+/** True when the caller of a stream asked for its usage. */
+export function asksForUsage(body: JsonObject): boolean {
+  const options = body['stream_options']
+  return isJsonObject(options) && options['include_usage'] === true
+}

@@ -1,0 +1,135 @@
+import type { AnswerEvent, Frame, Step } from '../../core/answer.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import type { Part } from '../../core/prompt.ts'
+import type { StepReader } from '../format.ts'
+import { contentOf, reasoningOf } from './answer.ts'
+import { readFailure } from './failure.ts'
+import { callReader, type CallReader } from './stream-calls.ts'
+import { readFinish, readUsage } from './usage.ts'
+
+/** The data of a chat stream's last event. */
+export const LAST = '[DONE]'
+
+interface Reading {
+  started: boolean
+  /** The block that the next piece of its kind continues. */
+  open: 'text' | 'thinking' | undefined
+  refused: boolean
+  readonly calls: CallReader
+  readonly begun: Set<number>
+  readonly finished: Set<number>
+}
+
+/**
+ * Reads chunks: the first choice in canonical events, further ones only natively. Many local servers close a stream
+ * without `[DONE]`; it is whole all the same when every choice that began has told why it ended.
+ */
+export function stepReader(): StepReader {
+  const reading: Reading = {
+    started: false,
+    open: undefined,
+    refused: false,
+    calls: callReader(),
+    begun: new Set(),
+    finished: new Set(),
+  }
+  const read = (frame: Frame): Step => {
+    const native = { dialect: 'openai', frame } as const
+    if (frame.data.trim() === LAST) return { events: [{ type: 'done' }], native }
+    const chunk = parseChunk(frame.data)
+    if (!isAbsentOrNull(chunk['error'])) throw streamFailure(chunk)
+    // Clients break on an event that is no chunk, so it stays here.
+    if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
+    return { events: readChunk(reading, chunk), native }
+  }
+  const isWhole = () => reading.finished.size > 0 && reading.finished.size === reading.begun.size
+  return Object.assign(read, { isWhole })
+}
+
+function parseChunk(data: string): JsonObject {
+  try {
+    const value: unknown = JSON.parse(data)
+    if (isJsonObject(value)) return value
+  } catch {
+    // Told below, like any other event that is no object.
+  }
+  throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
+}
+
+/** Servers that began a stream before they looked at the request put the status they meant into the code. */
+function streamFailure(chunk: JsonObject): GatewayError {
+  const code = asObject(chunk['error'])?.['code']
+  if (typeof code === 'number' && code >= 400 && code < 600) return readFailure(code, chunk)
+  return new GatewayError('upstream', 'The model provider reported an error in the midst of its answer.')
+}
+
+function isAbsentOrNull(value: unknown): boolean {
+  return value === undefined || value === null
+}
+
+function usageEvents(chunk: JsonObject): readonly AnswerEvent[] {
+  const usage = readUsage(chunk['usage'])
+  return usage === undefined ? [] : [{ type: 'usage', usage }]
+}
+
+function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
+  const events: AnswerEvent[] = []
+  const choices = asArray(chunk['choices']).map(asObject)
+  if (!reading.started && choices.length > 0) {
+    reading.started = true
+    events.push({ type: 'answer-start', id: asString(chunk['id']) ?? '', model: asString(chunk['model']) ?? '' })
+  }
+  for (const choice of choices) {
+    if (choice !== undefined) events.push(...readChoice(reading, choice))
+  }
+  // A chunk may tell its usage together with its end; the end is said last.
+  const end = events.at(-1)?.type === 'answer-end' ? events.splice(-1) : []
+  return [...events, ...usageEvents(chunk), ...end]
+}
+
+function readChoice(reading: Reading, choice: JsonObject): readonly AnswerEvent[] {
+  const index = typeof choice['index'] === 'number' ? choice['index'] : 0
+  const reason = choice['finish_reason']
+  reading.begun.add(index)
+  if (typeof reason === 'string' && reason !== '') reading.finished.add(index)
+  if (index !== 0) return []
+  const events = readDelta(reading, asObject(choice['delta']) ?? {})
+  if (typeof reason !== 'string' || reason === '') return events
+  const finish = readFinish(reason, reading.calls.count() > 0, reading.refused)
+  return [...events, { type: 'answer-end', finish }]
+}
+
+function readDelta(reading: Reading, delta: JsonObject): readonly AnswerEvent[] {
+  const events: AnswerEvent[] = []
+  const thought = reasoningOf(delta)
+  if (thought !== '') events.push(...thinkingEvents(reading, thought))
+  for (const part of contentOf(delta['content'])) events.push(...partEvents(reading, part))
+  const refusal = asString(delta['refusal']) ?? ''
+  if (refusal !== '') {
+    reading.refused = true
+    events.push(...textEvents(reading, refusal))
+  }
+  const calls = reading.calls.read(delta)
+  if (calls.some((event) => event.type === 'tool-call-start')) reading.open = undefined
+  return [...events, ...calls]
+}
+
+function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
+  if (part.type === 'text') return textEvents(reading, part.text)
+  return part.type === 'thinking' ? thinkingEvents(reading, part.text) : []
+}
+
+function textEvents(reading: Reading, text: string): readonly AnswerEvent[] {
+  const delta = { type: 'text-delta', text } as const
+  if (reading.open === 'text') return [delta]
+  reading.open = 'text'
+  return [{ type: 'text-start' }, delta]
+}
+
+function thinkingEvents(reading: Reading, text: string): readonly AnswerEvent[] {
+  const delta = { type: 'thinking-delta', text } as const
+  if (reading.open === 'thinking') return [delta]
+  reading.open = 'thinking'
+  return [{ type: 'thinking-start' }, delta]
+}
