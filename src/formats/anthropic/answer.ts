@@ -11,7 +11,7 @@ import { readStopReason, readUsage, totalTokens, writeStopReason, writeUsage } f
 export function readCompletion(body: JsonObject, text?: string): Completion {
   if (body['type'] === 'error') throw errorEvent(body)
   const { content } = body
-  if (!Array.isArray(content)) throw upstreamComplaint('content', 'an array of content blocks')
+  if (!Array.isArray(content)) throw upstreamComplaint('content', content, 'an array of content blocks')
   const usage = asObject(body['usage'])
   const stopSequence = asString(body['stop_sequence'])
   return {

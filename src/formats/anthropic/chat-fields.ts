@@ -1,58 +1,50 @@
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Part, Prompt } from '../../core/prompt.ts'
-import { isAbsent } from './checks.ts'
 
-/** What becomes of a chat field on its way to an upstream of the message format. */
-type Fate =
-  /** Said there too, in the prompt's own terms or under another name. */
-  | 'carried'
-  /** The answer does not depend on it, or only by degrees: left out, and named to the caller. */
-  | 'hint'
-  /** The answer would not be what was asked for. */
-  | 'refused'
+/** Chat fields that the message format says too, in the prompt's own terms or under another name. */
+const CARRIED: ReadonlySet<string> = new Set([
+  'model',
+  'messages',
+  'stream',
+  'stream_options',
+  'max_tokens',
+  'max_completion_tokens',
+  'temperature',
+  'top_p',
+  'top_k',
+  'stop',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+  'functions',
+  'function_call',
+  'response_format',
+  'user',
+  'safety_identifier',
+])
 
-const always = (fate: Fate) => (): Fate => fate
-const refusedWhen =
-  (asked: (value: Json) => boolean) =>
-  (value: Json): Fate =>
-    asked(value) ? 'refused' : 'carried'
+/** The answer does not depend on them, or only by degrees: left out, and named to the caller. */
+const HINTS: ReadonlySet<string> = new Set([
+  'seed',
+  'logit_bias',
+  'frequency_penalty',
+  'presence_penalty',
+  'metadata',
+  'store',
+  'service_tier',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'prompt_cache_options',
+  'verbosity',
+  'reasoning_effort',
+])
 
-/** The fields of a chat request. A field that is not here is refused. */
-const REQUEST_FIELDS: ReadonlyMap<string, (value: Json) => Fate> = new Map([
-  ['model', always('carried')],
-  ['messages', always('carried')],
-  ['stream', always('carried')],
-  ['stream_options', always('carried')],
-  ['max_tokens', always('carried')],
-  ['max_completion_tokens', always('carried')],
-  ['temperature', always('carried')],
-  ['top_p', always('carried')],
-  ['stop', always('carried')],
-  ['tools', always('carried')],
-  ['tool_choice', always('carried')],
-  ['parallel_tool_calls', always('carried')],
-  ['response_format', always('carried')],
-  ['functions', always('carried')],
-  ['function_call', always('carried')],
-  ['user', always('carried')],
-  ['safety_identifier', always('carried')],
-  ['n', refusedWhen((value) => value !== 1)],
-  ['logprobs', refusedWhen((value) => value !== false)],
-  ['top_logprobs', refusedWhen((value) => value !== 0)],
-  ['modalities', refusedWhen((value) => asArray(value).some((item) => item !== 'text'))],
-  ['seed', always('hint')],
-  ['logit_bias', always('hint')],
-  ['frequency_penalty', always('hint')],
-  ['presence_penalty', always('hint')],
-  ['metadata', always('hint')],
-  ['store', always('hint')],
-  ['service_tier', always('hint')],
-  ['prompt_cache_key', always('hint')],
-  ['prompt_cache_retention', always('hint')],
-  ['prompt_cache_options', always('hint')],
-  ['verbosity', always('hint')],
-  ['reasoning_effort', always('hint')],
+/** Fields that can be left out only while they ask for what every answer is. All fields not named here are refused. */
+const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([
+  ['n', (value: Json) => value === 1],
+  ['top_logprobs', (value: Json) => value === 0],
+  ['modalities', (value: Json) => asArray(value).every((item) => item === 'text')],
 ])
 
 /** The fields of a message that are said in the prompt's own terms. */
@@ -80,10 +72,9 @@ const PART_FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
 export function ignoredFields(prompt: Prompt): readonly string[] {
   const ignored = new Set<string>()
   for (const [name, value] of Object.entries(prompt.native.value)) {
-    if (isAbsent(value)) continue
-    const fate = REQUEST_FIELDS.get(name)?.(value) ?? 'refused'
-    if (fate === 'refused') throw refusal(name)
-    if (fate === 'hint') ignored.add(name)
+    if (value === undefined || isSilent(value) || CARRIED.has(name)) continue
+    if (HINTS.has(name)) ignored.add(name)
+    else if (HARMLESS.get(name)?.(value) !== true) throw refusal(name)
   }
   prompt.messages.forEach((message, index) => {
     for (const name of ignoredInMessage(message, `messages[${index}]`)) ignored.add(name)
@@ -96,7 +87,7 @@ function ignoredInMessage(message: Message, path: string): readonly string[] {
   const native = message.native?.value ?? {}
   const isNamedResult = native['role'] === 'function'
   const ignored = Object.keys(native).filter(
-    (name) => !MESSAGE_FIELDS.has(name) && !isAbsent(native[name]) && !(isNamedResult && name === 'name'),
+    (name) => !MESSAGE_FIELDS.has(name) && !isSilent(native[name]) && !(isNamedResult && name === 'name'),
   )
   const stranger = ignored.find((name) => (name === 'audio' || message.role !== 'assistant') && name !== 'name')
   if (stranger !== undefined) throw refusal(`${path}.${stranger}`)
@@ -108,7 +99,7 @@ function ignoredInPart(part: Part, path: string): readonly string[] {
   const native = part.native?.value
   const known = typeof native?.['type'] === 'string' ? PART_FIELDS.get(native['type']) : undefined
   if (native === undefined || known === undefined) return part.type === 'thinking' ? sealless(part.signature) : []
-  const stranger = Object.keys(native).find((name) => !known.includes(name) && !isAbsent(native[name]))
+  const stranger = Object.keys(native).find((name) => !known.includes(name) && !isSilent(native[name]))
   if (stranger !== undefined) throw refusal(`${path}.${stranger}`)
   return asObject(native['image_url'])?.['detail'] === undefined ? [] : ['image_url.detail']
 }
@@ -125,6 +116,11 @@ function refusal(param: string): GatewayError {
     `${shown} cannot be sent to this model, which is reached in the message format. Leave it out or choose another model.`,
     { param: shown },
   )
+}
+
+/** Absent, null, switched off or empty: a field that asks for nothing. */
+function isSilent(value: Json | undefined): boolean {
+  return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
 /** The stable name of the caller's own user, by which a vendor recognises abuse. */

@@ -1,27 +1,38 @@
 import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 
-/** What to throw when the value at `path` is not what was expected. */
-export type Complaint = (path: string, expected: string) => GatewayError
+/** What to throw when the value found at `path` is not what was expected. */
+export type Complaint = (path: string, found: Json | undefined, expected: string) => GatewayError
 
 /** Callers are told which field was wrong. */
-export const callerComplaint: Complaint = (path, expected) =>
-  new GatewayError('invalid-request', `${path} is wrong or missing: expected ${expected}.`, { param: path })
+export const callerComplaint: Complaint = (path, found, expected) =>
+  new GatewayError('invalid-request', `${path} is ${kindOf(found)}; expected ${expected}.`, { param: path })
 
 /** An upstream that answers nonsense is at fault, not the caller. */
-export const upstreamComplaint: Complaint = (path, expected) =>
-  new GatewayError('upstream', `The upstream's answer could not be read: ${path} is not ${expected}.`)
+export const upstreamComplaint: Complaint = (path, found, expected) =>
+  new GatewayError('upstream', `The upstream's answer cannot be read: ${path} is ${kindOf(found)}, not ${expected}.`)
+
+const LONGEST_ECHO = 40
+
+/** What a caller sent, without repeating more of it than helps to find it. */
+function kindOf(value: Json | undefined): string {
+  if (value === undefined) return 'missing'
+  if (value === null || typeof value === 'number' || typeof value === 'boolean') return String(value)
+  if (typeof value === 'string') return value.length > LONGEST_ECHO ? 'a long string' : JSON.stringify(value)
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : `an array of ${value.length} elements`
+  return 'an object'
+}
 
 /** The string at `object[name]`. */
 export function stringAt(object: JsonObject, name: string, path: string, complain: Complaint): string {
   const value = object[name]
-  if (typeof value !== 'string') throw complain(`${path}.${name}`, 'a string')
+  if (typeof value !== 'string') throw complain(`${path}.${name}`, value, 'a string')
   return value
 }
 
 /** The value when it is an object. */
 export function objectOf(value: Json | undefined, path: string, complain: Complaint): JsonObject {
-  if (!isJsonObject(value)) throw complain(path, 'an object')
+  if (!isJsonObject(value)) throw complain(path, value, 'an object')
   return value
 }
 
@@ -32,9 +43,9 @@ export function arrayOf(
   complain: Complaint,
   longest: number = Number.POSITIVE_INFINITY,
 ): readonly Json[] {
-  if (!Array.isArray(value)) throw complain(path, 'an array')
+  if (!Array.isArray(value)) throw complain(path, value, 'an array')
   const items = value as readonly Json[]
-  if (items.length > longest) throw complain(path, `an array of at most ${longest} elements`)
+  if (items.length > longest) throw complain(path, value, `an array of at most ${longest} elements`)
   return items
 }
 

@@ -8,7 +8,7 @@ const MOST_BLOCKS = 1_000
 /** The content of a message: a string is one text, an array is read block by block. */
 export function readContent(content: Json | undefined, path: string, complain: Complaint): readonly Part[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }]
-  if (!Array.isArray(content)) throw complain(path, 'a string or an array of content blocks')
+  if (!Array.isArray(content)) throw complain(path, content, 'a string or an array of content blocks')
   return readBlocks(arrayOf(content, path, complain, MOST_BLOCKS), path, complain)
 }
 

@@ -1,3 +1,4 @@
+import { GatewayError } from '../../core/errors.ts'
 import type { Json, JsonObject } from '../../core/json.ts'
 import { isSafeModelName } from '../../core/model.ts'
 import type { Message, Prompt, Span } from '../../core/prompt.ts'
@@ -34,21 +35,24 @@ export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): P
 }
 
 function readModel(value: Json | undefined): string {
-  if (typeof value !== 'string' || !isSafeModelName(value)) {
-    throw callerComplaint('model', "a model's name as a string")
-  }
-  return value
+  if (typeof value !== 'string' || value === '') throw callerComplaint('model', value, 'the name of a model')
+  if (isSafeModelName(value)) return value
+  throw new GatewayError(
+    'invalid-request',
+    'model is no valid name; expected at most 200 letters, digits and the signs . _ : @ + - /',
+    { param: 'model', code: 'invalid_model' },
+  )
 }
 
 function readStream(value: Json | undefined): boolean {
   if (isAbsent(value)) return false
-  if (typeof value !== 'boolean') throw callerComplaint('stream', 'true or false')
+  if (typeof value !== 'boolean') throw callerComplaint('stream', value, 'true or false')
   return value
 }
 
 function readMessages(value: Json | undefined): readonly Message[] {
   const items = arrayOf(value, 'messages', callerComplaint, MOST_MESSAGES)
-  if (items.length === 0) throw callerComplaint('messages', 'at least one message')
+  if (items.length === 0) throw callerComplaint('messages', value, 'at least one message')
   return items.map((item, index) => readMessage(item, `messages[${index}]`))
 }
 
@@ -63,7 +67,7 @@ function readMessage(value: Json, path: string): Message {
 
 function readRole(value: Json | undefined, path: string): 'user' | 'assistant' | 'system' {
   if (value === 'user' || value === 'assistant' || value === 'system') return value
-  throw callerComplaint(path, "'user', 'assistant' or 'system'")
+  throw callerComplaint(path, value, "'user', 'assistant' or 'system'")
 }
 
 /** The system prompt outside the messages: the first message of the prompt, under a native of its own. */
@@ -71,9 +75,10 @@ function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const
   if (typeof value === 'string') return { role: 'system', parts: [{ type: 'text', text: value }], native }
-  if (!Array.isArray(value)) throw callerComplaint('system', 'a string or an array of text blocks')
+  if (!Array.isArray(value)) throw callerComplaint('system', value, 'a string or an array of text blocks')
   const parts = readBlocks(arrayOf(value, 'system', callerComplaint), 'system', callerComplaint)
-  const stranger = parts.findIndex((part) => part.type !== 'text')
-  if (stranger >= 0) throw callerComplaint(`system[${stranger}].type`, "'text'")
+  parts.forEach((part, index) => {
+    if (part.type !== 'text') throw callerComplaint(`system[${index}].type`, part.native?.value['type'], "'text'")
+  })
   return { role: 'system', parts, native }
 }

@@ -15,9 +15,11 @@ const COUNT: NumberRule = {
   holds: (value) => Number.isSafeInteger(value) && value >= 0,
   expected: 'a whole number of 0 or more',
 }
+/** No model answers with more; what is greater is a mistake. */
+const MOST_TOKENS = 2 ** 31 - 1
 const LIMIT: NumberRule = {
-  holds: (value) => Number.isSafeInteger(value) && value >= 1,
-  expected: 'a whole number of 1 or more',
+  holds: (value) => Number.isInteger(value) && value >= 1 && value <= MOST_TOKENS,
+  expected: `a whole number from 1 to ${MOST_TOKENS}`,
 }
 
 /**
@@ -39,7 +41,7 @@ export function readSettings(body: JsonObject): Settings {
 
 /** Throws unless the request says how long the answer may be, which this format demands. */
 export function demandMaxTokens(body: JsonObject): void {
-  if (isAbsent(body['max_tokens'])) throw callerComplaint('max_tokens', LIMIT.expected)
+  if (isAbsent(body['max_tokens'])) throw callerComplaint('max_tokens', body['max_tokens'], LIMIT.expected)
 }
 
 function numberField<name extends string>(
@@ -50,14 +52,14 @@ function numberField<name extends string>(
 ): { readonly [key in name]?: number } {
   const value = body[field]
   if (isAbsent(value)) return {}
-  if (typeof value !== 'number' || !rule.holds(value)) throw callerComplaint(field, rule.expected)
+  if (typeof value !== 'number' || !rule.holds(value)) throw callerComplaint(field, value, rule.expected)
   return { [name]: value } as { readonly [key in name]: number }
 }
 
 function readStop(value: Json | undefined): Pick<Settings, 'stop'> {
   if (isAbsent(value)) return {}
   const stop = arrayOf(value, 'stop_sequences', callerComplaint, MOST_STOP_SEQUENCES).map((item, index) => {
-    if (typeof item !== 'string') throw callerComplaint(`stop_sequences[${index}]`, 'a string')
+    if (typeof item !== 'string') throw callerComplaint(`stop_sequences[${index}]`, item, 'a string')
     return item
   })
   return { stop }

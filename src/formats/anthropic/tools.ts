@@ -16,7 +16,7 @@ function readTool(value: Json, path: string): Tool {
   const native = { dialect: 'anthropic', value: tool } as const
   if (type !== 'custom') return { name: typeof tool['name'] === 'string' ? tool['name'] : type, native }
   const name = stringAt(tool, 'name', path, callerComplaint)
-  if (name === '') throw callerComplaint(`${path}.name`, 'a name')
+  if (name === '') throw callerComplaint(`${path}.name`, name, 'a name')
   return {
     name,
     ...(typeof tool['description'] === 'string' ? { description: tool['description'] } : {}),
