@@ -107,14 +107,27 @@ function dispatch(agent: Agent, request: TransportRequest): Promise<TransportRes
 }
 
 function toDispatch(request: TransportRequest): Dispatcher.DispatchOptions {
-  const { origin, pathname, search } = new URL(request.url)
-  return {
-    origin,
-    path: pathname + search,
-    method: request.method,
-    headers: request.headers,
-    body: request.body ?? null,
-  }
+  const { origin, path } = splitUrl(request.url)
+  return { origin, path, method: request.method, headers: request.headers, body: request.body ?? null }
+}
+
+interface SplitUrl {
+  readonly origin: string
+  readonly path: string
+}
+
+/** A provider calls the same few addresses for ever. */
+const MOST_ADDRESSES = 64
+const addresses = new Map<string, SplitUrl>()
+
+function splitUrl(url: string): SplitUrl {
+  const known = addresses.get(url)
+  if (known !== undefined) return known
+  const { origin, pathname, search } = new URL(url)
+  const split = { origin, path: pathname + search }
+  if (addresses.size >= MOST_ADDRESSES) addresses.clear()
+  addresses.set(url, split)
+  return split
 }
 
 function single(value: string | string[] | undefined): string | undefined {

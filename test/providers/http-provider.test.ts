@@ -1,0 +1,460 @@
+import { gzipSync } from 'node:zlib'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { ClosableTransport, Provider, ProviderCall } from '../../src/core/ports.ts'
+import { undiciTransport } from '../../src/http/transport-undici.ts'
+import { fetchTransport } from '../../src/http/transport-fetch.ts'
+import { httpProvider, type HttpProviderOptions } from '../../src/providers/http-provider.ts'
+import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+import {
+  collect,
+  failureOf,
+  providerCall,
+  testModel,
+  textOf,
+  textOfCompletion,
+  timeouts,
+} from '../support/provider-call.ts'
+import { tinyFormat, tinyPrompt } from '../support/tiny-format.ts'
+import { CUT, gate, HANG, startUpstream, type Reply, type StreamItem, type Upstream } from '../support/upstream.ts'
+
+let upstream: Upstream
+let transport: ClosableTransport
+let runtime: ManualRuntime
+let provider: Provider
+
+const secret = 'sk-very-secret-0123456789'
+
+function create(options: Partial<HttpProviderOptions> = {}): Provider {
+  return httpProvider({
+    name: 'tiny',
+    format: tinyFormat,
+    models: [testModel],
+    model: () => testModel,
+    urls: { create: `${upstream.url}/create`, count: `${upstream.url}/count`, ping: `${upstream.url}/models` },
+    headers: { authorization: `Bearer ${secret}`, 'x-version': 'ours' },
+    passes: ['x-version', 'x-beta'],
+    secrets: [secret],
+    ...options,
+  })
+}
+
+beforeEach(async () => {
+  upstream = await startUpstream()
+  transport = undiciTransport()
+  runtime = manualRuntime(transport)
+  provider = create()
+})
+
+afterEach(async () => {
+  await transport.close()
+  await upstream.close()
+})
+
+const complete = (more: Partial<ProviderCall> = {}): ReturnType<Provider['complete']> =>
+  provider.complete(providerCall(tinyPrompt('hello'), runtime, more))
+const stream = (more: Partial<ProviderCall> = {}): ReturnType<Provider['stream']> =>
+  provider.stream(providerCall(tinyPrompt('hello', { stream: true }), runtime, more))
+
+const json = (value: unknown): Reply => ({ kind: 'json', value })
+const events = (...items: readonly StreamItem[]): Reply => ({ kind: 'events', items })
+const say = (text: string): StreamItem => ({ data: JSON.stringify({ text }) })
+const done: StreamItem = { data: '[DONE]' }
+
+function expectNoSecrets(failure: Error): void {
+  expect(failure.message).not.toContain('127.0.0.1')
+  expect(failure.message).not.toContain(secret)
+  expect(failure.message).toContain('tiny')
+}
+
+describe('a whole answer', () => {
+  it('is what the upstream said, with the text as it came', async () => {
+    const body = '{ "text" : "Grüße",\n "more": 1.0 }'
+    upstream.reply = () => ({ kind: 'body', body })
+    const { answer, ignored } = await complete()
+    expect(textOfCompletion(answer)).toBe('Grüße')
+    expect(answer.native?.text).toBe(body)
+    expect(ignored).toEqual(['seed'])
+    expect(upstream.last.body).toEqual({ model: 'model', stream: false, question: 'tiny' })
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('is asked for with headers built afresh: credentials, and what the format itself passes on', async () => {
+    upstream.reply = () => json({ text: 'x' })
+    await complete({ headers: { 'x-version': 'theirs', 'x-beta': 'b', cookie: 'c', authorization: 'Bearer caller' } })
+    const { host: _host, connection: _connection, ...headers } = upstream.last.headers
+    expect(headers).toEqual({
+      'content-type': 'application/json',
+      'content-length': String(upstream.last.text.length),
+      accept: 'application/json',
+      'accept-encoding': 'identity',
+      authorization: `Bearer ${secret}`,
+      'x-version': 'theirs',
+      'x-beta': 'b',
+    })
+  })
+
+  it('may contain the key __proto__ without any effect', async () => {
+    upstream.reply = () => ({
+      kind: 'body',
+      body: '{"__proto__":{"polluted":true},"text":"x","constructor":{"prototype":{}}}',
+    })
+    expect(textOfCompletion((await complete()).answer)).toBe('x')
+    expect(({} as { polluted?: boolean }).polluted).toBeUndefined()
+  })
+
+  it.each([
+    ['an HTML page', { kind: 'body', body: '<html>Bad gateway</html>', headers: { 'content-type': 'text/html' } }],
+    ['cut JSON', { kind: 'body', body: '{"text":"x' }],
+    ['an empty body', { kind: 'body', body: '' }],
+    ['null', json(null)],
+    ['an array', json([])],
+    ['a number', json(1)],
+    ['an object that is no answer', json({ choices: [] })],
+    ['wrong types', json({ text: 5 })],
+    [
+      'JSON that is 100,000 deep',
+      { kind: 'body', body: `{"text":"x","a":${'['.repeat(100_000)}${']'.repeat(100_000)}}` },
+    ],
+    ['a cut connection', { kind: 'cut' }],
+    ['bytes that are no HTTP', { kind: 'socket', bytes: 'nonsense\r\n\r\n' }],
+    [
+      'a body shorter than announced',
+      { kind: 'socket', bytes: 'HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"text":"x"}' },
+    ],
+    ['a compressed body', { kind: 'body', body: gzipSync('{"text":"x"}'), headers: { 'content-encoding': 'gzip' } }],
+    [
+      '1,000 content codings',
+      { kind: 'body', body: 'x', headers: { 'content-encoding': Array(1000).fill('gzip').join(',') } },
+    ],
+    ['200 KB of headers', { kind: 'body', body: '{"text":"x"}', headers: { 'x-flood': 'x'.repeat(200_000) } }],
+    ['a redirect', { kind: 'body', body: '', status: 307, headers: { location: '/elsewhere' } }],
+    ...[101, 199, 201, 204, 205, 304, 600, 999].map((status): [string, Reply] => [
+      `status ${status}`,
+      { kind: 'socket', bytes: `HTTP/1.1 ${status} Odd\r\ncontent-length: 0\r\n\r\n` },
+    ]),
+  ] satisfies readonly (readonly [string, Reply])[])('%s is a failure of the upstream', async (_name, reply) => {
+    upstream.reply = () => reply
+    const failure = await failureOf(complete())
+    expect(failure.kind).toBe('upstream')
+    expect(failure.message).not.toContain('127.0.0.1')
+    expect(upstream.requests).toHaveLength(1)
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('of more than 32 MiB is a failure of the upstream, and the rest of it is not read', async () => {
+    const piece = ' '.repeat(1024 * 1024)
+    let written = 0
+    const pour = function* (): Generator<string> {
+      for (; written < 200; written += 1) yield piece
+    }
+    upstream.reply = () => ({ kind: 'events', items: pour() })
+    const failure = await failureOf(complete())
+    expect([failure.kind, failure.message]).toEqual([
+      'upstream',
+      'The provider "tiny" sent an answer of more than 32 MiB.',
+    ])
+    await upstream.last.leaving
+    expect(written).toBeLessThan(60)
+  })
+
+  it('cannot come from an upstream that nobody reaches', async () => {
+    await upstream.close()
+    const failure = await failureOf(complete())
+    expect(failure.kind).toBe('upstream')
+    expectNoSecrets(failure)
+  })
+})
+
+describe('an error status', () => {
+  it('is read by the format, with the waiting advice of the upstream', async () => {
+    upstream.reply = () => ({
+      kind: 'json',
+      value: { message: 'slow down' },
+      status: 429,
+      headers: { 'retry-after': '7', 'retry-after-ms': '6500', 'x-should-retry': 'true', 'set-cookie': 'a=b' },
+    })
+    const failure = await failureOf(complete())
+    expect([failure.kind, failure.message]).toEqual(['upstream-rate-limited', 'slow down'])
+    expect(failure.details).toEqual({
+      advice: { retryAfter: '7', retryAfterMs: '6500', shouldRetry: 'true' },
+      retryAfterSeconds: 7,
+    })
+  })
+
+  it('may say when to come again as a date', async () => {
+    const at = new Date(runtime.now() + 90_000).toUTCString()
+    upstream.reply = () => ({ kind: 'failure', status: 503, headers: { 'retry-after': at } })
+    const failure = await failureOf(stream())
+    expect(failure.kind).toBe('overloaded')
+    expect(failure.details).toEqual({ advice: { retryAfter: at }, retryAfterSeconds: 90 })
+  })
+
+  it('keeps its meaning when its body is HTML, cut, endless or too deep', async () => {
+    const bodies: readonly Reply[] = [
+      { kind: 'body', body: '<html>', status: 503 },
+      { kind: 'socket', bytes: 'HTTP/1.1 503 No\r\ncontent-length: 50\r\n\r\n{"mess' },
+      { kind: 'body', body: 'x'.repeat(200_000), status: 503 },
+      { kind: 'body', body: '['.repeat(10_000), status: 503 },
+    ]
+    for (const reply of bodies) {
+      upstream.reply = () => reply
+      const failure = await failureOf(complete())
+      expect([failure.kind, failure.message]).toEqual(['overloaded', 'The upstream answered with status 503.'])
+    }
+  })
+
+  it('never repeats our key', async () => {
+    upstream.reply = () => ({ kind: 'json', value: { message: `Incorrect API key provided: ${secret}` }, status: 400 })
+    expect((await failureOf(complete())).message).toBe('Incorrect API key provided: [removed]')
+  })
+})
+
+describe('a stream', () => {
+  it('brings the steps as they come, until the last event', async () => {
+    const { opened, open } = gate()
+    upstream.reply = () => events(': hello\n\n', say('Grü'), opened, say('ße'), done, say('dropped'))
+    const { answer, ignored } = await stream()
+    const steps = answer[Symbol.asyncIterator]()
+    expect(textOf([(await steps.next()).value])).toBe('Grü')
+    open()
+    expect(textOf([(await steps.next()).value])).toBe('ße')
+    expect((await steps.next()).value).toEqual({ events: [{ type: 'done' }] })
+    expect((await steps.next()).done).toBe(true)
+    expect(ignored).toEqual(['seed'])
+    expect(upstream.last.body['stream']).toBe(true)
+    expect(upstream.last.headers['accept']).toBe('text/event-stream')
+  })
+
+  it('gives its connection back after the last event', async () => {
+    upstream.reply = () => events(say('x'), done)
+    for (let round = 0; round < 8; round += 1) await collect((await stream()).answer)
+    expect(upstream.connectionsOpened).toBeLessThanOrEqual(2)
+    expect(upstream.requests.some((request) => request.left)).toBe(false)
+  })
+
+  it('of 50,000 events in pieces of one byte and of many events loses nothing', async () => {
+    const text = Array.from({ length: 50_000 }, (_, index) => `data: {"text":"é${index} "}\n\n`).join('')
+    const bytes = Buffer.from(text)
+    upstream.reply = () =>
+      events(...Array.from(bytes.subarray(0, 300), (_, at) => bytes.subarray(at, at + 1)), bytes.subarray(300), done)
+    const said = textOf(await collect((await stream()).answer))
+    expect(said).toBe(Array.from({ length: 50_000 }, (_, index) => `é${index} `).join(''))
+  })
+
+  it('without its last event is whole only where the format says that nothing else is missing', async () => {
+    upstream.reply = () => events(say('x'), { data: '{"finish":true}' })
+    const steps = await collect((await stream()).answer)
+    expect(steps.at(-1)).toEqual({ events: [{ type: 'done' }] })
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it.each([
+    ['ends without its last event', [say('x')]],
+    ['is cut', [say('x'), CUT]],
+    ['is cut after the upstream told why it ended', [{ data: '{"finish":true}' }, CUT]],
+    ['is cut within an event', [say('x'), 'data: {"te', CUT]],
+    ['ends within an event', [say('x'), 'data: {"te']],
+    ['holds an event that is no JSON', [say('x'), { data: 'nonsense' }, done]],
+    ['holds an error event', [say('x'), { data: '{"error":{}}' }, done]],
+    ['holds an event that is too deep', [say('x'), { data: '['.repeat(5000) + ']'.repeat(5000) }, done]],
+    ['holds an endless line', [say('x'), 'x'.repeat(1_500_000)]],
+    ['is only [DONE]', [done]],
+    ['is empty', []],
+  ] satisfies readonly (readonly [string, readonly StreamItem[]])[])('that %s fails within', async (_name, items) => {
+    upstream.reply = () => events(...items)
+    const { answer } = await stream()
+    const failure = await failureOf(collect(answer))
+    expect(failure.kind).toBe('upstream')
+    expect(failure.message).not.toContain('127.0.0.1')
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it.each([
+    ['JSON', json({ text: 'x' })],
+    ['HTML', { kind: 'body', body: '<html>', headers: { 'content-type': 'text/html' } }],
+    ['a refusal', { kind: 'failure', status: 500 }],
+    ['a redirect', { kind: 'body', body: '', status: 301, headers: { location: '/' } }],
+    ['a cut connection', { kind: 'cut' }],
+  ] satisfies readonly (readonly [string, Reply])[])('answered by %s fails before it begins', async (_name, reply) => {
+    upstream.reply = () => reply
+    expect((await failureOf(stream())).kind).toBe('upstream')
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('is closed at the upstream when its reader leaves', async () => {
+    upstream.reply = () => events(say('x'), HANG)
+    for await (const step of (await stream()).answer) {
+      expect(textOf([step])).toBe('x')
+      break
+    }
+    await upstream.last.leaving
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('is closed at the upstream when its reader leaves before the first step', async () => {
+    upstream.reply = () => events(HANG)
+    await (await stream()).answer[Symbol.asyncIterator]().return?.()
+    await upstream.last.leaving
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('is closed at the upstream when its reader leaves while it waits for a step', async () => {
+    upstream.reply = () => events(say('x'), HANG)
+    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    await steps.next()
+    const waiting = steps.next()
+    await steps.return?.()
+    expect((await waiting).done).toBe(true)
+    await upstream.last.leaving
+  })
+})
+
+describe('a caller who leaves', () => {
+  it.each([
+    ['before the answer', { kind: 'hang' }],
+    ['within the answer', { kind: 'events', items: ['{"te', HANG] }],
+  ] satisfies readonly (readonly [string, Reply])[])('%s ends the call with the own reason', async (_name, reply) => {
+    upstream.reply = () => reply
+    const controller = new AbortController()
+    const answer = complete({ signal: controller.signal })
+    answer.catch(() => {})
+    await upstream.arrival(1)
+    controller.abort(new Error('gone'))
+    await expect(answer).rejects.toThrow('gone')
+    await upstream.last.leaving
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('ends a stream with the own reason, a hundred at once', async () => {
+    upstream.reply = () => events(say('x'), HANG)
+    const controllers = Array.from({ length: 100 }, () => new AbortController())
+    const streams = await Promise.all(controllers.map(({ signal }) => stream({ signal })))
+    const readings = streams.map(({ answer }) => failureOf(collect(answer)))
+    for (const controller of controllers) controller.abort(new Error('gone'))
+    for (const failure of await Promise.all(readings)) expect(failure.message).toBe('gone')
+    await Promise.all(upstream.requests.map((request) => request.leaving))
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('before the call means that nothing is sent', async () => {
+    await expect(complete({ signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone')
+    expect(upstream.requests).toHaveLength(0)
+    expect(runtime.pending()).toBe(0)
+  })
+})
+
+describe('deadlines', () => {
+  it('an upstream that does not begin to answer is given up after the time for the first byte', async () => {
+    upstream.reply = () => ({ kind: 'hang' })
+    const failure = failureOf(complete())
+    const request = await upstream.arrival(1)
+    runtime.advance(timeouts.firstByte - 1)
+    expect(request.left).toBe(false)
+    runtime.advance(1)
+    expect(await failure).toMatchObject({
+      kind: 'upstream-timeout',
+      message: 'The provider "tiny" did not begin to answer within 120 seconds.',
+    })
+    await request.leaving
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('a body that stalls is given up after the time for silence', async () => {
+    upstream.reply = () => events('{"te', HANG)
+    const { transport, begun } = announcing(undiciTransport())
+    provider = create({ transport })
+    const failure = failureOf(complete())
+    await begun
+    runtime.advance(timeouts.idle)
+    expect((await failure).kind).toBe('upstream-timeout')
+    await transport.close()
+  })
+
+  it('a stream that stalls is given up after the time for silence, counted from the last wait', async () => {
+    upstream.reply = () => events(say('x'), say('y'), HANG)
+    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    await steps.next()
+    runtime.advance(timeouts.idle * 3)
+    expect(textOf([(await steps.next()).value])).toBe('y')
+    const failure = failureOf(steps.next())
+    runtime.advance(timeouts.idle - 1)
+    expect(upstream.last.left).toBe(false)
+    runtime.advance(timeouts.idle)
+    expect(await failure).toMatchObject({
+      kind: 'upstream-timeout',
+      message: 'The provider "tiny" sent no further byte within 60 seconds.',
+    })
+    await upstream.last.leaving
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('a stream that never ends is given up after the total time, however often it speaks', async () => {
+    upstream.reply = () => events(say('x'), HANG)
+    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    await steps.next()
+    runtime.advance(timeouts.total)
+    expect(await failureOf(steps.next())).toMatchObject({
+      kind: 'upstream-timeout',
+      message: 'The provider "tiny" did not finish its answer within 600 seconds.',
+    })
+    await upstream.last.leaving
+  })
+
+  it('a transport that takes too long to connect is an upstream that is too slow', async () => {
+    provider = create({
+      transport: (request) =>
+        Promise.reject(Object.assign(new Error(`to ${request.url}`), { code: 'UND_ERR_CONNECT_TIMEOUT' })),
+    })
+    const failure = await failureOf(complete())
+    expect([failure.kind, failure.message]).toEqual([
+      'upstream-timeout',
+      'The provider "tiny" took no connection within 10 seconds.',
+    ])
+  })
+})
+
+describe('beside the answers', () => {
+  it('the upstream counts tokens of what belongs to the prompt', async () => {
+    upstream.reply = () => json({ input_tokens: 42 })
+    const call = providerCall(tinyPrompt('x', { maxTokens: 9 }), runtime)
+    expect(await provider.countTokens?.(call)).toBe(42)
+    expect([upstream.last.path, upstream.last.body]).toEqual(['/count', { model: 'model', question: 'tiny' }])
+    upstream.reply = () => json({ input_tokens: 'many' })
+    expect((await failureOf(provider.countTokens?.(call) ?? Promise.resolve())).kind).toBe('upstream')
+  })
+
+  it('a ping tells whether the upstream answers at all', async () => {
+    const call = providerCall(tinyPrompt('x'), runtime)
+    await provider.ping?.(call)
+    expect(upstream.last).toMatchObject({ method: 'GET', path: '/models' })
+    upstream.reply = () => ({ kind: 'failure', status: 401 })
+    await provider.ping?.(call)
+    upstream.reply = () => ({ kind: 'failure', status: 503 })
+    expect((await failureOf(provider.ping?.(call) ?? Promise.resolve())).kind).toBe('upstream')
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('works the same over a plain fetch', async () => {
+    provider = create({ transport: fetchTransport((url, init) => fetch(url, init)) })
+    upstream.reply = (request) => (request.stream ? events(say('streamed'), done) : json({ text: 'whole' }))
+    expect(textOfCompletion((await complete()).answer)).toBe('whole')
+    expect(textOf(await collect((await stream()).answer))).toBe('streamed')
+    upstream.reply = () => ({ kind: 'body', body: '', status: 302, headers: { location: '/' } })
+    expect((await failureOf(complete())).kind).toBe('upstream')
+  })
+})
+
+/** A transport that tells when the head of the first response is there. */
+function announcing(inner: ClosableTransport): { transport: ClosableTransport; begun: Promise<void> } {
+  const { opened, open } = gate()
+  const transport: ClosableTransport = Object.assign(
+    async (request: Parameters<ClosableTransport>[0]) => {
+      const response = await inner(request)
+      // The provider starts its own deadline in the same turn; the test goes on in a later one.
+      setImmediate(open)
+      return response
+    },
+    { close: inner.close },
+  )
+  return { transport, begun: opened }
+}

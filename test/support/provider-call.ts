@@ -1,0 +1,49 @@
+import type { Completion, Step } from '../../src/core/answer.ts'
+import type { GatewayError } from '../../src/core/errors.ts'
+import type { Model } from '../../src/core/model.ts'
+import type { ProviderCall, Timeouts } from '../../src/core/ports.ts'
+import { textOfPart, type Prompt } from '../../src/core/prompt.ts'
+import type { ManualRuntime } from './manual-runtime.ts'
+
+export const timeouts: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
+
+export const testModel: Model = {
+  id: 'model',
+  family: 'test',
+  contextWindow: 128_000,
+  maxOutputTokens: 4096,
+  price: { input: 1, output: 2 },
+}
+
+/** A call with a caller who stays, unless the test gives another signal. */
+export function providerCall(prompt: Prompt, runtime: ManualRuntime, more: Partial<ProviderCall> = {}): ProviderCall {
+  return { prompt, runtime, model: testModel, signal: new AbortController().signal, timeouts, headers: {}, ...more }
+}
+
+export async function collect(steps: AsyncIterable<Step>): Promise<readonly Step[]> {
+  const all: Step[] = []
+  for await (const step of steps) all.push(step)
+  return all
+}
+
+/** The text that steps say. */
+export function textOf(steps: readonly Step[]): string {
+  return steps
+    .flatMap((step) => step.events)
+    .map((event) => (event.type === 'text-delta' ? event.text : ''))
+    .join('')
+}
+
+export function textOfCompletion(completion: Completion): string {
+  return completion.parts.map(textOfPart).join('')
+}
+
+/** The failure that a promise rejects with; throws when it resolves. */
+export async function failureOf(promise: Promise<unknown>): Promise<GatewayError> {
+  const outcome = await promise.then(
+    (value) => ({ value }),
+    (error: unknown) => ({ error }),
+  )
+  if ('error' in outcome) return outcome.error as GatewayError
+  throw new Error(`Resolved with ${JSON.stringify(outcome.value)} instead of failing`)
+}

@@ -1,0 +1,66 @@
+import type { AnswerEvent } from '../../src/core/answer.ts'
+import { GatewayError } from '../../src/core/errors.ts'
+import { asObject, asString, type JsonObject } from '../../src/core/json.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import type { Format } from '../../src/formats/format.ts'
+
+/** A prompt of one user message. */
+export function tinyPrompt(
+  text: string,
+  options: { readonly stream?: boolean; readonly maxTokens?: number } = {},
+): Prompt {
+  return {
+    native: { dialect: 'openai', value: {} },
+    model: 'test/model',
+    messages: [{ role: 'user', parts: [{ type: 'text', text }] }],
+    settings: options.maxTokens === undefined ? {} : { maxTokens: options.maxTokens },
+    tools: [],
+    stream: options.stream === true,
+  }
+}
+
+function notSpoken(): never {
+  throw new Error('The tiny format speaks with upstreams only')
+}
+
+/**
+ * The upstream's half of the smallest possible format, so that a provider can be tested apart from the real ones.
+ * A whole answer is `{text}`; the events of a stream are `{text}`, then `{end: true}`.
+ */
+export const tinyFormat: Format = {
+  dialect: 'openai',
+  readPrompt: notSpoken,
+  writeCompletion: notSpoken,
+  stepWriter: notSpoken,
+  writeFailure: notSpoken,
+  writeFailureFrame: notSpoken,
+  heartbeat: 'comment',
+  writePrompt(prompt, model) {
+    const body: JsonObject = { model, stream: prompt.stream, max_tokens: prompt.settings.maxTokens, question: 'tiny' }
+    return { body: JSON.stringify(body), ignored: ['seed'] }
+  },
+  readCompletion(body, text) {
+    const words = asString(body['text'])
+    if (words === undefined) throw new GatewayError('upstream', 'The upstream sent no text.')
+    const native = { dialect: 'openai', value: body, ...(text !== undefined && { text }) } as const
+    return { id: 'tiny', model: 'tiny', parts: [{ type: 'text', text: words }], finish: 'stop', native }
+  },
+  stepReader() {
+    let finished = false
+    const read = (frame: { readonly data: string }): { readonly events: readonly AnswerEvent[] } => {
+      const event = frame.data === '[DONE]' ? { end: true } : asObject(JSON.parse(frame.data))
+      if (event === undefined) throw new TypeError('no object')
+      if ('error' in event) throw new GatewayError('upstream', 'The upstream reports an error.')
+      finished ||= event['finish'] === true
+      if (event['end'] === true) return { events: [{ type: 'done' }] }
+      return { events: [{ type: 'text-delta', text: asString(event['text']) ?? '' }] }
+    }
+    return Object.assign(read, { isWhole: () => finished })
+  },
+  readFailure(status, body) {
+    const message = asString(body?.['message']) ?? `The upstream answered with status ${status}.`
+    if (status === 400) return new GatewayError('upstream-rejected', message, { upstream: { status } })
+    if (status === 429) return new GatewayError('upstream-rate-limited', message)
+    return new GatewayError(status === 503 ? 'overloaded' : 'upstream', message)
+  },
+}
