@@ -3,18 +3,24 @@ import { defineConfig } from 'tsup'
 const config: ReturnType<typeof defineConfig> = defineConfig({
   entry: {
     index: 'src/index.ts',
+    node: 'src/node.ts',
+    express: 'src/express.ts',
+    fastify: 'src/fastify.ts',
+    next: 'src/next.ts',
     'transport-undici': 'src/http/transport-undici.ts',
     'transport-fetch': 'src/http/transport-fetch.ts',
   },
   format: ['esm', 'cjs'],
   target: 'node20',
   platform: 'neutral',
+  // The name `http` alone may be a package; `node:http` never is.
+  removeNodeProtocol: false,
+  external: [/^node:/, '#transport'],
   dts: true,
   clean: true,
   splitting: true,
   treeshake: true,
   sourcemap: true,
-  external: ['#transport'],
 })
 
 export default config

@@ -1,0 +1,233 @@
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { gzipSync } from 'node:zlib'
+import { build, type BuildOptions } from 'esbuild'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const entries = ['sluice', 'sluice/node', 'sluice/express', 'sluice/fastify', 'sluice/next'] as const
+
+interface PackageFile {
+  readonly version: string
+  readonly dependencies: Readonly<Record<string, string>>
+  readonly scripts: Readonly<Record<string, string>>
+  readonly exports: unknown
+  readonly imports: unknown
+}
+
+let workshop: string
+/** An empty project in which the packed package was installed. */
+let consumer: string
+let installed: string
+let manifest: PackageFile
+
+beforeAll(async () => {
+  workshop = await mkdtemp(join(tmpdir(), 'sluice-dist-'))
+  const staged = join(workshop, 'staged')
+  consumer = join(workshop, 'consumer')
+  await mkdir(staged)
+  await mkdir(consumer)
+  for (const file of ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md']) {
+    if (existsSync(join(root, file))) await cp(join(root, file), join(staged, file))
+  }
+  await node([join(root, 'node_modules/tsup/dist/cli-default.js'), '--silent', '--out-dir', join(staged, 'dist')], root)
+  await npm(['pack', '--ignore-scripts', '--pack-destination', workshop], staged)
+  await writeFile(join(consumer, 'package.json'), JSON.stringify({ name: 'consumer', private: true }))
+  manifest = JSON.parse(await readFile(join(staged, 'package.json'), 'utf8')) as PackageFile
+  const tarball = join(workshop, `sluice-${manifest.version}.tgz`)
+  await npm(['install', tarball, '--prefer-offline', '--no-audit', '--no-fund'], consumer)
+  installed = join(consumer, 'node_modules/sluice')
+}, 240_000)
+
+afterAll(async () => {
+  await rm(workshop, { recursive: true, force: true })
+})
+
+describe('the packed package', () => {
+  it('has every file that its exports and imports name', () => {
+    const named = pathsIn([manifest.exports, manifest.imports])
+
+    expect(named.filter((path) => !existsSync(join(installed, path)))).toEqual([])
+  })
+
+  it('has at most six runtime dependencies', () => {
+    expect(Object.keys(manifest.dependencies).length).toBeLessThanOrEqual(6)
+  })
+
+  it('runs nothing when it is installed, nor does anything that comes with it', async () => {
+    const lock = JSON.parse(await readFile(join(consumer, 'node_modules/.package-lock.json'), 'utf8')) as {
+      readonly packages: Readonly<Record<string, { readonly hasInstallScript?: boolean }>>
+    }
+    const scripted = Object.keys(lock.packages).filter((name) => lock.packages[name]?.hasInstallScript === true)
+
+    expect(scripted).toEqual([])
+    expect(Object.keys(manifest.scripts).filter((name) => /^(pre|post)?(install|prepare)$/.test(name))).toEqual([])
+  })
+})
+
+describe('the entries', () => {
+  it.each(entries)('%s has the same names in ESM, in CommonJS and in the source', async (entry) => {
+    const file = entry === 'sluice' ? 'index' : entry.slice('sluice/'.length)
+    const source = (await import(`../src/${file}.ts`)) as object
+    const expected = Object.keys(source).toSorted()
+
+    expect(
+      await esm(`import * as entry from '${entry}'; console.log(JSON.stringify(Object.keys(entry).sort()))`),
+    ).toEqual(expected)
+    expect(await commonJs(`console.log(JSON.stringify(Object.keys(require('${entry}')).sort()))`)).toEqual(expected)
+  })
+
+  it.each(['import', 'require'] as const)(
+    'a gateway that was loaded by %s answers over HTTP and closes',
+    async (loader) => {
+      const run = loader === 'import' ? esm : commonJs
+      const load = (name: string): string => (loader === 'import' ? `await import('${name}')` : `require('${name}')`)
+
+      const [status, ended] = (await run(`
+      void (async () => {
+        const { createGateway, extractive } = ${load('sluice')}
+        const { serve } = ${load('sluice/node')}
+        const gateway = createGateway({ providers: [extractive()] })
+        const { value } = await gateway.keys.create({ name: 'test' })
+        const server = await serve(gateway, { port: 0, hostname: '127.0.0.1' })
+        const response = await fetch(server.url + '/v1/chat/completions', {
+          method: 'POST',
+          headers: { authorization: 'Bearer ' + value, 'content-type': 'application/json' },
+          body: JSON.stringify({ model: 'extractive/extractive', messages: [{ role: 'user', content: 'Hello there.' }] }),
+        })
+        await response.text()
+        await server.close()
+        await gateway.close()
+        console.log(JSON.stringify([response.status, true]))
+      })()`)) as readonly unknown[]
+
+      expect([status, ended]).toEqual([200, true])
+    },
+  )
+
+  it('the types hold for an ESM and for a CommonJS program', async () => {
+    await writeFile(join(consumer, 'program.mts'), program)
+    await writeFile(join(consumer, 'program.cts'), program)
+    const options = { module: 'nodenext', target: 'es2022', lib: ['es2023', 'dom', 'dom.iterable'], strict: true }
+    const compilerOptions = {
+      ...options,
+      noEmit: true,
+      skipLibCheck: false,
+      exactOptionalPropertyTypes: true,
+      types: ['node'],
+      typeRoots: [join(root, 'node_modules/@types')],
+    }
+    const files = ['program.mts', 'program.cts']
+    await writeFile(join(consumer, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }))
+
+    const checked = await node([join(root, 'node_modules/typescript/bin/tsc')], consumer).catch(
+      (error: { readonly stdout?: string }) => error.stdout ?? String(error),
+    )
+
+    expect(checked).toBe('')
+  }, 60_000)
+})
+
+describe('the weight', () => {
+  it('the core is at most 45 KB, minified and gzipped, without its dependencies', async () => {
+    const bundled = await bundle({ platform: 'neutral', packages: 'external' })
+
+    expect(gzipSync(bundled).byteLength).toBeLessThanOrEqual(45 * 1024)
+  })
+
+  it('bundled for a platform without Node it needs nothing of Node', async () => {
+    const bundled = await bundle({ platform: 'browser', conditions: ['worker'], external: ['js-tiktoken'] })
+
+    expect(bundled).not.toMatch(/['"]node:/)
+    expect(bundled).not.toContain('undici')
+  })
+
+  it.each(entries)('importing %s loads no ranks and no transport, and leaves nothing running', async (entry) => {
+    const [loaded, running] = (await commonJs(`
+      require('${entry}')
+      const loaded = Object.keys(require.cache).filter((path) => /js-tiktoken|undici/.test(path))
+      console.log(JSON.stringify([loaded, process.getActiveResourcesInfo().filter((name) => !/Pipe|TTY|FS/.test(name))]))
+    `)) as readonly unknown[]
+
+    expect([loaded, running]).toEqual([[], []])
+  })
+
+  it('importing the main entry takes little of the processor', async () => {
+    const script = `
+      const before = process.cpuUsage()
+      await import('sluice')
+      const { user, system } = process.cpuUsage(before)
+      console.log(JSON.stringify((user + system) / 1000))`
+    const milliseconds: number[] = []
+    for (let run = 0; run < 5; run += 1) milliseconds.push((await esm(script)) as number)
+
+    // The goal is 40 ms; the least of five runs on a busy machine may still be some times that.
+    expect(Math.min(...milliseconds)).toBeLessThan(160)
+  })
+})
+
+const program = `
+import { createServer } from 'node:http'
+import { createGateway, extractive, GatewayError } from 'sluice'
+import { serve, toNodeHandler } from 'sluice/node'
+import { toExpress } from 'sluice/express'
+import { toFastify } from 'sluice/fastify'
+import { toNext } from 'sluice/next'
+
+const gateway = createGateway({ providers: [extractive()] })
+const response: Promise<Response> = gateway.fetch(new Request('http://localhost/health'))
+createServer(toNodeHandler(gateway))
+const port: Promise<number> = serve(gateway, { port: 0 }).then((server) => server.port)
+const middleware = toExpress(gateway)
+const plugin = toFastify(gateway)
+const { GET, POST } = toNext(gateway)
+const kind: string = new GatewayError('internal', 'text').kind
+// @ts-expect-error A port is a number.
+void serve(gateway, { port: 'three thousand' })
+// @ts-expect-error There is no such option.
+createGateway({ providers: [extractive()], noSuchOption: 1 })
+export { GET, POST, kind, middleware, plugin, port, response }
+`
+
+const execute = promisify(execFile)
+
+async function node(args: readonly string[], cwd: string): Promise<string> {
+  const { stdout } = await execute(process.execPath, [...args], { cwd, maxBuffer: 64 * 1024 * 1024 })
+  return stdout
+}
+
+async function npm(args: readonly string[], cwd: string): Promise<void> {
+  await execute('npm', [...args], { cwd, shell: process.platform === 'win32' })
+}
+
+async function esm(script: string): Promise<unknown> {
+  return JSON.parse(await node(['--input-type=module', '--eval', script], consumer))
+}
+
+async function commonJs(script: string): Promise<unknown> {
+  return JSON.parse(await node(['--input-type=commonjs', '--eval', script], consumer))
+}
+
+async function bundle(options: BuildOptions): Promise<string> {
+  const result = await build({
+    stdin: { contents: `export * from 'sluice'`, resolveDir: consumer },
+    bundle: true,
+    minify: true,
+    format: 'esm',
+    write: false,
+    ...options,
+    // The package itself is always part of the bundle.
+    ...(options.packages === 'external' && { packages: 'bundle', external: Object.keys(manifest.dependencies) }),
+  })
+  return result.outputFiles?.[0]?.text ?? ''
+}
+
+function pathsIn(value: unknown): readonly string[] {
+  if (typeof value === 'string') return [value]
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(pathsIn) : []
+}
