@@ -150,7 +150,7 @@ describe('the weight', () => {
   it.each(entries)('importing %s loads no ranks and no transport, and leaves nothing running', async (entry) => {
     const [loaded, running] = (await commonJs(`
       require('${entry}')
-      const loaded = Object.keys(require.cache).filter((path) => /js-tiktoken|undici/.test(path))
+      const loaded = Object.keys(require.cache).filter((path) => /node_modules.(js-tiktoken|undici)\\b/.test(path))
       console.log(JSON.stringify([loaded, process.getActiveResourcesInfo().filter((name) => !/Pipe|TTY|FS/.test(name))]))
     `)) as readonly unknown[]
 
