@@ -1,3 +1,4 @@
+import type { JsonObject } from './json.ts'
 import type { Price } from './money.ts'
 import type { Settings } from './prompt.ts'
 
@@ -25,6 +26,10 @@ export interface Model {
   readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
   /** True when the upstream refuses temperature together with top_p: temperature alone is then sent. */
   readonly refusesBothSamplers?: boolean
+  /** True when the upstream refuses every temperature and top_p but its own. */
+  readonly refusesSamplers?: boolean
+  /** Fields of the provider's own format that switch thinking off; sent with the short questions of tiers 2, 3 and 4. */
+  readonly withoutThinking?: JsonObject
   /** The thresholds of the automatic tiers are multiplied by this. @default 1 */
   readonly thresholdFactor?: number
   /** Exceptional tokenizers: tokens of this model for one token of o200k, at the most. @default 1.5 */

@@ -1,4 +1,4 @@
-import type { Usage } from './answer.ts'
+import { promptTokens, type Usage } from './answer.ts'
 
 /** A whole number of billionths of a dollar, so that sums stay exact. */
 export type NanoUsd = number & { readonly unit: 'nano-usd' }
@@ -19,6 +19,13 @@ export interface Price {
   readonly cacheWrite?: number
   /** Input tokens written to the upstream's prompt cache for 1 hour. @default cacheWrite */
   readonly cacheWrite1h?: number
+  /** Other prices for the whole call, answer included, where its prompt is long. @default the same prices */
+  readonly long?: LongPrice
+}
+
+/** Prices of calls whose prompt, cached or not, has more than `above` tokens. */
+export interface LongPrice extends Omit<Price, 'long'> {
+  readonly above: number
 }
 
 const GREATEST = Number.MAX_SAFE_INTEGER
@@ -61,6 +68,7 @@ function picoPerToken(price: number): number {
  * Reasoning tokens are within the output tokens.
  */
 export function costOf(usage: Usage, price: Price): NanoUsd {
+  if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
   const cacheWrite = price.cacheWrite ?? price.input
   const pico =
     usage.inputTokens * picoPerToken(price.input) +

@@ -54,6 +54,13 @@ describe('money', () => {
     )
   })
 
+  it('prices a whole call by the long prices when its prompt, cached or not, is longer than they say', () => {
+    const price = { input: 1, output: 5, cacheRead: 0.1, long: { above: 100, input: 2, output: 10, cacheRead: 0.2 } }
+    const short = { ...NO_USAGE, inputTokens: 60, cacheReadTokens: 40, outputTokens: 10 }
+    expect(costOf(short, price)).toBe(60_000 + 4000 + 50_000)
+    expect(costOf({ ...short, inputTokens: 61 }, price)).toBe(122_000 + 8000 + 100_000)
+  })
+
   it('shows cents rounded half up and dollars with six digits', () => {
     expect(toCents(usd(0.125))).toBe(13)
     expect(toDollars(nano(1_234_567))).toBe(0.001235)
