@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest'
+import { NO_USAGE, type AnswerEvent, type Completion } from '../../src/core/answer.ts'
+import { collector, stepsOf } from '../../src/core/steps.ts'
+
+function collect(events: readonly AnswerEvent[]): Completion {
+  const collected = collector()
+  for (const event of events) collected.add({ events: [event] })
+  return collected.completion()
+}
+
+describe('a collector', () => {
+  it('joins texts, thoughts with their seal and interleaved tool calls in the order of their starts', () => {
+    const { parts } = collect([
+      { type: 'answer-start', id: 'a1', model: 'm' },
+      { type: 'thinking-start' },
+      { type: 'thinking-delta', text: 'Let ' },
+      { type: 'thinking-delta', text: 'me see' },
+      { type: 'thinking-delta', signature: 'seal' },
+      { type: 'thinking-start', redacted: 'cipher' },
+      { type: 'text-start' },
+      { type: 'text-delta', text: 'One' },
+      { type: 'tool-call-start', index: 0, id: 'c0', name: 'first' },
+      { type: 'tool-call-start', index: 1, id: 'c1', name: 'second' },
+      { type: 'tool-call-delta', index: 1, input: '{"b"' },
+      { type: 'tool-call-delta', index: 0, input: '{"a"' },
+      { type: 'tool-call-delta', index: 1, input: ':2}' },
+      { type: 'tool-call-delta', index: 0, input: ':1}' },
+      { type: 'text-start' },
+      { type: 'text-delta', text: 'Two' },
+    ])
+    expect(parts).toEqual([
+      { type: 'thinking', text: 'Let me see', signature: 'seal' },
+      { type: 'thinking', text: 'cipher', redacted: true },
+      { type: 'text', text: 'One' },
+      { type: 'tool-call', id: 'c0', name: 'first', input: '{"a":1}' },
+      { type: 'tool-call', id: 'c1', name: 'second', input: '{"b":2}' },
+      { type: 'text', text: 'Two' },
+    ])
+  })
+
+  it('takes the last word of a cumulative usage, field by field', () => {
+    const { usage } = collect([
+      { type: 'usage', usage: { inputTokens: 9, cacheReadTokens: 4, outputTokens: 1 } },
+      { type: 'usage', usage: { outputTokens: 15 } },
+      { type: 'usage', usage: { outputTokens: 16 } },
+    ])
+    expect(usage).toEqual({ ...NO_USAGE, inputTokens: 9, cacheReadTokens: 4, outputTokens: 16 })
+  })
+
+  it('reports no usage where the upstream reported none', () => {
+    expect(collect([{ type: 'text-delta', text: 'hi' }])).toEqual({
+      id: '',
+      model: '',
+      parts: [{ type: 'text', text: 'hi' }],
+      finish: 'stop',
+    })
+  })
+
+  it('knows an end from the last event of the protocol', () => {
+    const collected = collector()
+    collected.add({ events: [{ type: 'text-delta', text: 'x' }] })
+    expect([collected.isFinished(), collected.isWhole()]).toEqual([false, false])
+    collected.add({ events: [{ type: 'answer-end', finish: 'stop-sequence', stopSequence: 'END' }] })
+    expect([collected.isFinished(), collected.isWhole()]).toEqual([true, false])
+    collected.add({ events: [{ type: 'done' }] })
+    expect(collected.isWhole()).toBe(true)
+    expect(collected.completion()).toMatchObject({ finish: 'stop-sequence', stopSequence: 'END' })
+  })
+
+  it('joins 200,000 pieces', () => {
+    const collected = collector()
+    for (let piece = 0; piece < 200_000; piece++) collected.add({ events: [{ type: 'text-delta', text: 'ab' }] })
+    expect(collected.completion().parts).toEqual([{ type: 'text', text: 'ab'.repeat(200_000) }])
+  })
+
+  it('passes over pieces of a tool call that never began', () => {
+    expect(collect([{ type: 'tool-call-delta', index: 3, input: '{}' }]).parts).toEqual([])
+  })
+})
+
+describe('the steps of a stored answer', () => {
+  it('carry what only its vendor can read as it was', () => {
+    const native = { dialect: 'anthropic', value: { type: 'server_tool_use', id: 's1' } } as const
+    const completion: Completion = { id: 'a', model: 'm', parts: [{ type: 'opaque', native }], finish: 'pause' }
+    const collected = collector()
+    for (const step of stepsOf(completion)) collected.add(step)
+    expect(collected.completion()).toEqual(completion)
+    expect(collected.isWhole()).toBe(true)
+  })
+
+  it('have no natives, so that every writer writes them anew', () => {
+    const steps = stepsOf({ id: 'a', model: 'm', parts: [{ type: 'text', text: 'x' }], finish: 'stop' })
+    expect(steps.every((step) => step.native === undefined)).toBe(true)
+  })
+})

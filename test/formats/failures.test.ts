@@ -1,0 +1,118 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
+import {
+  describeFailure,
+  FAILURES,
+  failureHeaders,
+  failureStatus,
+  upstreamFailureKind,
+  upstreamText,
+} from '../../src/formats/failures.ts'
+
+const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError =>
+  new GatewayError(kind, 'It failed', details)
+
+describe('the table of failures', () => {
+  it.each([
+    ['invalid-request', 400, 'invalid_request_error', undefined],
+    ['invalid-admin-request', 400, 'validation_error', undefined],
+    ['invalid-model', 404, 'invalid_request_error', 'invalid_model'],
+    ['unauthenticated', 401, 'authentication_error', 'invalid_api_key'],
+    ['budget-exceeded', 402, 'budget_exceeded_error', 'budget_exceeded'],
+    ['model-not-allowed', 403, 'permission_error', 'model_not_allowed'],
+    ['tools-disabled', 403, 'permission_error', 'tools_disabled'],
+    ['max-tokens-exceeded', 403, 'permission_error', 'max_tokens_exceeded'],
+    ['not-found', 404, 'invalid_request_error', undefined],
+    ['method-not-allowed', 405, 'invalid_request_error', undefined],
+    ['request-timeout', 408, 'invalid_request_error', 'request_timeout'],
+    ['conflict', 409, 'invalid_request_error', undefined],
+    ['too-large', 413, 'invalid_request_error', 'request_too_large'],
+    ['unsupported-media', 415, 'invalid_request_error', undefined],
+    ['rate-limited', 429, 'rate_limit_error', 'rate_limit_exceeded'],
+    ['internal', 500, 'api_error', undefined],
+    ['upstream', 502, 'upstream_error', undefined],
+    ['upstream-rate-limited', 429, 'rate_limit_error', 'upstream_rate_limited'],
+    ['upstream-timeout', 504, 'upstream_error', 'upstream_timeout'],
+    ['overloaded', 503, 'overloaded_error', undefined],
+  ] as const)('gives %s the status %i, the type %s and the code %s', (kind, status, type, code) => {
+    const told = describeFailure(failure(kind))
+    expect([told.status, told.type, told.code]).toEqual([status, type, code])
+    expect(failureStatus(failure(kind))).toBe(status)
+    expect(FAILURES[kind].status).toBe(status)
+  })
+
+  it('names the model as the wrong field of an unknown model', () => {
+    expect(describeFailure(failure('invalid-model')).param).toBe('model')
+  })
+
+  it('keeps what an upstream said of the request that it refused', () => {
+    const upstream = { status: 422, type: 'their_type', code: 'their_code', details: { field: 1 } }
+    const told = describeFailure(failure('upstream-rejected', { upstream, param: 'messages' }))
+    expect(told).toEqual({ message: 'It failed', param: 'messages', ...upstream })
+    expect(failureStatus(failure('upstream-rejected', { upstream }))).toBe(422)
+  })
+})
+
+describe('the headers of a failure', () => {
+  it.each([
+    ['a wait of our own', failure('rate-limited', { retryAfterSeconds: 7 }), { 'retry-after': '7' }],
+    [
+      'a long wait',
+      failure('rate-limited', { retryAfterSeconds: 61 }),
+      { 'retry-after': '61', 'x-should-retry': 'false' },
+    ],
+    ['a wait of a minute', failure('rate-limited', { retryAfterSeconds: 60 }), { 'retry-after': '60' }],
+    ['a spent budget', failure('budget-exceeded'), { 'x-should-retry': 'false' }],
+    [
+      "an upstream's advice",
+      failure('upstream-rate-limited', {
+        advice: { retryAfter: '3', retryAfterMs: '2500', shouldRetry: 'true' },
+        retryAfterSeconds: 9,
+      }),
+      { 'retry-after': '3', 'retry-after-ms': '2500', 'x-should-retry': 'true' },
+    ],
+    ['advice of an upstream whose status is not passed on', failure('upstream', { advice: { retryAfter: '3' } }), {}],
+    [
+      "an upstream's date",
+      failure('overloaded', { advice: { retryAfter: 'Wed, 21 Oct 2026 07:28:00 GMT' } }),
+      { 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' },
+    ],
+    ['advice that is no header', failure('overloaded', { advice: { retryAfter: '3\r\nset-cookie: a=b' } }), {}],
+    ['a wrong method', failure('method-not-allowed', { allow: ['GET', 'POST'] }), { allow: 'GET, POST' }],
+    ['a bad request', failure('invalid-request'), {}],
+  ])('for %s', (_name, thrown, headers) => {
+    expect(failureHeaders(thrown)).toEqual(headers)
+  })
+})
+
+describe('an upstream', () => {
+  it.each([
+    [400, 'upstream-rejected'],
+    [404, 'upstream-rejected'],
+    [409, 'upstream-rejected'],
+    [413, 'upstream-rejected'],
+    [422, 'upstream-rejected'],
+    [401, 'upstream'],
+    [402, 'upstream'],
+    [403, 'upstream'],
+    [405, 'upstream'],
+    [408, 'upstream-timeout'],
+    [429, 'upstream-rate-limited'],
+    [500, 'upstream'],
+    [502, 'upstream'],
+    [503, 'overloaded'],
+    [504, 'upstream-timeout'],
+    [529, 'overloaded'],
+    [999, 'upstream'],
+  ] as const)('that answers %i means %s', (status, kind) => {
+    expect(upstreamFailureKind(status)).toBe(kind)
+  })
+
+  it('is quoted without keys and inner addresses, and not without end', () => {
+    const said =
+      'Key sk-proj-abc_DEF-123456 at http://10.0.0.5:8000/v1/chat and https://backend:443/x; see https://docs.example.com/help'
+    expect(upstreamText(said)).toBe('Key [removed] at [address] and [address] see https://docs.example.com/help')
+    expect(upstreamText('Bearer abcdefghijkl')).toBe('[removed]')
+    expect(upstreamText('x'.repeat(9000))).toHaveLength(2000)
+  })
+})

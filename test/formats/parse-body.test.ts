@@ -1,0 +1,146 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import { parseBody, replaceModel, type ParsedBody } from '../../src/formats/parse-body.ts'
+
+const parse = (text: string): ParsedBody => parseBody(new TextEncoder().encode(text))
+
+function failureOf(action: () => unknown): GatewayError {
+  try {
+    action()
+  } catch (error) {
+    if (GatewayError.is(error)) return error
+    throw error
+  }
+  throw new Error('nothing was thrown')
+}
+
+describe('a body that is no JSON object', () => {
+  it.each([
+    ['nothing', ''],
+    ['blanks', ' \r\n\t '],
+    ['cut JSON', '{"model":"a/b","messages":[{"role":"us'],
+    ['null', 'null'],
+    ['an array', '[]'],
+    ['a number', '1'],
+    ['a string', '"text"'],
+    ['two documents', '{"a":1}{"a":2}'],
+    ['a NaN literal', '{"temperature":NaN}'],
+    ['a comment', '{"a":1 /* note */}'],
+    ['HTML', '<html><body>no</body></html>'],
+    ['a form', 'model=a&messages=b'],
+    ['an unclosed string', '{"a":"'],
+    ['stray closing signs', '}}]]'],
+  ])('is refused: %s', (_name, text) => {
+    const failure = failureOf(() => parse(text))
+    expect(failure.kind).toBe('invalid-request')
+    expect(failure.message).toMatch(/Send one JSON object/)
+  })
+
+  it('is not echoed beyond 100 characters', () => {
+    const failure = failureOf(() => parse(`${'x'.repeat(5000)}`))
+    expect(failure.message.length).toBeLessThan(200)
+  })
+})
+
+describe('the bytes of a body', () => {
+  it.each([
+    ['a lone continuation byte', [0x7b, 0x80, 0x7d]],
+    ['an overlong form', [0x22, 0xc0, 0xaf, 0x22]],
+    ['an encoded surrogate', [0x22, 0xed, 0xa0, 0x80, 0x22]],
+    ['UTF-16 with its mark', [0xff, 0xfe, 0x7b, 0x00, 0x7d, 0x00]],
+    ['UTF-16 without a mark', [0x7b, 0x00, 0x7d, 0x00]],
+  ])('are refused when they hold %s', (_name, bytes) => {
+    expect(failureOf(() => parseBody(Uint8Array.from(bytes))).kind).toBe('invalid-request')
+  })
+
+  it('may begin with a byte order mark, which does not leave again', () => {
+    const { body, text } = parse('\uFEFF{"model":"a/b"}')
+    expect(body).toEqual({ model: 'a/b' })
+    expect(text).toBe('{"model":"a/b"}')
+  })
+})
+
+describe('depth and keys', () => {
+  const nested = (depth: number): string => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`
+
+  it('of 64 levels and 50,000 keys are accepted', () => {
+    expect(() => parse(nested(64))).not.toThrow()
+    const keys = Array.from({ length: 50_000 }, (_, index) => `"k${index}":1`)
+    expect(() => parse(`{${keys.join(',')}}`)).not.toThrow()
+  })
+
+  it.each([
+    ['65 levels of objects', nested(65), /nested deeper than 64/],
+    ['a million levels of arrays', '{"a":' + '['.repeat(1_000_000), /nested deeper than 64/],
+    ['200,000 keys', `{${Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')}}`, /50000 keys/],
+    ['300,000 empty objects', `{"a":[${'{},'.repeat(300_000)}{}]}`, /50000 keys/],
+  ])('of %s are refused before anything is parsed', (_name, text, message) => {
+    const failure = failureOf(() => parse(text))
+    expect(failure.kind).toBe('invalid-request')
+    expect(failure.message).toMatch(message)
+  })
+
+  it('are counted outside strings only', () => {
+    const text = JSON.stringify({ a: '{[":'.repeat(60_000), b: '\\"{{{"\\\\'.repeat(20_000), c: '\\' })
+    expect(parse(text).body).toEqual(JSON.parse(text))
+  })
+
+  it('can be limited otherwise', () => {
+    expect(() => parseBody(new TextEncoder().encode('{"a":{"b":1}}'), { depth: 1 })).toThrow(/deeper than 1/)
+    expect(() => parseBody(new TextEncoder().encode('{"a":1,"b":1}'), { keys: 1 })).toThrow(/more than 1 keys/)
+  })
+})
+
+describe('prototype keys', () => {
+  it.each([
+    ['plain', '{"model":"a/b","__proto__":{"stream":true},"messages":[{"role":"user","__proto__":{"x":1}}]}'],
+    ['escaped', '{"model":"a/b","__\\u0070roto__":{"stream":true},"messages":[{"role":"user","\\u005f_proto__":1}]}'],
+  ])('written %s have no effect and do not leave', (_name, text) => {
+    const parsed = parse(text)
+    expect(parsed.body).toEqual({ model: 'a/b', messages: [{ role: 'user' }] })
+    expect(parsed.body['stream']).toBeUndefined()
+    expect(Object.getPrototypeOf(parsed.body)).toBe(Object.prototype)
+    expect(parsed.text).toBe('{"model":"a/b","messages":[{"role":"user"}]}')
+    expect(parsed.modelSpan).toBeUndefined()
+  })
+
+  it('called constructor change nothing but their own body', () => {
+    parse('{"constructor":{"prototype":{"polluted":true}}}')
+    expect('polluted' in {}).toBe(false)
+  })
+})
+
+describe('the place of the model', () => {
+  it.each([
+    ['{"model":"a/b","messages":[]}'],
+    ['{ "messages" : [ {"model":"no"} ] ,\n "model" :\t"a/b" , "x":{"model":"no"} }'],
+    ['{"model":"a\\/b\\"c","z":"\\"model\\":"}'],
+    ['{"a":"model","漢":"😀","model":"a/b"}'],
+  ])('is found in %s', (text) => {
+    const { body, text: own, modelSpan } = parse(text)
+    expect(own).toBe(text)
+    if (modelSpan === undefined) throw new Error('no span')
+    expect(JSON.parse(text.slice(modelSpan.start, modelSpan.end))).toBe(body['model'])
+    const replaced = replaceModel(own, modelSpan, 'other "name"')
+    expect(JSON.parse(replaced)).toEqual({ ...body, model: 'other "name"' })
+    expect(replaced.slice(0, modelSpan.start)).toBe(text.slice(0, modelSpan.start))
+  })
+
+  it.each([
+    ['stands twice', '{"model":"a/b","model":"c/d"}'],
+    ['stands twice, once escaped', '{"model":"a/b","mod\\u0065l":"c/d"}'],
+    ['has an escaped key', '{"\\u006dodel":"c/d"}'],
+    ['is no string', '{"model":["c/d"],"x":"y"}'],
+    ['is only inside', '{"x":{"model":"c/d"}}'],
+  ])('is not given when it %s', (_name, text) => {
+    expect(parse(text).modelSpan).toBeUndefined()
+  })
+
+  it.each([
+    ['{"model":"a/b","max_tokens":1,"max_tokens":9}', '{"model":"a/b","max_tokens":9}'],
+    ['{"model":"a/b","model":"c/d"}', '{"model":"c/d"}'],
+    ['{"model":"a/b","m":[{"content":"x","content":"y"}]}', '{"model":"a/b","m":[{"content":"y"}]}'],
+  ])('and any other key that stands twice leaves once, as it was understood: %s', (text, once) => {
+    expect(parse(text)).toEqual({ body: JSON.parse(once), text: once })
+  })
+})
