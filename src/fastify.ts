@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Fetcher } from './http/fetcher.ts'
 import { toNodeHandler } from './http/node-bridge.ts'
+import { keepHeaders } from './http/node-response.ts'
 
 export type { Fetcher } from './http/fetcher.ts'
 
@@ -43,9 +44,7 @@ export function toFastify(gateway: Fetcher): FastifyPlugin {
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
     scope.all('/*', (request, reply) => {
       // Fastify forgets the headers of its hooks (CORS, request ids) when a reply is taken over.
-      for (const [name, value] of Object.entries(reply.getHeaders())) {
-        if (value !== undefined) reply.raw.setHeader(name, value)
-      }
+      keepHeaders(reply.getHeaders(), reply.raw)
       reply.hijack()
       return handle(request.raw, reply.raw)
     })

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import { failure } from './fetcher.ts'
 
 /** How long a caller who still sends its request may go on after the answer, in milliseconds. */
@@ -37,6 +37,13 @@ function writeHead(response: Response, outgoing: ServerResponse, lastOnConnectio
     return true
   } catch {
     return false
+  }
+}
+
+/** Sets headers that a framework has collected apart from node:http; those of the response win over them. */
+export function keepHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) outgoing.setHeader(name, value)
   }
 }
 

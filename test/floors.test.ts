@@ -1,0 +1,182 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
+import { describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const source = join(root, 'src')
+
+const ground = ['formats', 'tokens', 'savings', 'cache', 'billing', 'governance', 'records', 'http', 'stores']
+
+/** What each folder may import besides itself. The files at the top of src may import everything. */
+const floors: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  ...Object.fromEntries(ground.map((folder) => [folder, ['core']])),
+  providers: ['core', ...ground],
+  // The pipeline is given its store through a port.
+  pipeline: ['core', ...ground.filter((folder) => folder !== 'stores')],
+  routes: ['core', 'pipeline', ...ground],
+}
+
+/** Time, chance and the world outside are given to these folders. */
+const pureFolders = ['core', 'formats', 'savings', 'billing', 'cache']
+const impureWords = ['Date.now', 'fetch(', 'process.', 'Math.random', 'setTimeout', 'console.']
+
+/** The two files at the top of src that wire the parts together; the others are public entries. */
+const wiring = ['gateway.ts', 'options.ts']
+
+describe('the floors', () => {
+  it('every folder has a floor', () => {
+    const folders = new Set(files(source).map(folderOf))
+
+    expect([...folders].filter((folder) => folder !== '' && floors[folder] === undefined)).toEqual([])
+  })
+
+  it('a module imports only from lower floors, types included', () => {
+    const wrong = files(source).flatMap((file) => {
+      const folder = folderOf(file)
+      const allowed = new Set([folder, ...(floors[folder] ?? [])])
+      return folder === ''
+        ? []
+        : ownImports(file)
+            .filter((target) => !allowed.has(folderOf(target)))
+            .map(arrowFrom(file))
+    })
+
+    expect(wrong).toEqual([])
+  })
+
+  it('no modules import each other in a circle, types included', () => {
+    expect(circles(new Map(files(source).map((file) => [file, ownImports(file)])))).toEqual([])
+  })
+
+  it('the circle search finds a circle', () => {
+    const graph = new Map([
+      ['/a', ['/b', '/d']],
+      ['/b', ['/c']],
+      ['/c', ['/a']],
+      ['/d', []],
+    ])
+
+    expect(circles(graph)).toEqual([['/a', '/b', '/c', '/a']])
+  })
+
+  it.each(pureFolders)('%s knows no clock, no chance, no network and no process', (folder) => {
+    const found = files(join(source, folder)).flatMap((file) => {
+      const code = withoutComments(file)
+      return impureWords.filter((word) => code.includes(word)).map((word) => `${relative(root, file)}: ${word}`)
+    })
+
+    expect(found).toEqual([])
+  })
+
+  it('the core imports nothing at all, not even a package', () => {
+    const found = files(join(source, 'core')).flatMap((file) =>
+      imports(file)
+        .filter((name) => !name.startsWith('./'))
+        .map(arrowFrom(file)),
+    )
+
+    expect(found).toEqual([])
+  })
+
+  it('only the transports and the node bridge know Node', () => {
+    const found = files(source).filter((file) => imports(file).some((name) => /^node:|^undici$|^srvx/.test(name)))
+    const allowed = /^src\/(http\/(node-|transport-undici)|(node|express|fastify)\.ts$)/
+
+    expect(found.map((file) => relative(root, file)).filter((file) => !allowed.test(file))).toEqual([])
+  })
+})
+
+describe('the public entries', () => {
+  const entries = files(source).filter((file) => folderOf(file) === '' && !wiring.includes(relative(source, file)))
+
+  it.each(entries.map((file) => relative(root, file)))('%s holds no logic', (name) => {
+    expect(branchesOf(parse(join(root, name)))).toEqual([])
+  })
+
+  it.each(entries.map((file) => relative(root, file)))('%s names what it exports, one by one', (name) => {
+    const stars = parse(join(root, name)).statements.filter(
+      (statement) => ts.isExportDeclaration(statement) && statement.exportClause === undefined,
+    )
+
+    expect(stars).toEqual([])
+  })
+
+  it('the examples import public entries only', () => {
+    const wrong = files(join(root, 'examples')).flatMap((file) =>
+      ownImports(file)
+        .filter((target) => target.startsWith(source) && folderOf(target) !== '')
+        .map(arrowFrom(file)),
+    )
+
+    expect(wrong).toEqual([])
+  })
+})
+
+function files(folder: string): readonly string[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => join(folder, name))
+    .toSorted()
+}
+
+/** The folder of a file below src, or the empty text for a file at its top. */
+function folderOf(file: string): string {
+  const [folder, ...rest] = relative(source, file).split(/[\\/]/)
+  return rest.length === 0 ? '' : (folder ?? '')
+}
+
+function parse(file: string): ts.SourceFile {
+  return ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest, true)
+}
+
+/** Everything a file imports or re-exports: values, types and lazy imports. */
+function imports(file: string): readonly string[] {
+  return ts.preProcessFile(readFileSync(file, 'utf8'), true, true).importedFiles.map(({ fileName }) => fileName)
+}
+
+function ownImports(file: string): readonly string[] {
+  return imports(file)
+    .filter((name) => name.startsWith('.'))
+    .map((name) => resolve(dirname(file), name))
+}
+
+function arrowFrom(file: string): (target: string) => string {
+  return (target) => `${relative(root, file)} -> ${target.startsWith('/') ? relative(root, target) : target}`
+}
+
+function withoutComments(file: string): string {
+  const options = { removeComments: true, target: ts.ScriptTarget.ESNext, verbatimModuleSyntax: true }
+  return ts.transpileModule(readFileSync(file, 'utf8'), { compilerOptions: options }).outputText
+}
+
+/** Each circle once, from the module at which a search along the imports met itself again. */
+function circles(graph: ReadonlyMap<string, readonly string[]>): readonly (readonly string[])[] {
+  const found: (readonly string[])[] = []
+  const finished = new Set<string>()
+  const visit = (file: string, path: readonly string[]): void => {
+    const start = path.indexOf(file)
+    if (start !== -1)
+      found.push([...path.slice(start), file].map((name) => (name.startsWith(root) ? relative(root, name) : name)))
+    if (start !== -1 || finished.has(file)) return
+    for (const target of graph.get(file) ?? []) visit(target, [...path, file])
+    finished.add(file)
+  }
+  for (const file of graph.keys()) visit(file, [])
+  return found
+}
+
+function branchesOf(node: ts.Node): readonly string[] {
+  const isBranch =
+    ts.isIfStatement(node) ||
+    ts.isIterationStatement(node, false) ||
+    ts.isSwitchStatement(node) ||
+    ts.isTryStatement(node) ||
+    ts.isConditionalExpression(node) ||
+    ts.isClassLike(node)
+  const inner: string[] = []
+  ts.forEachChild(node, (child) => void inner.push(...branchesOf(child)))
+  return isBranch ? [node.getText().slice(0, 80), ...inner] : inner
+}
