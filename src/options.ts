@@ -1,7 +1,7 @@
-import { z } from 'zod'
+import * as z from 'zod/mini'
 import { GatewayError } from './core/errors.ts'
-import type { JsonObject } from './core/json.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
+import type { RuntimeOptions } from './http/runtime.ts'
 
 /** Who asks for what, for a margin that depends on it. */
 export interface MarginCall {
@@ -11,7 +11,7 @@ export interface MarginCall {
   readonly model: string
 }
 
-/** Greatest sizes. */
+/** Greatest sizes, and the waits that belong to them. */
 export interface Limits {
   /** The body of a request, in bytes. @default 33_554_432 (32 MiB) */
   readonly bodyBytes: number
@@ -38,51 +38,93 @@ export const DEFAULT_LIMITS: Limits = {
 
 export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
-/** The world outside, for tests and unusual platforms. */
-export interface RuntimeOptions {
-  /** Milliseconds since 1970. @default Date.now */
-  readonly now?: () => number
-  /** From 0 up to 1. @default Math.random */
-  readonly random?: () => number
-  /** A version 4 UUID. @default crypto.randomUUID */
-  readonly uuid?: () => string
-  /**
-   * How upstreams are reached, called as `fetch(url, init)`.
-   * @default undici on Node, the global fetch elsewhere
-   */
-  readonly fetch?: typeof globalThis.fetch
+export const DEFAULT_MARGIN = 1.5
+
+/** Who may use the admin API and the metrics. With neither field they answer 401 and say how to configure it. */
+export interface AdminOptions {
+  /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
+  readonly key?: string
+  /** The operator's own decision. A rejection or `false` is a 401. */
+  readonly authorize?: (request: Request) => boolean | Promise<boolean>
 }
 
-export const functionOf = <signature extends (...given: never[]) => unknown>(
-  expectation: string,
-): z.ZodCustom<signature, signature> =>
-  z.custom<signature>((value) => typeof value === 'function', { error: `expected ${expectation}` })
+/** One line of the request log. */
+export type LogRecord = Readonly<Record<string, unknown>>
 
-const whole = z.number().int().min(1)
+function functionFor<signature extends (...given: never[]) => unknown>(purpose: string): z.ZodMiniType<signature> {
+  return z.custom<signature>((value) => typeof value === 'function', { error: `a function was expected: ${purpose}` })
+}
 
-export const limitsSchema: z.ZodType<Partial<Limits>> = z
-  .strictObject({
-    bodyBytes: whole,
-    bodyReadMs: whole,
-    jsonDepth: whole.max(1000),
-    jsonKeys: whole,
-    maxTemperature: z.number().min(0).max(2),
-    heartbeatMs: whole,
-  })
-  .partial() as z.ZodType<Partial<Limits>>
+function objectWith<port>(purpose: string, methods: readonly string[]): z.ZodMiniType<port> {
+  return z.custom<port>(
+    (value) => typeof value === 'object' && value !== null && methods.every((method) => method in value),
+    { error: `${purpose} was expected` },
+  )
+}
 
-export const timeoutsSchema: z.ZodType<Partial<Timeouts>> = z
-  .strictObject({ connect: whole, firstByte: whole, idle: whole, total: whole })
-  .partial() as z.ZodType<Partial<Timeouts>>
+const whole = z.int({ error: 'a whole number of at least 1 was expected' }).check(z.minimum(1))
 
-/** Names the first wrong option by its path and says what was expected. */
-export function parseOptions<options>(schema: z.ZodType<options>, given: unknown, subject: string): options {
-  const result = schema.safeParse(given)
-  if (result.success) return result.data
+/** Checks of the options that belong to the gateway itself; those of a room are parsed by that room. */
+const schema = z.strictObject({
+  providers: z
+    .array(objectWith<Provider>('a provider, such as openai({ … })', ['name', 'dialect', 'model', 'complete', 'stream']), {
+      error: 'a list of providers was expected, such as [openai({ … })]',
+    })
+    .check(z.minLength(1, { error: 'at least one provider was expected' })),
+  store: z.optional(objectWith<Store>('a store, such as memoryStore()', ['get', 'set', 'swap', 'reserve', 'settle'])),
+  margin: z.optional(
+    z.union([z.number().check(z.minimum(0), z.maximum(1000)), functionFor<(call: MarginCall) => number>('margin')], {
+      error: 'a number from 0 to 1000, or a function that answers one, was expected',
+    }),
+  ),
+  catalog: z.optional(z.unknown()),
+  savings: z.optional(z.unknown()),
+  cache: z.optional(z.unknown()),
+  governance: z.optional(z.unknown()),
+  admin: z.optional(
+    z.strictObject({
+      key: z.optional(z.string().check(z.minLength(16, { error: 'at least 16 characters were expected' }))),
+      authorize: z.optional(functionFor<NonNullable<AdminOptions['authorize']>>('authorize(request)')),
+    }),
+  ),
+  basePath: z.optional(
+    z.string().check(z.regex(/^(\/[\w.~-]+)*$/, { error: 'a path such as /ai was expected, without a slash at its end' })),
+  ),
+  limits: z.optional(
+    z.strictObject({
+      bodyBytes: z.optional(whole),
+      bodyReadMs: z.optional(whole),
+      jsonDepth: z.optional(whole),
+      jsonKeys: z.optional(whole),
+      maxTemperature: z.optional(z.number().check(z.minimum(0), z.maximum(2))),
+      heartbeatMs: z.optional(whole),
+    }),
+  ),
+  timeouts: z.optional(
+    z.strictObject({
+      connect: z.optional(whole),
+      firstByte: z.optional(whole),
+      idle: z.optional(whole),
+      total: z.optional(whole),
+    }),
+  ),
+  log: z.optional(functionFor<(record: LogRecord) => void>('log(record)')),
+  runtime: z.optional(
+    z.strictObject({
+      now: z.optional(functionFor<NonNullable<RuntimeOptions['now']>>('now()')),
+      random: z.optional(functionFor<NonNullable<RuntimeOptions['random']>>('random()')),
+      uuid: z.optional(functionFor<NonNullable<RuntimeOptions['uuid']>>('uuid()')),
+      fetch: z.optional(functionFor<NonNullable<RuntimeOptions['fetch']>>('fetch(url, init)')),
+    }),
+  ),
+})
+
+/** Throws `invalid-request` that names the first wrong option by its path and says what was expected. */
+export function checkOptions(options: unknown): void {
+  const result = schema.safeParse(options)
+  if (result.success) return
   const [issue] = result.error.issues
-  const path = issue === undefined ? '' : issue.path.map(String).join('.')
-  const where = path === '' ? subject : `${subject}: ${path}`
-  throw new GatewayError('invalid-request', `${where}: ${issue?.message ?? 'not understood'}.`, { param: path })
+  const path = issue?.path.map(String).join('.') ?? ''
+  const what = issue?.code === 'unrecognized_keys' ? `there is no option ${issue.keys.join(', ')}` : issue?.message
+  throw new GatewayError('invalid-request', `createGateway: ${path === '' ? '' : `${path}: `}${what}.`, { param: path })
 }
-
-export type { JsonObject, Provider, Store }

@@ -8,7 +8,7 @@ import type { Parts, Reached } from './stages.ts'
 /** The one place where a failure becomes a response, in the caller's format. */
 export async function refuse(reached: Reached, error: unknown, parts: Parts): Promise<Response> {
   const failure = reached.signal.aborted ? left(error) : asFailure(error)
-  const rate = await rateOf(reached, parts)
+  const rate = failure.details.rate ?? (await rateOf(reached, parts))
   const status = failureStatus(failure)
   const head = { ...baseHead(reached.id, rate), ...failureHeaders(failure) }
   await release(reached, { status, failure }, parts)

@@ -1,0 +1,41 @@
+import type { Frame } from '../../src/core/answer.ts'
+import type { Dialect } from '../../src/core/prompt.ts'
+
+export { CUT, gate, HANG } from './upstream.ts'
+
+/** The beginning of a stream, up to its first word. */
+export function framesUntilText(dialect: Dialect): readonly Frame[] {
+  return dialect === 'openai' ? chatFrames() : messageFrames()
+}
+
+function chatFrames(): readonly Frame[] {
+  const head = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'large' }
+  return ['', 'Once'].map((content) => ({
+    data: JSON.stringify({
+      ...head,
+      choices: [{ index: 0, delta: { role: 'assistant', content }, finish_reason: null }],
+    }),
+  }))
+}
+
+function messageFrames(): readonly Frame[] {
+  const message = {
+    id: 'msg_1',
+    type: 'message',
+    role: 'assistant',
+    model: 'large',
+    content: [],
+    stop_reason: null,
+    stop_sequence: null,
+    usage: { input_tokens: 5, output_tokens: 1 },
+  }
+  return [
+    frame('message_start', { message }),
+    frame('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
+    frame('content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Once' } }),
+  ]
+}
+
+function frame(type: string, value: object): Frame {
+  return { event: type, data: JSON.stringify({ type, ...value }) }
+}
