@@ -1,0 +1,200 @@
+import {
+  ABOUT_LETTERS,
+  ABOUT_WORDS,
+  AFTER_BOUND_ARTICLE,
+  AFTER_WOULD,
+  BEFORE_ARTICLE,
+  CLAUSE_OPENING,
+  ENDING,
+  ENGLISH_HINTS,
+  ENGLISH_MARKS,
+  FILLERS,
+  HOW_TO,
+  NEGATIONS,
+  OPENINGS,
+  QUESTION_WORDS,
+  SUBJECT_OPENINGS,
+  expandShortForm,
+  plainSpelling,
+} from './english.ts'
+import { tokenise, type Token } from './tokens.ts'
+
+/** One thing that a text says. */
+export interface Item extends Token {
+  /** `the`, or `a` and `an`, where it may be missing on the other side. */
+  readonly article?: 'the' | 'a'
+}
+
+/** What a text says, without what changes no answer: case, courtesies, short forms, fillers, final punctuation. */
+export interface Canonical {
+  readonly items: readonly Item[]
+  /** True when slips of the finger may be forgiven: English, and not about spelling. */
+  readonly lenient: boolean
+}
+
+/**
+ * The meaning of a text as a list. In a language that is not known, and in a text about spelling or wording,
+ * only the final punctuation (and in the former the case) is left out.
+ */
+export function canonicalise(text: string): Canonical {
+  const tokens = tokenise(text.normalize('NFC'))
+  const keys = new Set(tokens.map((token) => token.key))
+  if (hasAny(keys, ABOUT_LETTERS)) return { items: tokens.map(asWritten), lenient: false }
+  if (!isEnglish(keys)) return { items: withoutEnd(tokens), lenient: false }
+  const plain = hasAny(keys, ABOUT_WORDS) ? expand(tokens) : respell(expand(tokens))
+  return { items: markArticles(withoutFillers(withoutCourtesies(plain))), lenient: true }
+}
+
+/** The words that an embedding shall see. */
+export function meaningOf(canonical: Canonical): string {
+  return canonical.items
+    .filter((item) => item.article === undefined)
+    .map((item) => item.key)
+    .join(' ')
+}
+
+function hasAny(keys: ReadonlySet<string>, words: ReadonlySet<string>): boolean {
+  for (const key of keys) if (words.has(key)) return true
+  return false
+}
+
+function isEnglish(keys: ReadonlySet<string>): boolean {
+  if (hasAny(keys, ENGLISH_MARKS)) return true
+  let hints = 0
+  for (const key of keys) hints += ENGLISH_HINTS.has(key) ? 1 : 0
+  return hints >= 2
+}
+
+function asWritten(token: Token): Item {
+  return { ...token, key: token.raw }
+}
+
+function expand(tokens: readonly Token[]): readonly Token[] {
+  return tokens.flatMap((token, index) => {
+    if (token.kind !== 'word') return [token]
+    const would = /^(i|you|he|she|we|they)'d$/.exec(token.key)?.[1]
+    if (would !== undefined && AFTER_WOULD.has(tokens[index + 1]?.key ?? '')) return split(token, [would, 'would'])
+    return split(token, expandShortForm(token.key))
+  })
+}
+
+/** Names keep their spelling. */
+function respell(tokens: readonly Token[]): readonly Token[] {
+  return tokens.flatMap((token) => (isPlainWord(token) ? split(token, plainSpelling(token.key)) : [token]))
+}
+
+/** A word that cannot be a name by its capital letter. */
+export function isPlainWord(token: Token): boolean {
+  if (token.kind !== 'word') return false
+  const rest = token.opens ? token.raw.slice(1) : token.raw
+  return rest === rest.toLowerCase()
+}
+
+function split(token: Token, keys: readonly string[]): readonly Token[] {
+  if (keys.length === 1 && keys[0] === token.key) return [token]
+  return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))
+}
+
+/** The words joined by blanks, everything that is no word as a sign, so that patterns can be matched on them. */
+function lineOf(items: readonly Token[]): string {
+  return items.map((item) => (item.kind === 'exact' ? '\u0001' : item.kind === 'number' ? '0' : item.key)).join(' ')
+}
+
+function countIn(text: string): number {
+  return text.split(' ').filter((word) => word !== '').length
+}
+
+/** How much of a text's head and tail is looked at for courtesies, in items. */
+const HEAD = 40
+
+function withoutCourtesies(tokens: readonly Token[]): readonly Token[] {
+  let items = tokens
+  let clause = false
+  for (let found = true; found; ) {
+    found = false
+    const line = lineOf(items.slice(0, HEAD))
+    for (const pattern of OPENINGS) {
+      const opening = pattern.exec(line)?.[0]
+      if (opening === undefined) continue
+      items = items.slice(countIn(opening))
+      clause = CLAUSE_OPENING.test(opening)
+      found = true
+      break
+    }
+  }
+  const ended = withoutEnd(withoutEnding(items))
+  return foldHowTo((clause ? asQuestion(ended) : ended).filter((item) => item.key !== ',' || item.kind !== 'symbol'))
+}
+
+function withoutEnding(items: readonly Token[]): readonly Token[] {
+  const ending = ENDING.exec(lineOf(items.slice(-HEAD)))?.[0]
+  return ending === undefined ? items : items.slice(0, items.length - countIn(ending))
+}
+
+function withoutEnd(items: readonly Token[]): readonly Token[] {
+  const last = items.findLastIndex((item) => item.kind !== 'stop')
+  return last < 0 ? items : items.slice(0, last + 1)
+}
+
+/** `what the price is` as `what is the price`, `why the sky is blue` as `why is the sky blue`. */
+function asQuestion(items: readonly Token[]): readonly Token[] {
+  const [first, second] = items
+  const verb = items.find(isForm)
+  if (first === undefined || second === undefined || verb === undefined) return items
+  if (items.some((item) => item.kind === 'stop') || items.filter(isForm).length > 1) return items
+  const hasSubject = SUBJECT_OPENINGS.has(second.key) || !isPlainWord(second) || verb === items.at(-1)
+  if (!QUESTION_WORDS.has(first.key) || !hasSubject) return items
+  return [first, verb, ...items.slice(1).filter((item) => item !== verb)]
+}
+
+function isForm(item: Token): boolean {
+  return item.key === 'is' || item.key === 'are' || item.key === 'was' || item.key === 'were'
+}
+
+function foldHowTo(items: readonly Token[]): readonly Token[] {
+  const found = HOW_TO.exec(lineOf(items))
+  if (found === null) return items
+  const start = countIn(lineOf(items).slice(0, found.index))
+  const how = items[start]
+  if (how === undefined) return items
+  return [...items.slice(0, start), ...split(how, ['how', 'to']), ...items.slice(start + countIn(found[0]))]
+}
+
+function withoutFillers(items: readonly Token[]): readonly Token[] {
+  return items.filter((item, index) => {
+    const [before = '', next = ''] = [items[index - 1]?.key, items[index + 1]?.key]
+    if (item.kind !== 'word' || NEGATIONS.has(before)) return true
+    if (item.key === 'exactly') return !QUESTION_WORDS.has(before) && !(isQuestionVerb(before) && next !== '')
+    if (item.key === 'in' && next === 'fact') return items.length < 3
+    if (item.key === 'fact' && before === 'in') return items.length < 3 || NEGATIONS.has(items[index - 2]?.key ?? '')
+    if (item.key === 'please') return !(before === 'you' || index === 0)
+    return !FILLERS.has(item.key) || items.length === 1
+  })
+}
+
+function isQuestionVerb(word: string): boolean {
+  return word === 'is' || word === 'are' || word === 'does' || word === 'do'
+}
+
+function markArticles(items: readonly Token[]): readonly Item[] {
+  return items.map((item, index) => {
+    const before = items[index - 1]
+    const next = items[index + 1]
+    const free =
+      item.kind === 'word' &&
+      (before === undefined || before.kind === 'stop' || (before.kind === 'word' && mayLackArticle(item, before))) &&
+      next !== undefined &&
+      (next.kind === 'word' || next.kind === 'exact') &&
+      !AFTER_BOUND_ARTICLE.has(next.key)
+    if (!free) return item
+    if (item.key === 'the' && item.raw === item.raw.toLowerCase()) return { ...item, article: 'the' }
+    if (item.key === 'the' && item.opens) return { ...item, article: 'the' }
+    if ((item.key === 'a' || item.key === 'an') && (item.opens || item.raw !== 'A')) return { ...item, article: 'a' }
+    return item
+  })
+}
+
+/** `the` is never anything else; `a` may be a letter behind a noun. */
+function mayLackArticle(article: Token, before: Token): boolean {
+  return BEFORE_ARTICLE.has(before.key) || (article.key === 'the' && before.key !== 'the')
+}

@@ -1,0 +1,116 @@
+import { isPlainWord, type Canonical, type Item } from './canonical.ts'
+import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
+import { noLexicon, type Lexicon } from './lexicon.ts'
+import { isOneSlip } from './typo.ts'
+
+/** Why two texts do not ask the same. */
+export type Difference =
+  | 'number'
+  | 'negation'
+  | 'name'
+  | 'quotation-or-code'
+  | 'sign'
+  | 'question-word'
+  | 'order'
+  | 'case'
+  | 'word'
+
+export interface GuardOptions {
+  /** Tells slips of the finger from other words. @default none is forgiven */
+  readonly lexicon?: Lexicon
+  /** The most slips that are forgiven. @default 1 */
+  readonly slips?: number
+}
+
+/**
+ * The first thing in which two texts differ that could change the answer; undefined when they ask the same.
+ *
+ * It trusts no embedding: every content word, number, sign, name and quotation of one text must be met in the other, in
+ * the same order. What may differ is left out by `canonicalise`; besides, an article may be missing, and a word of
+ * four letters or more may be misspelt when exactly one of the two spellings is a word.
+ */
+export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
+  const lexicon = left.lenient && right.lenient ? (options.lexicon ?? noLexicon) : noLexicon
+  const walk = { left: left.items, right: right.items, lexicon, slips: options.slips ?? 1 }
+  let [i, j] = [0, 0]
+  while (i < left.items.length || j < right.items.length) {
+    const [one, other] = [left.items[i], right.items[j]]
+    const [skipOne, skipOther] = skips(one, other)
+    if (skipOne || skipOther) {
+      i += skipOne ? 1 : 0
+      j += skipOther ? 1 : 0
+      continue
+    }
+    if (one === undefined || other === undefined) return kindOf(one ?? other, walk)
+    const difference = compare(one, other, walk, left.items[i - 1])
+    if (difference !== undefined) return difference
+    i += 1
+    j += 1
+  }
+  return undefined
+}
+
+interface Walk {
+  readonly left: readonly Item[]
+  readonly right: readonly Item[]
+  readonly lexicon: Lexicon
+  slips: number
+}
+
+/** An article that only one side has is passed over. */
+function skips(one: Item | undefined, other: Item | undefined): readonly [boolean, boolean] {
+  const both = one?.article !== undefined && other?.article !== undefined
+  if (both || one?.key === other?.key) return [false, false]
+  if (one?.article !== undefined) return [true, false]
+  return [false, other?.article !== undefined]
+}
+
+function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): Difference | undefined {
+  if (one.article !== undefined && one.article === other.article) return undefined
+  if (one.kind === other.kind && one.key === other.key) {
+    return caseMatters(one, other, before) ? 'case' : undefined
+  }
+  if (walk.slips > 0 && before?.kind !== 'number' && isMisspelt(one, other, walk.lexicon)) {
+    walk.slips -= 1
+    return undefined
+  }
+  const kind = kindOf(one, walk)
+  return kind === 'word' ? kindOf(other, walk) : kind
+}
+
+/** Units (mb, MB) and words like us and US are told apart by their case alone. */
+function caseMatters(one: Item, other: Item, before: Item | undefined): boolean {
+  if (one.kind !== 'word' || one.raw === other.raw) return false
+  if (before?.kind === 'number' && one.key.length <= 4) return true
+  return !one.opens && !other.opens && CASE_MATTERS.has(one.key) && isCapital(one) !== isCapital(other)
+}
+
+function isCapital(item: Item): boolean {
+  return item.raw !== item.raw.toLowerCase()
+}
+
+/** One of the two is a word and the other is none: two words, like two names, are different things. */
+function isMisspelt(one: Item, other: Item, lexicon: Lexicon): boolean {
+  return (
+    isPlainWord(one) && isPlainWord(other) && isOneSlip(one.key, other.key) && lexicon(one.key) !== lexicon(other.key)
+  )
+}
+
+function kindOf(item: Item | undefined, walk: Walk): Difference {
+  if (item === undefined || isSameBag(walk.left, walk.right)) return 'order'
+  if (item.kind === 'number') return 'number'
+  if (item.kind === 'exact') return 'quotation-or-code'
+  if (item.kind !== 'word') return 'sign'
+  if (NEGATIONS.has(item.key)) return 'negation'
+  if (QUESTION_WORDS.has(item.key)) return 'question-word'
+  return isPlainWord(item) ? 'word' : 'name'
+}
+
+function isSameBag(left: readonly Item[], right: readonly Item[]): boolean {
+  const bag = (items: readonly Item[]): string =>
+    items
+      .map((item) => item.key)
+      .sort()
+      .join('\u0000')
+  return left.length === right.length && bag(left) === bag(right)
+}

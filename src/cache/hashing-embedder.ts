@@ -1,0 +1,103 @@
+import type { Embedder } from '../core/ports.ts'
+import { canonicalise, meaningOf } from './canonical.ts'
+import { hash32, mix } from './hash.ts'
+
+const DIMENSIONS = 1024
+
+/**
+ * How much each kind of feature counts, as shares of the squared length. The letters of a word bear a slip of the
+ * finger; words, pairs of words and pieces of words tell texts apart that use the same letters.
+ */
+const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
+
+const SMALLEST_PIECE = 3
+const GREATEST_PIECE = 5
+/** A longer text is embedded by its head and its tail, so that the cost of a text is bounded. */
+const LONGEST_TEXT = 16_384
+
+/**
+ * Embeds texts without a network or a model, by hashing features of their canonical form into 1024 dimensions. It finds
+ * what is written nearly alike; it knows no synonyms. Deterministic: the same vector for the same text on every platform.
+ */
+export function hashingEmbedder(): Embedder {
+  return {
+    name: 'hashing-1024',
+    dimensions: DIMENSIONS,
+    embed: (texts) => Promise.resolve(texts.map(hashEmbedding)),
+  }
+}
+
+/** The vector of one text, of length 1; the zero vector for a text that says nothing. */
+export function hashEmbedding(text: string): Float32Array {
+  return embedMeaning(meaningOf(canonicalise(shortened(text))))
+}
+
+function shortened(text: string): string {
+  const half = LONGEST_TEXT / 2
+  return text.length <= LONGEST_TEXT ? text : `${text.slice(0, half)} ${text.slice(-half)}`
+}
+
+function embedMeaning(meaning: string): Float32Array {
+  const words = meaning.split(' ').filter((word) => word !== '')
+  const sum = new Float64Array(DIMENSIONS)
+  addFamily(sum, countFeatures(words, lettersOf), SHARES.letters)
+  addFamily(sum, countFeatures(words, piecesOf), SHARES.pieces)
+  addFamily(sum, countFeatures(words, (word) => [hash32(word, 3)]), SHARES.words)
+  const pairs = words.slice(1).map((word, index) => `${words[index] ?? ''} ${word}`)
+  addFamily(sum, countFeatures(pairs, (pair) => [hash32(pair, 4)]), SHARES.pairs)
+  return normalised(sum)
+}
+
+function countFeatures(words: readonly string[], featuresOf: (word: string) => readonly number[]): Map<number, number> {
+  const counts = new Map<number, number>()
+  for (const word of words) {
+    for (const feature of featuresOf(word)) counts.set(feature, (counts.get(feature) ?? 0) + 1)
+  }
+  return counts
+}
+
+/** Each letter once, together with the word's first: swapped and doubled letters change nothing, a wrong one little. */
+function lettersOf(word: string): readonly number[] {
+  const first = word.charCodeAt(0)
+  const letters = new Set<number>()
+  for (let index = 0; index < word.length; index += 1) letters.add(word.charCodeAt(index))
+  return Array.from(letters, (letter) => mix((first << 16) ^ letter ^ 0x1e77e125))
+}
+
+function piecesOf(word: string): readonly number[] {
+  const marked = `^${word}$`
+  const pieces: number[] = []
+  for (let length = SMALLEST_PIECE; length <= GREATEST_PIECE; length += 1) {
+    for (let start = 0; start + length <= marked.length; start += 1) {
+      pieces.push(hash32(marked.slice(start, start + length), 2))
+    }
+  }
+  return pieces
+}
+
+/** Adds one kind of feature: each counts by the square root of how often it occurs, with a sign of its own. */
+function addFamily(sum: Float64Array, counts: ReadonlyMap<number, number>, share: number): void {
+  const family = new Float64Array(DIMENSIONS)
+  for (const [feature, count] of counts) {
+    const place = feature % DIMENSIONS
+    const sign = (feature >>> 31) === 0 ? 1 : -1
+    family[place] = (family[place] ?? 0) + sign * Math.sqrt(count)
+  }
+  const length = lengthOf(family)
+  if (length === 0) return
+  const scale = Math.sqrt(share) / length
+  for (let index = 0; index < DIMENSIONS; index += 1) {
+    sum[index] = (sum[index] ?? 0) + (family[index] ?? 0) * scale
+  }
+}
+
+function normalised(sum: Float64Array): Float32Array {
+  const length = lengthOf(sum)
+  return length === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / length)
+}
+
+function lengthOf(vector: Float64Array): number {
+  let squares = 0
+  for (const value of vector) squares += value * value
+  return Math.sqrt(squares)
+}
