@@ -73,12 +73,19 @@ function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | '
   const has = (type: string) => step.events.some((event) => event.type === type)
   if (has('done')) return 'last'
   if (has('answer-end')) return 'finish'
-  if (has('usage') && choicesOf(frame).length === 0) return 'usage'
+  if ((has('usage') || step.events.length === 0) && isUsageChunk(frame)) return 'usage'
   return choices > 1 && choicesOf(frame).some(endsHere) ? 'finish' : 'content'
 }
 
+/** Also one whose counts nobody can read. */
+function isUsageChunk(frame: Frame): boolean {
+  return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parsed(frame)['usage'])
+}
+
 function choicesOf(frame: Frame): readonly JsonObject[] {
-  return asArray(parsed(frame)['choices']).map(asObject).filter((choice) => choice !== undefined)
+  return asArray(parsed(frame)['choices'])
+    .map(asObject)
+    .filter((choice) => choice !== undefined)
 }
 
 function endsHere(choice: JsonObject): boolean {

@@ -1,0 +1,229 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import type { JsonObject } from '../../src/core/json.ts'
+import { collector } from '../../src/core/steps.ts'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { parseBody } from '../../src/formats/parse-body.ts'
+import { metrics } from '../formats/openai/support.ts'
+
+/** Fields that no reader knows: they begin with x_, and hold anything. */
+const unknown = fc.dictionary(
+  fc.string({ unit: 'grapheme', maxLength: 5 }).map((name) => `x_${name}`),
+  fc.jsonValue({ maxDepth: 3 }).map(asSentByCallers),
+  { maxKeys: 3 },
+)
+
+/** JSON text has no negative zero; `__proto__` keys never leave, by design, and have tests of their own. */
+function asSentByCallers(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value), (key, inner: unknown) => (key === '__proto__' ? undefined : inner))
+}
+
+const text = fc.string({ unit: 'grapheme', maxLength: 30 })
+
+const also = (known: fc.Arbitrary<object>): fc.Arbitrary<object> =>
+  fc.tuple(known, unknown).map(([fields, others]) => ({ ...fields, ...others }))
+
+const part = also(
+  fc.oneof(
+    fc.record({ type: fc.constant('text'), text }),
+    fc.record({ type: fc.constant('image_url'), image_url: also(fc.record({ url: text })) }),
+    fc.record({ type: fc.constant('file'), file: also(fc.record({ file_data: text }, { requiredKeys: [] })) }),
+    fc.record({ type: text.map((name) => `x_${name}`) }),
+  ),
+)
+const content = fc.oneof(text, fc.array(part, { maxLength: 3 }))
+const call = also(
+  fc.record({
+    id: text,
+    type: fc.constant('function'),
+    function: also(fc.record({ name: text, arguments: fc.oneof(fc.json(), text) })),
+  }),
+)
+const message = also(
+  fc.oneof(
+    fc.record({ role: fc.constantFrom('system', 'developer', 'user'), content }),
+    fc.record({
+      role: fc.constant('assistant'),
+      content: fc.option(content),
+      tool_calls: fc.array(call, { maxLength: 3 }),
+    }),
+    fc.record({ role: fc.constant('tool'), tool_call_id: text, content }),
+  ),
+)
+const count = fc.integer({ min: 1, max: 10_000 })
+const body = also(
+  fc.record(
+    {
+      model: fc.constantFrom('openai/gpt-4o', 'a/b/c'),
+      messages: fc.array(message, { minLength: 1, maxLength: 5 }),
+      max_tokens: fc.option(count),
+      max_completion_tokens: fc.option(count),
+      temperature: fc.double({ min: 0, max: 2, noNaN: true }).map((value) => value + 0),
+      top_p: fc.option(fc.constantFrom(0, 0.5, 1)),
+      stop: fc.oneof(text, fc.array(text, { maxLength: 4 })),
+      n: fc.constantFrom(1, 2),
+      top_k: fc.nat(),
+      tools: fc.array(also(fc.record({ type: fc.constant('function'), function: also(fc.record({ name: text })) })), {
+        maxLength: 3,
+      }),
+      functions: fc.array(also(fc.record({ name: text })), { maxLength: 2 }),
+      tool_choice: fc.oneof(fc.constantFrom('auto', 'none', 'required'), unknown),
+      parallel_tool_calls: fc.boolean(),
+      response_format: fc.oneof(
+        fc.constant({ type: 'text' }),
+        also(fc.record({ type: fc.constant('json_schema'), json_schema: also(fc.record({ name: text })) })),
+      ),
+      stream: fc.constant(false),
+    },
+    { requiredKeys: ['model', 'messages'] },
+  ),
+)
+
+/** A body as text with whatever blanks a caller likes. */
+const bodyText = fc
+  .tuple(body, fc.constantFrom(undefined, 1, '\t'))
+  .map(([value, space]) => JSON.stringify(value, null, space))
+
+describe('law: write(read(body)) = body for chat requests', () => {
+  it('down to the text, when nobody touched it', () => {
+    fc.assert(
+      fc.property(bodyText, (sent) => {
+        const parsed = parseBody(new TextEncoder().encode(sent))
+        const prompt = openaiFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
+        const written = openaiFormat.writePrompt(prompt, prompt.model)
+        expect(written).toEqual({ body: sent, ignored: [] })
+      }),
+    )
+  })
+
+  it('as values, when its text was not kept', () => {
+    fc.assert(
+      fc.property(body, (sent) => {
+        const value = JSON.parse(JSON.stringify(sent)) as JsonObject
+        const prompt = openaiFormat.readPrompt(value)
+        expect(JSON.parse(openaiFormat.writePrompt(prompt, prompt.model).body)).toEqual(value)
+      }),
+    )
+  })
+
+  it('in every message but the one that was rewritten', () => {
+    fc.assert(
+      fc.property(body, fc.nat(), (sent, seed) => {
+        const value = JSON.parse(JSON.stringify(sent)) as JsonObject & { messages: readonly JsonObject[] }
+        const prompt = openaiFormat.readPrompt(value)
+        const at = seed % prompt.messages.length
+        const messages = prompt.messages.with(at, { role: 'user', parts: [{ type: 'text', text: 'new' }] })
+        const written = JSON.parse(openaiFormat.writePrompt({ ...prompt, messages }, prompt.model).body) as JsonObject
+        expect(written).toEqual({ ...value, messages: value.messages.with(at, { role: 'user', content: 'new' }) })
+      }),
+    )
+  })
+})
+
+const delta = also(
+  fc.oneof(
+    fc.record({ content: text }),
+    fc.record({ role: fc.constant('assistant'), content: fc.constant('') }),
+    fc.record({ reasoning_content: text }),
+    fc.record({
+      tool_calls: fc.array(also(fc.record({ index: fc.nat(3), function: fc.record({ arguments: text }) }))),
+    }),
+  ),
+)
+const chunkOf = (deltas: fc.Arbitrary<object>, reason: fc.Arbitrary<string | null>): fc.Arbitrary<string> =>
+  also(
+    fc.record({ choices: fc.tuple(also(fc.record({ index: fc.constant(0), delta: deltas, finish_reason: reason }))) }),
+  ).map((chunk) => JSON.stringify(chunk))
+const stream = fc.tuple(
+  fc.array(chunkOf(delta, fc.constant(null)), { maxLength: 10 }),
+  chunkOf(fc.constant({}), fc.constantFrom('stop', 'length', 'tool_calls', 'x_other')),
+)
+
+describe('law: the frames of a chat stream', () => {
+  it('leave word for word, apart from the bill on the one that ends it', () => {
+    fc.assert(
+      fc.property(stream, ([chunks, last]) => {
+        const reader = openaiFormat.stepReader()
+        const prompt = openaiFormat.readPrompt({
+          model: 'a/b',
+          messages: [{ role: 'user', content: 'x' }],
+          stream: true,
+        })
+        const writer = openaiFormat.stepWriter({ prompt, created: 1 })
+        const frames = [...chunks, last, '[DONE]'].flatMap((data) => [...writer.write(reader({ data }))])
+        const out = [...frames, ...writer.end(metrics)].map((frame) => frame.data)
+        expect(out.slice(0, -2)).toEqual(chunks)
+        expect(out.at(-2)?.startsWith(last.slice(0, -1))).toBe(true)
+        expect(JSON.parse(out.at(-2) ?? '')).toMatchObject({ svc_metrics: { strategy: metrics.strategy } })
+        expect(out.at(-1)).toBe('[DONE]')
+      }),
+    )
+  })
+})
+
+/** Runs an action that may only fail with an error of ours. */
+function onlyGatewayErrors(action: () => void): void {
+  try {
+    action()
+  } catch (error) {
+    if (!GatewayError.is(error)) throw error
+  }
+}
+
+const junk = fc.jsonValue({ maxDepth: 4 }).map((value) => value as JsonObject)
+
+/** A sound body in which one place was replaced by junk. */
+const mutated = fc.tuple(body, fc.nat(), junk).map(([sound, seed, value]) => {
+  const copy = JSON.parse(JSON.stringify(sound)) as JsonObject
+  return mutate(copy, seed, value) as JsonObject
+})
+
+function mutate(node: unknown, seed: number, value: unknown): unknown {
+  if (typeof node !== 'object' || node === null) return value
+  const keys = Object.keys(node)
+  const key = keys[seed % Math.max(1, keys.length)]
+  if (key === undefined || seed % 7 === 0) return value
+  const inner: unknown = Reflect.get(node, key)
+  Reflect.set(node, key, mutate(inner, Math.floor(seed / 3), value))
+  return node
+}
+
+describe('law: junk', () => {
+  it('in a request fails as a GatewayError or is carried through', () => {
+    fc.assert(
+      fc.property(mutated, (sent) => {
+        onlyGatewayErrors(() => {
+          const parsed = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
+          const prompt = openaiFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
+          openaiFormat.writePrompt(prompt, 'm')
+        })
+      }),
+      { numRuns: 400 },
+    )
+  })
+
+  it('from an upstream fails as a GatewayError or is read', () => {
+    const choice = fc.record({ index: junk, message: junk, delta: junk, finish_reason: junk }, { requiredKeys: [] })
+    const answer = fc.oneof(
+      fc.dictionary(fc.string(), junk),
+      fc.record(
+        { id: junk, model: junk, choices: fc.oneof(fc.array(choice), junk), usage: junk },
+        { requiredKeys: [] },
+      ),
+    )
+    fc.assert(
+      fc.property(answer, fc.nat(700), (body, status) => {
+        const value = body as JsonObject
+        onlyGatewayErrors(() => void openaiFormat.readCompletion(value))
+        expect(GatewayError.is(openaiFormat.readFailure(status, value))).toBe(true)
+        onlyGatewayErrors(() => {
+          const collected = collector()
+          collected.add(openaiFormat.stepReader()({ data: JSON.stringify(value) }))
+          collected.completion()
+        })
+      }),
+      { numRuns: 400 },
+    )
+  })
+})
