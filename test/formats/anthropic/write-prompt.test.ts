@@ -90,12 +90,17 @@ describe('writing a prompt that came in the message format', () => {
     { role: 'user', content: 'four' },
   ]
 
+  const blocksAt = (index: number): readonly Json[] => {
+    const content = conversation[index]?.['content']
+    return Array.isArray(content) ? (content as readonly Json[]) : []
+  }
+
   it('sends untouched messages as they came and a rewritten one anew, its kept parts as they were', () => {
     const prompt = read({ system: 'S', messages: conversation })
     const messages = prompt.messages.map((message, index): Message =>
       index === 2 ? withParts(message, [...message.parts, { type: 'text', text: 'rewritten' }]) : message,
     )
-    const [call] = conversation[1]?.['content'] as readonly Json[]
+    const [call] = blocksAt(1)
     expect(write({ ...prompt, messages })).toEqual({
       ...smallBody,
       model: 'sonnet',
@@ -137,7 +142,7 @@ describe('writing a prompt that came in the message format', () => {
       ],
     }
     expect(messagesOf({ ...prompt, messages: [first, empty, next] })).toEqual([
-      { role: 'user', tag: 1, content: [...(conversation[0]?.['content'] as Json[]), { type: 'text', text: 'next' }] },
+      { role: 'user', tag: 1, content: [...blocksAt(0), { type: 'text', text: 'next' }] },
     ])
   })
 
