@@ -47,3 +47,18 @@ export interface VirtualKey {
   readonly providers: readonly ProviderConfig[]
   readonly permissions: Permissions
 }
+
+/** A budget that several keys may share. */
+export interface Budget {
+  readonly id: string
+  readonly name: string
+  readonly limit: Allowance<NanoUsd>
+}
+
+/** Limits of requests and tokens that several keys may share. */
+export interface RateLimit {
+  readonly id: string
+  readonly name: string
+  readonly requests?: Allowance
+  readonly tokens?: Allowance
+}

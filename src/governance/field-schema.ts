@@ -1,0 +1,127 @@
+import * as z from 'zod/mini'
+import { GatewayError } from '../core/errors.ts'
+import { DURATION_CODES, type DurationCode } from '../core/period.ts'
+
+/** What stands for "no limit" wherever an integer is specified; given as a limit, it means none. */
+export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
+
+/** 9,000,000 $ in cents: more would leave the safe integers of nano-dollars. */
+const MOST_CENTS = 900_000_000
+const MOST_COUNT = 1_000_000_000_000
+const LONGEST_NAME = 200
+
+/** A schema whose message says what was expected. */
+function expecting<value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<value> {
+  return z.custom<value>(accepts, { error: `${expectation} was expected` })
+}
+
+function isWhole(value: unknown, least: number, most: number): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most
+}
+
+function isText(value: unknown, least: number, most: number): boolean {
+  return typeof value === 'string' && value.length >= least && value.length <= most
+}
+
+export function text(least: number, most: number): z.ZodMiniType<string> {
+  return expecting(`a text of ${least} to ${most} characters`, (value) => isText(value, least, most))
+}
+
+export function matching(pattern: RegExp, expectation: string): z.ZodMiniType<string> {
+  return expecting(expectation, (value) => typeof value === 'string' && pattern.test(value))
+}
+
+export function oneOf<value extends string>(values: readonly value[]): z.ZodMiniType<value> {
+  return expecting(`one of ${values.join(', ')}`, (value) => values.includes(value as value))
+}
+
+export function whole(least: number, most: number): z.ZodMiniType<number> {
+  return expecting(`a whole number from ${least} to ${most}`, (value) => isWhole(value, least, most))
+}
+
+export function list<item>(item: z.ZodMiniType<item>, most: number): z.ZodMiniType<item[]> {
+  return z
+    .array(item, { error: 'a list was expected' })
+    .check(z.refine((items) => items.length <= most, { error: `at most ${most} entries were expected` }))
+}
+
+/** The message of a schema that wants an object. */
+export function objectError(issue: { readonly code: string }): string | undefined {
+  return issue.code === 'invalid_type' ? 'a JSON object was expected' : undefined
+}
+
+export const flag: z.ZodMiniType<boolean> = expecting('true or false', (value) => typeof value === 'boolean')
+
+export const duration: z.ZodMiniType<DurationCode> = oneOf(DURATION_CODES)
+
+export const name: z.ZodMiniType<string> = text(1, LONGEST_NAME)
+
+export const recordId: z.ZodMiniType<string> = matching(
+  /^[\w.-]{1,128}$/,
+  'an id of 1 to 128 letters, digits, dots, hyphens and underscores',
+)
+
+/** A limit of requests or tokens. */
+export const count: z.ZodMiniType<number> = limit(MOST_COUNT)
+
+/** A limit of money in cents. */
+export const cents: z.ZodMiniType<number> = limit(MOST_CENTS)
+
+function limit(most: number): z.ZodMiniType<number> {
+  const accepts = (value: unknown): boolean => value === UNLIMITED || isWhole(value, 0, most)
+  return expecting(`a whole number from 0 to ${most} (or null for no limit)`, accepts)
+}
+
+/** The share of a provider among others. */
+export const weight: z.ZodMiniType<number> = expecting(
+  'a number from 0 to 1000000',
+  (value) => typeof value === 'number' && value >= 0 && value <= 1_000_000,
+)
+
+export const dollars: z.ZodMiniType<number> = expecting(
+  `a number of dollars from 0 to ${MOST_CENTS / 100}`,
+  (value) => typeof value === 'number' && value >= 0 && value <= MOST_CENTS / 100,
+)
+
+export const moment: z.ZodMiniType<string> = expecting(
+  'a moment with a time zone such as 2027-01-31T00:00:00Z',
+  (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
+)
+
+/** Fields of the records we show that only we set; a client may send back what it has read, and they change nothing. */
+const IGNORED = ['object', 'value', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin'] as const
+
+const anything = z.optional(z.unknown())
+
+/** Where ids are ours to give, a given one is ignored too. */
+export function ignored<field extends string>(also: readonly field[]): Record<string, typeof anything> {
+  return Object.fromEntries([...IGNORED, ...also].map((field) => [field, anything]))
+}
+
+/** What the schema makes of the value, or a GatewayError that names the first wrong field and what was expected. */
+export function parseWith<value>(schema: z.ZodMiniType<value>, given: unknown, path: string = ''): value {
+  const result = schema.safeParse(given)
+  if (result.success) return result.data
+  const [issue] = result.error.issues
+  const keys = issue?.code === 'unrecognized_keys' ? issue.keys.slice(0, 1) : []
+  const param = [path, ...(issue?.path ?? []), ...keys]
+    .filter((part) => part !== '')
+    .map(String)
+    .join('.')
+  const shown = param.slice(0, LONGEST_NAME)
+  const what =
+    keys.length > 0 ? 'there is no such field' : missing(given, issue?.path) + (issue?.message ?? 'not valid')
+  throw new GatewayError(
+    'invalid-admin-request',
+    shown === '' ? `The body is not valid: ${what}.` : `${shown}: ${what}.`,
+    {
+      ...(shown !== '' && { param: shown }),
+    },
+  )
+}
+
+function missing(given: unknown, path: readonly PropertyKey[] = []): string {
+  let value: unknown = given
+  for (const part of path) value = typeof value === 'object' && value !== null ? Reflect.get(value, part) : undefined
+  return value === undefined ? 'it is missing; ' : ''
+}

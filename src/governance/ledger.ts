@@ -1,0 +1,174 @@
+import { nano } from '../core/money.ts'
+import { periodOf, type DurationCode } from '../core/period.ts'
+import type { Charge, Claim, Store } from '../core/ports.ts'
+import { UNLIMITED } from './field-schema.ts'
+import { counterName, forgottenAt, keyOwner, limitsInForce, sharedOwner, type Limit } from './limits-in-force.ts'
+import { refusal } from './refusal.ts'
+import type { Quote, RateStatus, Reservation, Used } from './reservation.ts'
+import { createSettlements } from './settlements.ts'
+import type { SharedLimits } from './shared-limits.ts'
+import { talliesOf } from './usage-tally.ts'
+import type { VirtualKey } from './virtual-key.ts'
+
+/** Who may use how much: takes places and money in advance and settles what was really used. */
+export interface Ledger {
+  /**
+   * Takes one request, the prompt's tokens and the worst case's money of every limit of the key, in one atomic step.
+   * Throws `rate-limited` or `budget-exceeded`, and then nothing is taken; rejects when the store fails.
+   */
+  reserve(key: VirtualKey, quote: Quote): Promise<Reservation>
+  /** What `X-RateLimit-*` say where nothing was reserved; without a valid key both limits are 0. */
+  status(key: VirtualKey | undefined): Promise<RateStatus>
+  /** Tries once more the settlements that the store did not take; resolves to how many are left. */
+  retry(): Promise<number>
+}
+
+export interface LedgerOptions {
+  readonly store: Store
+  readonly now: () => number
+  readonly uuid: () => string
+  readonly shared: SharedLimits
+  /** How long amounts stay held when nobody settles, in milliseconds; longer than any request. @default 600,000 */
+  readonly lapsesAfterMs?: number
+}
+
+const LAPSE_MS = 600_000
+/** Fewer tokens than this are no useful answer, unless the caller asked for fewer. */
+const LEAST_OUTPUT = 16
+/** Money is counted in all these windows, so that a budget whose window changes finds what was spent before. */
+const BUDGET_WINDOWS: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
+
+export function createLedger(options: LedgerOptions): Ledger {
+  const { store, now, uuid, shared, lapsesAfterMs = LAPSE_MS } = options
+  const settlements = createSettlements(store)
+
+  async function reserve(key: VirtualKey, quote: Quote): Promise<Reservation> {
+    const at = now()
+    const limits = await limitsInForce(key, shared, at)
+    const worst = countable(quote.cost(quote.outputTokens))
+    const tokens = Math.max(1, countable(quote.promptTokens))
+    const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
+    const claims = claimed.map((limit) => claim(limit, tokens, worst))
+    const least = countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens)))
+    const ticket = uuid()
+    const result = await store.reserve({ ticket, claims, least: Math.max(1, least), lapsesAfterMs })
+    const refused = result.accepted ? undefined : claimed[result.refused]
+    const rate = rateStatus(claimed, result.levels, { now: at, refused })
+    if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens })
+    const granted = result.accepted && result.granted < worst ? result.granted : worst
+    let settling: Promise<void> | undefined
+    return {
+      rate,
+      outputTokens: granted < worst && hasBudget(claimed) ? paidFor(quote, granted) : quote.outputTokens,
+      settle: (used) =>
+        (settling ??= settlements.settle(settlement({ ticket, key, limits, used: checked(used, granted), at }))),
+    }
+  }
+
+  async function status(key: VirtualKey | undefined): Promise<RateStatus> {
+    const at = now()
+    if (key === undefined) return { limit: 0, remaining: 0, resetAt: periodOf(at, '1h').end }
+    const limits = (await limitsInForce(key, shared, at)).filter((limit) => limit.kind === 'requests')
+    const levels = limits.length === 0 ? [] : await store.levels(limits.map((limit) => limit.counter))
+    return rateStatus(
+      limits,
+      levels.map((level) => level.spent + level.held),
+      { now: at, refused: undefined },
+    )
+  }
+
+  return { reserve, status, retry: settlements.retry }
+}
+
+/** A limit of 0 serves nothing, not even what is free. */
+function claim(limit: Limit, tokens: number, worst: number): Claim {
+  const { counter, max, kind } = limit
+  const expiresAt = forgottenAt(limit.every, limit.period)
+  if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worst), elastic: true }
+  return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
+}
+
+function hasBudget(limits: readonly Limit[]): boolean {
+  return limits.some((limit) => limit.kind === 'budget')
+}
+
+/** The longest answer whose worst case the grant pays for. `least` saw to it that it pays for the shortest useful one. */
+function paidFor(quote: Quote, granted: number): number {
+  let paid = Math.min(LEAST_OUTPUT, quote.outputTokens)
+  let unpaid = quote.outputTokens
+  while (unpaid - paid > 1) {
+    const middle = Math.floor((paid + unpaid) / 2)
+    if (countable(quote.cost(middle)) <= granted) paid = middle
+    else unpaid = middle
+  }
+  return paid
+}
+
+/** The limit that refused, where it counts requests or tokens; else the request limit with the least left. */
+function rateStatus(
+  limits: readonly Limit[],
+  levels: readonly number[],
+  { now, refused }: { readonly now: number; readonly refused: Limit | undefined },
+): RateStatus {
+  const all = limits.map((limit, index) => ({ limit, remaining: Math.max(0, limit.max - (levels[index] ?? 0)) }))
+  const [tightest] = all.filter(({ limit }) => limit.kind === 'requests').toSorted((a, b) => a.remaining - b.remaining)
+  const shown = all.find(({ limit }) => limit === refused && limit.kind !== 'budget') ?? tightest
+  if (shown === undefined) return { limit: UNLIMITED, remaining: UNLIMITED, resetAt: periodOf(now, '1h').end }
+  return { limit: shown.limit.max, remaining: shown.remaining, resetAt: shown.limit.period.end }
+}
+
+interface Settled {
+  readonly ticket: string
+  readonly key: VirtualKey
+  readonly limits: readonly Limit[]
+  readonly used: Used
+  /** When the places were taken: the request belongs to the windows of that moment. */
+  readonly at: number
+}
+
+function settlement({ ticket, key, limits, used, at }: Settled): Parameters<Store['settle']>[0] {
+  const tokens = countable(used.promptTokens + used.completionTokens)
+  const amounts = { requests: 1, tokens, budget: used.billed }
+  const inForce = limits.map(({ counter, kind, every, period }) => ({
+    counter,
+    amount: amounts[kind],
+    expiresAt: forgottenAt(every, period),
+  }))
+  const names = new Set(inForce.map((charge) => charge.counter))
+  const others = budgetCharges(key, used.billed, at).filter((charge) => !names.has(charge.counter))
+  const charges = [...inForce, ...others].filter((charge) => charge.amount > 0)
+  return { ticket, charges, tallies: talliesOf(key, used, at) }
+}
+
+/** Also a key without a budget is counted: it may be given one, and then finds what it spent in this window. */
+function budgetCharges(key: VirtualKey, amount: number, at: number): readonly Charge[] {
+  const owners = [keyOwner(key.id), ...(key.budgetId === undefined ? [] : [sharedOwner(key.budgetId)])]
+  return owners.flatMap((owner) =>
+    BUDGET_WINDOWS.map((every) => {
+      const period = periodOf(at, every)
+      return { counter: counterName('budget', owner, every, period), amount, expiresAt: forgottenAt(every, period) }
+    }),
+  )
+}
+
+/** Whatever an upstream's numbers lead to, the books get whole numbers of 0 and more; money that is no number is what was held. */
+function checked(used: Used, held: number): Used {
+  return {
+    promptTokens: orElse(used.promptTokens, 0),
+    completionTokens: orElse(used.completionTokens, 0),
+    savedTokens: Number.isSafeInteger(used.savedTokens) ? used.savedTokens : 0,
+    theoretical: nano(orElse(used.theoretical, 0)),
+    actual: nano(orElse(used.actual, 0)),
+    billed: nano(orElse(used.billed, held)),
+    model: used.model,
+  }
+}
+
+function orElse(amount: number, otherwise: number): number {
+  return Number.isFinite(amount) ? countable(amount) : otherwise
+}
+
+/** A whole number from 0 to the greatest safe integer; a price that is no number is dearer than any budget. */
+function countable(amount: number): number {
+  return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
+}

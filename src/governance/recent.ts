@@ -1,0 +1,25 @@
+/** What was looked up lately, bounded: full, it forgets what was put in first. */
+export interface Recent<value> {
+  get(key: string, now: number): { readonly value: value } | undefined
+  put(key: string, value: value, until: number): void
+  forget(key: string): void
+}
+
+export function createRecent<value>(most: number): Recent<value> {
+  const entries = new Map<string, { readonly value: value; readonly until: number }>()
+
+  function get(key: string, now: number): { readonly value: value } | undefined {
+    const entry = entries.get(key)
+    return entry !== undefined && now < entry.until ? entry : undefined
+  }
+
+  function put(key: string, value: value, until: number): void {
+    entries.delete(key)
+    entries.set(key, { value, until })
+    if (entries.size <= most) return
+    const [oldest] = entries.keys()
+    if (oldest !== undefined) entries.delete(oldest)
+  }
+
+  return { get, put, forget: (key) => void entries.delete(key) }
+}

@@ -1,0 +1,146 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Store } from '../core/ports.ts'
+import { createRecent } from './recent.ts'
+
+/** Records of one kind in the store, as JSON text under `<prefix><id>`. */
+export interface RecordTable<record> {
+  /** The record as of the last seconds: other processes' changes are seen within `cacheMs`, this one's at once. */
+  find(id: string): Promise<record | undefined>
+  /** The record as it is now. Throws `not-found`. */
+  read(id: string): Promise<record>
+  /** False when the id is taken. */
+  insert(id: string, record: record): Promise<boolean>
+  /** Replaces a record by what `change` makes of it, in one atomic step. Throws `not-found`. */
+  change(id: string, change: (record: record) => record): Promise<{ readonly before: record; readonly after: record }>
+  /** The record that was deleted, undefined for one that could not be read. Throws `not-found`. */
+  remove(id: string): Promise<record | undefined>
+  /** Records in ascending order of their ids, those after `after`, without those that cannot be read. */
+  page(query: PageQuery): Promise<Page<record>>
+}
+
+export interface PageQuery {
+  /** 1 to 1,000. */
+  readonly limit: number
+  readonly after?: string
+}
+
+export interface Page<record> {
+  readonly records: readonly record[]
+  readonly hasMore: boolean
+}
+
+export interface RecordTableOptions<record> {
+  readonly store: Store
+  readonly now: () => number
+  readonly prefix: string
+  /** What messages call a record: `virtual key`. */
+  readonly label: string
+  /** Reads a stored value; undefined for one that is not a record. */
+  readonly parse: (value: unknown) => record | undefined
+  /** How long `find` may answer from memory, in milliseconds. @default 2,000 */
+  readonly cacheMs?: number
+}
+
+const CACHED = 10_000
+const CACHE_MS = 2_000
+/** Changes of one record at the same moment: each round one of them wins. */
+const MOST_ROUNDS = 50
+const SAFE_ID = /^[\w.-]{1,128}$/
+
+/** True for an id that may stand in a path, a counter's name and a message. */
+export function isSafeId(id: string): boolean {
+  return SAFE_ID.test(id)
+}
+
+export function createRecordTable<record>(options: RecordTableOptions<record>): RecordTable<record> {
+  const { store, now, prefix, label, cacheMs = CACHE_MS } = options
+  const recent = createRecent<record | undefined>(CACHED)
+  /** A look-up that began before a change must not be remembered after it. */
+  let changes = 0
+
+  async function load(id: string): Promise<string | undefined> {
+    return isSafeId(id) ? store.get(prefix + id) : undefined
+  }
+
+  async function present(id: string): Promise<string> {
+    const text = await load(id)
+    if (text !== undefined) return text
+    throw new GatewayError('not-found', `There is no ${label} with the id ${JSON.stringify(id.slice(0, 100))}.`)
+  }
+
+  function parse(text: string): record {
+    const parsed = options.parse(parseJson(text))
+    if (parsed !== undefined) return parsed
+    throw new GatewayError('overloaded', `The record of this ${label} cannot be read, so nothing is served under it.`)
+  }
+
+  async function find(id: string): Promise<record | undefined> {
+    const at = now()
+    const known = recent.get(id, at)
+    if (known !== undefined) return known.value
+    const seen = changes
+    const text = await load(id)
+    const record = text === undefined ? undefined : parse(text)
+    if (seen === changes) recent.put(id, record, at + cacheMs)
+    return record
+  }
+
+  async function write(id: string, expected: string | undefined, value: string | undefined): Promise<boolean> {
+    try {
+      return await store.swap(prefix + id, expected, value)
+    } finally {
+      changes += 1
+      recent.forget(id)
+    }
+  }
+
+  async function change(
+    id: string,
+    make: (record: record) => record,
+  ): Promise<{ readonly before: record; readonly after: record }> {
+    for (let round = 0; round < MOST_ROUNDS; round += 1) {
+      const text = await present(id)
+      const before = parse(text)
+      const after = make(before)
+      if (await write(id, text, JSON.stringify(after))) return { before, after }
+    }
+    throw contended()
+  }
+
+  async function remove(id: string): Promise<record | undefined> {
+    for (let round = 0; round < MOST_ROUNDS; round += 1) {
+      const text = await present(id)
+      if (await write(id, text, undefined)) return options.parse(parseJson(text))
+    }
+    throw contended()
+  }
+
+  function contended(): GatewayError {
+    return new GatewayError('conflict', `This ${label} is being changed by others at the moment. Try again.`)
+  }
+
+  async function page({ limit, after }: PageQuery): Promise<Page<record>> {
+    const from = after === undefined ? {} : { after: prefix + after }
+    const keys = await store.list(prefix, { limit: limit + 1, ...from })
+    const texts = await Promise.all(keys.slice(0, limit).map((key) => store.get(key)))
+    const records = texts.map((text) => (text === undefined ? undefined : options.parse(parseJson(text))))
+    return { records: records.filter((record) => record !== undefined), hasMore: keys.length > limit }
+  }
+
+  return {
+    find,
+    read: async (id) => parse(await present(id)),
+    insert: (id, record) => write(id, undefined, JSON.stringify(record)),
+    change,
+    remove,
+    page,
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,48 @@
+import { GatewayError, type FailureDetails } from '../core/errors.ts'
+import { formatUsd, nano } from '../core/money.ts'
+import type { DurationCode } from '../core/period.ts'
+import type { Limit } from './limits-in-force.ts'
+import type { RateStatus } from './reservation.ts'
+
+const WINDOW: Readonly<Record<DurationCode, string>> = {
+  '1m': 'minute',
+  '1h': 'hour',
+  '1d': 'day',
+  '1w': 'week',
+  '1M': 'month',
+}
+
+/** The error of the limit that refused. It tells the limit, never what others used of it. */
+export function refusal(
+  limit: Limit,
+  request: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
+): GatewayError {
+  const again = new Date(limit.period.end).toISOString()
+  const window = WINDOW[limit.every]
+  const { rate } = request
+  if (limit.kind === 'budget') {
+    return new GatewayError(
+      'budget-exceeded',
+      `${limit.label} is reached: ${formatUsd(nano(limit.max))} a ${window} do not leave enough for this request. Ask for less, wait until ${again}, or have the limit raised.`,
+      { rate },
+    )
+  }
+  const details: FailureDetails = {
+    code: 'rate_limit_exceeded',
+    retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - request.now) / 1000)),
+    rate,
+  }
+  if (limit.kind === 'requests') {
+    return new GatewayError(
+      'rate-limited',
+      `${limit.label} is reached: ${limit.max} requests a ${window}. Try again from ${again}.`,
+      details,
+    )
+  }
+  const advice = request.tokens > limit.max ? 'Send a shorter prompt.' : `Try again from ${again}.`
+  return new GatewayError(
+    'rate-limited',
+    `${limit.label} is reached: ${limit.max} tokens a ${window} leave no room for the ${request.tokens} of this prompt. ${advice}`,
+    details,
+  )
+}

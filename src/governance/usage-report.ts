@@ -1,0 +1,143 @@
+import type { JsonObject } from '../core/json.ts'
+import { nano, toCents, toDollars } from '../core/money.ts'
+import { periodOf } from '../core/period.ts'
+import type { Store } from '../core/ports.ts'
+import { UNLIMITED } from './field-schema.ts'
+import { counterName, keyOwner, limitsInForce, type Limit, type LimitKind } from './limits-in-force.ts'
+import type { SharedLimits } from './shared-limits.ts'
+import { modelsIn, reportWindow, sumTallies, tallyNames, type UsageSums } from './usage-tally.ts'
+import type { VirtualKey } from './virtual-key.ts'
+
+/** What keys have used and have left, in the shapes of the admin API. Times are ISO 8601. */
+export interface UsageReports {
+  /** `GET …/virtual-keys/limits`: of several limits of one kind, the one with the least left. */
+  limits(key: VirtualKey): Promise<JsonObject>
+  /** `GET …/virtual-keys/{id}/rate-limit`. */
+  rateLimit(key: VirtualKey): Promise<JsonObject>
+  /** `GET …/virtual-keys/{id}/usage`: the present window of the key's budget, else the month. */
+  usage(key: VirtualKey): Promise<JsonObject>
+  /** What each key has spent in the present window of its budget (else the month), in cents. */
+  spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
+}
+
+/** A limit as callers see it. */
+interface Standing {
+  readonly max: number
+  readonly left: number
+  readonly spent: number
+  readonly resetAt: string
+}
+
+export function createUsageReports(parts: {
+  readonly store: Store
+  readonly now: () => number
+  readonly shared: SharedLimits
+}): UsageReports {
+  const { store, now, shared } = parts
+
+  async function standings(key: VirtualKey): Promise<(kind: LimitKind) => Standing> {
+    const at = now()
+    const limits = await limitsInForce(key, shared, at)
+    const levels = limits.length === 0 ? [] : await store.levels(limits.map((limit) => limit.counter))
+    const all = limits.map((limit, index) => ({ kind: limit.kind, standing: toStanding(limit, levels[index]) }))
+    const unlimited: Standing = { max: UNLIMITED, left: UNLIMITED, spent: 0, resetAt: iso(periodOf(at, '1h').end) }
+    return (kind) =>
+      all
+        .filter((one) => one.kind === kind)
+        .map((one) => one.standing)
+        .toSorted((a, b) => a.left - b.left)[0] ?? unlimited
+  }
+
+  async function limits(key: VirtualKey): Promise<JsonObject> {
+    const of = await standings(key)
+    const [requests, tokens, budget] = [of('requests'), of('tokens'), of('budget')]
+    return {
+      remaining_requests: requests.left,
+      request_limit: requests.max,
+      request_reset_at: requests.resetAt,
+      remaining_tokens: tokens.left,
+      token_limit: tokens.max,
+      token_reset_at: tokens.resetAt,
+      remaining_budget_cents: toCentsOrUnlimited(Math.max(0, budget.max - budget.spent)),
+      budget_limit_cents: toCentsOrUnlimited(budget.max),
+      budget_resets_at: budget.resetAt,
+    }
+  }
+
+  async function rateLimit(key: VirtualKey): Promise<JsonObject> {
+    const of = await standings(key)
+    const [requests, tokens] = [of('requests'), of('tokens')]
+    return {
+      request_limit: requests.max,
+      request_remaining: requests.left,
+      request_reset_at: requests.resetAt,
+      token_limit: tokens.max,
+      token_remaining: tokens.left,
+      token_reset_at: tokens.resetAt,
+    }
+  }
+
+  async function usage(key: VirtualKey): Promise<JsonObject> {
+    const every = reportWindow(key)
+    const period = periodOf(now(), every)
+    const names = tallyNames(key.id, every, period)
+    const tallies = await store.tallies([...names.totals, ...names.models])
+    const models = tallies.slice(names.totals.length)
+    const [spent = 0] = await spentCents([key])
+    return {
+      key_id: key.id,
+      period_start: iso(period.start),
+      current_usage_cents: spent,
+      budget_limit_cents: toCentsOrUnlimited(key.budget?.max ?? UNLIMITED),
+      budget_resets_at: iso(period.end),
+      ...publicSums(sumTallies(tallies.slice(0, names.totals.length))),
+      by_model: modelsIn(models).map((model) => ({ model, ...publicSums(sumTallies(models, ` ${model}`)) })),
+    }
+  }
+
+  async function spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]> {
+    const counters = keys.map((key) => {
+      const every = reportWindow(key)
+      return counterName('budget', keyOwner(key.id), every, periodOf(now(), every))
+    })
+    const levels = counters.length === 0 ? [] : await store.levels(counters)
+    return levels.map((level) => toCents(nano(level.spent)))
+  }
+
+  return { limits, rateLimit, usage, spentCents }
+}
+
+/** What others hold at the moment counts as used, as a reservation would find it. */
+function toStanding(
+  limit: Limit,
+  level: { readonly spent: number; readonly held: number } = { spent: 0, held: 0 },
+): Standing {
+  const left = Math.max(0, limit.max - level.spent - level.held)
+  return { max: limit.max, left, spent: level.spent, resetAt: iso(limit.period.end) }
+}
+
+function publicSums(sums: UsageSums): JsonObject {
+  return {
+    requests: sums.requests,
+    tokens: {
+      prompt: sums.prompt,
+      completion: sums.completion,
+      total: sums.prompt + sums.completion,
+      saved: sums.saved,
+    },
+    cost: {
+      theoretical_usd: toDollars(nano(sums.theoretical)),
+      actual_usd: toDollars(nano(sums.actual)),
+      billed_usd: toDollars(nano(sums.billed)),
+      savings_usd: toDollars(nano(sums.theoretical - sums.actual)),
+    },
+  }
+}
+
+function toCentsOrUnlimited(amount: number): number {
+  return amount === UNLIMITED ? UNLIMITED : toCents(nano(amount))
+}
+
+function iso(at: number): string {
+  return new Date(at).toISOString()
+}

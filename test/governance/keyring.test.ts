@@ -1,0 +1,236 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import { listedKey, publicKey } from '../../src/governance/key-fields.ts'
+import { parseKeyChange, parseNewKey } from '../../src/governance/key-schema.ts'
+import { NOON, room } from './room.ts'
+
+const SECRET = /^sk-bf-[0-9a-f-]{36}$/
+
+describe('the keyring', () => {
+  it('finds a created key by its secret and by nothing else', async () => {
+    const { keyring } = room()
+    const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
+    expect(secret).toMatch(SECRET)
+    expect(await keyring.find(secret)).toEqual(key)
+    const wrong = [
+      secret.slice(0, -1),
+      `${secret}0`,
+      secret.toUpperCase(),
+      `${secret}${secret}`,
+      'null',
+      '',
+      key.id,
+      key.hash,
+    ]
+    for (const text of wrong) expect(await keyring.find(text)).toBeUndefined()
+    for (const text of ['__proto__', "' OR 1=1", '{"$gt":""}', '\u0000', '\ud800']) {
+      expect(await keyring.find(text)).toBeUndefined()
+    }
+  })
+
+  it('never stores or shows the secret or, to the outside, its hash', async () => {
+    const { keyring, store } = room()
+    const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
+    const keys = await store.list('', { limit: 100 })
+    const texts = [...keys, ...(await Promise.all(keys.map((name) => store.get(name))))].join('\n')
+    expect(texts).not.toContain(secret.slice(6))
+    const shown = JSON.stringify([
+      publicKey(key, { current_usage_cents: 0 }),
+      listedKey(key, { current_usage_cents: 0 }),
+    ])
+    expect(shown).not.toContain(key.hash)
+    expect(shown).not.toContain(secret)
+    expect(shown).toContain(secret.slice(0, 10))
+  })
+
+  it('shows a change at once where it was made, and within two seconds to another process', async () => {
+    const here = room()
+    const there = room({ store: here.store, clock: here.clock })
+    const { key, secret } = await here.keyring.create(parseNewKey({ name: 'app' }))
+    expect(await there.keyring.find(secret)).toMatchObject({ active: true })
+    await here.keyring.update(key.id, parseKeyChange({ is_active: false }))
+    expect(await here.keyring.find(secret)).toMatchObject({ active: false })
+    expect(await there.keyring.find(secret)).toMatchObject({ active: true })
+    here.clock.at += 2_000
+    expect(await there.keyring.find(secret)).toMatchObject({ active: false })
+    await here.keyring.update(key.id, parseKeyChange({ is_active: true }))
+    expect(await here.keyring.find(secret)).toMatchObject({ active: true })
+    await here.keyring.remove(key.id)
+    expect(await here.keyring.find(secret)).toBeUndefined()
+    here.clock.at += 2_000
+    expect(await there.keyring.find(secret)).toBeUndefined()
+  })
+
+  it('answers a repeated look-up, of a right or a wrong secret, without asking the store again', async () => {
+    const { keyring, store, clock } = room()
+    let asked = 0
+    const counting = room({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
+    const { secret } = await keyring.create(parseNewKey({ name: 'app' }))
+    await counting.keyring.find(secret)
+    await counting.keyring.find('sk-bf-wrong')
+    expect(asked).toBe(3)
+    for (let n = 0; n < 10; n += 1) {
+      await counting.keyring.find(secret)
+      await counting.keyring.find('sk-bf-wrong')
+    }
+    expect(asked).toBe(3)
+  })
+
+  it('a flood of wrong secrets does not push out the right one', async () => {
+    const { keyring, store, clock } = room()
+    let asked = 0
+    const flooded = room({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
+    const { secret } = await keyring.create(parseNewKey({ name: 'app' }))
+    await flooded.keyring.find(secret)
+    await Promise.all(Array.from({ length: 12_000 }, (_, n) => flooded.keyring.find(`sk-bf-${n}`)))
+    asked = 0
+    expect(await flooded.keyring.find(secret)).toBeDefined()
+    expect(asked).toBe(0)
+  })
+
+  it('a look-up under way during a change does not bring the old record back', async () => {
+    const { store, clock } = room()
+    let open = (): void => {}
+    const gate = { wait: Promise.resolve() }
+    const slow = room({
+      clock,
+      store: {
+        ...store,
+        get: async (key) => {
+          const found = await store.get(key)
+          await gate.wait
+          return found
+        },
+      },
+    })
+    const { key, secret } = await slow.keyring.create(parseNewKey({ name: 'app' }))
+    gate.wait = new Promise((resolve) => (open = resolve))
+    const early = slow.keyring.find(secret)
+    const change = slow.keyring.update(key.id, parseKeyChange({ is_active: false }))
+    open()
+    await Promise.all([early, change])
+    expect(await slow.keyring.find(secret)).toMatchObject({ active: false })
+  })
+
+  it.each([
+    ['cut JSON', '{"id":'],
+    ['null', 'null'],
+    ['a list', '[]'],
+    ['a record without its limits readable', '{"budget":null}'],
+  ])('a stored record that is %s fails closed with overloaded', async (_label, text) => {
+    const { keyring, store, clock } = room()
+    const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100 }))
+    await store.set(`key:${key.id}`, text)
+    const other = room({ store, clock })
+    await expect(other.keyring.find(secret)).rejects.toMatchObject({ kind: 'overloaded' })
+    expect((await other.keyring.page({ limit: 10 })).records).toEqual([])
+    await other.keyring.remove(key.id)
+    clock.at += 2_000
+    expect(await other.keyring.find(secret)).toBeUndefined()
+  })
+
+  it('a record whose limit is damaged fails closed and does not become a key without that limit', async () => {
+    const { keyring, store, clock } = room()
+    const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, plan: 'free' }))
+    for (const damage of [
+      { budget: { max: null, every: '1M' } },
+      { budget: { max: 1, every: '2M' } },
+      { plan: 'gone' },
+    ]) {
+      await store.set(`key:${key.id}`, JSON.stringify({ ...key, ...damage }))
+      clock.at += 2_000
+      await expect(keyring.find(secret)).rejects.toMatchObject({ kind: 'overloaded' })
+    }
+  })
+
+  it('a store that fails makes the look-up fail, not the key unknown', async () => {
+    const { store } = room()
+    const broken = room({ store: { ...store, get: () => Promise.reject(new Error('down')) } })
+    await expect(broken.keyring.find('sk-bf-any')).rejects.toThrow('down')
+  })
+
+  it('lists keys page by page, each once', async () => {
+    const { keyring } = room()
+    const made = await Promise.all(
+      Array.from({ length: 25 }, (_, n) => keyring.create(parseNewKey({ name: `key ${n}` }))),
+    )
+    const found: string[] = []
+    for (let more = true; more;) {
+      const after = found.at(-1)
+      const page = await keyring.page(after === undefined ? { limit: 10 } : { limit: 10, after })
+      found.push(...page.records.map((key) => key.id))
+      more = page.hasMore
+    }
+    expect(found).toEqual(made.map(({ key }) => key.id).toSorted())
+  })
+
+  it.each(['unknown', '', '__proto__', '../key', 'a b', 'x'.repeat(1000)])('the odd id %j is not found', async (id) => {
+    const { keyring } = room()
+    await expect(keyring.read(id)).rejects.toMatchObject({ kind: 'not-found' })
+    await expect(keyring.update(id, parseKeyChange({ is_active: false }))).rejects.toMatchObject({ kind: 'not-found' })
+    await expect(keyring.remove(id)).rejects.toMatchObject({ kind: 'not-found' })
+  })
+
+  it('parallel updates of different fields all take effect', async () => {
+    const { keyring } = room()
+    const { key } = await keyring.create(parseNewKey({ name: 'app' }))
+    await Promise.all([
+      keyring.update(key.id, parseKeyChange({ description: 'new' })),
+      keyring.update(key.id, parseKeyChange({ max_tokens: 5 })),
+      keyring.update(key.id, parseKeyChange({ budget_limit_cents: 7 })),
+    ])
+    expect(await keyring.read(key.id)).toMatchObject({
+      description: 'new',
+      permissions: { maxTokens: 5 },
+      budget: { max: 70_000_000, every: '1M' },
+    })
+  })
+
+  it('refuses a reference to a shared record that does not exist', async () => {
+    const { keyring, shared } = room()
+    await expect(keyring.create(parseNewKey({ name: 'app', budget_id: 'team' }))).rejects.toMatchObject({
+      kind: 'invalid-admin-request',
+      details: { param: 'budget_id' },
+    })
+    await shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow' })
+    const { key } = await keyring.create(parseNewKey({ name: 'app', rate_limit_id: 'slow' }))
+    await expect(keyring.update(key.id, parseKeyChange({ budget_id: 'team' }))).rejects.toBeInstanceOf(GatewayError)
+    await shared.rateLimits.remove('slow')
+    expect(await keyring.update(key.id, parseKeyChange({ is_active: false }))).toMatchObject({ active: false })
+  })
+
+  it('a record that was read can be sent back and changes nothing', async () => {
+    const { keyring } = room()
+    const fields = {
+      name: 'app',
+      budget_limit_cents: 5,
+      plan: 'free',
+      allowed_models: ['a/*'],
+      expires_at: '2027-01-01T00:00:00Z',
+    }
+    const { key } = await keyring.create(parseNewKey({ ...fields, provider_configs: [{ provider: 'a' }] }))
+    const shown = JSON.parse(JSON.stringify(publicKey(key, { current_usage_cents: 3 }))) as Record<string, unknown>
+    const again = await keyring.update(key.id, parseKeyChange(shown))
+    expect(publicKey(again, { current_usage_cents: 3 })).toEqual(shown)
+  })
+
+  it('shows a key in the shapes of the admin API', async () => {
+    const { keyring } = room()
+    const { key } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 500 }))
+    expect(listedKey(key, { current_usage_cents: 12 })).toEqual({
+      id: key.id,
+      name: 'app',
+      key_prefix: key.prefix,
+      is_active: true,
+      current_usage_cents: 12,
+      budget_limit_cents: 500,
+    })
+    expect(publicKey(key, { current_usage_cents: 0 })).toMatchObject({
+      created_at: new Date(NOON).toISOString(),
+      budget_reset_duration: '1M',
+      rate_limit_requests: Number.MAX_SAFE_INTEGER,
+      rate_limit_tokens: Number.MAX_SAFE_INTEGER,
+      expires_at: null,
+    })
+  })
+})

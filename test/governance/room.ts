@@ -1,0 +1,57 @@
+import type { NanoUsd } from '../../src/core/money.ts'
+import { nano } from '../../src/core/money.ts'
+import type { Store } from '../../src/core/ports.ts'
+import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
+import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
+import type { Quote, Used } from '../../src/governance/reservation.ts'
+import { createSharedLimits, type SharedLimits } from '../../src/governance/shared-limits.ts'
+import { createUsageReports, type UsageReports } from '../../src/governance/usage-report.ts'
+import { memoryStore } from '../../src/stores/memory.ts'
+
+/** The governance of one process, on a clock that stands still until a test moves it. */
+export interface Room {
+  readonly clock: { at: number }
+  readonly store: Store
+  readonly shared: SharedLimits
+  readonly keyring: Keyring
+  readonly ledger: Ledger
+  readonly reports: UsageReports
+}
+
+/** Thursday noon. */
+export const NOON: number = Date.UTC(2026, 0, 15, 12)
+
+export function room(
+  given: { readonly at?: number; readonly store?: Store; readonly clock?: { at: number } } = {},
+): Room {
+  const clock = given.clock ?? { at: given.at ?? NOON }
+  const now = (): number => clock.at
+  const store = given.store ?? memoryStore({ now })
+  const uuid = (): string => crypto.randomUUID()
+  const shared = createSharedLimits({ store, now })
+  return {
+    clock,
+    store,
+    shared,
+    keyring: createKeyring({ store, now, uuid, shared }),
+    ledger: createLedger({ store, now, uuid, shared }),
+    reports: createUsageReports({ store, now, shared }),
+  }
+}
+
+/** A quote at one price for prompt and answer, in nano-dollars a token. */
+export function quote(promptTokens: number, outputTokens: number, price: number = 0): Quote {
+  return { promptTokens, outputTokens, cost: (output) => nano((promptTokens + output) * price) }
+}
+
+export function used(promptTokens: number, completionTokens: number, billed: number = 0): Used {
+  return {
+    promptTokens,
+    completionTokens,
+    savedTokens: 0,
+    theoretical: billed as NanoUsd,
+    actual: billed as NanoUsd,
+    billed: billed as NanoUsd,
+    model: 'openai/gpt-x',
+  }
+}

@@ -1,0 +1,39 @@
+import { createHash } from 'node:crypto'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { createSecret, hashSecret, isSameHash, isSameSecret, prefixOfSecret } from '../../src/governance/secret.ts'
+import { sha256 } from '../../src/governance/sha256.ts'
+
+describe('the hash of a secret', () => {
+  it('is the SHA-256 that Node computes, for texts of every length and script', () => {
+    const node = (text: string): string => createHash('sha256').update(text).digest('hex')
+    for (let length = 0; length < 200; length += 1) expect(sha256('x'.repeat(length))).toBe(node('x'.repeat(length)))
+    fc.assert(fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (text) => sha256(text) === node(text)))
+  })
+
+  it('is not computed for texts that cannot be keys', () => {
+    expect(hashSecret('')).toBeUndefined()
+    expect(hashSecret('x'.repeat(513))).toBeUndefined()
+    expect(hashSecret('x'.repeat(512))).toHaveLength(64)
+  })
+})
+
+describe('a secret', () => {
+  it.each(['sk-bf', 'sk-svc'] as const)('of the form %s is the form and a UUID', (format) => {
+    expect(createSecret(format, () => crypto.randomUUID())).toMatch(
+      new RegExp(`^${format}-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
+    )
+  })
+
+  it('is shown as its first ten characters', () => {
+    expect(prefixOfSecret('sk-bf-0123456789')).toBe('sk-bf-0123')
+  })
+
+  it('is the same as another exactly when the texts are equal', () => {
+    expect(isSameSecret('admin', 'admin')).toBe(true)
+    expect(isSameSecret('admin', 'Admin')).toBe(false)
+    expect(isSameSecret('', '')).toBe(false)
+    expect(isSameHash('abc', 'abd')).toBe(false)
+    expect(isSameHash('abc', 'abcd')).toBe(false)
+  })
+})
