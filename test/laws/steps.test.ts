@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Completion } from '../../src/core/answer.ts'
 import type { Part } from '../../src/core/prompt.ts'

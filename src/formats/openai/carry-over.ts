@@ -61,6 +61,7 @@ export function checkCarryOver(prompt: Prompt, paramOf: (index: number) => strin
   if (prompt.native.dialect === 'openai') return []
   const { value } = prompt.native
   const ignored = checkFields(value)
+  checkUnderstood(prompt)
   prompt.tools.forEach((tool, index) => {
     if (tool.native.dialect === 'anthropic') checkTool(tool.native.value, `tools[${index}]`)
   })
@@ -77,6 +78,14 @@ function checkFields(body: JsonObject): readonly string[] {
     ignored.push(name)
   }
   return [...ignored, ...checkOutput(body['output_config'])]
+}
+
+/** Carried fields in a form that the canonical prompt does not have. */
+function checkUnderstood({ native, settings }: Prompt): void {
+  const { tool_choice: choice, output_config: output, output_format: older } = native.value
+  const format = (isJsonObject(output) ? output['format'] : undefined) ?? older
+  if (!isSilent(choice) && settings.toolChoice === undefined) throw cannotCarry('tool_choice', 'this choice')
+  if (!isSilent(format) && settings.shape === undefined) throw cannotCarry('output_config.format', 'this format')
 }
 
 /** A container named by its id is only reused; one with skills gives the model abilities. */
