@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { asArray, type Json, type JsonObject } from '../../src/core/json.ts'
 import { textOfPart } from '../../src/core/prompt.ts'

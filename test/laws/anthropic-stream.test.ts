@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type AnswerEvent, type Completion, type Frame, type Step } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
