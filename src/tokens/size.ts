@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Meter, Tokenizer } from '../core/ports.ts'
 import type { Message, Prompt, Tool } from '../core/prompt.ts'
 import { cautiousTokens } from './estimate.ts'
-import { fingerprintOf } from './fingerprint.ts'
+import { fingerprintOf } from '../core/fingerprint.ts'
 import { countedText, fixedTokens, IMAGE_BOUND, IMAGE_TOKENS, TOOL_FRAME, toolText } from './weights.ts'
 
 /** Exact counts remembered over requests: a conversation comes again with every turn. */

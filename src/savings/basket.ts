@@ -1,0 +1,151 @@
+import type { Meter } from '../core/ports.ts'
+import type { Message } from '../core/prompt.ts'
+import { excerptUnit } from './excerpt.ts'
+import type { Passage, Reading } from './reading.ts'
+import type { Unit } from './turns.ts'
+
+/** One unit on its way into or past the basket. */
+export interface Entry {
+  readonly unit: Unit
+  readonly place: number
+  /** Exact. */
+  readonly tokens: number
+  readonly reading: Reading
+  /** Worth for each token, for the order of whole units. */
+  value: number
+  /** Its score as a share of the best one's, for its passages. */
+  share: number
+  state: 'out' | 'excerpt' | 'whole'
+  /** What stands for it, unless it is out. */
+  messages: readonly Message[]
+  picked: Passage[]
+  /** What it takes of the room. */
+  spent: number
+}
+
+/** Holds what was taken, never more than its room. */
+export interface Basket {
+  readonly room: number
+  readonly spent: () => number
+  /** Takes units whole, in this order, those that fit: within `limit` tokens together and within the room. */
+  takeWhole(entries: readonly Entry[], limit: number): void
+  /** Takes the calls of units without their results, those that fit. */
+  takeSkeletons(entries: readonly Entry[], limit: number): void
+  /** Takes the best passages of what is not whole, by their estimated size; true when it took any. */
+  takePassages(entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean
+  /** Replaces estimates by exact sizes; gives back the last passages of what turned out too large. */
+  measure(entries: readonly Entry[], signal: AbortSignal): Promise<void>
+}
+
+const UNIT_SHARE = 0.5
+const PASSAGE_POWER = 0.6
+const PASSAGE_FRAME = 3
+const SMALL = 20
+
+export function createBasket(room: number, meter: Meter): Basket {
+  let spent = 0
+  const stale = new Set<Entry>()
+  const skeletons = new Map<Entry, number>()
+
+  const put = (entry: Entry, state: 'excerpt' | 'whole', cost: number): void => {
+    spent += cost - entry.spent
+    entry.spent = cost
+    entry.state = state
+  }
+
+  const skeletonCost = (entry: Entry): number => {
+    const known = skeletons.get(entry)
+    if (known !== undefined) return known
+    const isUser = entry.unit.kind === 'user'
+    const skeleton = isUser ? [] : excerptUnit(entry.unit, [])
+    const cost = skeleton.reduce((sum, message) => sum + meter.estimateOfMessage(message), isUser ? SMALL : 0)
+    skeletons.set(entry, cost)
+    return cost
+  }
+
+  const takeWhole = (entries: readonly Entry[], limit: number): void => {
+    let left = limit
+    for (const entry of entries) {
+      const cost = entry.tokens - entry.spent
+      if (entry.state === 'whole' || cost > left || spent + cost > room) continue
+      left -= cost
+      put(entry, 'whole', entry.tokens)
+      entry.messages = entry.unit.messages
+      stale.delete(entry)
+    }
+  }
+
+  const takeSkeletons = (entries: readonly Entry[], limit: number): void => {
+    let left = limit
+    for (const entry of entries) {
+      const cost = skeletonCost(entry)
+      if (entry.state !== 'out' || cost > left || spent + cost > room) continue
+      left -= cost
+      put(entry, 'excerpt', cost)
+      stale.add(entry)
+    }
+  }
+
+  const takePassages = (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean => {
+    const offers = entries.flatMap((entry) => (entry.state === 'whole' ? [] : offersOf(entry, scores, skeletonCost)))
+    offers.sort((a, b) => b.worth - a.worth)
+    let took = false
+    for (const { entry, passage } of offers) {
+      const cost = passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? skeletonCost(entry) : 0)
+      if (spent + cost > room) continue
+      put(entry, 'excerpt', entry.spent + cost)
+      entry.picked.push(passage)
+      stale.add(entry)
+      took = true
+    }
+    return took
+  }
+
+  const sizeOf = async (entry: Entry, signal: AbortSignal): Promise<number> => {
+    entry.messages = excerptUnit(entry.unit, entry.picked)
+    let tokens = 0
+    for (const message of entry.messages) tokens += await meter.countOfMessage(message, signal)
+    return tokens
+  }
+
+  const measure = async (entries: readonly Entry[], signal: AbortSignal): Promise<void> => {
+    for (const entry of stale) put(entry, 'excerpt', await sizeOf(entry, signal))
+    stale.clear()
+    const cheapestFirst = entries.filter((entry) => entry.state === 'excerpt').toSorted((a, b) => a.share - b.share)
+    for (const entry of cheapestFirst) {
+      while (spent > room && entry.picked.length > 1) {
+        entry.picked.pop()
+        put(entry, 'excerpt', await sizeOf(entry, signal))
+      }
+    }
+    for (const entry of cheapestFirst) {
+      if (spent <= room) break
+      spent -= entry.spent
+      entry.spent = 0
+      entry.state = 'out'
+    }
+  }
+
+  return { room, spent: () => spent, takeWhole, takeSkeletons, takePassages, measure }
+}
+
+interface Offer {
+  readonly entry: Entry
+  readonly passage: Passage
+  readonly worth: number
+}
+
+function offersOf(
+  entry: Entry,
+  scores: ReadonlyMap<Passage, number>,
+  skeletonCost: (entry: Entry) => number,
+): readonly Offer[] {
+  const frame = entry.state === 'out' ? skeletonCost(entry) : 0
+  const taken = new Set(entry.picked)
+  return entry.reading.passages
+    .filter((passage) => !taken.has(passage))
+    .map((passage) => {
+      const score = (scores.get(passage) ?? 0) + UNIT_SHARE * entry.share
+      return { entry, passage, worth: score / (passage.tokens + SMALL + frame / 4) ** PASSAGE_POWER }
+    })
+}

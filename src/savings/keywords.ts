@@ -1,0 +1,90 @@
+/** How much each term of a query weighs. */
+export type Query = ReadonlyMap<number, number>
+
+/** The terms of one text: each once, with how often it stands there. */
+export interface TermCounts {
+  readonly terms: Int32Array
+  readonly counts: Int32Array
+  /** All terms, repeats included. */
+  readonly length: number
+}
+
+/** The texts that are searched. */
+export interface Corpus {
+  readonly texts: readonly TermCounts[]
+  readonly averageLength: number
+  /** In how many texts a term stands. */
+  readonly spread: ReadonlyMap<number, number>
+}
+
+const SATURATION = 1.2
+const LENGTH_PENALTY = 0.75
+const EXPANDING_HITS = 5
+const EXPANDING_TERMS = 10
+const EXPANSION_WEIGHT = 0.3
+
+export function countTerms(terms: readonly number[]): TermCounts {
+  const counts = new Map<number, number>()
+  for (const term of terms) counts.set(term, (counts.get(term) ?? 0) + 1)
+  return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length: terms.length }
+}
+
+export function corpusOf(texts: readonly TermCounts[]): Corpus {
+  const spread = new Map<number, number>()
+  let total = 0
+  for (const text of texts) {
+    total += text.length
+    for (const term of text.terms) spread.set(term, (spread.get(term) ?? 0) + 1)
+  }
+  return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), spread }
+}
+
+/** How rare a term is: near 0 for one that stands everywhere. */
+export function rarityAmong(texts: number, spread: number): number {
+  return Math.log(1 + (texts - spread + 0.5) / (spread + 0.5))
+}
+
+/** BM25 of each text for a query. */
+export function scoresOf(corpus: Corpus, query: Query): Float64Array {
+  const worth = new Map<number, number>()
+  for (const [term, weight] of query) {
+    const spread = corpus.spread.get(term)
+    if (spread !== undefined) worth.set(term, weight * rarityAmong(corpus.texts.length, spread))
+  }
+  return Float64Array.from(corpus.texts, (text) => {
+    const length = text.length / corpus.averageLength
+    const damping = SATURATION * (1 - LENGTH_PENALTY + LENGTH_PENALTY * length)
+    let score = 0
+    for (let at = 0; at < text.terms.length; at++) {
+      const value = worth.get(text.terms[at] ?? 0)
+      if (value === undefined) continue
+      const count = text.counts[at] ?? 0
+      score += (value * count * (SATURATION + 1)) / (count + damping)
+    }
+    return score
+  })
+}
+
+/** The query and, at a lower weight, the terms that its best hits share: what the asker did not say but means. */
+export function expandQuery(corpus: Corpus, query: Query): Query {
+  const scores = scoresOf(corpus, query)
+  const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
+  best.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
+  const found = new Map<number, number>()
+  for (const index of best.slice(0, EXPANDING_HITS)) {
+    const text = corpus.texts[index]
+    if (text === undefined) continue
+    const share = (scores[index] ?? 0) / Math.max(1, text.length)
+    for (const [at, term] of text.terms.entries()) {
+      if (query.has(term)) continue
+      const rarity = rarityAmong(corpus.texts.length, corpus.spread.get(term) ?? 0)
+      found.set(term, (found.get(term) ?? 0) + share * (text.counts[at] ?? 0) * rarity)
+    }
+  }
+  const strongest = [...found].sort((a, b) => b[1] - a[1]).slice(0, EXPANDING_TERMS)
+  const greatest = strongest[0]?.[1] ?? 1
+  return new Map([
+    ...query,
+    ...strongest.map(([term, worth]) => [term, (EXPANSION_WEIGHT * worth) / greatest] as const),
+  ])
+}

@@ -1,0 +1,60 @@
+import type { Message, Prompt } from '../core/prompt.ts'
+import { GAP } from './excerpt.ts'
+import type { Selection } from './selection.ts'
+import type { Turns, Unit } from './turns.ts'
+
+/** A message of a rewritten prompt, and where it stood in the original; -1 for one that was not there. */
+interface Placed {
+  readonly message: Message
+  readonly place: number
+}
+
+/**
+ * The prompt with what was selected. System messages and everything that is in no unit stay where they are; `notice`
+ * stands where the first unit is missing. Where the format wants alternating roles, messages that have become
+ * neighbours are joined, but never with the last user message.
+ */
+export function rebuild(prompt: Prompt, turns: Turns, selection: Selection, notice: Message | undefined): Prompt {
+  const instead = new Map<number, Message | undefined>()
+  const units = [...turns.old, ...turns.live]
+  for (const unit of units) {
+    const messages = selection.get(unit)
+    for (const [index, place] of unit.places.entries()) instead.set(place, messages?.[index])
+  }
+  const gap = units.find((unit) => !selection.has(unit))?.places[0]
+  const placed: Placed[] = []
+  for (const [place, message] of prompt.messages.entries()) {
+    if (place === gap && notice !== undefined) placed.push({ message: notice, place: -1 })
+    const kept = instead.has(place) ? instead.get(place) : message
+    if (kept !== undefined) placed.push({ message: kept, place })
+  }
+  const liveStart = firstPlace(turns.live)
+  const messages =
+    prompt.native.dialect === 'anthropic' ? alternate(placed, liveStart) : placed.map((one) => one.message)
+  return { ...prompt, messages }
+}
+
+function firstPlace(units: readonly Unit[]): number {
+  return units[0]?.places[0] ?? Number.POSITIVE_INFINITY
+}
+
+function alternate(placed: readonly Placed[], liveStart: number): readonly Message[] {
+  const out: Placed[] = []
+  for (const next of placed) {
+    const last = out.at(-1)
+    const broken = last !== undefined && last.message.role === next.message.role && next.place !== last.place + 1
+    if (!broken || next.message.role === 'system') out.push(next)
+    else if (next.place === liveStart) out.push({ message: bridgeTo(next.message), place: -1 }, next)
+    else out[out.length - 1] = { message: join(last.message, next.message), place: next.place }
+  }
+  return out.map((one) => one.message)
+}
+
+/** The last user message stays as it is, so something of the other role must stand before it. */
+function bridgeTo(message: Message): Message {
+  return { role: message.role === 'user' ? 'assistant' : 'user', parts: [{ type: 'text', text: GAP }] }
+}
+
+function join(first: Message, second: Message): Message {
+  return { role: first.role, parts: [...first.parts, ...second.parts] }
+}

@@ -1,0 +1,154 @@
+import type { Meter } from '../core/ports.ts'
+import type { Message } from '../core/prompt.ts'
+import { createBasket, type Basket, type Entry } from './basket.ts'
+import { corpusOf, expandQuery, scoresOf, type Query } from './keywords.ts'
+import { scorePassages } from './passages.ts'
+import { holdsStandingInstruction } from './pins.ts'
+import type { Reader } from './reading.ts'
+import type { Unit } from './turns.ts'
+
+/** What a selection works with. */
+export interface SelectionTools {
+  readonly meter: Meter
+  readonly read: Reader
+  /** Lets the rest of the process run. */
+  readonly breathe: () => Promise<void>
+}
+
+export interface SelectionJob {
+  /** Oldest first. */
+  readonly units: readonly Unit[]
+  /** Units whose calls should stay even where their results do not fit: the steps of the live turn. */
+  readonly steps: ReadonlySet<Unit>
+  readonly query: Query
+  /** Tokens for all that is selected. */
+  readonly room: number
+  readonly owner: string
+  readonly signal: AbortSignal
+}
+
+/** The messages that stand for a unit: its own, or an excerpt of them. A unit that is absent is left out. */
+export type Selection = ReadonlyMap<Unit, readonly Message[]>
+
+/** Shares of the room for what has a right of its own, whatever the query. */
+const STANDING_SHARE = 0.2
+const USER_SHARE = 0.35
+const HEAD_SHARE = 0.05
+const NEWEST_SHARE = 0.06
+const STEP_SHARE = 0.5
+const NEWEST_STEP_SHARE = 0.3
+/** Where tools were used, half of the room is for excerpts: their results are long and mostly beside the point. */
+const WHOLE_SHARE_WITH_TOOLS = 0.5
+const TOOL_TRAFFIC = 0.2
+/** Long units say more, but not as much more as they are longer. */
+const LENGTH_POWER = 0.75
+const PARTNER_SHARE = 0.5
+/** In tool traffic what is older is more often overtaken: the oldest is worth 1/e of the newest. */
+const AGEING = 1
+/** Passages are priced by estimate; what is left after measuring is filled again. */
+const FILLING_ROUNDS = 4
+const ENOUGH = 0.998
+const CHARACTERS_PER_BREATH = 60_000
+
+/** Fills the room with what the query needs most; the shares above come first. */
+export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selection> {
+  const entries = await readAll(job, tools)
+  const corpus = corpusOf(entries.map((entry) => entry.reading.counts))
+  const query = expandQuery(corpus, job.query)
+  const withTools = shareOfTools(entries) > TOOL_TRAFFIC
+  rank(entries, scoresOf(corpus, query), withTools ? AGEING : 0)
+  const basket = createBasket(job.room, tools.meter)
+  const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
+  const newestFirst = entries.toReversed()
+
+  await takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps })
+  await basket.measure(entries, job.signal)
+  const relevant = byValue.filter((entry) => entry.value > 0)
+  basket.takeWhole(relevant, withTools ? job.room * WHOLE_SHARE_WITH_TOOLS : job.room)
+  const scores = scorePassages(
+    entries.map((entry) => entry.reading),
+    query,
+  )
+  for (let round = 0; round < FILLING_ROUNDS && basket.spent() < job.room * ENOUGH; round++) {
+    await tools.breathe()
+    const picked = basket.takePassages(entries, scores)
+    await basket.measure(entries, job.signal)
+    if (!picked) break
+  }
+  basket.takeWhole(newestFirst, job.room)
+  return new Map(entries.filter((entry) => entry.state !== 'out').map((entry) => [entry.unit, entry.messages]))
+}
+
+async function readAll(job: SelectionJob, tools: SelectionTools): Promise<Entry[]> {
+  const entries: Entry[] = []
+  let sinceBreath = 0
+  for (const [place, unit] of job.units.entries()) {
+    let tokens = 0
+    for (const message of unit.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
+    const reading = tools.read(unit, job.owner)
+    entries.push({ unit, place, tokens, reading, value: 0, share: 0, state: 'out', messages: [], picked: [], spent: 0 })
+    sinceBreath += tokens * 4
+    if (sinceBreath < CHARACTERS_PER_BREATH) continue
+    sinceBreath = 0
+    await tools.breathe()
+    job.signal.throwIfAborted()
+  }
+  return entries
+}
+
+function shareOfTools(entries: readonly Entry[]): number {
+  let all = 1
+  let exchanges = 0
+  for (const { unit, tokens } of entries) {
+    all += tokens
+    if (unit.kind === 'exchange') exchanges += tokens
+  }
+  return exchanges / all
+}
+
+/** Worth of each unit: its own score and half of its partner's, by length and age. */
+function rank(entries: readonly Entry[], scores: Float64Array, ageing: number): void {
+  const greatest = Math.max(1e-9, ...scores)
+  for (const [at, entry] of entries.entries()) {
+    const own = scores[at] ?? 0
+    const fresh = Math.exp((-ageing * (entries.length - 1 - at)) / Math.max(1, entries.length))
+    entry.share = (fresh * own) / greatest
+    entry.value = (fresh * (own + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** LENGTH_POWER
+  }
+}
+
+/** A question's partner is what answered it, and the other way round. */
+function partnerScore(entries: readonly Entry[], scores: Float64Array, at: number): number {
+  const isQuestion = entries[at]?.unit.kind === 'user'
+  const partner = isQuestion ? at + 1 : at - 1
+  const fits = partner in entries && (entries[partner]?.unit.kind === 'user') !== isQuestion
+  return fits ? (scores[partner] ?? 0) : 0
+}
+
+interface Orders {
+  readonly byValue: readonly Entry[]
+  readonly newestFirst: readonly Entry[]
+  readonly steps: ReadonlySet<Unit>
+}
+
+/** Standing instructions, the user's words, the steps of the live turn, the beginning and the end. */
+async function takeRightful(basket: Basket, entries: readonly Entry[], orders: Orders): Promise<void> {
+  const { room } = basket
+  const { byValue, newestFirst, steps } = orders
+  const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => steps.has(entry.unit))
+  if (newestStep !== undefined) {
+    basket.takeWhole([newestStep], room * NEWEST_STEP_SHARE)
+    basket.takeSkeletons([newestStep], room)
+    basket.takeSkeletons(earlierSteps, room * STEP_SHARE)
+  }
+  basket.takeWhole(
+    newestFirst.filter((entry) => holdsStandingInstruction(entry.unit)),
+    room * STANDING_SHARE,
+  )
+  const isUser = (entry: Entry): boolean => entry.unit.kind === 'user'
+  const words = entries.filter(isUser)
+  const all = words.reduce((sum, entry) => sum + entry.tokens, 0)
+  basket.takeWhole(all <= room * USER_SHARE ? words : byValue.filter(isUser), room * USER_SHARE)
+  basket.takeWhole(entries.slice(0, 1), room * HEAD_SHARE)
+  basket.takeWhole(newestFirst.slice(0, 1), room * NEWEST_SHARE)
+}
