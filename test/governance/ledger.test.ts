@@ -1,0 +1,474 @@
+import { describe, expect, it } from 'vitest'
+import { nano, usd } from '../../src/core/money.ts'
+import type { DurationCode } from '../../src/core/period.ts'
+import { parseKeyChange, parseNewKey, type KeyFields } from '../../src/governance/key-schema.ts'
+import type { VirtualKey } from '../../src/governance/virtual-key.ts'
+import { NOON, quote, room, used, type Room } from './room.ts'
+
+const UNLIMITED = Number.MAX_SAFE_INTEGER
+const HOUR_END = NOON + 3_600_000
+
+async function keyWith(place: Room, fields: KeyFields): Promise<VirtualKey> {
+  return (await place.keyring.create(parseNewKey({ name: 'app', ...fields }))).key
+}
+
+describe('request limits', () => {
+  it('of 300 requests at once exactly as many are let in as the limit says', async () => {
+    const place = room()
+    const key = await keyWith(place, { rate_limit_requests: 100 })
+    const all = await Promise.allSettled(Array.from({ length: 300 }, () => place.ledger.reserve(key, quote(10, 10))))
+    expect(all.filter((one) => one.status === 'fulfilled')).toHaveLength(100)
+    const refused = all.find((one) => one.status === 'rejected')
+    expect(refused?.reason).toMatchObject({
+      kind: 'rate-limited',
+      message: expect.stringContaining('100 requests a hour') as string,
+      details: {
+        code: 'rate_limit_exceeded',
+        retryAfterSeconds: 3600,
+        rate: { limit: 100, remaining: 0, resetAt: HOUR_END },
+      },
+    })
+  })
+
+  it('what remains falls by exactly one with each request and the limits report agrees', async () => {
+    const place = room()
+    const key = await keyWith(place, { rate_limit_requests: 5 })
+    for (const remaining of [4, 3, 2, 1, 0]) {
+      const reservation = await place.ledger.reserve(key, quote(1, 1))
+      expect(reservation.rate).toEqual({ limit: 5, remaining, resetAt: HOUR_END })
+      expect(await place.ledger.status(key)).toEqual(reservation.rate)
+      expect(await place.reports.limits(key)).toMatchObject({ remaining_requests: remaining, request_limit: 5 })
+      await reservation.settle(used(1, 1))
+      expect(await place.ledger.status(key)).toEqual(reservation.rate)
+    }
+  })
+
+  it('a refused request consumes nothing: neither its place nor its tokens nor money', async () => {
+    const place = room()
+    const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
+    await expect(place.ledger.reserve(key, quote(101, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
+    await expect(place.ledger.reserve(key, quote(1, 20, 1_000_000))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    expect(await place.reports.limits(key)).toMatchObject({
+      remaining_requests: 10,
+      remaining_tokens: 100,
+      remaining_budget_cents: 1,
+    })
+  })
+
+  it('a request that failed before anything was used keeps its place and costs no tokens and no money', async () => {
+    const place = room()
+    const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
+    const reservation = await place.ledger.reserve(key, quote(50, 1, 1000))
+    await reservation.settle(used(0, 0))
+    expect(await place.reports.limits(key)).toMatchObject({
+      remaining_requests: 9,
+      remaining_tokens: 100,
+      remaining_budget_cents: 1,
+    })
+  })
+
+  it.each([
+    ['rate_limit_requests', 'rate-limited'],
+    ['rate_limit_tokens', 'rate-limited'],
+    ['budget_limit_cents', 'budget-exceeded'],
+  ])('a limit of zero in %s serves nothing, not even what is free', async (field, kind) => {
+    const place = room()
+    const key = await keyWith(place, { [field]: 0 })
+    await expect(place.ledger.reserve(key, quote(0, 0))).rejects.toMatchObject({ kind })
+  })
+
+  it('without limits the status is the greatest safe integer and the end of the hour, without a key zero', async () => {
+    const place = room({ at: NOON + 5 })
+    const key = await keyWith(place, {})
+    const unlimited = { limit: UNLIMITED, remaining: UNLIMITED, resetAt: HOUR_END }
+    expect(await place.ledger.status(key)).toEqual(unlimited)
+    expect((await place.ledger.reserve(key, quote(1, 1))).rate).toEqual(unlimited)
+    expect(await place.ledger.status(undefined)).toEqual({ limit: 0, remaining: 0, resetAt: HOUR_END })
+  })
+
+  it.each<[DurationCode, string]>([
+    ['1m', '2026-01-15T12:01:00.000Z'],
+    ['1h', '2026-01-15T13:00:00.000Z'],
+    ['1d', '2026-01-16T00:00:00.000Z'],
+    ['1w', '2026-01-19T00:00:00.000Z'],
+    ['1M', '2026-02-01T00:00:00.000Z'],
+  ])('the window %s ends at %s and the next one is empty', async (every, end) => {
+    const place = room()
+    const key = await keyWith(place, { rate_limit_requests: 1, rate_limit_reset_duration: every })
+    const { rate, settle } = await place.ledger.reserve(key, quote(1, 1))
+    await settle(used(1, 1))
+    expect(new Date(rate.resetAt).toISOString()).toBe(end)
+    place.clock.at = rate.resetAt - 1
+    await expect(place.ledger.reserve(key, quote(1, 1))).rejects.toMatchObject({ details: { retryAfterSeconds: 1 } })
+    place.clock.at = rate.resetAt
+    expect((await place.ledger.reserve(key, quote(1, 1))).rate.remaining).toBe(0)
+  })
+})
+
+describe('token limits', () => {
+  it('admit while the prompt fits and settle with the actual total', async () => {
+    const place = room()
+    const key = await keyWith(place, { rate_limit_tokens: 100 })
+    const first = await place.ledger.reserve(key, quote(60, 1000))
+    await expect(place.ledger.reserve(key, quote(41, 1))).rejects.toMatchObject({
+      kind: 'rate-limited',
+      details: { rate: { limit: 100, remaining: 40, resetAt: HOUR_END } },
+    })
+    await first.settle(used(30, 20))
+    expect(await place.reports.rateLimit(key)).toEqual({
+      request_limit: UNLIMITED,
+      request_remaining: UNLIMITED,
+      request_reset_at: '2026-01-15T13:00:00.000Z',
+      token_limit: 100,
+      token_remaining: 50,
+      token_reset_at: '2026-01-15T13:00:00.000Z',
+    })
+    await (await place.ledger.reserve(key, quote(50, 1))).settle(used(50, 500))
+    await expect(place.ledger.reserve(key, quote(0, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
+  })
+
+  it('the headers of a request that a token limit refused speak of the token limit, otherwise of the requests', async () => {
+    const place = room()
+    const key = await keyWith(place, { rate_limit_tokens: 100, rate_limit_requests: 7 })
+    const error = place.ledger.reserve(key, quote(200, 1))
+    await expect(error).rejects.toMatchObject({ details: { rate: { limit: 100, remaining: 100 } } })
+    await expect(error).rejects.toThrow('Send a shorter prompt.')
+    expect((await place.ledger.reserve(key, quote(10, 1))).rate).toMatchObject({ limit: 7, remaining: 6 })
+  })
+})
+
+describe('budgets', () => {
+  it('hold the worst case and settle the truth', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 100 })
+    const reservation = await place.ledger.reserve(key, quote(100, 400, 1_000_000))
+    expect(reservation.outputTokens).toBe(400)
+    await reservation.settle(used(100, 50, 150_000_000))
+    expect(await place.reports.limits(key)).toMatchObject({ remaining_budget_cents: 85, budget_limit_cents: 100 })
+    expect(await place.reports.spentCents([key])).toEqual([15])
+  })
+
+  it('lower the output limit when only a part fits, to exactly what they pay for', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 100 })
+    const reservation = await place.ledger.reserve(key, quote(100, 5_000, 1_000_000))
+    expect(reservation.outputTokens).toBe(900)
+    await expect(place.ledger.reserve(key, quote(1, 16, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+  })
+
+  it.each([
+    [84, 16, 16],
+    [85, 16, undefined],
+    [84, 4_000, 16],
+    [85, 4_000, undefined],
+    [95, 5, 5],
+    [96, 5, undefined],
+    [99, 1, 1],
+  ])(
+    'with room for 100 tokens, %i of prompt and %i asked for, the answer may have %s',
+    async (prompt, asked, given) => {
+      const place = room()
+      const key = await keyWith(place, { budget_limit_cents: 10 })
+      const reserved = place.ledger.reserve(key, quote(prompt, asked, 1_000_000))
+      if (given === undefined) await expect(reserved).rejects.toMatchObject({ kind: 'budget-exceeded' })
+      else expect((await reserved).outputTokens).toBe(given)
+    },
+  )
+
+  it('name themselves and their limit when they refuse, and not what was spent', async () => {
+    const place = room()
+    await place.shared.budgets.insert('team', { id: 'team', name: 'Team A', limit: { max: usd(5), every: '1w' } })
+    const key = await keyWith(place, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
+    const first = await place.ledger.reserve(key, quote(1, 0, 1_234_567_890))
+    await first.settle(used(1, 0, 1_234_567_890))
+    const error = await place.ledger.reserve(key, quote(4, 0, 1_000_000_000)).catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ kind: 'budget-exceeded', details: { rate: { limit: 9, remaining: 8 } } })
+    const { message } = error as Error
+    expect(message).toContain('The shared budget "Team A" is reached: $5.000000 a week')
+    expect(message).not.toContain('1.23')
+    expect(message).not.toContain('3.76')
+  })
+
+  it('several are taken in one step: the shared one refuses and the own one stays untouched', async () => {
+    const place = room()
+    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(0.05), every: '1M' } })
+    const one = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
+    const two = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
+    const reservation = await place.ledger.reserve(one, quote(30, 20, 1_000_000))
+    expect(reservation.outputTokens).toBe(20)
+    await expect(place.ledger.reserve(two, quote(30, 20, 1_000_000))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    await reservation.settle(used(30, 0, 30_000_000))
+    const second = await place.ledger.reserve(two, quote(1, 200, 1_000_000))
+    expect(second.outputTokens).toBe(19)
+    await second.settle(used(1, 19, 20_000_000))
+    expect(await place.reports.spentCents([one, two])).toEqual([3, 2])
+    expect(await place.reports.limits(two)).toMatchObject({ remaining_budget_cents: 0, budget_limit_cents: 5 })
+  })
+
+  it('that no longer exist serve nothing', async () => {
+    const place = room()
+    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(5), every: '1M' } })
+    const key = await keyWith(place, { budget_id: 'team' })
+    await place.ledger.reserve(key, quote(1, 1))
+    await place.shared.budgets.remove('team')
+    await expect(place.ledger.reserve(key, quote(1, 1))).rejects.toThrow(/team, which no longer exists/)
+    await place.shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow', tokens: { max: 5, every: '1h' } })
+    const other = await keyWith(place, { rate_limit_id: 'slow' })
+    await place.shared.rateLimits.remove('slow')
+    await expect(place.ledger.reserve(other, quote(1, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
+  })
+
+  it('let free models through while there is any limit at all, also when they are used up', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 1 })
+    await (await place.ledger.reserve(key, quote(10, 0, 1_000_000))).settle(used(10, 0, 10_000_000))
+    await expect(place.ledger.reserve(key, quote(1, 1, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    expect((await place.ledger.reserve(key, quote(1, 5_000, 0))).outputTokens).toBe(5_000)
+  })
+
+  it('a price that is no number is refused, and a bill that is no number costs what was held', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 100 })
+    await expect(place.ledger.reserve(key, quote(1, 1, Number.NaN))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    const reservation = await place.ledger.reserve(key, quote(10, 10, 1_000_000))
+    await reservation.settle(used(Number.NaN, -5, Number.NaN))
+    expect(await place.reports.spentCents([key])).toEqual([2])
+    expect(await place.reports.usage(key)).toMatchObject({ tokens: { prompt: 0, completion: 0 } })
+  })
+
+  it('find what was spent before when their window changes, or when a key is given its first budget', async () => {
+    const place = room()
+    const { id } = await keyWith(place, {})
+    const spend = async (billed: number): Promise<void> => {
+      const reservation = await place.ledger.reserve(await place.keyring.read(id), quote(1, 1, billed))
+      await reservation.settle(used(1, 1, billed))
+    }
+    await spend(30_000_000)
+    for (const every of ['1M', '1d', '1w', '1h', '1M'] as const) {
+      const key = await place.keyring.update(
+        id,
+        parseKeyChange({ budget_limit_cents: 10, budget_reset_duration: every }),
+      )
+      expect(await place.reports.spentCents([key])).toEqual([3])
+    }
+    place.clock.at = Date.UTC(2026, 0, 16)
+    await spend(20_000_000)
+    for (const [every, cents] of [
+      ['1M', 5],
+      ['1w', 5],
+      ['1d', 2],
+      ['1h', 2],
+    ] as const) {
+      const key = await place.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
+      expect(await place.reports.spentCents([key])).toEqual([cents])
+    }
+  })
+
+  it('never overshoot under a burst of parallel requests with partial grants', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 10 })
+    let billed = 0
+    await Promise.allSettled(
+      Array.from({ length: 1_000 }, async (_, n) => {
+        const reservation = await place.ledger.reserve(key, quote(3, 40, 1_000_000))
+        await Promise.resolve()
+        const output = n % 2 === 0 ? reservation.outputTokens : 0
+        billed += (3 + output) * 1_000_000
+        await reservation.settle(used(3, output, (3 + output) * 1_000_000))
+      }),
+    )
+    expect(billed).toBeLessThanOrEqual(100_000_000)
+    expect(billed).toBeGreaterThan(0)
+    expect(await place.reports.spentCents([key])).toEqual([Math.round(billed / 1e7)])
+  })
+})
+
+describe('settling', () => {
+  it('counts once, however often it is called', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 100 })
+    const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
+    await Promise.all([reservation.settle(used(1, 1, 10_000_000)), reservation.settle(used(9, 9, 90_000_000))])
+    await reservation.settle(used(9, 9, 90_000_000))
+    expect(await place.reports.spentCents([key])).toEqual([1])
+    expect(await place.reports.usage(key)).toMatchObject({ requests: 1, tokens: { total: 2 } })
+  })
+
+  it('belongs to the window in which the request was let in', async () => {
+    const place = room({ at: HOUR_END - 1 })
+    const key = await keyWith(place, { rate_limit_tokens: 100 })
+    const reservation = await place.ledger.reserve(key, quote(10, 1))
+    place.clock.at = HOUR_END
+    await reservation.settle(used(10, 80))
+    expect(await place.reports.rateLimit(key)).toMatchObject({ token_remaining: 100 })
+    place.clock.at = HOUR_END - 1
+    expect(await place.reports.rateLimit(key)).toMatchObject({ token_remaining: 10 })
+  })
+
+  it('works when the limits were changed or the key deleted in the meantime', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 100, rate_limit_requests: 5 })
+    const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
+    await place.keyring.update(key.id, parseKeyChange({ budget_limit_cents: null, rate_limit_requests: null }))
+    await place.keyring.remove(key.id)
+    await reservation.settle(used(1, 1, 30_000_000))
+    expect(await place.reports.spentCents([key])).toEqual([3])
+    expect(await place.ledger.status(key)).toMatchObject({ remaining: 4 })
+  })
+
+  it('gives a hold back after ten minutes and still counts what comes later', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 1 })
+    const lost = await place.ledger.reserve(key, quote(10, 0, 1_000_000))
+    await expect(place.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    place.clock.at += 600_000
+    await place.ledger.reserve(key, quote(5, 0, 1_000_000))
+    await lost.settle(used(4, 0, 4_000_000))
+    expect(await place.store.levels([`budget:key:${key.id}:1M:${Date.UTC(2026, 0, 1)}`])).toEqual([
+      { spent: 4_000_000, held: 5_000_000 },
+    ])
+  })
+
+  it('that the store did not take rejects, is kept, and is counted once with a later one', async () => {
+    const healthy = room()
+    let down = false
+    const store = {
+      ...healthy.store,
+      settle: (settlement: Parameters<typeof healthy.store.settle>[0]) =>
+        down ? Promise.reject(new Error('down')) : healthy.store.settle(settlement),
+    }
+    const place = room({ store, clock: healthy.clock })
+    const key = await keyWith(place, { budget_limit_cents: 100 })
+    const reservations = await Promise.all(
+      Array.from({ length: 4 }, () => place.ledger.reserve(key, quote(1, 1, 1_000_000))),
+    )
+    down = true
+    for (const reservation of reservations.slice(0, 3)) {
+      await expect(reservation.settle(used(1, 1, 10_000_000))).rejects.toThrow('down')
+    }
+    expect(await place.ledger.retry()).toBe(3)
+    expect(await place.reports.spentCents([key])).toEqual([0])
+    down = false
+    await reservations[3]!.settle(used(1, 1, 10_000_000))
+    expect(await place.reports.spentCents([key])).toEqual([4])
+    expect(await place.ledger.retry()).toBe(0)
+  })
+})
+
+describe('reports', () => {
+  it('tell usage in the shape of the admin API, summed over the days of the window and by model', async () => {
+    const place = room({ at: Date.UTC(2026, 0, 12, 5) })
+    const key = await keyWith(place, { budget_limit_cents: 1000, budget_reset_duration: '1w' })
+    const spend = async (model: string, saved: number): Promise<void> => {
+      const reservation = await place.ledger.reserve(key, quote(10, 5, 1_000_000))
+      await reservation.settle({
+        promptTokens: 10,
+        completionTokens: 5,
+        savedTokens: saved,
+        theoretical: usd(0.02),
+        actual: usd(0.005),
+        billed: usd(0.03),
+        model,
+      })
+    }
+    await spend('openai/b', 7)
+    place.clock.at = Date.UTC(2026, 0, 15, 23, 59)
+    await spend('openai/b', 0)
+    await spend('anthropic/a', 1)
+    const failed = await place.ledger.reserve(key, quote(10, 5, 1_000_000))
+    await failed.settle({ ...used(0, 0), model: 'invented by a caller' })
+    const model = (name: string, requests: number, saved: number) => ({
+      model: name,
+      requests,
+      tokens: { prompt: 10 * requests, completion: 5 * requests, total: 15 * requests, saved },
+      cost: {
+        theoretical_usd: 0.02 * requests,
+        actual_usd: 0.005 * requests,
+        billed_usd: 0.03 * requests,
+        savings_usd: 0.015 * requests,
+      },
+    })
+    const { model: _name, ...total } = model('', 3, 8)
+    expect(await place.reports.usage(key)).toEqual({
+      key_id: key.id,
+      period_start: '2026-01-12T00:00:00.000Z',
+      current_usage_cents: 9,
+      budget_limit_cents: 1000,
+      budget_resets_at: '2026-01-19T00:00:00.000Z',
+      ...total,
+      requests: 4,
+      by_model: [model('anthropic/a', 1, 1), model('openai/b', 2, 7)],
+    })
+    place.clock.at = Date.UTC(2026, 0, 19)
+    expect(await place.reports.usage(key)).toMatchObject({ requests: 0, current_usage_cents: 0, by_model: [] })
+  })
+
+  it('tell the limits of a key without any as unlimited, in every integer', async () => {
+    const place = room()
+    const key = await keyWith(place, {})
+    expect(await place.reports.limits(key)).toEqual({
+      remaining_requests: UNLIMITED,
+      request_limit: UNLIMITED,
+      request_reset_at: '2026-01-15T13:00:00.000Z',
+      remaining_tokens: UNLIMITED,
+      token_limit: UNLIMITED,
+      token_reset_at: '2026-01-15T13:00:00.000Z',
+      remaining_budget_cents: UNLIMITED,
+      budget_limit_cents: UNLIMITED,
+      budget_resets_at: '2026-01-15T13:00:00.000Z',
+    })
+    expect(await place.reports.usage(key)).toMatchObject({ budget_limit_cents: UNLIMITED, requests: 0 })
+    expect(await place.reports.spentCents([])).toEqual([])
+  })
+
+  it('a hostile model name is a name like any other and changes no sums', async () => {
+    const place = room()
+    const key = await keyWith(place, {})
+    for (const model of ['__proto__', 'requests x', '\ud800', 'a b']) {
+      await (await place.ledger.reserve(key, quote(1, 1))).settle({ ...used(1, 1), model })
+    }
+    const { by_model: byModel, requests } = await place.reports.usage(key)
+    expect(requests).toBe(4)
+    expect((byModel as { model: string; requests: number }[]).map((entry) => [entry.model, entry.requests])).toEqual([
+      ['__proto__', 1],
+      ['a b', 1],
+      ['requests x', 1],
+      ['\ud800', 1],
+    ])
+  })
+})
+
+it('shared rate limits count the requests and tokens of all their keys together', async () => {
+  const place = room()
+  const limit = {
+    id: 'slow',
+    name: 'Slow',
+    requests: { max: 3, every: '1h' },
+    tokens: { max: 100, every: '1d' },
+  } as const
+  await place.shared.rateLimits.insert('slow', limit)
+  const keys = await Promise.all([1, 2].map(() => keyWith(place, { rate_limit_id: 'slow', rate_limit_requests: 50 })))
+  for (const key of [...keys, ...keys].slice(0, 3))
+    await (await place.ledger.reserve(key, quote(10, 1))).settle(used(10, 5))
+  const [first] = keys
+  await expect(place.ledger.reserve(first!, quote(10, 1))).rejects.toThrow('The shared request limit "Slow" is reached')
+  expect(await place.ledger.status(first)).toMatchObject({ limit: 3, remaining: 0 })
+  place.clock.at = HOUR_END
+  await expect(place.ledger.reserve(first!, quote(56, 1))).rejects.toThrow('The shared token limit "Slow" is reached')
+  expect((await place.ledger.reserve(first!, quote(55, 1))).rate).toMatchObject({ limit: 3, remaining: 2 })
+})
+
+it('amounts near the greatest integer stay exact', async () => {
+  const place = room()
+  const key = await keyWith(place, { budget_limit_cents: 900_000_000 })
+  const nearly = 900_000_000 * 1e7 - 1
+  await (
+    await place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => nano(nearly) })
+  ).settle(used(1, 1, nearly))
+  expect(
+    (await place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => nano(1) })).outputTokens,
+  ).toBe(1)
+  await expect(
+    place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => nano(1) }),
+  ).rejects.toMatchObject({ kind: 'budget-exceeded' })
+})
