@@ -66,6 +66,8 @@ export function checkCarryOver(prompt: Prompt, paramOf: (index: number) => strin
     if (tool.native.dialect === 'anthropic') checkTool(tool.native.value, `tools[${index}]`)
   })
   prompt.messages.forEach((message, index) => checkMessage(message, paramOf(index)))
+  const last = prompt.messages.length - 1
+  if (prompt.messages[last]?.role === 'assistant') throw cannotCarry(paramOf(last), 'the beginning of an answer')
   return ignored
 }
 

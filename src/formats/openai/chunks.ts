@@ -1,5 +1,4 @@
-import type { AnswerEvent, Finish, Frame, Usage } from '../../core/answer.ts'
-import { NO_USAGE } from '../../core/answer.ts'
+import { NO_USAGE, type AnswerEvent, type Finish, type Frame, type Usage } from '../../core/answer.ts'
 import type { JsonObject } from '../../core/json.ts'
 import { writeFinish, writeUsage } from './usage.ts'
 
@@ -18,62 +17,59 @@ export function chunkMaker(created: number): ChunkMaker {
   let head: JsonObject | undefined
   let finish: Finish | undefined
   let usage: Partial<Usage> | undefined
-  const silentCalls = new Set<number>()
+  const deltas = deltaMaker()
 
   const frame = (fields: JsonObject): Frame => ({ data: JSON.stringify({ ...head, ...fields }) })
-  const delta = (fields: JsonObject, reason: string | null = null): Frame =>
-    frame({ choices: [{ index: 0, delta: fields, logprobs: null, finish_reason: reason }] })
-
-  /** The role, in front of whatever comes first. */
+  const chunk = (delta: JsonObject, reason: string | null = null): Frame =>
+    frame({ choices: [{ index: 0, delta, logprobs: null, finish_reason: reason }] })
   const begin = (id: string, model: string): readonly Frame[] => {
     if (head !== undefined) return []
     head = { id, object: 'chat.completion.chunk', created, model }
-    return [delta({ role: 'assistant', content: '' })]
-  }
-
-  const callFrames = (
-    event: Extract<AnswerEvent, { type: 'tool-call-start' | 'tool-call-delta' }>,
-  ): readonly Frame[] => {
-    const { index } = event
-    if (event.type === 'tool-call-start') {
-      silentCalls.add(index)
-      const { id, name } = event
-      return [delta({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] })]
-    }
-    if (event.input === '') return []
-    silentCalls.delete(index)
-    return [argumentsOf(index, event.input)]
-  }
-  const argumentsOf = (index: number, text: string): Frame =>
-    delta({ tool_calls: [{ index, function: { arguments: text } }] })
-
-  const contentFrames = (event: AnswerEvent): readonly Frame[] => {
-    switch (event.type) {
-      case 'text-delta':
-        return [delta({ content: event.text })]
-      case 'thinking-delta':
-        return event.text === undefined || event.text === '' ? [] : [delta({ reasoning_content: event.text })]
-      case 'tool-call-start':
-      case 'tool-call-delta':
-        return callFrames(event)
-      case 'answer-end':
-        finish = event.finish
-        // A call without arguments is still called with JSON.
-        return [...silentCalls].map((index) => argumentsOf(index, '{}'))
-      default:
-        return []
-    }
+    return [chunk({ role: 'assistant', content: '' })]
   }
 
   return {
     frames: (event) => {
       if (event.type === 'answer-start') return begin(event.id, event.model)
       if (event.type === 'usage') usage = { ...usage, ...event.usage }
-      const content = contentFrames(event)
-      return content.length === 0 ? [] : [...begin('', ''), ...content]
+      if (event.type === 'answer-end') finish = event.finish
+      const said = deltas(event)
+      return said.length === 0 ? [] : [...begin('', ''), ...said.map((delta) => chunk(delta))]
     },
-    finish: () => (finish === undefined ? undefined : delta({}, writeFinish(finish))),
+    finish: () => (finish === undefined ? undefined : chunk({}, writeFinish(finish))),
     usage: () =>
       usage === undefined ? undefined : frame({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }) }),
+  }
+}
+
+/** What an event adds to the message. A call without arguments is still called with JSON: it gets `{}` at the end. */
+function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
+  const silentCalls = new Set<number>()
+  const argumentsOf = (index: number, text: string): JsonObject => ({
+    tool_calls: [{ index, function: { arguments: text } }],
+  })
+  return (event) => {
+    switch (event.type) {
+      case 'text-delta':
+        return [{ content: event.text }]
+      case 'thinking-delta':
+        return event.text === undefined || event.text === '' ? [] : [{ reasoning_content: event.text }]
+      case 'tool-call-start': {
+        const { index, id, name } = event
+        silentCalls.add(index)
+        return [{ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] }]
+      }
+      case 'tool-call-delta':
+        if (event.input === '') return []
+        silentCalls.delete(event.index)
+        return [argumentsOf(event.index, event.input)]
+      case 'answer-end': {
+        const closing = [...silentCalls].map((index) => argumentsOf(index, '{}'))
+        silentCalls.clear()
+        return closing
+      }
+      default:
+        return []
+    }
   }
 }

@@ -226,6 +226,21 @@ describe('a chat stream that is passed on', () => {
     expect(out).toHaveLength(3)
   })
 
+  it('carries one bill where the upstream says twice why it ended, and hides usage beside the choices', () => {
+    const again = chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'stop')
+    const beside = chunk({ content: '' }, { usage: { prompt_tokens: 2, completion_tokens: 1 } })
+    const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), again, beside, DONE]))
+    expect(out).toHaveLength(5)
+    expect(out[1]).toBe(JSON.stringify(chunk({}, {}, 'stop')))
+    expect(parsed(out[2] ?? '')['svc_metrics']).toEqual(svcMetrics)
+    expect(out.join('')).not.toMatch(/prompt_tokens/)
+  })
+
+  it('is cut short after its end by 64 chunks', () => {
+    const late = Array.from({ length: 100 }, () => chunk({ content: 'x' }))
+    expect(write(read([chunk({}, {}, 'stop'), ...late, DONE]))).toHaveLength(1 + 64 + 1)
+  })
+
   it('keeps what follows the end in its order', () => {
     const late = chunk({ content: '' }, { note: 'late' })
     const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), late, DONE]))

@@ -184,6 +184,11 @@ describe('a prompt of the message format to a chat upstream', () => {
     ['an unknown field', foreign({}, { new_field: 1 }), 'new_field'],
     ['servers of tools', foreign({}, { mcp_servers: [{ url: 'https://x' }] }), 'mcp_servers'],
     ['a container with skills', foreign({}, { container: { skills: [] } }), 'container'],
+    [
+      'an answer that is to be continued',
+      foreign({ messages: [{ role: 'assistant', parts: [{ type: 'text', text: '{' }] }] }),
+      'messages[0]',
+    ],
     ['an unknown choice of tools', foreign({}, { tool_choice: { type: 'best' } }), 'tool_choice'],
     ['an unknown format', foreign({}, { output_config: { format: { type: 'xml' } } }), 'output_config.format'],
     ['an unknown output field', foreign({}, { output_config: { tone: 'x' } }), 'output_config.tone'],
