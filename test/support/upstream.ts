@@ -5,6 +5,8 @@ import type { JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
 import { framesOf, failureBody, wholeAnswer, type Answer, type Failure } from './upstream-answers.ts'
 
+export { framesOf, type Answer, type Failure }
+
 /** One request as the upstream saw it. */
 export interface UpstreamRequest {
   /** 0 for the first. */

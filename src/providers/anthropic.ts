@@ -1,0 +1,69 @@
+import * as z from 'zod/mini'
+import type { Price } from '../core/money.ts'
+import type { Provider } from '../core/ports.ts'
+import { anthropicFormat } from '../formats/anthropic/format.ts'
+import { ANTHROPIC_MODELS } from './catalog-data.ts'
+import { httpProvider } from './http-provider.ts'
+import { createModelBook } from './model-book.ts'
+import { transportOf } from './openai-compatible.ts'
+import {
+  apiKeySchema,
+  baseUrlSchema,
+  fetchSchema,
+  modelEntrySchema,
+  parseOptions,
+  priceSchema,
+  trimSlash,
+  type ModelEntry,
+} from './provider-options.ts'
+
+export interface AnthropicOptions {
+  /** Sent as `x-api-key`. */
+  readonly apiKey: string
+  /** With or without `/v1` at its end. @default 'https://api.anthropic.com' */
+  readonly baseUrl?: string
+  /** Sent as `anthropic-version` where the caller sent none. @default '2023-06-01' */
+  readonly version?: string
+  /** Adds to the catalogue's models, or changes them: a field given here wins. @default the catalogue's models */
+  readonly models?: readonly ModelEntry[]
+  /** Dollars per million tokens for models that are neither known nor given; with it any model id is passed on. */
+  readonly defaultPrice?: Price
+  /** Used instead of the gateway's own transport, called as `fetch(url, init)`. */
+  readonly fetch?: typeof globalThis.fetch
+}
+
+const schema: z.ZodMiniType<AnthropicOptions> = z.strictObject({
+  apiKey: apiKeySchema,
+  baseUrl: z.exactOptional(baseUrlSchema),
+  version: z.exactOptional(z.iso.date({ error: 'expected a day, YYYY-MM-DD' })),
+  models: z.exactOptional(z.array(modelEntrySchema)),
+  defaultPrice: z.exactOptional(priceSchema),
+  fetch: z.exactOptional(fetchSchema),
+})
+
+/** The provider `anthropic`. Throws `invalid-request` with the path and the expectation for wrong options. */
+export function anthropic(options: AnthropicOptions): Provider {
+  const {
+    apiKey,
+    baseUrl = 'https://api.anthropic.com',
+    version = '2023-06-01',
+    ...parsed
+  } = parseOptions('anthropic', schema, options)
+  const root = `${trimSlash(baseUrl).replace(/\/v1$/, '')}/v1`
+  return httpProvider({
+    name: 'anthropic',
+    format: anthropicFormat,
+    ...createModelBook({
+      who: 'anthropic',
+      family: 'claude',
+      known: ANTHROPIC_MODELS,
+      entries: parsed.models,
+      defaultPrice: parsed.defaultPrice,
+    }),
+    urls: { create: `${root}/messages`, count: `${root}/messages/count_tokens`, ping: `${root}/models?limit=1` },
+    headers: { 'x-api-key': apiKey, 'anthropic-version': version },
+    passes: ['anthropic-version', 'anthropic-beta'],
+    secrets: [apiKey],
+    ...transportOf(parsed.fetch),
+  })
+}

@@ -1,0 +1,192 @@
+import * as z from 'zod/mini'
+import { GatewayError } from '../core/errors.ts'
+import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
+import type { Provider } from '../core/ports.ts'
+import { KNOWN_ALIASES } from './catalog-data.ts'
+import { complete } from './model-book.ts'
+import {
+  modelEntrySchema,
+  modelId,
+  nonEmpty,
+  parseOptions,
+  providerName,
+  samplersSchema,
+  thresholdFactor,
+  tokenCount,
+  type ModelEntry,
+} from './provider-options.ts'
+
+/** Another name for a model, with settings and limits of its own. */
+export interface CatalogAlias {
+  /** The name that callers write: no provider before it, hence no slash. */
+  readonly id: string
+  /** `<provider>/<model_id>`. */
+  readonly target: string
+  readonly displayName?: string
+  /** @default the target's */
+  readonly contextWindow?: number
+  /** @default the target's */
+  readonly maxOutputTokens?: number
+  /** Settings applied where the caller set nothing. @default the target's */
+  readonly defaults?: NonNullable<Model['defaults']>
+  /** The thresholds of the automatic tiers are multiplied by this. @default the target's */
+  readonly thresholdFactor?: number
+}
+
+export interface CatalogOptions {
+  /**
+   * Models by `<provider>/<model_id>`: fields given here win over the provider's own, and a model that the provider
+   * does not know is added to it; such a one needs a price.
+   */
+  readonly models?: readonly ModelEntry[]
+  /** Names of your own; one of the built-in names points elsewhere from then on. */
+  readonly aliases?: readonly CatalogAlias[]
+}
+
+/** Where a model name leads. */
+export interface CatalogRoute {
+  /** As the caller wrote it. */
+  readonly name: string
+  readonly provider: Provider
+  /** With the settings and limits of the alias, when the name is one. */
+  readonly model: Model
+}
+
+/** All models that can be asked for. */
+export interface Directory {
+  /** An alias, or `<provider>/<model_id>` split at the first slash; undefined for what nobody serves. */
+  resolve(name: string): CatalogRoute | undefined
+  /** Aliases first, then the listed models of the providers in their order. */
+  list(): readonly CatalogRoute[]
+}
+
+const aliasSchema: z.ZodMiniType<CatalogAlias> = z.strictObject({
+  id: z.string().check(z.regex(/^[\w.:@+-]{1,200}$/, { error: 'expected a name without a slash' })),
+  target: modelId.check(
+    z.refine((name) => splitModelName(name) !== undefined, { error: 'expected <provider>/<model_id>' }),
+  ),
+  displayName: z.exactOptional(nonEmpty),
+  contextWindow: z.exactOptional(tokenCount),
+  maxOutputTokens: z.exactOptional(tokenCount),
+  defaults: z.exactOptional(samplersSchema),
+  thresholdFactor: z.exactOptional(thresholdFactor),
+})
+
+const schema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.strictObject({
+  catalog: z.strictObject({
+    models: z.exactOptional(z.array(modelEntrySchema)),
+    aliases: z.exactOptional(z.array(aliasSchema)),
+  }),
+})
+
+/**
+ * The models of all providers under the names that callers write. Throws `invalid-request` for options that are not as
+ * described, two providers of one name, and names that lead nowhere. A built-in alias whose provider is not there is
+ * left out.
+ */
+export function createDirectory(options: {
+  readonly providers: readonly Provider[]
+  readonly catalog?: CatalogOptions | undefined
+}): Directory {
+  const catalog = parseOptions('createGateway', schema, { catalog: options.catalog ?? {} }).catalog
+  const providers = byName(options.providers)
+  const changed = changedModels(catalog.models ?? [], providers)
+  const find = (name: string): CatalogRoute | undefined => {
+    const parts = splitModelName(name)
+    const provider = parts && providers.get(parts.provider)
+    const model = changed.get(name) ?? (parts && provider?.model(parts.id))
+    return provider && model && { name, provider, model }
+  }
+  const aliases = aliasRoutes(catalog.aliases ?? [], find)
+  return {
+    resolve: (name) => (isSafeModelName(name) ? (aliases.get(name) ?? find(name)) : undefined),
+    list() {
+      const names = options.providers.flatMap((provider) =>
+        provider.models.map((model) => `${provider.name}/${model.id}`),
+      )
+      const routes = [...new Set([...names, ...changed.keys()])].flatMap((name) => find(name) ?? [])
+      return [...aliases.values(), ...routes]
+    },
+  }
+}
+
+function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
+  const named = new Map<string, Provider>()
+  for (const [index, provider] of providers.entries()) {
+    const { name } = provider
+    if (!providerName.safeParse(name).success) {
+      throw wrong(`providers[${index}].name: expected letters, digits, dots, dashes and underscores, not "${name}"`)
+    }
+    if (named.has(name)) {
+      throw wrong(`providers[${index}]: there is a provider "${name}" already: give each one a name of its own`)
+    }
+    named.set(name, provider)
+  }
+  return named
+}
+
+/** The operator's models by their whole names, laid over those of the providers. */
+function changedModels(
+  entries: readonly ModelEntry[],
+  providers: ReadonlyMap<string, Provider>,
+): ReadonlyMap<string, Model> {
+  const changed = new Map<string, Model>()
+  for (const [index, entry] of entries.entries()) {
+    const parts = splitModelName(entry.id)
+    const provider = parts && providers.get(parts.provider)
+    if (parts === undefined || provider === undefined) {
+      throw wrong(
+        `catalog.models[${index}].id: expected <provider>/<model_id> of a configured provider, not "${entry.id}"`,
+      )
+    }
+    const known = provider.model(parts.id)
+    const price = entry.price ?? known?.price
+    if (price === undefined) {
+      throw wrong(
+        `catalog.models[${index}]: the model "${entry.id}" has no price: write price: { input, output } in dollars ` +
+          'per million tokens',
+      )
+    }
+    changed.set(entry.id, complete({ ...known, ...entry, id: parts.id, price }, provider.name))
+  }
+  return changed
+}
+
+function aliasRoutes(
+  own: readonly CatalogAlias[],
+  find: (name: string) => CatalogRoute | undefined,
+): ReadonlyMap<string, CatalogRoute> {
+  const routes = new Map<string, CatalogRoute>()
+  const lay = (alias: CatalogAlias): boolean => {
+    const route = find(alias.target)
+    if (route === undefined) return false
+    routes.set(alias.id, { name: alias.id, provider: route.provider, model: asAlias(alias, route.model) })
+    return true
+  }
+  const replaced = new Set(own.map((alias) => alias.id))
+  for (const alias of KNOWN_ALIASES) if (!replaced.has(alias.id)) lay(alias)
+  for (const [index, alias] of own.entries()) {
+    if (routes.has(alias.id)) throw wrong(`catalog.aliases[${index}]: the alias "${alias.id}" stands there twice`)
+    if (lay(alias)) continue
+    throw wrong(`catalog.aliases[${index}].target: no configured provider serves "${alias.target}"`)
+  }
+  return routes
+}
+
+/** The target under the alias's name. The window is a promise to the caller, so the target's own cannot pass it. */
+function asAlias(alias: CatalogAlias, model: Model): Model {
+  const { displayName = alias.id, contextWindow, maxOutputTokens, defaults, thresholdFactor } = alias
+  const window = Math.min(contextWindow ?? model.contextWindow, model.contextWindow)
+  return {
+    ...model,
+    ...(defaults !== undefined && { defaults }),
+    ...(thresholdFactor !== undefined && { thresholdFactor }),
+    displayName,
+    contextWindow: window,
+    maxOutputTokens: Math.min(maxOutputTokens ?? model.maxOutputTokens, model.maxOutputTokens, window),
+  }
+}
+
+function wrong(problem: string): GatewayError {
+  return new GatewayError('invalid-request', `createGateway: options.${problem}`)
+}

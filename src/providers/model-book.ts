@@ -1,0 +1,99 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Model } from '../core/model.ts'
+import type { Price } from '../core/money.ts'
+import { familyOf, type KnownModel } from './catalog-data.ts'
+import type { ModelEntry } from './provider-options.ts'
+
+export interface ModelBookOptions {
+  /** For messages. */
+  readonly who: string
+  /** The family of models whose id tells none. */
+  readonly family: string
+  /** The catalogue's models of this vendor. @default none */
+  readonly known?: readonly KnownModel[]
+  /** The operator's models, which add to the known ones or change them. */
+  readonly entries?: readonly ModelEntry[] | undefined
+  /** The price of every other model: with it the provider takes any id. @default other ids are not served */
+  readonly defaultPrice?: Price | undefined
+}
+
+/** Which models a provider has. */
+export interface ModelBook {
+  readonly models: readonly Model[]
+  readonly model: (id: string) => Model | undefined
+}
+
+const CONTEXT_WINDOW = 128_000
+const MAX_OUTPUT = 16_384
+
+/** Throws `invalid-request` for a model without a price, a model written twice, and a small model that is not there. */
+export function createModelBook(options: ModelBookOptions): ModelBook {
+  const { known = [], entries = [], defaultPrice } = options
+  const byId = new Map<string, Model>()
+  const listed = new Set<string>()
+  for (const { retired, ...model } of known) {
+    byId.set(model.id, model)
+    if (retired === undefined) listed.add(model.id)
+  }
+  const written = new Set<string>()
+  for (const [index, entry] of entries.entries()) {
+    if (written.has(entry.id)) throw wrong(options, `models[${index}]: the model "${entry.id}" stands there twice`)
+    written.add(entry.id)
+    listed.add(entry.id)
+    byId.set(entry.id, describe(entry, byId.get(entry.id), options, index))
+  }
+  const byStem = new Map([...byId.values()].map((model) => [stemOf(model.id), model]))
+  const find = (id: string): Model | undefined => {
+    const same = byId.get(id) ?? sameButDate(id, byStem)
+    if (same !== undefined) return same.id === id ? same : { ...same, id }
+    return defaultPrice === undefined ? undefined : complete({ id, price: defaultPrice }, options.family)
+  }
+  for (const id of written) checkSmall(options, byId.get(id), find)
+  return { models: [...listed].flatMap((id) => byId.get(id) ?? []), model: find }
+}
+
+function describe(entry: ModelEntry, known: Model | undefined, options: ModelBookOptions, index: number): Model {
+  const price = entry.price ?? known?.price ?? options.defaultPrice
+  if (price !== undefined) return complete({ ...known, ...entry, price }, options.family)
+  throw wrong(
+    options,
+    `models[${index}]: the model "${entry.id}" has no price: write price: { input, output } in dollars per million ` +
+      'tokens, or give all models a defaultPrice',
+  )
+}
+
+/** The whole description, with the defaults that ModelEntry names. */
+export function complete(entry: ModelEntry & { readonly price: Price }, family: string): Model {
+  const { contextWindow = CONTEXT_WINDOW } = entry
+  return {
+    ...entry,
+    family: entry.family ?? familyOf(entry.id) ?? family,
+    contextWindow,
+    maxOutputTokens: entry.maxOutputTokens ?? Math.min(MAX_OUTPUT, contextWindow),
+  }
+}
+
+function checkSmall(
+  options: ModelBookOptions,
+  model: Model | undefined,
+  find: (id: string) => Model | undefined,
+): void {
+  if (model?.small === undefined) return
+  const small = find(model.small)
+  if (small?.family === model.family) return
+  const problem = small === undefined ? 'is none of this provider' : `is of the family "${small.family}"`
+  throw wrong(options, `models: small: "${model.small}" ${problem}; expected a model of the family "${model.family}"`)
+}
+
+/** Vendors serve `name`, `name-latest` and `name-<date>` of the same model; the facts are those of the known one. */
+function sameButDate(id: string, byStem: ReadonlyMap<string, Model>): Model | undefined {
+  return byStem.get(stemOf(id))
+}
+
+function stemOf(id: string): string {
+  return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
+}
+
+function wrong(options: ModelBookOptions, problem: string): GatewayError {
+  return new GatewayError('invalid-request', `${options.who}: options.${problem}`)
+}

@@ -1,0 +1,139 @@
+import { defaultTransport } from '#transport'
+import * as z from 'zod/mini'
+import { asArray, asObject, type JsonObject } from '../core/json.ts'
+import type { Embedder, Transport, TransportResponse } from '../core/ports.ts'
+import { fetchTransport } from '../http/transport-fetch.ts'
+import {
+  apiKeySchema,
+  baseUrlSchema,
+  fetchSchema,
+  headersSchema,
+  nonEmpty,
+  parseOptions,
+  tokenCount,
+  trimSlash,
+} from './provider-options.ts'
+import { brokenUpstream, isTooDeep, parseObject } from './upstream-failure.ts'
+
+export interface OpenaiEmbedderOptions {
+  /** The address before `/embeddings`, such as `https://api.openai.com/v1`. */
+  readonly baseUrl: string
+  readonly model: string
+  /** Sent as `Authorization: Bearer`. @default none is sent */
+  readonly apiKey?: string
+  /** The length of the vectors, asked for in each call. @default 1024 */
+  readonly dimensions?: number
+  /** Further headers for each call. @default none */
+  readonly headers?: Readonly<Record<string, string>>
+  /** One call from its start to its end, in milliseconds; the cache waits its own time as well. @default 5000 */
+  readonly timeoutMs?: number
+  /** Used instead of the platform's transport, called as `fetch(url, init)`. */
+  readonly fetch?: typeof globalThis.fetch
+}
+
+const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
+  baseUrl: baseUrlSchema,
+  model: nonEmpty,
+  apiKey: z.exactOptional(apiKeySchema),
+  dimensions: z.exactOptional(tokenCount),
+  headers: z.exactOptional(headersSchema),
+  timeoutMs: z.exactOptional(tokenCount),
+  fetch: z.exactOptional(fetchSchema),
+})
+
+/** Texts of one call; more are sent in further calls, one after the other. */
+const MOST_TEXTS = 256
+const MOST_BYTES = 32 * 1024 * 1024
+const NAME = 'The embeddings endpoint'
+
+interface Endpoint {
+  readonly url: string
+  readonly model: string
+  readonly dimensions: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly timeoutMs: number
+  readonly transport: () => Transport
+}
+
+/**
+ * Embeddings of any endpoint that speaks OpenAI's format. Rejects with `upstream` for an answer that is not one vector of
+ * the right length for each text; a cache takes that as a miss. Throws `invalid-request` for wrong options.
+ */
+export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
+  const { baseUrl, model, apiKey, dimensions = 1024, headers, timeoutMs = 5000, fetch } = parseOptions(
+    'openaiEmbedder',
+    schema,
+    options,
+  )
+  let transport: Transport | undefined
+  const endpoint: Endpoint = {
+    url: `${trimSlash(baseUrl)}/embeddings`,
+    model,
+    dimensions,
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json',
+      ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
+      ...headers,
+    },
+    timeoutMs,
+    transport: () =>
+      (transport ??= fetch === undefined ? defaultTransport() : fetchTransport((url, init) => fetch(url, init))),
+  }
+  return {
+    name: `openai:${model}`,
+    dimensions,
+    embed: async (texts, signal) => {
+      const vectors: Float32Array[] = []
+      for (let from = 0; from < texts.length; from += MOST_TEXTS) {
+        vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MOST_TEXTS), signal)))
+      }
+      return vectors
+    },
+  }
+}
+
+async function embedBatch(
+  endpoint: Endpoint,
+  texts: readonly string[],
+  callerSignal: AbortSignal | undefined,
+): Promise<readonly Float32Array[]> {
+  const deadline = AbortSignal.timeout(endpoint.timeoutMs)
+  const signal = callerSignal === undefined ? deadline : AbortSignal.any([callerSignal, deadline])
+  signal.throwIfAborted()
+  const { url, model, dimensions, headers } = endpoint
+  const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
+  const response = await endpoint.transport()({ method: 'POST', url, headers, body, signal })
+  const text = await readBody(response)
+  if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
+  const answer = isTooDeep(text) ? undefined : parseObject(text)
+  return readVectors(answer, texts.length, dimensions)
+}
+
+async function readBody(response: TransportResponse): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  let size = 0
+  for await (const bytes of response.body) {
+    size += bytes.byteLength
+    if (size > MOST_BYTES) throw brokenUpstream(NAME, `sent more than ${MOST_BYTES} bytes`)
+    text += decoder.decode(bytes, { stream: true })
+  }
+  return text + decoder.decode()
+}
+
+/** The vectors in the order of the texts, which `index` tells. */
+function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
+  const vectors = new Array<Float32Array | undefined>(count).fill(undefined)
+  asArray(answer?.['data']).forEach((item, place) => {
+    const { index = place, embedding } = asObject(item) ?? {}
+    const vector = Float32Array.from(asArray(embedding), Number)
+    if (typeof index === 'number' && index in vectors && vector.length === dimensions && vector.every(Number.isFinite)) {
+      vectors[index] = vector
+    }
+  })
+  return vectors.map((vector) => {
+    if (vector === undefined) throw brokenUpstream(NAME, `did not send a vector of ${dimensions} numbers for each text`)
+    return vector
+  })
+}

@@ -1,0 +1,164 @@
+import * as z from 'zod/mini'
+import { GatewayError } from '../core/errors.ts'
+import type { Model } from '../core/model.ts'
+
+/** A model as an operator describes it. Whatever is left out has the default that stands there. */
+export interface ModelEntry extends Omit<Model, 'id' | 'family' | 'contextWindow' | 'maxOutputTokens' | 'price'> {
+  readonly id: string
+  /** Dollars per million tokens. @default the catalogue's for a known model, else the provider's `defaultPrice` */
+  readonly price?: Model['price']
+  /** @default the family that the id tells (`llama-3.3` is `llama`), else the provider's name */
+  readonly family?: string
+  /** @default 128_000 */
+  readonly contextWindow?: number
+  /** @default 16_384, or the context window when that is smaller */
+  readonly maxOutputTokens?: number
+}
+
+type Schema<value> = z.ZodMiniType<value>
+
+export const tokenCount: Schema<number> = z
+  .int({ error: 'expected a whole number of tokens' })
+  .check(z.gte(1, { error: 'expected at least 1 token' }))
+
+/** Prices per token, or per thousand, are the mistake that costs most. */
+const amount = z.number({ error: 'expected dollars per million tokens' }).check(
+  z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
+    error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3)',
+  }),
+)
+
+const prices = {
+  input: amount,
+  output: amount,
+  cacheRead: z.exactOptional(amount),
+  cacheWrite: z.exactOptional(amount),
+  cacheWrite1h: z.exactOptional(amount),
+}
+
+export const priceSchema: Schema<Model['price']> = z.strictObject({
+  ...prices,
+  long: z.exactOptional(z.strictObject({ ...prices, above: tokenCount })),
+})
+
+export const modelId: Schema<string> = z
+  .string()
+  .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a model id of letters, digits and . : @ + / _ -' }))
+
+export const nonEmpty: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a text that is not empty' }))
+
+const between = (least: number, most: number): Schema<number> => {
+  const error = `expected a number from ${least} to ${most}`
+  return z.number({ error }).check(z.gte(least, { error }), z.lte(most, { error }))
+}
+
+export const samplersSchema: Schema<NonNullable<Model['defaults']>> = z.strictObject({
+  temperature: z.exactOptional(between(0, 2)),
+  topP: z.exactOptional(between(0, 1)),
+})
+
+export const thresholdFactor: Schema<number> = between(0.001, 100)
+
+const modelFields = {
+  family: z.exactOptional(nonEmpty),
+  displayName: z.exactOptional(nonEmpty),
+  created: z.exactOptional(z.int({ error: 'expected whole seconds since 1970' })),
+  contextWindow: z.exactOptional(tokenCount),
+  maxOutputTokens: z.exactOptional(tokenCount),
+  enforcesMaxOutput: z.exactOptional(z.boolean()),
+  price: z.exactOptional(priceSchema),
+  pricedAt: z.exactOptional(z.iso.date({ error: 'expected a day, YYYY-MM-DD' })),
+  small: z.exactOptional(modelId),
+  defaults: z.exactOptional(samplersSchema),
+  refusesBothSamplers: z.exactOptional(z.boolean()),
+  refusesSamplers: z.exactOptional(z.boolean()),
+  withoutThinking: z.exactOptional(z.record(z.string(), z.json())),
+  thresholdFactor: z.exactOptional(thresholdFactor),
+  tokenFactor: z.exactOptional(between(1, 10)),
+}
+
+export const modelEntrySchema: Schema<ModelEntry> = z.strictObject({ id: modelId, ...modelFields })
+
+/** A provider's name is the first part of `<provider>/<model_id>`. */
+export const providerName: Schema<string> = z
+  .string()
+  .check(z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, { error: 'expected letters, digits, dots, dashes and underscores' }))
+
+/** The address of an API; a slash at its end is left out by `trimSlash`. */
+export const baseUrlSchema: Schema<string> = z
+  .string()
+  .check(
+    z.refine(isPlainAddress, { error: 'expected an http or https address without credentials, query or fragment' }),
+  )
+
+function isPlainAddress(text: string): boolean {
+  if (!URL.canParse(text)) return false
+  const { protocol, username, password, search, hash } = new URL(text)
+  return (protocol === 'https:' || protocol === 'http:') && username + password + search + hash === ''
+}
+
+/** The address without slashes at its end. */
+export function trimSlash(address: string): string {
+  return address.replace(/\/+$/, '')
+}
+
+export const apiKeySchema: Schema<string> = z
+  .string({ error: 'expected the key as a string' })
+  .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without blanks' }))
+
+/** Headers that are the transport's or the format's own. */
+const RESERVED = [
+  'host',
+  'connection',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+  'accept',
+  'accept-encoding',
+]
+
+const headerName = z.string().check(
+  z.regex(/^[a-z0-9!#$%&'*+.^_`|~-]+$/, { error: 'expected header names in lower case' }),
+  z.refine((name) => !RESERVED.includes(name), { error: 'expected another header: this one is set by the gateway' }),
+)
+
+export const headersSchema: Schema<Record<string, string>> = z.record(
+  headerName,
+  z.string().check(z.regex(/^[\t\x20-\x7e]*$/, { error: 'expected printable ASCII' })),
+)
+
+export const fetchSchema: Schema<typeof globalThis.fetch> = z.custom<typeof globalThis.fetch>(
+  (value) => typeof value === 'function',
+  { error: 'expected a function like the global fetch' },
+)
+
+/**
+ * Checks what a developer wrote. Throws `invalid-request` with a message that names every wrong path and what was
+ * expected there, such as `openai: options.baseUrl: expected an http or https address …`.
+ */
+export function parseOptions<value>(who: string, schema: Schema<value>, options: unknown): value {
+  const result = schema.safeParse(withoutUndefined(options))
+  if (result.success) return result.data
+  const problems = result.error.issues.map((issue) => `options${pathOf(issue.path)}: ${expectationOf(issue)}`)
+  throw new GatewayError('invalid-request', `${who}: ${problems.join('; ')}`)
+}
+
+/** A field that is there and undefined, as an environment variable that is not set, is a field that is not there. */
+function withoutUndefined(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutUndefined)
+  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
+  const fields = Object.entries(value).filter(([, field]) => field !== undefined)
+  return Object.fromEntries(fields.map(([name, field]) => [name, withoutUndefined(field)]))
+}
+
+function expectationOf(issue: z.core.$ZodIssue): string {
+  if (issue.code === 'unrecognized_keys') return `there is no option ${issue.keys.join(', ')}`
+  if (issue.code === 'invalid_key') return issue.issues[0]?.message ?? 'unknown key'
+  return issue.code === 'invalid_type' && issue.message === 'Invalid input'
+    ? `expected ${issue.expected}`
+    : issue.message
+}
+
+function pathOf(path: readonly PropertyKey[]): string {
+  return path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`)).join('')
+}

@@ -1,0 +1,219 @@
+import { describe, expect, it } from 'vitest'
+import { isSafeModelName, splitModelName, type Model } from '../../src/core/model.ts'
+import { anthropic } from '../../src/providers/anthropic.ts'
+import { ANTHROPIC_MODELS, familyOf, KNOWN_ALIASES, OPENAI_MODELS } from '../../src/providers/catalog-data.ts'
+import { createDirectory, type CatalogOptions } from '../../src/providers/catalog.ts'
+import { openaiCompatible } from '../../src/providers/openai-compatible.ts'
+import { openai } from '../../src/providers/openai.ts'
+import { priceSchema } from '../../src/providers/provider-options.ts'
+import { failureOf } from '../support/provider-call.ts'
+
+const vendors = [openai({ apiKey: 'k' }), anthropic({ apiKey: 'k' })]
+const local = openaiCompatible({ name: 'local', baseUrl: 'http://localhost/v1', defaultPrice: { input: 0, output: 0 } })
+
+describe.each([
+  ['OpenAI', OPENAI_MODELS],
+  ['Anthropic', ANTHROPIC_MODELS],
+])('the facts about models of %s', (_vendor, models) => {
+  it.each(models.map((model) => [model.id, model] as const))('%s has a plausible price with its day', (_id, model) => {
+    expect(priceSchema.safeParse(model.price).success).toBe(true)
+    expect(model.price.output).toBeGreaterThan(model.price.input)
+    expect(model.price.cacheRead).toBeLessThan(model.price.input)
+    expect(model.pricedAt).toMatch(/^2026-\d\d-\d\d$/)
+    expect(model.maxOutputTokens).toBeLessThanOrEqual(model.contextWindow)
+    expect(isSafeModelName(model.id)).toBe(true)
+  })
+
+  it('name the one small model of the family, which is listed', () => {
+    const small = models.filter((model) => model.small === undefined)
+    expect(small).toHaveLength(1)
+    const others = models.filter((model) => model.small !== undefined)
+    expect(new Set(others.map((model) => model.small))).toEqual(new Set(small.map((model) => model.id)))
+    expect(small[0]?.retired).toBeUndefined()
+    expect(new Set(models.map((model) => model.family)).size).toBe(1)
+  })
+
+  it('name every model once', () => {
+    expect(new Set(models.map((model) => model.id)).size).toBe(models.length)
+  })
+})
+
+describe('families', () => {
+  it.each([
+    ['claude-sonnet-5-5', 'claude'],
+    ['anthropic/claude-3-haiku', 'claude'],
+    ['gpt-4o', 'gpt'],
+    ['o4-mini', 'gpt'],
+    ['gemini-3.6-flash', 'gemini'],
+    ['meta-llama/Llama-3.3-70B-Instruct', 'llama'],
+    ['mistral-large-latest', 'mistral'],
+    ['Codestral-2501', 'mistral'],
+    ['something-else', undefined],
+    ['', undefined],
+  ])('the id %s tells the family %s', (id, family) => {
+    expect(familyOf(id)).toBe(family)
+  })
+})
+
+describe('the directory', () => {
+  it('resolves <provider>/<model_id>, split at the first slash', () => {
+    const directory = createDirectory({ providers: [...vendors, local] })
+    expect(directory.resolve('openai/gpt-4o')).toMatchObject({
+      name: 'openai/gpt-4o',
+      provider: { name: 'openai' },
+      model: { id: 'gpt-4o', family: 'gpt' },
+    })
+    expect(directory.resolve('local/meta-llama/Llama-3.3')?.model.id).toBe('meta-llama/Llama-3.3')
+    expect(directory.resolve('anthropic/claude-sonnet-5-5')?.model.price).toMatchObject({ input: 2, output: 10 })
+  })
+
+  it.each([
+    '',
+    '/',
+    'openai',
+    'openai/',
+    '/gpt-4o',
+    'gpt-4o',
+    'nobody/gpt-4o',
+    'openai/no-such-model',
+    '__proto__/x',
+    'constructor/x',
+    'toString/valueOf',
+    '__proto__',
+    'hasOwnProperty',
+    'openai/__proto__',
+    'local/../admin',
+    'local/a b',
+    'local/a?b',
+    'local/%2f',
+    'local/漢',
+    'local/a\r\nx: y',
+    `local/${'x'.repeat(300)}`,
+  ])('does not resolve %j', (name) => {
+    expect(createDirectory({ providers: [...vendors, local] }).resolve(name)).toBeUndefined()
+  })
+
+  it('knows the identifiers of the message gateway, with their windows and defaults', () => {
+    const directory = createDirectory({ providers: vendors })
+    const windows = KNOWN_ALIASES.map(({ id }) => [id, directory.resolve(id)?.model.contextWindow])
+    expect(windows).toEqual([
+      ['model-sonnet-4-20250514', 200_000],
+      ['model-sonnet-4-20250514-optim', 128_000],
+      ['model-haiku-4-20250514', 128_000],
+      ['model-opus-4-20250514', 200_000],
+    ])
+    const optimized = directory.resolve('model-sonnet-4-20250514-optim')
+    expect(optimized).toMatchObject({
+      name: 'model-sonnet-4-20250514-optim',
+      provider: { name: 'anthropic' },
+      model: { id: 'claude-sonnet-4-20250514', thresholdFactor: 0.5, defaults: { temperature: 0.7, topP: 0.9 } },
+    })
+    expect(directory.resolve('model-sonnet-4-20250514')?.model.thresholdFactor).toBeUndefined()
+    expect(directory.resolve('anthropic/claude-sonnet-4-20250514')?.model.defaults).toBeUndefined()
+  })
+
+  it('lists aliases, then the models of the providers, and each listed name resolves to the same', () => {
+    const directory = createDirectory({ providers: [...vendors, local] })
+    const names = directory.list().map(({ name }) => name)
+    expect(names.slice(0, 4)).toEqual(KNOWN_ALIASES.map(({ id }) => id))
+    expect(names).toContain('openai/gpt-6-luna')
+    expect(names).not.toContain('anthropic/claude-sonnet-4-20250514')
+    expect(new Set(names).size).toBe(names.length)
+    for (const route of directory.list()) expect(directory.resolve(route.name)).toEqual(route)
+  })
+
+  it('has no alias of a provider that is not configured', () => {
+    const directory = createDirectory({ providers: [local] })
+    expect(directory.list()).toEqual([])
+    expect(directory.resolve('model-opus-4-20250514')).toBeUndefined()
+  })
+
+  it('lets an operator point an alias elsewhere, and add one', () => {
+    const aliases = [
+      { id: 'model-opus-4-20250514', target: 'local/big', contextWindow: 64_000, maxOutputTokens: 1000 },
+      { id: 'fast', target: 'local/small', displayName: 'The fast one', thresholdFactor: 2 },
+    ]
+    const directory = createDirectory({ providers: [local], catalog: { aliases } })
+    expect(directory.list().map(({ name }) => name)).toEqual(['model-opus-4-20250514', 'fast'])
+    expect(directory.resolve('model-opus-4-20250514')).toMatchObject({
+      provider: { name: 'local' },
+      model: { id: 'big', contextWindow: 64_000, maxOutputTokens: 1000 },
+    })
+    expect(directory.resolve('fast')?.model).toMatchObject({ displayName: 'The fast one', thresholdFactor: 2 })
+  })
+
+  it('an alias never promises more than its target has', () => {
+    const aliases = [
+      { id: 'a', target: 'anthropic/claude-haiku-4-5', contextWindow: 900_000, maxOutputTokens: 900_000 },
+    ]
+    const model = createDirectory({ providers: vendors, catalog: { aliases } }).resolve('a')?.model as Model
+    expect([model.contextWindow, model.maxOutputTokens]).toEqual([200_000, 64_000])
+  })
+
+  it('lets an operator change a model and add one, without changing the provider', () => {
+    const models = [
+      { id: 'openai/gpt-4o', price: { input: 1, output: 2 } },
+      { id: 'anthropic/claude-next', price: { input: 1, output: 2 }, contextWindow: 10_000 },
+    ]
+    const directory = createDirectory({ providers: vendors, catalog: { models } })
+    expect(directory.resolve('openai/gpt-4o')?.model).toMatchObject({
+      id: 'gpt-4o',
+      price: { input: 1, output: 2 },
+      contextWindow: 128_000,
+    })
+    expect(directory.resolve('anthropic/claude-next')?.model).toEqual({
+      id: 'claude-next',
+      family: 'claude',
+      contextWindow: 10_000,
+      maxOutputTokens: 10_000,
+      price: { input: 1, output: 2 },
+    })
+    expect(directory.list().filter(({ name }) => name === 'openai/gpt-4o')).toHaveLength(1)
+    expect(directory.list().at(-1)?.name).toBe('anthropic/claude-next')
+    expect(vendors[0]?.model('gpt-4o')?.price.input).toBe(2.5)
+    expect(splitModelName('anthropic/claude-next')).toEqual({ provider: 'anthropic', id: 'claude-next' })
+  })
+
+  it.each([
+    [
+      { models: [{ id: 'gpt-4o' }] },
+      'createGateway: options.catalog.models[0].id: expected <provider>/<model_id> of a configured provider, not "gpt-4o"',
+    ],
+    [
+      { models: [{ id: 'openai/new' }] },
+      'createGateway: options.catalog.models[0]: the model "openai/new" has no price: write price: { input, output } in dollars per million tokens',
+    ],
+    [
+      { aliases: [{ id: 'a/b', target: 'openai/gpt-4o' }] },
+      'createGateway: options.catalog.aliases[0].id: expected a name without a slash',
+    ],
+    [
+      { aliases: [{ id: 'a', target: 'gpt-4o' }] },
+      'createGateway: options.catalog.aliases[0].target: expected <provider>/<model_id>',
+    ],
+    [
+      { aliases: [{ id: 'a', target: 'local/x' }] },
+      'createGateway: options.catalog.aliases[0].target: no configured provider serves "local/x"',
+    ],
+    [
+      {
+        aliases: [
+          { id: 'a', target: 'openai/gpt-4o' },
+          { id: 'a', target: 'openai/o3' },
+        ],
+      },
+      'createGateway: options.catalog.aliases[1]: the alias "a" stands there twice',
+    ],
+    [{ extra: 1 } as CatalogOptions, 'createGateway: options.catalog: there is no option extra'],
+  ])('refuses %j', async (catalog, text) => {
+    const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: vendors, catalog })))
+    expect([failure.kind, failure.message]).toEqual(['invalid-request', text])
+  })
+
+  it('refuses two providers of one name', async () => {
+    const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: [local, local] })))
+    expect(failure.message).toBe(
+      'createGateway: options.providers[1]: there is a provider "local" already: give each one a name of its own',
+    )
+  })
+})

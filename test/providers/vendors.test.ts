@@ -1,0 +1,309 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { ClosableTransport, Provider } from '../../src/core/ports.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import type { JsonObject } from '../../src/core/json.ts'
+import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { undiciTransport } from '../../src/http/transport-undici.ts'
+import { anthropic } from '../../src/providers/anthropic.ts'
+import { openaiCompatible } from '../../src/providers/openai-compatible.ts'
+import { openai } from '../../src/providers/openai.ts'
+import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+import { collect, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
+import { CUT, framesOf, startUpstream, type Upstream } from '../support/upstream.ts'
+
+let upstream: Upstream
+let transport: ClosableTransport
+let runtime: ManualRuntime
+
+beforeEach(async () => {
+  upstream = await startUpstream()
+  transport = undiciTransport()
+  runtime = manualRuntime(transport)
+})
+
+afterEach(async () => {
+  await transport.close()
+  await upstream.close()
+})
+
+const chat = (body: JsonObject = {}): Prompt =>
+  openaiFormat.readPrompt({ model: 'x/y', messages: [{ role: 'user', content: 'Hello?' }], ...body })
+const message = (body: JsonObject = {}): Prompt =>
+  anthropicFormat.readPrompt({ model: 'y', max_tokens: 50, messages: [{ role: 'user', content: 'Hello?' }], ...body })
+
+const vendors = [
+  ['openai', 'gpt-4o-mini', (): Provider => openai({ apiKey: 'sk-test-openai-key', baseUrl: upstream.baseUrl })],
+  ['anthropic', 'claude-sonnet-5-5', (): Provider => anthropic({ apiKey: 'sk-ant-test-key', baseUrl: upstream.url })],
+] as const
+
+describe.each(vendors)('the provider %s', (name, id, create) => {
+  const call = (prompt: Prompt): Parameters<Provider['complete']>[0] => {
+    const model = create().model(id)
+    if (model === undefined) throw new Error(`no model ${id}`)
+    return providerCall(prompt, runtime, { model })
+  }
+
+  it.each([
+    ['chat', chat],
+    ['message', message],
+  ])('answers a prompt of the %s format whole and streamed alike', async (_format, prompt) => {
+    upstream.reply = () => ({ text: 'Grüße aus dem Norden.', toolCalls: [{ name: 'look', input: '{"at":"sky"}' }] })
+    const whole = (await create().complete(call(prompt()))).answer
+    const steps = await collect((await create().stream(call(prompt({ stream: true })))).answer)
+    expect(textOfCompletion({ ...whole, parts: whole.parts.slice(0, 1) })).toBe('Grüße aus dem Norden.')
+    expect(whole.parts[1]).toMatchObject({ type: 'tool-call', name: 'look', input: '{"at":"sky"}' })
+    expect(textOf(steps)).toBe('Grüße aus dem Norden.')
+    expect(steps.flatMap((step) => step.events).at(-1)).toEqual({ type: 'done' })
+    expect(whole.usage?.outputTokens).toBeGreaterThan(0)
+    expect(upstream.requests.map((request) => [request.stream, request.body['model']])).toEqual([
+      [false, id],
+      [true, id],
+    ])
+    expect(upstream.last.dialect).toBe(name)
+  })
+
+  it('reports a stream that ends or is cut without its last event as a failure of the upstream', async () => {
+    for (const end of [[], [CUT]] as const) {
+      upstream.reply = (request) => ({
+        kind: 'events',
+        items: [...framesOf(request, { text: 'some words that are cut' }).slice(0, 4), ...end],
+      })
+      const failure = await failureOf(collect((await create().stream(call(chat({ stream: true })))).answer))
+      expect(failure.kind).toBe('upstream')
+    }
+  })
+
+  it.each([
+    [400, 'upstream-rejected'],
+    [404, 'upstream-rejected'],
+    [401, 'upstream'],
+    [403, 'upstream'],
+    [429, 'upstream-rate-limited'],
+    [500, 'upstream'],
+    [502, 'upstream'],
+    [503, 'overloaded'],
+    [529, 'overloaded'],
+  ])('tells status %i as %s, before a stream begins too', async (status, kind) => {
+    upstream.reply = () => ({ kind: 'failure', status, headers: { 'retry-after': '3' } })
+    for (const failure of [
+      await failureOf(create().complete(call(chat()))),
+      await failureOf(create().stream(call(chat({ stream: true })))),
+    ]) {
+      expect(failure.kind).toBe(kind)
+      expect(failure.details).toMatchObject({ advice: { retryAfter: '3' }, retryAfterSeconds: 3 })
+    }
+  })
+
+  it('uses the fetch that it is given', async () => {
+    const seen: string[] = []
+    const fetch: typeof globalThis.fetch = (url, init) => {
+      seen.push(String(url))
+      return globalThis.fetch(url, init)
+    }
+    const options = { apiKey: 'sk-test-key', fetch, baseUrl: name === 'openai' ? upstream.baseUrl : upstream.url }
+    const provider = name === 'openai' ? openai(options) : anthropic(options)
+    expect(textOfCompletion((await provider.complete(call(chat()))).answer)).toBe('Hello from upstream.')
+    expect(seen).toEqual([`${upstream.baseUrl}${name === 'openai' ? '/chat/completions' : '/messages'}`])
+  })
+})
+
+describe('openai', () => {
+  it('sends its key as a bearer token, to an address with or without a slash at its end, whatever the model is called', async () => {
+    const provider = openai({
+      apiKey: 'sk-test-key',
+      baseUrl: `${upstream.baseUrl}/`,
+      defaultPrice: { input: 1, output: 1 },
+    })
+    const model = provider.model('../../admin?x=1#y')
+    if (model === undefined) throw new Error('the default price makes any id a model')
+    const headers = { 'anthropic-beta': 'x' }
+    await provider.complete(providerCall(chat(), runtime, { model, headers }))
+    expect(upstream.last).toMatchObject({ path: '/v1/chat/completions', body: { model: '../../admin?x=1#y' } })
+    expect(upstream.last.headers['authorization']).toBe('Bearer sk-test-key')
+    expect(upstream.last.headers).not.toHaveProperty('anthropic-beta')
+  })
+
+  it('takes a stream that ends after its finish reason as whole, since some servers send no [DONE]', async () => {
+    const provider = openai({ apiKey: 'sk-test-key', baseUrl: upstream.baseUrl })
+    const model = provider.model('gpt-4o')
+    if (model === undefined) throw new Error('gpt-4o is in the catalogue')
+    upstream.reply = (request) => ({ kind: 'events', items: framesOf(request, { text: 'all of it' }).slice(0, -1) })
+    const steps = await collect(
+      (await provider.stream(providerCall(chat({ stream: true }), runtime, { model }))).answer,
+    )
+    expect(textOf(steps)).toBe('all of it')
+    expect(steps.at(-1)).toEqual({ events: [{ type: 'done' }] })
+  })
+})
+
+describe('anthropic', () => {
+  const call = (prompt: Prompt, headers: Record<string, string> = {}): Parameters<Provider['complete']>[0] => {
+    const model = anthropic({ apiKey: 'x' }).model('claude-haiku-4-5')
+    if (model === undefined) throw new Error('the alias of a dated model is known')
+    return providerCall(prompt, runtime, { model, headers })
+  }
+
+  it('sends its key as x-api-key, and the version of the caller or its own', async () => {
+    const provider = anthropic({ apiKey: 'sk-ant-test', baseUrl: upstream.baseUrl })
+    await provider.complete(call(message()))
+    expect(upstream.last.path).toBe('/v1/messages')
+    expect(upstream.last.headers).toMatchObject({ 'x-api-key': 'sk-ant-test', 'anthropic-version': '2023-06-01' })
+    expect(upstream.last.headers).not.toHaveProperty('authorization')
+    await provider.complete(
+      call(message(), { 'anthropic-version': '2026-10-21', 'anthropic-beta': 'a,b', cookie: 'c' }),
+    )
+    expect(upstream.last.headers).toMatchObject({ 'anthropic-version': '2026-10-21', 'anthropic-beta': 'a,b' })
+    expect(upstream.last.headers).not.toHaveProperty('cookie')
+  })
+
+  it('asks the upstream to count the tokens of a prompt, and of nothing else', async () => {
+    const provider = anthropic({ apiKey: 'sk-ant-test', baseUrl: upstream.url })
+    const tools = [{ name: 'look', input_schema: { type: 'object' } }]
+    expect(await provider.countTokens?.(call(message({ system: 'Be short.', tools, temperature: 0.5 })))).toBe(11)
+    expect(upstream.last.path).toBe('/v1/messages/count_tokens')
+    expect(upstream.last.body).toEqual({
+      model: 'claude-haiku-4-5',
+      system: 'Be short.',
+      messages: [{ role: 'user', content: 'Hello?' }],
+      tools,
+    })
+  })
+})
+
+describe('openaiCompatible', () => {
+  it('serves the given models with the documented defaults, and no other', () => {
+    const provider = openaiCompatible({
+      name: 'local',
+      baseUrl: 'http://localhost:1234/v1',
+      models: [
+        { id: 'meta-llama/Llama-3.3-70B', price: { input: 0, output: 0 } },
+        { id: 'tiny', price: { input: 0.1, output: 0.2 }, contextWindow: 8000, family: 'own' },
+      ],
+    })
+    expect(provider.models).toEqual([
+      {
+        id: 'meta-llama/Llama-3.3-70B',
+        family: 'llama',
+        contextWindow: 128_000,
+        maxOutputTokens: 16_384,
+        price: { input: 0, output: 0 },
+      },
+      { id: 'tiny', family: 'own', contextWindow: 8000, maxOutputTokens: 8000, price: { input: 0.1, output: 0.2 } },
+    ])
+    expect(provider.model('other')).toBeUndefined()
+    expect(provider.model('__proto__')).toBeUndefined()
+  })
+
+  it('with a default price serves any model, in the family that its id tells or its own', () => {
+    const provider = openaiCompatible({
+      name: 'hub',
+      baseUrl: 'https://hub.test/v1',
+      defaultPrice: { input: 1, output: 2 },
+    })
+    expect(provider.models).toEqual([])
+    expect(provider.model('mistralai/Mixtral-8x7B')).toMatchObject({
+      family: 'mistral',
+      price: { input: 1, output: 2 },
+    })
+    expect(provider.model('nobody-knows')?.family).toBe('hub')
+  })
+
+  it('sends the given headers and no key where there is none', async () => {
+    const provider = openaiCompatible({
+      name: 'local',
+      baseUrl: upstream.baseUrl,
+      headers: { 'x-title': 'app' },
+      models: [{ id: 'm', price: { input: 0, output: 0 } }],
+    })
+    const [model] = provider.models
+    if (model === undefined) throw new Error('one model was given')
+    await provider.complete(providerCall(chat(), runtime, { model }))
+    expect(upstream.last.headers['x-title']).toBe('app')
+    expect(upstream.last.headers).not.toHaveProperty('authorization')
+  })
+})
+
+describe('options that are not as described', () => {
+  const price = { input: 1, output: 1 }
+  const base = { name: 'x', baseUrl: 'https://x.test/v1', defaultPrice: price }
+  it.each([
+    [() => openai({} as never), 'openai: options.apiKey: expected the key as a string'],
+    [() => openai({ apiKey: 'a b' }), 'openai: options.apiKey: expected a key of printable characters without blanks'],
+    [() => openai({ apiKey: 'k', retries: 3 } as never), 'openai: options: there is no option retries'],
+    [
+      () => anthropic({ apiKey: 'k', baseUrl: 'ftp://x' }),
+      'anthropic: options.baseUrl: expected an http or https address without credentials, query or fragment',
+    ],
+    [() => anthropic({ apiKey: 'k', version: 'new' }), 'anthropic: options.version: expected a day, YYYY-MM-DD'],
+    [
+      () => openaiCompatible({ ...base, name: 'a/b' }),
+      'openaiCompatible: options.name: expected letters, digits, dots, dashes and underscores',
+    ],
+    [
+      () => openaiCompatible({ ...base, headers: { Host: 'x' } }),
+      'openaiCompatible: options.headers.Host: expected header names in lower case',
+    ],
+    [
+      () => openaiCompatible({ ...base, headers: { host: 'x' } }),
+      'openaiCompatible: options.headers.host: expected another header: this one is set by the gateway',
+    ],
+    [
+      () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test' }),
+      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens for whatever model is asked for',
+    ],
+    [
+      () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test', models: [{ id: 'm' }] }),
+      'openaiCompatible: options.models[0]: the model "m" has no price: write price: { input, output } in dollars per million tokens, or give all models a defaultPrice',
+    ],
+    [
+      () => openai({ apiKey: 'k', models: [{ id: 'm', price: { input: 0.000003, output: 1 } }] }),
+      'openai: options.models[0].price.input: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3)',
+    ],
+    [
+      () => openai({ apiKey: 'k', defaultPrice: { input: 1, output: 20_000 } }),
+      'openai: options.defaultPrice.output: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3)',
+    ],
+    [
+      () =>
+        openai({
+          apiKey: 'k',
+          models: [
+            { id: 'm', price },
+            { id: 'm', price },
+          ],
+        }),
+      'openai: options.models[1]: the model "m" stands there twice',
+    ],
+    [
+      () => openai({ apiKey: 'k', models: [{ id: 'm', price, small: 'claude-haiku-4-5' }] }),
+      'openai: options.models: small: "claude-haiku-4-5" is none of this provider; expected a model of the family "gpt"',
+    ],
+    [
+      () => openai({ apiKey: 'k', models: [{ id: 'llama-9', price, small: 'gpt-4o' }] }),
+      'openai: options.models: small: "gpt-4o" is of the family "gpt"; expected a model of the family "llama"',
+    ],
+    [
+      () => openai({ apiKey: 'k', fetch: 'yes' } as never),
+      'openai: options.fetch: expected a function like the global fetch',
+    ],
+  ])('number %# is refused with its path and what was expected', async (create, text) => {
+    const failure = await failureOf(Promise.resolve().then(create))
+    expect([failure.kind, failure.message]).toEqual(['invalid-request', text])
+  })
+
+  it('a field that is there and undefined is a field that is not there', () => {
+    const baseUrl = undefined as unknown as string
+    expect(openai({ apiKey: 'k', baseUrl, models: [{ id: 'gpt-4o', small: baseUrl }] }).name).toBe('openai')
+  })
+
+  it('a model of the catalogue takes over what is given for it', () => {
+    const provider = openai({ apiKey: 'k', models: [{ id: 'gpt-4o', price: { input: 9, output: 9 } }] })
+    expect(provider.model('gpt-4o')).toMatchObject({ price: { input: 9, output: 9 }, contextWindow: 128_000 })
+    expect(provider.model('gpt-4o-2024-08-06')).toMatchObject({
+      id: 'gpt-4o-2024-08-06',
+      price: { input: 9, output: 9 },
+    })
+    expect(provider.models.filter((model) => model.id === 'gpt-4o')).toHaveLength(1)
+  })
+})
