@@ -1,11 +1,30 @@
-import { promptTokens, type Finish, type Usage } from '../../core/answer.ts'
-import { asCount, asObject, type JsonObject } from '../../core/json.ts'
+import { NO_USAGE, promptTokens, type Finish, type Usage } from '../../core/answer.ts'
+import { asArray, asCount, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
+
+/** Work of an answer that its vendor counts apart: a summary of the conversation, the advice of another model. */
+const COUNTED_APART: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
 /**
- * The token counts of an answer, in disjoint parts; what is missing or is no count is left out. `input_tokens` excludes
- * the cached prompt, and `cache_creation` says how the written part is divided.
+ * The token counts of an answer, in disjoint parts; what is missing or is no count is left out. What the vendor counts
+ * apart in `iterations` is added: it is paid for too.
  */
 export function readUsage(usage: JsonObject): Partial<Usage> {
+  const iterations = asArray(usage['iterations']).filter(isJsonObject)
+  const apart = iterations.filter((one) => COUNTED_APART.has(one['type']))
+  return apart.map(readCounts).reduce(added, readCounts(usage))
+}
+
+function added(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
+  const names = Object.keys(NO_USAGE) as (keyof Usage)[]
+  const sums = names.flatMap((name) => {
+    const tokens = more[name]
+    return tokens === undefined ? [] : [[name, (sum[name] ?? 0) + tokens] as const]
+  })
+  return { ...sum, ...Object.fromEntries(sums) }
+}
+
+/** `input_tokens` excludes the cached prompt, and `cache_creation` says how the written part is divided. */
+function readCounts(usage: JsonObject): Partial<Usage> {
   const thinking = asCount(asObject(usage['output_tokens_details'])?.['thinking_tokens'])
   return {
     ...count('inputTokens', usage['input_tokens']),

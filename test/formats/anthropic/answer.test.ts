@@ -95,6 +95,22 @@ describe('reading a message', () => {
     expect(readCompletion({ ...message, usage }).usage).toEqual(NO_USAGE)
   })
 
+  it('adds what the vendor counts apart, and nothing that the totals hold already', () => {
+    const iterations = [
+      { type: 'compaction', input_tokens: 100, output_tokens: 10, cache_read_input_tokens: 3 },
+      { type: 'advisor_message', input_tokens: 200, output_tokens: 20 },
+      { type: 'message', input_tokens: 1, output_tokens: 1 },
+      null,
+    ]
+    const usage = { input_tokens: 1, output_tokens: 1, iterations }
+    expect(readCompletion({ ...message, usage }).usage).toEqual({
+      ...NO_USAGE,
+      inputTokens: 301,
+      outputTokens: 31,
+      cacheReadTokens: 3,
+    })
+  })
+
   it('knows no usage where the upstream told none', () => {
     expect(readCompletion({ ...message, usage: null })).not.toHaveProperty('usage')
   })

@@ -1,5 +1,5 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
-import Anthropic from '@anthropic-ai/sdk'
+import Anthropic, { BadRequestError } from '@anthropic-ai/sdk'
 import { ChatAnthropic } from '@langchain/anthropic'
 import { generateText, jsonSchema, streamText, type ToolSet } from 'ai'
 import { describe, expect, it } from 'vitest'
@@ -96,7 +96,7 @@ describe('the official client', () => {
       .messages.create(asked)
       .catch((thrown: unknown) => thrown)
     expect(error).toMatchObject({ status: 400, errorCode: 'thread_unsupported_request' })
-    expect(error).toBeInstanceOf(Anthropic.BadRequestError)
+    expect(error).toBeInstanceOf(BadRequestError)
   })
 })
 
