@@ -1,0 +1,143 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import type { JsonObject } from '../../src/core/json.ts'
+import type { Model } from '../../src/core/model.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import { checkAccess, greatestAnswer, mayUse } from '../../src/governance/access.ts'
+import { makeKey } from '../../src/governance/key-fields.ts'
+import { parseNewKey, type KeyFields } from '../../src/governance/key-schema.ts'
+import type { VirtualKey } from '../../src/governance/virtual-key.ts'
+import { weighProviders } from '../../src/governance/weights.ts'
+
+const key = (fields: KeyFields): VirtualKey =>
+  makeKey({ id: 'id', hash: '', prefix: '', createdAt: 0 }, parseNewKey({ name: 'app', ...fields }))
+
+const prompt = (body: JsonObject, maxTokens?: number): Prompt => ({
+  native: { dialect: 'openai', value: body },
+  model: 'openai/gpt-x',
+  messages: [],
+  settings: maxTokens === undefined ? {} : { maxTokens },
+  tools: Array.isArray(body['tools']) ? [{ name: 'tool', native: { dialect: 'openai', value: {} } }] : [],
+  stream: false,
+})
+
+const refused = (asked: Prompt, fields: KeyFields): string | undefined => {
+  try {
+    checkAccess(key(fields), { prompt: asked, modelName: asked.model })
+    return undefined
+  } catch (error) {
+    return GatewayError.is(error) ? error.kind : String(error)
+  }
+}
+
+describe('models', () => {
+  it.each<[string, KeyFields, boolean]>([
+    ['openai/gpt-x', {}, true],
+    ['openai/gpt-x', { allowed_models: ['openai/gpt-x'] }, true],
+    ['openai/gpt-x-mini', { allowed_models: ['openai/gpt-x'] }, false],
+    ['openai/gpt-x-mini', { allowed_models: ['openai/gpt-x*'] }, true],
+    ['openai/gpt-x', { allowed_models: ['*'] }, true],
+    ['openai/gpt-x', { allowed_models: [] }, false],
+    ['openai/gpt-x', { allowed_models: ['OPENAI/gpt-x'] }, false],
+    ['openai/gpt.x', { allowed_models: ['openai/gpt?x'] }, false],
+    ['alias', { allowed_models: ['alias'] }, true],
+    ['alias', { allowed_models: ['openai/*'] }, false],
+    ['openai/gpt-x', { provider_configs: [{ provider: 'openai' }] }, true],
+    ['anthropic/claude', { provider_configs: [{ provider: 'openai' }] }, false],
+    ['openai/gpt-x', { provider_configs: [{ provider: 'openai', allowed_models: ['gpt-y'] }] }, false],
+    ['openai/gpt-x', { provider_configs: [{ provider: 'openai', allowed_models: ['gpt-*'] }] }, true],
+    ['openai/gpt-x', { provider_configs: [{ provider: 'openai', allowed_models: ['openai/gpt-x'] }] }, true],
+    ['openai/a/b', { provider_configs: [{ provider: 'openai', allowed_models: ['a/b'] }] }, true],
+    ['alias', { provider_configs: [{ provider: 'openai' }] }, true],
+  ])('%s under %j is allowed: %s', (name, fields, allowed) => {
+    expect(mayUse(key(fields), name)).toBe(allowed)
+  })
+
+  it('a model is allowed by any of its names', () => {
+    expect(mayUse(key({ allowed_models: ['openai/*'] }), 'alias', ['openai/gpt-x'])).toBe(true)
+    expect(mayUse(key({ allowed_models: ['openai/*'] }), 'alias', ['anthropic/claude'])).toBe(false)
+  })
+
+  it('one that is not allowed is refused in words that cut its name', () => {
+    expect(refused(prompt({}), { allowed_models: ['other'] })).toBe('model-not-allowed')
+    const name = 'x'.repeat(10_000)
+    expect(() => checkAccess(key({ allowed_models: [] }), { prompt: prompt({}), modelName: name })).toThrow(/x{100}\./)
+  })
+})
+
+describe('tools', () => {
+  it.each<[JsonObject, boolean]>([
+    [{}, false],
+    [{ tools: [{}] }, true],
+    [{ functions: [{}] }, true],
+    [{ functions: [] }, false],
+    [{ mcp_servers: [{}] }, true],
+    [{ web_search_options: {} }, true],
+    [{ web_search_options: null }, false],
+  ])('in the body %j are refused where the key has none: %s', (body, isRefused) => {
+    expect(refused(prompt(body), { disable_tools: true })).toBe(isRefused ? 'tools-disabled' : undefined)
+    expect(refused(prompt(body), { disable_tools: false })).toBeUndefined()
+  })
+})
+
+describe('the length of an answer', () => {
+  const model = { maxOutputTokens: 50 } as Model
+
+  it('above what the key permits is refused', () => {
+    expect(refused(prompt({}, 11), { max_tokens: 10 })).toBe('max-tokens-exceeded')
+    expect(refused(prompt({}, 10), { max_tokens: 10 })).toBeUndefined()
+    expect(refused(prompt({}), { max_tokens: 10 })).toBeUndefined()
+    expect(refused(prompt({}, 1_000_000), {})).toBeUndefined()
+  })
+
+  it('is what the caller asked for, else the smaller of the greatest of key and model', () => {
+    expect(greatestAnswer(key({ max_tokens: 10 }), prompt({}, 7), model)).toBe(7)
+    expect(greatestAnswer(key({ max_tokens: 10 }), prompt({}), model)).toBe(10)
+    expect(greatestAnswer(key({ max_tokens: 100 }), prompt({}), model)).toBe(50)
+    expect(greatestAnswer(key({}), prompt({}), model)).toBe(50)
+  })
+})
+
+describe('weights', () => {
+  const configs = [
+    { provider: 'a', weight: 1, allowedModels: [] },
+    { provider: 'b', weight: 3, allowedModels: ['m*'] },
+    { provider: 'c', weight: 0, allowedModels: [] },
+  ]
+  const names = (model: string, random: number): string =>
+    weighProviders(configs, model, () => random)
+      .map((config) => config.provider)
+      .join('')
+
+  it.each([
+    ['m1', 0, 'bac'],
+    ['m1', 0.749, 'bac'],
+    ['m1', 0.75, 'abc'],
+    ['m1', 0.999, 'abc'],
+    ['other', 0, 'ac'],
+    ['other', 0.999, 'ac'],
+  ])('the model %s and the draw %d give the order %s', (model, random, order) => {
+    expect(names(model, random)).toBe(order)
+  })
+
+  it('without weights the first stays first, without providers there is none', () => {
+    const zero = configs.map((config) => ({ ...config, weight: 0 }))
+    expect(weighProviders(zero, 'm', () => 0.5).map((config) => config.provider)).toEqual(['a', 'b', 'c'])
+    expect(weighProviders([], 'm', () => 0.5)).toEqual([])
+  })
+
+  it('every serving provider comes exactly once, and the fallbacks in falling weight', () => {
+    const config = fc.record({ weight: fc.nat(5), allowedModels: fc.constantFrom([], ['m'], ['x']) })
+    fc.assert(
+      fc.property(fc.array(config), fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (given, random) => {
+        const all = given.map((one, index) => ({ ...one, provider: String(index) }))
+        const [first, ...rest] = weighProviders(all, 'm', () => random)
+        const serving = all.filter((one) => one.allowedModels[0] !== 'x')
+        expect(new Set(first === undefined ? [] : [first, ...rest])).toEqual(new Set(serving))
+        expect(rest.map((one) => one.weight)).toEqual(rest.map((one) => one.weight).toSorted((a, b) => b - a))
+        if (serving.some((one) => one.weight > 0)) expect(first?.weight).toBeGreaterThan(0)
+      }),
+    )
+  })
+})

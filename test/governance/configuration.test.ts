@@ -1,0 +1,152 @@
+import { describe, expect, it } from 'vitest'
+import {
+  applyConfiguration,
+  parseBudget,
+  parseConfiguration,
+  parseRateLimit,
+} from '../../src/governance/configuration.ts'
+import { parseKeyChange } from '../../src/governance/key-schema.ts'
+import { sha256 } from '../../src/governance/sha256.ts'
+import { quote, room, used } from './room.ts'
+
+const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'
+const given = {
+  virtual_keys: [
+    { id: 'app', name: 'App', value: SECRET, budget_id: 'team', budget_limit_cents: 100 },
+    { name: 'Hashed', value_sha256: sha256('sk-svc-elsewhere').toUpperCase(), rate_limit_id: 'slow' },
+  ],
+  budgets: [{ id: 'team', name: 'Team', max_limit: 12.5, reset_duration: '1w' }],
+  rate_limits: [{ id: 'slow', request_max_limit: 5, request_reset_duration: '1m', token_max_limit: null }],
+}
+
+describe('the configuration', () => {
+  it('is put in place: keys by secret or by hash, and the records they share', async () => {
+    const place = room()
+    await applyConfiguration(parseConfiguration(given), place)
+    expect(await place.keyring.find(SECRET)).toMatchObject({
+      id: 'app',
+      prefix: 'sk-bf-0000',
+      budgetId: 'team',
+      budget: { max: 1e9, every: '1M' },
+    })
+    expect(await place.keyring.find('sk-svc-elsewhere')).toMatchObject({ name: 'Hashed', prefix: '' })
+    expect(await place.shared.budgets.read('team')).toEqual({
+      id: 'team',
+      name: 'Team',
+      limit: { max: 12.5e9, every: '1w' },
+    })
+    expect(await place.shared.rateLimits.read('slow')).toEqual({
+      id: 'slow',
+      name: 'slow',
+      requests: { max: 5, every: '1m' },
+    })
+  })
+
+  it('put in place again, also by several processes at once, neither doubles keys nor resets usage', async () => {
+    const place = room()
+    await applyConfiguration(parseConfiguration(given), place)
+    const before = (await place.keyring.page({ limit: 10 })).records
+    await (await place.ledger.reserve(before[0]!, quote(1, 1, 1_000_000))).settle(used(1, 1, 50_000_000))
+    place.clock.at += 5_000
+    const others = [1, 2, 3].map(() => room({ store: place.store, clock: place.clock }))
+    await Promise.all(others.map((other) => applyConfiguration(parseConfiguration(given), other)))
+    expect((await place.keyring.page({ limit: 10 })).records).toEqual(before)
+    expect(await others[0]!.reports.spentCents([before[0]!])).toEqual([5])
+  })
+
+  it('wins over the store, save that a key which was switched off stays off', async () => {
+    const place = room()
+    await applyConfiguration(parseConfiguration(given), place)
+    await place.keyring.update('app', parseKeyChange({ is_active: false, budget_limit_cents: 999, max_tokens: 5 }))
+    await applyConfiguration(parseConfiguration(given), place)
+    const key = await place.keyring.find(SECRET)
+    expect(key).toMatchObject({ active: false, budget: { max: 1e9 }, permissions: {} })
+    const [app] = given.virtual_keys
+    await applyConfiguration(parseConfiguration({ ...given, virtual_keys: [{ ...app, is_active: true }] }), place)
+    expect(await place.keyring.find(SECRET)).toMatchObject({ active: true })
+  })
+
+  it('a new secret under the same id replaces the old one at once and keeps the usage', async () => {
+    const place = room()
+    await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
+    const old = await place.keyring.read('app')
+    await (await place.ledger.reserve(old, quote(1, 1))).settle(used(1, 1, 70_000_000))
+    const next = { id: 'app', name: 'App', value: `${SECRET}-new` }
+    await applyConfiguration(parseConfiguration({ virtual_keys: [next] }), place)
+    expect(await place.keyring.find(SECRET)).toBeUndefined()
+    const key = await place.keyring.find(next.value)
+    expect(await place.reports.spentCents([key!])).toEqual([7])
+  })
+
+  it('a secret that belongs to another key already is refused', async () => {
+    const place = room()
+    await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
+    const thief = parseConfiguration({ virtual_keys: [{ id: 'other', name: 'Other', value: SECRET }] })
+    await expect(applyConfiguration(thief, place)).rejects.toMatchObject({ kind: 'conflict' })
+    expect(await place.keyring.find(SECRET)).toMatchObject({ id: 'app' })
+  })
+
+  it.each<[string, unknown]>([
+    ['governance', 5],
+    ['governance.virtual_key', { virtual_key: [] }],
+    ['governance.virtual_keys', { virtual_keys: {} }],
+    ['governance.virtual_keys.0', { virtual_keys: [{ name: 'a' }] }],
+    ['governance.virtual_keys.0', { virtual_keys: [{ name: 'a', value: SECRET, value_sha256: sha256('x') }] }],
+    ['governance.virtual_keys.0.value', { virtual_keys: [{ name: 'a', value: 'short' }] }],
+    ['governance.virtual_keys.0.value_sha256', { virtual_keys: [{ name: 'a', value_sha256: 'abc' }] }],
+    ['governance.virtual_keys.0.name', { virtual_keys: [{ value: SECRET }] }],
+    [
+      'governance.virtual_keys.1',
+      {
+        virtual_keys: [
+          { name: 'a', value: SECRET },
+          { name: 'b', value: SECRET },
+        ],
+      },
+    ],
+    ['governance.budgets.0.max_limit', { budgets: [{ id: 'a', max_limit: -1 }] }],
+    ['governance.budgets.0.max_limit', { budgets: [{ id: 'a', max_limit: Number.NaN }] }],
+    ['governance.budgets.0.max_limit', { budgets: [{ id: 'a', max_limit: 9_000_001 }] }],
+    ['governance.budgets.0.max_limit', { budgets: [{ id: 'a' }] }],
+    ['governance.budgets.0.reset_duration', { budgets: [{ id: 'a', max_limit: 1, reset_duration: '2d' }] }],
+    [
+      'governance.budgets.1',
+      {
+        budgets: [
+          { id: 'a', max_limit: 1 },
+          { id: 'a', max_limit: 1 },
+        ],
+      },
+    ],
+    ['governance.rate_limits.0.id', { rate_limits: [{ id: 'a b' }] }],
+    ['governance.rate_limits.0.request_max_limit', { rate_limits: [{ id: 'a', request_max_limit: 0.5 }] }],
+  ])('names the path %s of what is wrong', (path, value) => {
+    expect(() => parseConfiguration(value)).toThrow(expect.objectContaining({ details: { param: path } }) as Error)
+  })
+
+  it('an error never holds a secret', () => {
+    const attempt = (): unknown => parseConfiguration({ virtual_keys: [{ name: 5, value: SECRET }] })
+    expect(attempt).toThrow(/governance.virtual_keys.0.name/)
+    expect(attempt).not.toThrow(new RegExp(SECRET))
+  })
+
+  it('a key that refers to a record which nobody configured is refused', async () => {
+    const place = room()
+    const lonely = parseConfiguration({ virtual_keys: [{ name: 'a', value: SECRET, budget_id: 'none' }] })
+    await expect(applyConfiguration(lonely, place)).rejects.toMatchObject({ details: { param: 'budget_id' } })
+  })
+})
+
+it('bodies of shared records get an id where they have none', () => {
+  expect(parseBudget({ name: 'Team', max_limit: 0 }, 'new')).toEqual({
+    id: 'new',
+    name: 'Team',
+    limit: { max: 0, every: '1M' },
+  })
+  expect(parseRateLimit({ id: 'mine', token_max_limit: 3 }, 'new')).toEqual({
+    id: 'mine',
+    name: 'mine',
+    tokens: { max: 3, every: '1h' },
+  })
+  expect(() => parseBudget(null, 'new')).toThrow('a JSON object was expected')
+})
