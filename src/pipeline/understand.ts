@@ -6,7 +6,7 @@ import { parseBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import { readBody } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
-import type { Admitted, Parts, Resolved, Understood } from './stages.ts'
+import type { Admitted, Parts, Resolved, Route, Understood } from './stages.ts'
 
 /** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
@@ -21,13 +21,17 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   const read = admitted.format.readPrompt(body, text, modelSpan)
   checkTemperature(read.settings, admitted, limits.maxTemperature)
   const resolved = parts.resolve(read.model, admitted.key)
-  checkAccess(admitted.key, { prompt: read, modelName: resolved.name })
+  checkAccess(admitted.key, { prompt: read, modelName: resolved.name, also: resolved.routes.map(routeName) })
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   const { meter } = parts
   const bounds = resolved.routes.map((route) => meter.boundOf(prompt, route.model))
   const size = { estimate: meter.estimateOf(prompt), bound: Math.max(...bounds) }
   return { ...admitted, prompt, resolved, size, wishes, margin: parts.margin(admitted.key, resolved.name) }
+}
+
+function routeName({ provider, model }: Route): string {
+  return `${provider.name}/${model.id}`
 }
 
 /** The chat specification's own range; a message upstream checks its own. */

@@ -41,9 +41,13 @@ export function getModel(listed: readonly Listed[], parts: Parts): Handler {
     const name = call.variables['id'] ?? ''
     const entry = listed.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
     if (entry === undefined) {
-      throw new GatewayError('invalid-model', 'There is no such model for this key. GET /v1/models lists those there are.', {
-        param: 'model',
-      })
+      throw new GatewayError(
+        'invalid-model',
+        'There is no such model for this key. GET /v1/models lists those there are.',
+        {
+          param: 'model',
+        },
+      )
     }
     return answer(call, key, parts, writeEntry(entry))
   }
@@ -90,7 +94,9 @@ function readLimit(given: string | null): number | undefined {
   if (given === null) return undefined
   const limit = Number(given)
   if (Number.isInteger(limit) && limit >= 1 && limit <= GREATEST_PAGE) return limit
-  throw new GatewayError('invalid-request', `limit must be a whole number from 1 to ${GREATEST_PAGE}.`, { param: 'limit' })
+  throw new GatewayError('invalid-request', `limit must be a whole number from 1 to ${GREATEST_PAGE}.`, {
+    param: 'limit',
+  })
 }
 
 function indexOf(visible: readonly Listed[], id: string, param: string): number {

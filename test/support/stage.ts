@@ -15,7 +15,7 @@ import { startUpstream, type Upstream } from './upstream.ts'
 export const PRICE = { input: 1, output: 2 }
 
 export const CHAT_MODEL = 'chat/large'
-export const MESSAGE_MODEL = 'message/large'
+export const MESSAGE_MODEL = 'anthropic/large'
 
 /** A gateway on a real port in front of a fake upstream on another, which speaks both formats. */
 export interface Stage {
@@ -51,7 +51,7 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
   const gateway = createGateway({
     providers: [
       openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, apiKey: 'sk-upstream-secret', models }),
-      anthropic({ name: 'message', baseUrl: upstream.url, apiKey: 'sk-upstream-secret', models }),
+      anthropic({ baseUrl: upstream.url, apiKey: 'sk-upstream-secret', models }),
     ],
     store: memoryStore(),
     cache: false,

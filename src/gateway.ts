@@ -1,0 +1,197 @@
+import { ZERO } from './core/money.ts'
+import type { Provider, Runtime, Store, Timeouts } from './core/ports.ts'
+import { anthropicFormat } from './formats/anthropic/format.ts'
+import { openaiFormat } from './formats/openai/format.ts'
+import type { Format } from './formats/format.ts'
+import { applyConfiguration, parseConfiguration, type GovernanceConfiguration } from './governance/configuration.ts'
+import { createKeyring } from './governance/keyring.ts'
+import { createKeys, type Keys } from './governance/keys.ts'
+import { createLedger } from './governance/ledger.ts'
+import { createSharedLimits } from './governance/shared-limits.ts'
+import { createUsageReports } from './governance/usage-report.ts'
+import { createRouter, type Endpoint } from './http/router.ts'
+import { createRuntime, type RuntimeOptions } from './http/runtime.ts'
+import {
+  checkOptions,
+  DEFAULT_LIMITS,
+  DEFAULT_MARGIN,
+  DEFAULT_TIMEOUTS,
+  type AdminOptions,
+  type Limits,
+  type LogRecord,
+  type MarginCall,
+} from './options.ts'
+import { asFailure } from './pipeline/refuse.ts'
+import { createResolve } from './pipeline/resolve.ts'
+import type { Parts } from './pipeline/stages.ts'
+import { createDirectory, type CatalogOptions, type Directory } from './providers/catalog.ts'
+import { completions } from './routes/completions.ts'
+import { refusal, type Call, type Handler } from './routes/endpoint.ts'
+import { getModel, listModels } from './routes/models.ts'
+import { health, ready } from './routes/status.ts'
+import { memoryStore } from './stores/memory.ts'
+import { createMeter } from './tokens/size.ts'
+import { createTokenizer } from './tokens/tokenizer.ts'
+
+/** Everything that a gateway can be told. Unknown options are refused at the start. */
+export interface GatewayOptions {
+  /** Who answers: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
+  readonly providers: readonly Provider[]
+  /** Keys, budgets and what must outlive a request. @default memoryStore(), which lives as long as the process */
+  readonly store?: Store
+  /** billed = theoretical cost × margin: a number, or a function of key and model. @default 1.5 */
+  readonly margin?: number | ((call: MarginCall) => number)
+  /** Models, prices and aliases of your own. */
+  readonly catalog?: CatalogOptions
+  /** Keys, budgets and rate limits that exist from the start. */
+  readonly governance?: GovernanceConfiguration
+  /** Who may administrate. @default nobody */
+  readonly admin?: AdminOptions
+  /** The path under which the gateway is mounted, such as `/ai`. @default '' */
+  readonly basePath?: string
+  readonly limits?: Partial<Limits>
+  /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
+  readonly timeouts?: Partial<Timeouts>
+  /** Gets each line of the request log. @default none is written */
+  readonly log?: (record: LogRecord) => void
+  readonly runtime?: RuntimeOptions
+}
+
+/** A running gateway. */
+export interface Gateway {
+  /** The Web-standard handler of every path; never rejects. May be passed around without its gateway. */
+  readonly fetch: (request: Request) => Promise<Response>
+  readonly keys: Keys
+  /** Ends upstream connections and closes the store. Requests under way are not waited for: end the server first. */
+  readonly close: () => Promise<void>
+}
+
+/**
+ * Makes a gateway. Needs no server and does no work before its first request.
+ *
+ * Throws GatewayError `invalid-request` for options that are not as described: the message names the path of the
+ * first wrong one and what was expected.
+ */
+export function createGateway(options: GatewayOptions): Gateway {
+  checkOptions(options)
+  const { basePath = '' } = options
+  const runtime = createRuntime(options.runtime)
+  const store = options.store ?? memoryStore({ now: runtime.now })
+  const governance = createGovernance(options, store, runtime)
+  const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
+  const parts = createParts(options, { runtime, governance, directory })
+  const route = createRouter(endpoints({ parts, directory, store, basePath }))
+
+  const answer = async (call: Call): Promise<Response> => {
+    try {
+      const { handle, variables } = route(call.request.method, call.url.pathname)
+      return await handle({ ...call, variables })
+    } catch (error) {
+      const rate = await governance.ledger.status(undefined)
+      return refusal(asFailure(error), call.id, formatOf(call), rate)
+    }
+  }
+
+  return {
+    fetch: (request) =>
+      answer({
+        id: `req_${runtime.uuid().replaceAll('-', '')}`,
+        startedAt: runtime.now(),
+        request,
+        url: new URL(request.url),
+        variables: {},
+      }),
+    keys: governance.keys,
+    close: async () => {
+      await runtime.close()
+      await store.close()
+    },
+  }
+}
+
+/** Errors of paths that belong to no format follow the client: those of the message format send its version. */
+function formatOf({ request, url }: Call): Format {
+  const isMessages = url.pathname.includes('/v1/messages')
+  return isMessages || request.headers.has('anthropic-version') ? anthropicFormat : openaiFormat
+}
+
+type Governance = ReturnType<typeof createGovernance>
+
+function createGovernance(options: GatewayOptions, store: Store, runtime: Runtime) {
+  const { now, uuid } = runtime
+  const configured = parseConfiguration(options.governance ?? {})
+  const shared = createSharedLimits({ store, now })
+  const keyring = createKeyring({ store, now, uuid, shared })
+  const reports = createUsageReports({ store, now, shared })
+  const inPlace = applyConfiguration(configured, { keyring, shared })
+  inPlace.catch(() => {})
+  return {
+    keys: createKeys({ keyring, reports }),
+    ledger: createLedger({ store, now, uuid, shared }),
+    findKey: async (secret: string) => {
+      await inPlace
+      return keyring.find(secret)
+    },
+  }
+}
+
+function createParts(
+  options: GatewayOptions,
+  rooms: { readonly runtime: Runtime; readonly governance: Governance; readonly directory: Directory },
+): Parts {
+  const { runtime, governance, directory } = rooms
+  const { margin = DEFAULT_MARGIN } = options
+  const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
+  return {
+    findKey: governance.findKey,
+    resolve: createResolve(directory.resolve, runtime.random),
+    ledger: governance.ledger,
+    waterfall: async (job) => ({ tokens: job.tokens, spent: ZERO, verdicts: [] }),
+    smallModel: () => undefined,
+    upstream: {
+      complete: async ([route], call) => {
+        const prompt = call.promptFor(route!)
+        return {
+          ...(await route!.provider.complete({ ...call, prompt, model: route!.model, runtime, timeouts })),
+          route: route!,
+        }
+      },
+      stream: async ([route], call) => {
+        const prompt = call.promptFor(route!)
+        return {
+          ...(await route!.provider.stream({ ...call, prompt, model: route!.model, runtime, timeouts })),
+          route: route!,
+        }
+      },
+    },
+    meter: createMeter(createTokenizer()),
+    margin:
+      typeof margin === 'number' ? () => margin : (key, model) => margin({ keyId: key.id, keyName: key.name, model }),
+    records: { record: async () => {}, unsettled: () => {} },
+    limits: { ...DEFAULT_LIMITS, ...options.limits },
+    timeouts,
+    runtime,
+  }
+}
+
+interface Rooms {
+  readonly parts: Parts
+  readonly directory: Directory
+  readonly store: Store
+  readonly basePath: string
+}
+
+/** Every path of the gateway: one look at this table is its HTTP interface. */
+function endpoints({ parts, directory, store, basePath }: Rooms): readonly Endpoint<Handler>[] {
+  const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
+  const status = { store, providers: () => ({}), runtime: parts.runtime }
+  const table: readonly Endpoint<Handler>[] = [
+    { method: 'POST', path: '/v1/chat/completions', handle: completions(openaiFormat, parts) },
+    { method: 'POST', path: '/v1/messages', handle: completions(anthropicFormat, parts) },
+    { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
+    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
+    { method: 'GET', path: '/health', handle: health(status) },
+    { method: 'GET', path: '/ready', handle: ready(status) },
+  ]
+  return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
+}

@@ -1,0 +1,38 @@
+/**
+ * An LLM gateway you embed.
+ *
+ * ```ts
+ * import { createGateway, memoryStore, openai } from 'sluice'
+ *
+ * const gateway = createGateway({ providers: [openai({ apiKey })], store: memoryStore(), margin: 1.5 })
+ * const key = await gateway.keys.create({ name: 'first app', budget_limit_cents: 1000 })
+ * const response = await gateway.fetch(request)
+ * ```
+ *
+ * @module
+ */
+export { createGateway, type Gateway, type GatewayOptions } from './gateway.ts'
+export type { AdminOptions, Limits, LogRecord, MarginCall } from './options.ts'
+export type { RuntimeOptions } from './http/runtime.ts'
+
+// Upstreams
+export { openai, type OpenaiOptions } from './providers/openai.ts'
+export { anthropic, type AnthropicOptions } from './providers/anthropic.ts'
+export { openaiCompatible, type OpenaiCompatibleOptions } from './providers/openai-compatible.ts'
+export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
+export type { ModelEntry } from './providers/provider-options.ts'
+export type { Provider, ProviderCall, Timeouts, Transport } from './core/ports.ts'
+export type { Model } from './core/model.ts'
+export type { Price } from './core/money.ts'
+
+// Keys
+export type { CreatedKey, KeyPage, KeyRecord, Keys } from './governance/keys.ts'
+export type { ConfiguredKey, KeyChange, NewKey } from './governance/key-schema.ts'
+export type { BudgetFields, GovernanceConfiguration, RateLimitFields } from './governance/configuration.ts'
+
+// What outlives a request
+export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
+export type { Store } from './core/ports.ts'
+
+// Failures
+export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'
