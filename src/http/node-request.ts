@@ -98,15 +98,30 @@ async function* keptChunk(bytes: Uint8Array): AsyncGenerator<Uint8Array<ArrayBuf
 async function readAll(incoming: NodeIncoming): Promise<ArrayBuffer> {
   if (incoming.rawBody instanceof Uint8Array) return new Uint8Array(incoming.rawBody).buffer
   const chunks: Uint8Array[] = []
-  await new Promise<void>((resolve, reject) => {
-    const leave = (): void => reject(new DOMException('The caller left before the end of the request.', 'AbortError'))
-    if (incoming.destroyed || incoming.readableEnded) return leave()
-    incoming.on('data', (chunk: Uint8Array) => chunks.push(chunk))
-    incoming.once('end', resolve)
-    incoming.once('error', leave)
-    incoming.once('close', leave)
-  })
+  const keep = (chunk: Uint8Array): void => void chunks.push(chunk)
+  incoming.on('data', keep)
+  try {
+    await ended(incoming)
+  } finally {
+    incoming.off('data', keep)
+  }
   return join(chunks)
+}
+
+function ended(incoming: NodeIncoming): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = (): void => {
+      incoming.off('end', settle)
+      incoming.off('error', settle)
+      incoming.off('close', settle)
+      if (incoming.readableEnded && !incoming.errored) resolve()
+      else reject(new DOMException('The caller left before the end of the request.', 'AbortError'))
+    }
+    if (incoming.destroyed) return settle()
+    incoming.on('end', settle)
+    incoming.on('error', settle)
+    incoming.on('close', settle)
+  })
 }
 
 function join(chunks: readonly Uint8Array[]): ArrayBuffer {

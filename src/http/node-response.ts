@@ -4,40 +4,55 @@ import { failure } from './fetcher.ts'
 /** How long a caller who still sends its request may go on after the answer, in milliseconds. */
 const lingerMs = 1_000
 
-/** Writes a response to node:http. Resolves when all is handed over or the caller has left; never rejects. */
+/**
+ * Writes a response to node:http. A response that cannot be sent becomes a plain failure while nothing has left, and
+ * a broken connection later. Resolves when all is handed over or the caller has left; never rejects.
+ */
 export async function sendResponse(
   response: Response,
   incoming: IncomingMessage,
   outgoing: ServerResponse,
 ): Promise<void> {
   if (outgoing.destroyed || outgoing.headersSent) return discard(response)
-  const uploading = !incoming.complete
-  if (!writeHead(response, outgoing, uploading)) {
+  try {
+    await deliver(response, incoming, outgoing)
+  } catch {
     discard(response)
-    for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name)
-    const refusal = failure(500, 'The gateway answered with something that HTTP does not allow. Tell its operator.')
-    return sendResponse(refusal, incoming, outgoing)
+    if (outgoing.headersSent) outgoing.destroy()
+    else await refuse(incoming, outgoing)
   }
-  if (incoming.method === 'HEAD') discard(response)
-  else if (response.body !== null) await pump(response.body, outgoing)
-  if (uploading) await uploadEnd(incoming)
+}
+
+/** For a header that `Headers` allows and HTTP does not, and a body that was read before or fails at once. */
+function refuse(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name)
+  const message = 'The gateway made an answer that cannot be sent. Try again; if it fails again, tell its operator.'
+  return deliver(failure(500, message), incoming, outgoing)
+}
+
+async function deliver(response: Response, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  const headers = headersOf(response, outgoing)
+  if (!incoming.complete) headers['connection'] = 'close'
+  const writeHead = (): void => void outgoing.writeHead(response.status, headers)
+  if (response.body !== null && incoming.method !== 'HEAD') {
+    await sendBody(response.body.getReader(), outgoing, { headers, writeHead })
+  } else {
+    writeHead()
+    discard(response)
+  }
+  if (!incoming.complete) await uploadEnd(incoming)
   outgoing.end()
 }
 
-/** False when the response cannot be sent: node:http refuses a header that `Headers` allows, or its body is taken. */
-function writeHead(response: Response, outgoing: ServerResponse, lastOnConnection: boolean): boolean {
-  if (response.body?.locked === true || response.bodyUsed) return false
+function headersOf(response: Response, outgoing: ServerResponse): Record<string, string | string[]> {
   const headers: Record<string, string | string[]> = {}
-  for (const [name, value] of response.headers) headers[name] = value
-  const cookies = response.headers.getSetCookie()
-  if (cookies.length > 0) headers['set-cookie'] = [...cookiesOf(outgoing), ...cookies]
-  if (lastOnConnection) headers['connection'] = 'close'
-  try {
-    outgoing.writeHead(response.status, headers)
-    return true
-  } catch {
-    return false
+  let cookies = 0
+  for (const [name, value] of response.headers) {
+    headers[name] = value
+    if (name === 'set-cookie') cookies += 1
   }
+  if (cookies > 0) headers['set-cookie'] = [...cookiesOf(outgoing), ...response.headers.getSetCookie()]
+  return headers
 }
 
 /** Sets headers that a framework has collected apart from node:http; those of the response win over them. */
@@ -57,24 +72,55 @@ function discard(response: Response): void {
   if (response.body?.locked === false) response.body.cancel().catch(() => undefined)
 }
 
-/** Never asks for more than the caller takes; a caller who leaves cancels the body, and a broken body the connection. */
-async function pump(body: ReadableStream<Uint8Array>, outgoing: ServerResponse): Promise<void> {
-  const reader = body.getReader()
+interface Head {
+  readonly headers: Record<string, string | string[]>
+  readonly writeHead: () => void
+}
+
+type Reader = ReadableStreamDefaultReader<Uint8Array>
+type Piece = Awaited<ReturnType<Reader['read']>>
+
+/** Never asks for more than the caller takes. A caller who leaves cancels the body. */
+async function sendBody(reader: Reader, outgoing: ServerResponse, head: Head): Promise<void> {
   const stop = (): void => void reader.cancel().catch(() => undefined)
   outgoing.once('close', stop)
-  // Node sends the head with the first piece, and the first piece may be long in coming.
-  const flush = setImmediate(() => outgoing.flushHeaders())
   try {
-    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-      clearImmediate(flush)
-      if (!outgoing.write(piece.value)) await drained(outgoing)
-    }
-  } catch {
+    const begun = [reader.read(), reader.read()] as const
+    const [first, second] = await whatIsThere(...begun)
+    if (first?.done === false && second?.done === true)
+      head.headers['content-length'] ??= String(first.value.byteLength)
+    head.writeHead()
+    // Node sends the head with the first piece, which may be long in coming.
+    if (first === undefined) outgoing.flushHeaders()
+    await pump(begun, reader, outgoing)
+  } catch (error) {
     stop()
-    outgoing.destroy()
+    throw error
   } finally {
-    clearImmediate(flush)
     outgoing.off('close', stop)
+  }
+}
+
+/**
+ * Those of two pieces that need no waiting; rejects when reading has failed by now. A body that was made of one text or
+ * of bytes is there at once with its end, and can be sent with its length.
+ */
+function whatIsThere(first: Promise<Piece>, second: Promise<Piece>): Promise<readonly (Piece | undefined)[]> {
+  const now = new Promise<undefined>((resolve) => process.nextTick(resolve, undefined))
+  return Promise.all([Promise.race([first, now]), Promise.race([second, now])])
+}
+
+async function pump(
+  [first, second]: readonly [Promise<Piece>, Promise<Piece>],
+  reader: Reader,
+  outgoing: ServerResponse,
+): Promise<void> {
+  let piece = await first
+  let begun: Promise<Piece> | undefined = second
+  while (!piece.done) {
+    if (!outgoing.write(piece.value)) await drained(outgoing)
+    piece = await (begun ?? reader.read())
+    begun = undefined
   }
 }
 

@@ -55,7 +55,7 @@ describe('toFastify beside other plugins', () => {
   it('body parsers outside the prefix still work', async () => {
     const app = fastify()
     app.register(toFastify(echo), { prefix: '/ai' })
-    app.post('/own', async (request) => ({ got: request.body }))
+    app.post('/own', (request, reply) => void reply.send({ got: request.body }))
     await withServer(app, async (url) => {
       const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{"a":1}' }
 

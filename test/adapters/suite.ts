@@ -283,14 +283,36 @@ export function testAdapter(adapter: Adapter): void {
       await expect(reader.read()).rejects.toThrow()
     })
 
-    it('a body that fails before its first piece breaks the connection', async () => {
-      const url = await start(
-        async () => new Response(new ReadableStream({ pull: () => Promise.reject(new Error('no')) })),
+    it('a body that fails before anything was sent is answered with 500', async () => {
+      const body = new ReadableStream({ pull: () => Promise.reject(new Error('secret')) })
+      const url = await start(async () => new Response(body))
+
+      const response = await fetch(`${url}/v1/x`)
+
+      expect(response.status).toBe(500)
+      expect(await response.text()).not.toContain('secret')
+    })
+
+    it('a body that fails after its headers were sent breaks the connection', async () => {
+      const source = pieces()
+      const url = await start(async () => new Response(source.stream))
+
+      const response = await fetch(`${url}/v1/x`)
+      source.fail(new Error('too late'))
+
+      await expect(response.text()).rejects.toThrow()
+    })
+
+    it('a body that is whole is sent with its length, and a stream in chunks', async () => {
+      const url = await start(async (request) =>
+        request.url.endsWith('/whole') ? new Response('caf\u00e9') : new Response(counted(10, 3).stream),
       )
 
-      const failed = fetch(`${url}/v1/x`).then((response) => response.text())
+      const whole = await fetch(`${url}/whole`)
+      const stream = await fetch(`${url}/stream`)
 
-      await expect(failed).rejects.toThrow()
+      expect([whole.headers.get('content-length'), await whole.text()]).toEqual(['5', 'caf\u00e9'])
+      expect([stream.headers.get('transfer-encoding'), (await stream.bytes()).byteLength]).toEqual(['chunked', 30])
     })
 
     it('a slow reader holds the source back, and then gets everything', async () => {
