@@ -109,6 +109,19 @@ describe('a request that is refused', () => {
     expect(failure.message.length).toBeLessThan(400)
   })
 
+  it.each<[JsonObject, string]>([
+    [chat({ model: null }), 'model is null; expected the name of a model.'],
+    [{ messages: [] }, 'model is missing; expected the name of a model.'],
+    [chat({ messages: [] }), 'messages is an empty array; expected at least one message.'],
+    [chat({ messages: {} }), 'messages is an object; expected an array of at most 10000 elements.'],
+    [chat({ max_tokens: 0 }), 'max_tokens is 0; expected an integer from 1 to 2147483647.'],
+    [chat({ temperature: 'hot' }), 'temperature is "hot"; expected a number of 0 or more.'],
+    [chat({ stream: 'x'.repeat(101) }), 'stream is a text of 101 characters; expected true or false.'],
+    [chat({ stop: Array.from({ length: 17 }, () => 'x') }), 'stop has 17 elements; expected at most 16. Send fewer.'],
+  ])('says what was wrong and what was expected', (body, message) => {
+    expect(failureOf(() => promptOf(body)).message).toBe(message)
+  })
+
   const wrong: readonly [string, Json][] = [
     ['max_tokens', -1],
     ['max_tokens', 0],

@@ -96,6 +96,19 @@ describe('a chat stream that is read', () => {
     }
   })
 
+  it('starts a call once, also where its name comes without arguments or its id is missing', () => {
+    const values = [
+      chunk({ tool_calls: [{ index: 0, function: { name: 'f' } }] }),
+      chunk({ tool_calls: [{ index: 0 }, null, 'x'] }),
+      chunk({ function_call: { name: 'g', arguments: '{}' } }),
+    ]
+    expect(eventsOf(values).slice(1)).toEqual([
+      { type: 'tool-call-start', index: 0, id: 'call_0', name: 'f' },
+      { type: 'tool-call-start', index: 1, id: 'call_1', name: 'g' },
+      { type: 'tool-call-delta', index: 1, input: '{}' },
+    ])
+  })
+
   it('opens a new text after a tool call, and keeps thoughts apart from texts', () => {
     const values = [
       chunk({ reasoning_content: 'H' }),

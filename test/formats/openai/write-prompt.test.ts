@@ -238,6 +238,11 @@ describe('a prompt of the message format to a chat upstream', () => {
     expect(failure.details.param).toBe(param)
   })
 
+  it('says nothing of tools where there are none', () => {
+    const prompt = foreign({ settings: { toolChoice: { type: 'auto' }, parallelToolCalls: false } })
+    expect(sent(prompt)).toEqual({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hi' }] })
+  })
+
   it('is told that threads are not held here', () => {
     const failure = failureOf(() => openaiFormat.writePrompt(foreign({}, { thread: { type: 'create' } }), 'm'))
     expect(failure.details.details).toEqual({ error_code: 'thread_unsupported_request' })
