@@ -1,9 +1,18 @@
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 
+function source(path: string): string {
+  return fileURLToPath(new URL(`./src/${path}`, import.meta.url))
+}
+
 const config: ReturnType<typeof defineConfig> = defineConfig({
   resolve: {
-    alias: { '#transport': fileURLToPath(new URL('./src/http/transport-undici.ts', import.meta.url)) },
+    // The same names that tsconfig.json gives; test/dist.test.ts tests the built package under them.
+    alias: [
+      { find: '#transport', replacement: source('http/transport-undici.ts') },
+      { find: /^sluice$/, replacement: source('index.ts') },
+      { find: /^sluice\/(\w+)$/, replacement: source('$1.ts') },
+    ],
   },
   test: {
     include: ['test/**/*.test.ts'],

@@ -14,7 +14,9 @@ export interface Target {
 
 export async function startTarget(name: string, file: string, ...given: readonly string[]): Promise<Target> {
   const path = fileURLToPath(new URL(`./servers/${file}.ts`, import.meta.url))
-  const child = fork(path, given, { execArgv: ['--import', 'tsx'] })
+  // Without the paths of the project's tsconfig.json, so that `sluice` is the built package.
+  const env = { ...process.env, TSX_TSCONFIG_PATH: fileURLToPath(new URL('./tsconfig.json', import.meta.url)) }
+  const child = fork(path, given, { execArgv: ['--import', 'tsx'], env })
   const told = await allOf(child, file === 'gateway' ? ['port', 'key'] : ['port'])
   return {
     name,

@@ -6,8 +6,8 @@
 import { fileURLToPath } from 'node:url'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
-import { anthropic, createGateway, extractive, memoryStore, openai, type Provider } from '../src/index.ts'
-import { serve } from '../src/node.ts'
+import { anthropic, createGateway, extractive, memoryStore, openai, type Provider } from 'sluice'
+import { serve } from 'sluice/node'
 import { conversationFrom, ownSession } from './demo/conversation.ts'
 import { toMessages } from './demo/to-messages.ts'
 

@@ -1,7 +1,7 @@
 /** The built gateway in front of the fake model. argv: upstream URL, `governed` or `open`. Tells its key to the parent. */
 import { createServer } from 'node:http'
-import { createGateway, memoryStore, openaiCompatible } from '../../dist/index.js'
-import { toNodeHandler } from '../../dist/node.js'
+import { createGateway, memoryStore, openaiCompatible } from 'sluice'
+import { toNodeHandler } from 'sluice/node'
 import { serveParent } from './child.ts'
 
 const [, , upstream = '', mode = 'governed'] = process.argv
