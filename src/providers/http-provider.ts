@@ -173,11 +173,18 @@ async function readRefusal(options: HttpProviderOptions, call: OpenCall, from: R
     return undefined
   })
   const failure = readable(opened, () => options.format.readFailure(response.status, parseObject(text ?? '')))
+  const told = readAdvice(response, call.runtime.now())
   const advised = new GatewayError(failure.kind, failure.message, {
     ...failure.details,
-    ...readAdvice(response, call.runtime.now()),
+    ...told,
+    ...(refusesUs(response.status) && { advice: { ...told.advice, shouldRetry: 'false' } }),
   })
   return withoutSecrets(advised, options.secrets ?? [])
+}
+
+/** Our own credentials or rights are refused: asking again changes nothing, and the upstream is well. */
+function refusesUs(status: number): boolean {
+  return status === 401 || status === 402 || status === 403
 }
 
 async function readJson(opened: Opened): Promise<{ readonly text: string; readonly value: JsonObject }> {

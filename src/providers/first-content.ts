@@ -1,0 +1,107 @@
+import type { AnswerEvent, Step } from '../core/answer.ts'
+import type { Runtime } from '../core/ports.ts'
+
+/** How long a stream that has begun may hold back its first content before it is passed on all the same. */
+const LONGEST_HOLD_MS = 5000
+
+/** How a stream ended, for whoever keeps count: one of these is called, once. */
+export interface StreamEnd {
+  readonly whole: () => void
+  readonly broken: (error: unknown) => void
+  readonly left: () => void
+}
+
+type Result = IteratorResult<Step, undefined>
+
+/** What was read of a stream before it is passed on. */
+interface Beginning {
+  readonly held: Result[]
+  /** A step that was asked for and has not come yet. */
+  readonly pending: Promise<Result> | undefined
+}
+
+/**
+ * Waits until a stream says something that a caller will see, so that a break before it can still be answered by
+ * somebody else: it then rejects with what broke the stream, and tells `end` nothing. A stream that only greets and
+ * then thinks for long is passed on after five seconds, since its caller shall see that it lives.
+ */
+export async function untilContent(
+  steps: AsyncIterable<Step>,
+  runtime: Pick<Runtime, 'after'>,
+  end: StreamEnd,
+): Promise<AsyncIterable<Step>> {
+  const source = steps[Symbol.asyncIterator]() as AsyncIterator<Step, undefined>
+  return passOn(await readBeginning(source, runtime), source, end)
+}
+
+async function readBeginning(
+  source: AsyncIterator<Step, undefined>,
+  runtime: Pick<Runtime, 'after'>,
+): Promise<Beginning> {
+  const held: Result[] = []
+  let patience: Promise<'over'> | undefined
+  let forget = (): void => {}
+  try {
+    for (;;) {
+      const pending = source.next()
+      const result = await (patience === undefined ? pending : Promise.race([pending, patience]))
+      if (result === 'over') return { held, pending }
+      held.push(result)
+      if (result.done === true || result.value.events.some(isContent)) return { held, pending: undefined }
+      patience ??= new Promise((resolve) => {
+        forget = runtime.after(LONGEST_HOLD_MS, () => resolve('over'))
+      })
+    }
+  } finally {
+    forget()
+  }
+}
+
+function passOn(beginning: Beginning, source: AsyncIterator<Step, undefined>, end: StreamEnd): AsyncIterable<Step> {
+  const { held } = beginning
+  let { pending } = beginning
+  let ended = false
+  // Whoever reads on sees the failure, and nobody may read on.
+  pending?.catch(() => {})
+  const finish = (tell: () => void): void => {
+    if (!ended) tell()
+    ended = true
+  }
+  const next = async (): Promise<Result> => {
+    const awaited = held.shift() ?? pending ?? source.next()
+    if (awaited === pending) pending = undefined
+    try {
+      const result = await awaited
+      if (result.done === true || result.value.events.some(isDone)) finish(end.whole)
+      return result
+    } catch (error) {
+      finish(() => end.broken(error))
+      throw error
+    }
+  }
+  const leave = async (): Promise<Result> => {
+    finish(end.left)
+    held.length = 0
+    return (await source.return?.()) ?? { done: true, value: undefined }
+  }
+  return { [Symbol.asyncIterator]: () => ({ next, return: leave }) }
+}
+
+function isDone(event: AnswerEvent): boolean {
+  return event.type === 'done'
+}
+
+/** Greetings, empty beginnings of blocks and token counts are not what a caller waits for. */
+function isContent(event: AnswerEvent): boolean {
+  switch (event.type) {
+    case 'answer-start':
+    case 'text-start':
+    case 'thinking-start':
+    case 'usage':
+      return false
+    case 'text-delta':
+      return event.text !== ''
+    default:
+      return true
+  }
+}

@@ -1,0 +1,345 @@
+import { describe, expect, it } from 'vitest'
+import type { Completion, Step } from '../../src/core/answer.ts'
+import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
+import type { Provider, ProviderCall } from '../../src/core/ports.ts'
+import type { Upstream as PipelineUpstream } from '../../src/pipeline/stages.ts'
+import {
+  createFailover,
+  type Candidate,
+  type FailoverCall,
+  type FailoverOptions,
+} from '../../src/providers/failover.ts'
+import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+import { collect, failureOf, testModel, textOf, timeouts } from '../support/provider-call.ts'
+import { tinyPrompt } from '../support/tiny-format.ts'
+
+const whole: Completion = { id: 'c', model: 'm', parts: [{ type: 'text', text: 'yes' }], finish: 'stop' }
+const greet: Step = { events: [{ type: 'answer-start', id: 'c', model: 'm' }] }
+const say = (text: string): Step => ({ events: [{ type: 'text-delta', text }] })
+const done: Step = { events: [{ type: 'done' }] }
+
+/** What a provider does with each call in turn: an error it throws, a whole answer, the steps of a stream. */
+type Turn = Error | Completion | readonly (Step | Error)[]
+
+interface Played extends Candidate {
+  readonly calls: ProviderCall[]
+  readonly left: () => number
+}
+
+function played(name: string, ...turns: readonly Turn[]): Played {
+  const calls: ProviderCall[] = []
+  let left = 0
+  const turn = (call: ProviderCall): Turn => {
+    const next = turns[Math.min(calls.push(call), turns.length) - 1]
+    if (next === undefined) throw new Error('nothing to play')
+    if (next instanceof Error) throw next
+    return next
+  }
+  const provider: Provider = {
+    name,
+    dialect: 'openai',
+    models: [testModel],
+    model: () => testModel,
+    complete: async (call) => ({ answer: turn(call) as Completion, ignored: [name] }),
+    stream: async (call) => ({
+      answer: stream(turn(call) as readonly (Step | Error)[], () => (left += 1)),
+      ignored: [name],
+    }),
+  }
+  return { provider, model: testModel, calls, left: () => left }
+}
+
+async function* stream(steps: readonly (Step | Error)[], leave: () => void): AsyncGenerator<Step> {
+  let ended = false
+  try {
+    for (const step of steps) {
+      if (step instanceof Error) throw step
+      yield step
+    }
+    ended = true
+  } finally {
+    if (!ended) leave()
+  }
+}
+
+const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError => new GatewayError(kind, kind, details)
+
+const call = (signal = new AbortController().signal): FailoverCall => ({
+  signal,
+  headers: { 'anthropic-beta': 'b' },
+  promptFor: ({ provider }) => tinyPrompt(provider.name),
+})
+
+interface World {
+  readonly runtime: ManualRuntime
+  readonly failover: ReturnType<typeof createFailover>
+  /** Waits for a promise, and moves the clock whenever nothing else is left to happen. Collects the waits. */
+  readonly run: <value>(promise: Promise<value>) => Promise<value>
+  readonly waits: number[]
+}
+
+function world(options: Partial<FailoverOptions> = {}, random = (): number => 0.5): World {
+  const runtime = manualRuntime(() => Promise.reject(new Error('no network')), { random })
+  const waits: number[] = []
+  const run = async <value>(promise: Promise<value>): Promise<value> => {
+    const state = { settled: false }
+    const settle = (): void => {
+      state.settled = true
+    }
+    promise.then(settle, settle)
+    while (!state.settled) {
+      await new Promise((resolve) => {
+        setImmediate(resolve)
+      })
+      const [delay] = runtime.delays()
+      if (state.settled || delay === undefined) continue
+      waits.push(delay)
+      runtime.advance(delay)
+    }
+    return await promise
+  }
+  return { runtime, failover: createFailover({ runtime, timeouts, ...options }), run, waits }
+}
+
+describe('asking candidates', () => {
+  it('is what the pipeline expects of its upstream', () => {
+    const upstream: PipelineUpstream = world().failover
+    expect(upstream).toBeDefined()
+  })
+
+  it('asks the first, with its own prompt and the deadlines, and says who answered', async () => {
+    const { failover, run, runtime } = world()
+    const [one, two] = [played('one', whole), played('two', whole)]
+    const { answer, ignored, route } = await run(failover.complete([one, two], call()))
+    expect([answer, ignored, route.provider.name]).toEqual([whole, ['one'], 'one'])
+    expect(one.calls).toHaveLength(1)
+    expect(one.calls[0]).toMatchObject({ prompt: tinyPrompt('one'), timeouts, headers: { 'anthropic-beta': 'b' } })
+    expect(two.calls).toHaveLength(0)
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it.each(['upstream', 'overloaded', 'upstream-rate-limited'] as const)(
+    'asks three times after random waits that double when the answer is %s, then the next one',
+    async (kind) => {
+      const { failover, run, waits } = world()
+      const [one, two] = [played('one', failure(kind)), played('two', whole)]
+      const { route } = await run(failover.complete([one, two], call()))
+      expect([route.provider.name, one.calls.length, two.calls.length]).toEqual(['two', 3, 1])
+      expect(waits).toEqual([250, 500])
+    },
+  )
+
+  it('draws each wait between nothing and the whole', async () => {
+    for (const [random, expected] of [
+      [0, [0, 0]],
+      [0.999, [499.5, 999]],
+    ] as const) {
+      const { failover, run, waits } = world({}, () => random)
+      await failureOf(run(failover.complete([played('one', failure('upstream'))], call())))
+      expect(waits).toEqual(expected)
+    }
+  })
+
+  it('asks a candidate that got well again no further', async () => {
+    const { failover, run } = world()
+    const one = played('one', failure('upstream'), whole)
+    expect((await run(failover.complete([one], call()))).answer).toBe(whole)
+    expect(one.calls).toHaveLength(2)
+  })
+
+  it('throws the first failure when all fail', async () => {
+    const { failover, run } = world()
+    const candidates = [played('one', failure('overloaded')), played('two', failure('upstream'))]
+    expect((await failureOf(run(failover.complete(candidates, call())))).kind).toBe('overloaded')
+  })
+
+  it('asks nobody else when the request itself is refused', async () => {
+    const { failover, run, waits } = world()
+    const [one, two] = [
+      played('one', failure('upstream-rejected', { upstream: { status: 400 } })),
+      played('two', whole),
+    ]
+    expect((await failureOf(run(failover.complete([one, two], call())))).kind).toBe('upstream-rejected')
+    expect([one.calls.length, two.calls.length, waits]).toEqual([1, 0, []])
+  })
+
+  it('asks the next one at once after a time-out, a refused key, and a prompt that the format cannot carry', async () => {
+    const refusals = [
+      failure('upstream-timeout'),
+      failure('upstream', { advice: { shouldRetry: 'false' } }),
+      failure('invalid-request'),
+    ]
+    for (const refusal of refusals) {
+      const { failover, run, waits } = world()
+      const [one, two] = [played('one', refusal), played('two', whole)]
+      expect((await run(failover.complete([one, two], call()))).route.provider.name).toBe('two')
+      expect([one.calls.length, waits]).toEqual([1, []])
+    }
+  })
+
+  it('keeps a told waiting time where nobody else can answer, and asks the next one where somebody can', async () => {
+    const busy = failure('upstream-rate-limited', { retryAfterSeconds: 7 })
+    const alone = world()
+    const one = played('one', busy, whole)
+    expect((await alone.run(alone.failover.complete([one], call()))).answer).toBe(whole)
+    expect(alone.waits).toEqual([7000])
+    const both = world()
+    const { route } = await both.run(both.failover.complete([played('one', busy), played('two', whole)], call()))
+    expect([route.provider.name, both.waits]).toEqual(['two', []])
+  })
+
+  it('hands a long waiting time to the caller instead of keeping it', async () => {
+    const { failover, run, waits } = world()
+    const busy = failure('upstream-rate-limited', { retryAfterSeconds: 21 })
+    expect(await failureOf(run(failover.complete([played('one', busy)], call())))).toBe(busy)
+    expect(waits).toEqual([])
+  })
+
+  it('does not wait past the deadline of a call', async () => {
+    const { failover, run, waits } = world({ timeouts: { ...timeouts, total: 600 } })
+    const one = played('one', failure('upstream'))
+    await failureOf(run(failover.complete([one], call())))
+    expect([one.calls.length, waits]).toEqual([2, [250]])
+  })
+
+  it('ends at once when the caller leaves during a wait', async () => {
+    const { failover, runtime } = world()
+    const controller = new AbortController()
+    const [one, two] = [played('one', failure('upstream')), played('two', whole)]
+    const asked = failureOf(failover.complete([one, two], call(controller.signal)))
+    await new Promise((resolve) => {
+      setImmediate(resolve)
+    })
+    controller.abort(new Error('gone'))
+    expect((await asked).message).toBe('gone')
+    expect([one.calls.length, two.calls.length, runtime.pending()]).toEqual([1, 0, 0])
+  })
+
+  it('without candidates is a fault of ours', async () => {
+    const { failover } = world()
+    expect((await failureOf(failover.complete([], call()))).kind).toBe('internal')
+  })
+})
+
+describe('asking for streams', () => {
+  it('passes on every step once something is said', async () => {
+    const { failover, run, runtime } = world()
+    const steps = [greet, say('a'), say('b'), done]
+    const { answer, route } = await run(failover.stream([played('one', steps)], call()))
+    expect(route.provider.name).toBe('one')
+    expect(await collect(answer)).toEqual(steps)
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it.each([
+    ['refuses', failure('overloaded')],
+    ['breaks before the first step', [failure('upstream')]],
+    ['breaks after its greeting', [greet, { events: [{ type: 'text-start' }] }, failure('upstream')]],
+  ] satisfies readonly (readonly [string, Turn])[])(
+    'goes on to the next one when the first %s',
+    async (_name, turn) => {
+      const { failover, run } = world()
+      const { answer, route } = await run(
+        failover.stream([played('one', turn), played('two', [say('fine'), done])], call()),
+      )
+      expect(route.provider.name).toBe('two')
+      expect(textOf(await collect(answer))).toBe('fine')
+    },
+  )
+
+  it("after something was said nobody else is asked: the break is the caller's to see", async () => {
+    const { failover, run } = world()
+    const two = played('two', [say('fine'), done])
+    const { answer } = await run(failover.stream([played('one', [greet, say('a'), failure('upstream')]), two], call()))
+    expect((await failureOf(collect(answer))).kind).toBe('upstream')
+    expect(two.calls).toHaveLength(0)
+  })
+
+  it("leaving the stream leaves the provider's", async () => {
+    const { failover, run } = world()
+    const one = played('one', [greet, say('a'), say('b'), done])
+    const { answer } = await run(failover.stream([one], call()))
+    await answer[Symbol.asyncIterator]().return?.()
+    expect(one.left()).toBe(1)
+  })
+
+  it('a stream that greets and then thinks is passed on after five seconds', async () => {
+    const { failover, run, waits } = world()
+    let speak = (): void => {}
+    const silence = new Promise<void>((resolve) => {
+      speak = resolve
+    })
+    const thinking: Provider = {
+      ...played('one').provider,
+      stream: async () => ({
+        ignored: [],
+        answer: (async function* () {
+          yield greet
+          await silence
+          yield say('at last')
+          yield done
+        })(),
+      }),
+    }
+    const { answer } = await run(failover.stream([{ provider: thinking, model: testModel }], call()))
+    expect(waits).toEqual([5000])
+    const all = collect(answer)
+    speak()
+    expect(await all).toEqual([greet, say('at last'), done])
+  })
+})
+
+describe('circuits', () => {
+  it('a provider that keeps failing is left alone, then tried once, and then used again', async () => {
+    const { failover, run, runtime } = world()
+    const bad = played('bad', ...Array.from({ length: 5 }, () => failure('upstream')), whole)
+    const good = played('good', whole)
+    for (let round = 0; round < 3; round += 1) {
+      expect((await run(failover.complete([bad, good], call()))).route.provider.name).toBe('good')
+    }
+    expect(bad.calls).toHaveLength(5)
+    expect(failover.circuits()).toEqual({ bad: 'open' })
+    const alone = await failureOf(run(failover.complete([bad], call())))
+    expect(alone).toMatchObject({ kind: 'overloaded', details: { retryAfterSeconds: 30 } })
+    runtime.advance(30_000)
+    expect(failover.circuits()).toEqual({ bad: 'half-open' })
+    expect((await run(failover.complete([bad, good], call()))).route.provider.name).toBe('bad')
+    expect(failover.circuits()).toEqual({})
+  })
+
+  it("what is not the provider's fault opens nothing", async () => {
+    const harmless = [
+      failure('upstream-rejected', { upstream: { status: 400 } }),
+      failure('upstream', { advice: { shouldRetry: 'false' } }),
+      failure('upstream-rate-limited'),
+      failure('invalid-request'),
+    ]
+    for (const error of harmless) {
+      const { failover, run } = world()
+      for (let round = 0; round < 10; round += 1)
+        await failureOf(run(failover.complete([played('one', error)], call())))
+      expect(failover.circuits()).toEqual({})
+    }
+  })
+
+  it('callers who leave open nothing', async () => {
+    const { failover, run } = world()
+    for (let round = 0; round < 10; round += 1) {
+      const gone = AbortSignal.abort(new Error('gone'))
+      await failureOf(run(failover.complete([played('one', failure('upstream'))], call(gone))))
+    }
+    expect(failover.circuits()).toEqual({})
+  })
+
+  it('streams that break open the circuit, and streams that end well close it', async () => {
+    const { failover, run, runtime } = world()
+    const one = played('one', ...Array.from({ length: 5 }, () => [say('a'), failure('upstream')]), [say('a'), done])
+    for (let round = 0; round < 5; round += 1) {
+      await failureOf(collect((await run(failover.stream([one], call()))).answer))
+    }
+    expect(failover.circuits()).toEqual({ one: 'open' })
+    runtime.advance(30_000)
+    await collect((await run(failover.stream([one], call()))).answer)
+    expect(failover.circuits()).toEqual({})
+  })
+})
