@@ -24,12 +24,17 @@ for (const word of common) {
 }
 const real = new Set([...common, ...wordsOf(allFile).filter(isNearACommonWord)])
 /** Regular forms of a word that is held need no bits of their own: the reader looks for their stem too. */
-const chosen = new Set([...real].filter((word) => !stemsOf(word).some((stem) => real.has(stem) && stemsOf(stem).length === 0)))
+const chosen = new Set(
+  [...real].filter((word) => !stemsOf(word).some((stem) => real.has(stem) && stemsOf(stem).length === 0)),
+)
 const bytes = new Uint8Array(Math.ceil((chosen.size * BITS_A_WORD) / 8))
 for (const word of chosen) {
   for (const bit of bitsOfWord(word, bytes.length * 8)) bytes[bit >>> 3] = (bytes[bit >>> 3] ?? 0) | (1 << (bit & 7))
 }
-const lines = Buffer.from(bytes).toString('base64').match(new RegExp(`.{1,${LINE}}`, 'g')) ?? []
+const lines =
+  Buffer.from(bytes)
+    .toString('base64')
+    .match(new RegExp(`.{1,${LINE}}`, 'g')) ?? []
 const text = `/**
  * A Bloom filter of ${chosen.size} English words, written by bench/cache/build-lexicon.ts.
  * Derived from SCOWL, Copyright 2000-2019 by Kevin Atkinson, whose terms allow any use with this notice.
@@ -38,7 +43,9 @@ export const ENGLISH_WORDS: string =
   ${lines.map((line) => `'${line}'`).join(' +\n  ')}
 `
 writeFileSync(new URL('../../src/cache/english-words.ts', import.meta.url), text)
-console.log(`${common.size} common words, ${real.size} in all, ${chosen.size} without regular forms, ${bytes.length} bytes`)
+console.log(
+  `${common.size} common words, ${real.size} in all, ${chosen.size} without regular forms, ${bytes.length} bytes`,
+)
 
 function wordsOf(file: string): readonly string[] {
   const words = JSON.parse(readFileSync(file, 'utf8')) as readonly string[]

@@ -17,9 +17,32 @@ export function seeded(seed: number): () => number {
 }
 
 const NEIGHBOUR_KEYS: Readonly<Record<string, string>> = {
-  q: 'wa', w: 'qes', e: 'wrd', r: 'etf', t: 'ryg', y: 'tuh', u: 'yij', i: 'uok', o: 'ipl', p: 'ol', a: 'qsz', s: 'adw',
-  d: 'sfe', f: 'dgr', g: 'fht', h: 'gjy', j: 'hku', k: 'jli', l: 'kop', z: 'xas', x: 'zcs', c: 'xvd', v: 'cbf', b: 'vng',
-  n: 'bmh', m: 'nj',
+  q: 'wa',
+  w: 'qes',
+  e: 'wrd',
+  r: 'etf',
+  t: 'ryg',
+  y: 'tuh',
+  u: 'yij',
+  i: 'uok',
+  o: 'ipl',
+  p: 'ol',
+  a: 'qsz',
+  s: 'adw',
+  d: 'sfe',
+  f: 'dgr',
+  g: 'fht',
+  h: 'gjy',
+  j: 'hku',
+  k: 'jli',
+  l: 'kop',
+  z: 'xas',
+  x: 'zcs',
+  c: 'xvd',
+  v: 'cbf',
+  b: 'vng',
+  n: 'bmh',
+  m: 'nj',
 }
 
 const SHORT_FORMS: readonly (readonly [RegExp, string])[] = [
@@ -40,7 +63,7 @@ const FRAMES: readonly ((text: string) => string | undefined)[] = [
   (text) => (isAsking(text) ? `I'd like to know: ${lowered(text)}` : undefined),
   (text) => (isOrder(text) ? `Could you ${lowered(text)}` : undefined),
   (text) => (isOrder(text) ? `I want you to ${lowered(text)}` : undefined),
-  (text) => `${text.replace(/[.?!]+$/, '')}, please${/\?$/.test(text) ? '?' : '.'}`,
+  (text) => `${text.replace(/[.?!]+$/, '')}, please${text.endsWith('?') ? '?' : '.'}`,
   (text) => `${text} Thanks!`,
   (text) => replaced(text, /\b(?:the|a|an) (?=[a-z])/i, ''),
   (text) => replaced(text, /\bHow (?:can|do) I\b/, 'How to'),
@@ -52,7 +75,13 @@ const FRAMES: readonly ((text: string) => string | undefined)[] = [
 ]
 
 const SYNONYMS: Readonly<Record<string, string>> = {
-  buy: 'purchase', begin: 'start', movie: 'film', fix: 'repair', help: 'assist', difficult: 'hard', large: 'big',
+  buy: 'purchase',
+  begin: 'start',
+  movie: 'film',
+  fix: 'repair',
+  help: 'assist',
+  difficult: 'hard',
+  large: 'big',
 }
 
 /** Variations of a text, one of each kind that fits it. */

@@ -110,7 +110,7 @@ const HEAD = 40
 function withoutCourtesies(tokens: readonly Token[]): readonly Token[] {
   let items = tokens
   let clause = false
-  for (let found = true; found; ) {
+  for (let found = true; found;) {
     found = false
     const line = lineOf(items.slice(0, HEAD))
     for (const pattern of OPENINGS) {

@@ -120,7 +120,9 @@ export const OPENINGS: readonly RegExp[] = [
   /^(?:please|kindly|ok|so|well|by the way|in fact)(?: ,)? (?=\S)/,
   /^(?:i have a (?:quick )?question|(?:quick )?question)(?: [.,:])+ (?=\S)/,
   new RegExp(`^(?:${MODAL} you (?:please )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`),
-  new RegExp(`^i (?:want|need|would like|would love|am trying) to (?:know|ask|understand|find out|learn)(?: [,:])? (?=${ASK} )`),
+  new RegExp(
+    `^i (?:want|need|would like|would love|am trying) to (?:know|ask|understand|find out|learn)(?: [,:])? (?=${ASK} )`,
+  ),
   new RegExp(`^(?:i am|i was)(?: just)? (?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
   new RegExp(`^(?:do you (?:happen to )?know|may i (?:ask|know)|any idea)(?: [,:])? (?=${ASK} )`),
   new RegExp(`^${MODAL} you(?: please)? (?=${REQUEST} )`),

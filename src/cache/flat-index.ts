@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { VectorIndex } from '../core/ports.ts'
-import { Partition, type Stored } from './partition.ts'
+import { createPartition, type Partition, type Stored } from './partition.ts'
 import { SKETCH_WORDS, createSketcher } from './sketch.ts'
 
 export interface FlatIndexOptions {
@@ -23,7 +23,7 @@ const SWEEP = 4
 
 /**
  * Vectors in memory, partitioned by scope, with exact cosines. The entry that was found or added longest ago leaves first.
- * A neighbour is overlooked less than once in 10^12 (see `createSketcher`).
+ * A neighbour is overlooked less than once in 10^10 (see `createSketcher`).
  */
 export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
   const { now, dimensions = 1024, maxEntries = 100_000, maxBytes = 512 * 1024 * 1024 } = options
@@ -46,7 +46,7 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
     entries.delete(entry.id)
     const partition = partitions.get(entry.scope)
     partition?.remove(entry)
-    if (partition?.size === 0) partitions.delete(entry.scope)
+    if (partition?.size() === 0) partitions.delete(entry.scope)
   }
   const makeRoom = (): void => {
     let looked = 0
@@ -66,7 +66,7 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
       makeRoom()
       if (most < 1) return
       const entry: Stored = { id, scope, vector: vector.slice(), expiresAt, slot: 0 }
-      const partition = partitions.get(scope) ?? new Partition()
+      const partition = partitions.get(scope) ?? createPartition()
       partitions.set(scope, partition)
       partition.add(entry, sketch)
       entries.set(id, entry)

@@ -42,9 +42,17 @@ function embedMeaning(meaning: string): Float32Array {
   const sum = new Float64Array(DIMENSIONS)
   addFamily(sum, countFeatures(words, lettersOf), SHARES.letters)
   addFamily(sum, countFeatures(words, piecesOf), SHARES.pieces)
-  addFamily(sum, countFeatures(words, (word) => [hash32(word, 3)]), SHARES.words)
+  addFamily(
+    sum,
+    countFeatures(words, (word) => [hash32(word, 3)]),
+    SHARES.words,
+  )
   const pairs = words.slice(1).map((word, index) => `${words[index] ?? ''} ${word}`)
-  addFamily(sum, countFeatures(pairs, (pair) => [hash32(pair, 4)]), SHARES.pairs)
+  addFamily(
+    sum,
+    countFeatures(pairs, (pair) => [hash32(pair, 4)]),
+    SHARES.pairs,
+  )
   return normalised(sum)
 }
 
@@ -80,7 +88,7 @@ function addFamily(sum: Float64Array, counts: ReadonlyMap<number, number>, share
   const family = new Float64Array(DIMENSIONS)
   for (const [feature, count] of counts) {
     const place = feature % DIMENSIONS
-    const sign = (feature >>> 31) === 0 ? 1 : -1
+    const sign = feature >>> 31 === 0 ? 1 : -1
     family[place] = (family[place] ?? 0) + sign * Math.sqrt(count)
   }
   const length = lengthOf(family)

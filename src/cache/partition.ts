@@ -20,117 +20,147 @@ export interface Search {
 
 /** The words of a sketch that are looked at first, lying side by side for all vectors. */
 const FIRST_WORDS = 2
-/** The words of a sketch that are looked at where the first ones are near enough, and then where these are. */
-const STAGES = [8, SKETCH_WORDS] as const
+const REST_WORDS = SKETCH_WORDS - FIRST_WORDS
+/** How many words are looked at; each further look is had only by what is near enough at the one before. */
+const STAGES = [FIRST_WORDS, 8, SKETCH_WORDS] as const
 /** What a whole sketch and an exact comparison cost, in first looks. */
 const STAGE_COST = 6
 const EXACT_COST = 60
 /** How much is done between two pauses: about 3 ms. */
 const SLICE = 200_000
 
+/** The vectors of one scope. */
+export interface Partition {
+  /** How many vectors it holds. */
+  readonly size: () => number
+  add(entry: Stored, sketch: Uint32Array): void
+  remove(entry: Stored): void
+  /** Those of at least the least similarity, nearest first. Entries that are added meanwhile may be missed, no others. */
+  search(search: Search, pause: () => Promise<void>): Promise<readonly Neighbour[]>
+}
+
 /**
- * The vectors of one scope. A search looks at the sketches, which lie side by side, and computes the cosine of the few
- * vectors whose sketch is near enough.
+ * A search looks at the sketches, which lie side by side, and computes the cosine of the few vectors whose sketch is near
+ * enough.
  */
-export class Partition {
-  /** Places of removed vectors are empty until no search is under way: a search never misses one that was moved. */
-  private entries: (Stored | undefined)[] = []
-  private first: Uint32Array = new Uint32Array(4 * FIRST_WORDS)
-  private rest: Uint32Array = new Uint32Array(4 * (SKETCH_WORDS - FIRST_WORDS))
-  private empty = 0
-  private searches = 0
-
-  get size(): number {
-    return this.entries.length - this.empty
+export function createPartition(): Partition {
+  const rows: Rows = { entries: [], first: new Uint32Array(4 * FIRST_WORDS), rest: new Uint32Array(4 * REST_WORDS) }
+  let empty = 0
+  let searches = 0
+  const tidy = (): void => {
+    if (searches > 0 || empty * 2 <= rows.entries.length) return
+    closeGaps(rows)
+    empty = 0
   }
+  return {
+    size: () => rows.entries.length - empty,
+    add: (entry, sketch) => append(rows, entry, sketch),
+    remove: (entry) => {
+      rows.entries[entry.slot] = undefined
+      empty += 1
+      tidy()
+    },
+    search: async (search, pause) => {
+      searches += 1
+      try {
+        return await scan(rows, search, pause)
+      } finally {
+        searches -= 1
+        tidy()
+      }
+    },
+  }
+}
 
-  add(entry: Stored, sketch: Uint32Array): void {
-    const slot = this.entries.length
-    if ((slot + 1) * FIRST_WORDS > this.first.length) this.grow()
-    this.entries.push(entry)
+/** Places of removed vectors are empty until no search is under way: a search never misses one that was moved. */
+interface Rows {
+  entries: (Stored | undefined)[]
+  first: Uint32Array
+  rest: Uint32Array
+}
+
+function append(rows: Rows, entry: Stored, sketch: Uint32Array): void {
+  const slot = rows.entries.length
+  if ((slot + 1) * FIRST_WORDS > rows.first.length) {
+    rows.first = enlarged(rows.first, slot * 2 * FIRST_WORDS)
+    rows.rest = enlarged(rows.rest, slot * 2 * REST_WORDS)
+  }
+  rows.entries.push(entry)
+  entry.slot = slot
+  rows.first.set(sketch.subarray(0, FIRST_WORDS), slot * FIRST_WORDS)
+  rows.rest.set(sketch.subarray(FIRST_WORDS), slot * REST_WORDS)
+}
+
+function closeGaps(rows: Rows): void {
+  const kept = rows.entries.filter((entry) => entry !== undefined)
+  kept.forEach((entry, slot) => {
+    rows.first.copyWithin(slot * FIRST_WORDS, entry.slot * FIRST_WORDS, (entry.slot + 1) * FIRST_WORDS)
+    rows.rest.copyWithin(slot * REST_WORDS, entry.slot * REST_WORDS, (entry.slot + 1) * REST_WORDS)
     entry.slot = slot
-    this.first.set(sketch.subarray(0, FIRST_WORDS), slot * FIRST_WORDS)
-    this.rest.set(sketch.subarray(FIRST_WORDS), slot * (SKETCH_WORDS - FIRST_WORDS))
-  }
+  })
+  rows.entries = kept
+}
 
-  remove(entry: Stored): void {
-    this.entries[entry.slot] = undefined
-    this.empty += 1
-    this.tidy()
+async function scan(rows: Rows, search: Search, pause: () => Promise<void>): Promise<readonly Neighbour[]> {
+  const best = createBest(search.limit)
+  const most = STAGES.map((words) => mostDifferentBits(search.least, words))
+  const end = rows.entries.length
+  for (let slot = 0; slot < end;) {
+    slot = scanSlice(rows, search, { from: slot, end, most, best })
+    if (slot < end) await pause()
   }
+  return best.list()
+}
 
-  async search(search: Search, pause: () => Promise<void>): Promise<readonly Neighbour[]> {
-    this.searches += 1
-    try {
-      return await this.scan(search, pause)
-    } finally {
-      this.searches -= 1
-      this.tidy()
-    }
-  }
+interface Slice {
+  readonly from: number
+  readonly end: number
+  /** How many bits may differ at each stage. */
+  readonly most: readonly number[]
+  readonly best: Best
+}
 
-  private async scan(search: Search, pause: () => Promise<void>): Promise<readonly Neighbour[]> {
-    const best = createBest(search.limit)
-    const mostFirst = mostDifferentBits(search.least, FIRST_WORDS)
-    const most = STAGES.map((words) => mostDifferentBits(search.least, words))
-    const [one = 0, two = 0] = search.sketch
-    let done = 0
-    for (let slot = 0; slot < this.entries.length; slot += 1) {
-      const place = slot * FIRST_WORDS
-      const different =
-        countOnes((this.first[place] ?? 0) ^ one) + countOnes((this.first[place + 1] ?? 0) ^ two)
-      done += 1
-      if (different <= mostFirst) {
-        const near = this.isNear(slot, search.sketch, different, most)
-        done += near ? EXACT_COST : STAGE_COST
-        if (near) this.compare(slot, search, best)
-      }
-      if (done >= SLICE) {
-        done = 0
-        await pause()
-      }
-    }
-    return best.list()
+/** Looks at as many vectors as a few milliseconds allow; answers where the next slice begins. */
+function scanSlice(rows: Rows, search: Search, { from, end, most, best }: Slice): number {
+  const { first, rest } = rows
+  const [one = 0, two = 0] = search.sketch
+  const mostFirst = most[0] ?? 0
+  let work = 0
+  let slot = from
+  for (; slot < end && work < SLICE; slot += 1) {
+    const place = slot * FIRST_WORDS
+    const different = countOnes((first[place] ?? 0) ^ one) + countOnes((first[place + 1] ?? 0) ^ two)
+    work += 1
+    if (different > mostFirst) continue
+    const near = isNear(rest, slot, { sketch: search.sketch, different, most })
+    work += near ? EXACT_COST : STAGE_COST
+    if (near) compare(rows.entries[slot], search, best)
   }
+  return slot
+}
 
-  private isNear(slot: number, sketch: Uint32Array, inFirst: number, most: readonly number[]): boolean {
-    const place = slot * (SKETCH_WORDS - FIRST_WORDS) - FIRST_WORDS
-    let different = inFirst
-    let word = FIRST_WORDS
-    for (let stage = 0; stage < STAGES.length; stage += 1) {
-      const end = STAGES[stage] ?? 0
-      for (; word < end; word += 1) different += countOnes((this.rest[place + word] ?? 0) ^ (sketch[word] ?? 0))
-      if (different > (most[stage] ?? 0)) return false
-    }
-    return true
-  }
+interface FirstLook {
+  readonly sketch: Uint32Array
+  readonly different: number
+  readonly most: readonly number[]
+}
 
-  private compare(slot: number, search: Search, best: Best): void {
-    const entry = this.entries[slot]
-    if (entry === undefined || entry.expiresAt <= search.now) return
-    const similarity = cosine(entry.vector, search.vector)
-    if (similarity >= search.least) best.offer({ id: entry.id, similarity })
+function isNear(rest: Uint32Array, slot: number, look: FirstLook): boolean {
+  const place = slot * REST_WORDS - FIRST_WORDS
+  let { different } = look
+  let word = FIRST_WORDS
+  for (let stage = 1; stage < STAGES.length; stage += 1) {
+    const end = STAGES[stage] ?? 0
+    for (; word < end; word += 1) different += countOnes((rest[place + word] ?? 0) ^ (look.sketch[word] ?? 0))
+    if (different > (look.most[stage] ?? 0)) return false
   }
+  return true
+}
 
-  private grow(): void {
-    const capacity = this.entries.length * 2
-    this.first = enlarged(this.first, capacity * FIRST_WORDS)
-    this.rest = enlarged(this.rest, capacity * (SKETCH_WORDS - FIRST_WORDS))
-  }
-
-  /** Closes the gaps once they are half of the places. */
-  private tidy(): void {
-    if (this.searches > 0 || this.empty * 2 <= this.entries.length) return
-    const kept = this.entries.filter((entry) => entry !== undefined)
-    const width = SKETCH_WORDS - FIRST_WORDS
-    kept.forEach((entry, slot) => {
-      this.first.copyWithin(slot * FIRST_WORDS, entry.slot * FIRST_WORDS, (entry.slot + 1) * FIRST_WORDS)
-      this.rest.copyWithin(slot * width, entry.slot * width, (entry.slot + 1) * width)
-      entry.slot = slot
-    })
-    this.entries = kept
-    this.empty = 0
-  }
+function compare(entry: Stored | undefined, search: Search, best: Best): void {
+  if (entry === undefined || entry.expiresAt <= search.now) return
+  const similarity = cosine(entry.vector, search.vector)
+  if (similarity >= search.least) best.offer({ id: entry.id, similarity })
 }
 
 function enlarged(array: Uint32Array, length: number): Uint32Array {

@@ -16,7 +16,7 @@ export interface Token {
 
 const FENCE = '```[\\s\\S]*?(?:```|$)'
 const CODE = '`[^`]*`'
-const QUOTED = '"[^"]*"|‘[^’]*’(?!\\p{L})|«[^»]*»|„[^“”]*[“”]|“[^”]*”|「[^」]*」|『[^』]*』|《[^》]*》'
+const QUOTED = '"[^"]*"|‘[^‘’]*’(?!\\p{L})|«[^«»]*»|„[^„“”]*[“”]|“[^“”]*”|「[^「」]*」|『[^『』]*』|《[^《》]*》'
 const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
 /** Anything unbroken that holds a sign which only addresses, paths and program text have. */
 const ADDRESS = '[^\\s"`]{0,100}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'

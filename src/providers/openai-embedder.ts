@@ -44,7 +44,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 /** Texts of one call; more are sent in further calls, one after the other. */
 const MOST_TEXTS = 256
 const MOST_BYTES = 32 * 1024 * 1024
-const NAME = 'The embeddings endpoint'
+const NAME = 'embeddings'
 
 interface Endpoint {
   readonly url: string
@@ -60,11 +60,15 @@ interface Endpoint {
  * the right length for each text; a cache takes that as a miss. Throws `invalid-request` for wrong options.
  */
 export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
-  const { baseUrl, model, apiKey, dimensions = 1024, headers, timeoutMs = 5000, fetch } = parseOptions(
-    'openaiEmbedder',
-    schema,
-    options,
-  )
+  const {
+    baseUrl,
+    model,
+    apiKey,
+    dimensions = 1024,
+    headers,
+    timeoutMs = 5000,
+    fetch,
+  } = parseOptions('openaiEmbedder', schema, options)
   let transport: Transport | undefined
   const endpoint: Endpoint = {
     url: `${trimSlash(baseUrl)}/embeddings`,
@@ -124,11 +128,16 @@ async function readBody(response: TransportResponse): Promise<string> {
 
 /** The vectors in the order of the texts, which `index` tells. */
 function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
-  const vectors = new Array<Float32Array | undefined>(count).fill(undefined)
+  const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
   asArray(answer?.['data']).forEach((item, place) => {
     const { index = place, embedding } = asObject(item) ?? {}
-    const vector = Float32Array.from(asArray(embedding), Number)
-    if (typeof index === 'number' && index in vectors && vector.length === dimensions && vector.every(Number.isFinite)) {
+    const vector = Float32Array.from(asArray(embedding), (value) => (typeof value === 'number' ? value : Number.NaN))
+    if (
+      typeof index === 'number' &&
+      index in vectors &&
+      vector.length === dimensions &&
+      vector.every(Number.isFinite)
+    ) {
       vectors[index] = vector
     }
   })
