@@ -28,7 +28,8 @@ import { createDirectory, type CatalogOptions, type Directory } from './provider
 import { completions } from './routes/completions.ts'
 import { refusal, type Call, type Handler } from './routes/endpoint.ts'
 import { getModel, listModels } from './routes/models.ts'
-import { health, ready } from './routes/status.ts'
+import { createFailover, type Failover } from './providers/failover.ts'
+import { health, ready, type ProviderStates } from './routes/status.ts'
 import { memoryStore } from './stores/memory.ts'
 import { createMeter } from './tokens/size.ts'
 import { createTokenizer } from './tokens/tokenizer.ts'
@@ -79,8 +80,14 @@ export function createGateway(options: GatewayOptions): Gateway {
   const store = options.store ?? memoryStore({ now: runtime.now })
   const governance = createGovernance(options, store, runtime)
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
-  const parts = createParts(options, { runtime, governance, directory })
-  const route = createRouter(endpoints({ parts, directory, store, basePath }))
+  const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
+  const failover = createFailover({ runtime, timeouts })
+  const parts = createParts(options, { runtime, governance, failover, directory, timeouts })
+  const states = (): Record<string, boolean> => {
+    const circuits = failover.circuits()
+    return Object.fromEntries(options.providers.map(({ name }) => [name, !(name in circuits)]))
+  }
+  const route = createRouter(endpoints({ parts, directory, store, states, basePath }))
 
   const answer = async (call: Call): Promise<Response> => {
     try {
@@ -137,33 +144,23 @@ function createGovernance(options: GatewayOptions, store: Store, runtime: Runtim
 
 function createParts(
   options: GatewayOptions,
-  rooms: { readonly runtime: Runtime; readonly governance: Governance; readonly directory: Directory },
+  rooms: {
+    readonly runtime: Runtime
+    readonly governance: Governance
+    readonly directory: Directory
+    readonly failover: Failover
+    readonly timeouts: Timeouts
+  },
 ): Parts {
-  const { runtime, governance, directory } = rooms
+  const { runtime, governance, directory, timeouts } = rooms
   const { margin = DEFAULT_MARGIN } = options
-  const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
   return {
     findKey: governance.findKey,
     resolve: createResolve(directory.resolve, runtime.random),
     ledger: governance.ledger,
     waterfall: async (job) => ({ tokens: job.tokens, spent: ZERO, verdicts: [] }),
     smallModel: () => undefined,
-    upstream: {
-      complete: async ([route], call) => {
-        const prompt = call.promptFor(route!)
-        return {
-          ...(await route!.provider.complete({ ...call, prompt, model: route!.model, runtime, timeouts })),
-          route: route!,
-        }
-      },
-      stream: async ([route], call) => {
-        const prompt = call.promptFor(route!)
-        return {
-          ...(await route!.provider.stream({ ...call, prompt, model: route!.model, runtime, timeouts })),
-          route: route!,
-        }
-      },
-    },
+    upstream: rooms.failover,
     meter: createMeter(createTokenizer()),
     margin:
       typeof margin === 'number' ? () => margin : (key, model) => margin({ keyId: key.id, keyName: key.name, model }),
@@ -178,13 +175,14 @@ interface Rooms {
   readonly parts: Parts
   readonly directory: Directory
   readonly store: Store
+  readonly states: ProviderStates
   readonly basePath: string
 }
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
-function endpoints({ parts, directory, store, basePath }: Rooms): readonly Endpoint<Handler>[] {
+function endpoints({ parts, directory, store, states, basePath }: Rooms): readonly Endpoint<Handler>[] {
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
-  const status = { store, providers: () => ({}), runtime: parts.runtime }
+  const status = { store, providers: states, runtime: parts.runtime }
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: completions(openaiFormat, parts) },
     { method: 'POST', path: '/v1/messages', handle: completions(anthropicFormat, parts) },

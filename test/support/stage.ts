@@ -54,7 +54,8 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
       anthropic({ baseUrl: upstream.url, apiKey: 'sk-upstream-secret', models }),
     ],
     store: memoryStore(),
-    cache: false,
+    // Retries wait for no time at all.
+    runtime: { random: () => 0 },
     ...given,
   })
   const key = await gateway.keys.create({ name: 'stage', ...fields })
