@@ -1,0 +1,124 @@
+import type { FailureKind } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
+import { toCents, toDollars, ZERO } from '../core/money.ts'
+import type { LogEntry, Store } from '../core/ports.ts'
+import { endingOf, shortened, tokensUsed, type Ending, type Finished } from './finished.ts'
+import { guardSink, type Sink } from './guarded-sink.ts'
+
+/** One use of a key. */
+export interface AuditRecord {
+  /** ISO 8601. */
+  readonly timestamp: string
+  /** null: the request carried no known key. */
+  readonly key_id: string | null
+  readonly model: string | null
+  readonly tokens_used: number
+  /** Billed money, rounded half up. */
+  readonly cost_cents: number
+  /** Billed money with six fraction digits. */
+  readonly cost_usd: number
+  readonly request_id: string
+  readonly outcome: Ending
+  readonly status: number
+  readonly failure: FailureKind | null
+}
+
+export interface AuditQuery {
+  /** @default all keys, and requests without one */
+  readonly keyId?: string
+  /** The first moment, inclusive, milliseconds since 1970. */
+  readonly from?: number
+  /** The last moment, exclusive. */
+  readonly to?: number
+  /** `next` of the page before. */
+  readonly after?: string
+  /** 1 to 1,000. @default 100 */
+  readonly limit?: number
+}
+
+export interface AuditPage {
+  /** In the order in which the requests ended. */
+  readonly records: readonly AuditRecord[]
+  /** Where the next page begins; absent on the last one. */
+  readonly next?: string
+}
+
+/** Every use of a key, refused ones included, written down and never changed. */
+export interface Audit {
+  /** Never rejects: a record that the store or `onRecord` did not take is counted in `dropped`. */
+  write(finished: Finished): Promise<void>
+  read(query?: AuditQuery): Promise<AuditPage>
+  dropped(): number
+}
+
+export interface AuditOptions {
+  readonly store: Store
+  /** How long records are kept, in milliseconds. @default as long as the store keeps them */
+  readonly keepMs?: number
+  /** Is told of each record too, for an archive of the operator's own. What it throws is counted in `dropped`. */
+  readonly onRecord?: Sink<AuditRecord>
+}
+
+const ALL = 'audit'
+const DEFAULT_LIMIT = 100
+const MOST = 1_000
+
+/** Each record stands in the log of all and in that of its key, so that both are read without a search. */
+export function createAudit({ store, keepMs, onRecord }: AuditOptions): Audit {
+  const sink = guardSink(onRecord)
+  let dropped = 0
+
+  async function write(finished: Finished): Promise<void> {
+    const record = toRecord(finished)
+    const entry = { at: finished.at, value: JSON.stringify(record), ...(keepMs !== undefined && { ttlMs: keepMs }) }
+    const logs = finished.keyId === undefined ? [ALL] : [ALL, logOf(finished.keyId)]
+    sink.hand(record)
+    const results = await Promise.allSettled(logs.map(async (log) => store.append(log, entry)))
+    if (results.some((result) => result.status === 'rejected')) dropped += 1
+  }
+
+  async function read({ keyId, limit = DEFAULT_LIMIT, ...range }: AuditQuery = {}): Promise<AuditPage> {
+    const most = Math.min(MOST, Math.max(1, limit))
+    const entries = await store.entries(keyId === undefined ? ALL : logOf(keyId), { ...range, limit: most + 1 })
+    const shown = entries.slice(0, most)
+    const records = shown.map(fromEntry).filter((record) => record !== undefined)
+    const next = entries.length > most ? shown.at(-1)?.cursor : undefined
+    return next === undefined ? { records } : { records, next }
+  }
+
+  return { write, read, dropped: () => dropped + sink.dropped() }
+}
+
+function logOf(keyId: string): string {
+  return `${ALL}:${keyId}`
+}
+
+function toRecord(finished: Finished): AuditRecord {
+  const billed = finished.bill?.billed ?? ZERO
+  return {
+    timestamp: new Date(finished.at).toISOString(),
+    key_id: finished.keyId ?? null,
+    model: shortened(finished.model),
+    tokens_used: tokensUsed(finished),
+    cost_cents: toCents(billed),
+    cost_usd: toDollars(billed),
+    request_id: finished.requestId,
+    outcome: endingOf(finished),
+    status: finished.status,
+    failure: finished.failure ?? null,
+  }
+}
+
+/** Only what `write` wrote stands under these names; anything else is left out. */
+function fromEntry(entry: LogEntry): AuditRecord | undefined {
+  try {
+    const value: unknown = JSON.parse(entry.value)
+    return isAuditRecord(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isAuditRecord(value: unknown): value is AuditRecord {
+  return isJsonObject(value) && typeof value['timestamp'] === 'string'
+}

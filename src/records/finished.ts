@@ -1,0 +1,55 @@
+import type { FailureKind } from '../core/errors.ts'
+import type { NanoUsd } from '../core/money.ts'
+
+/** What a finished request cost; a bill has these fields. */
+export interface FinishedBill {
+  readonly originalTokens: number
+  readonly optimizedTokens: number
+  readonly completionTokens: number
+  readonly theoretical: NanoUsd
+  readonly actual: NanoUsd
+  readonly billed: NanoUsd
+  readonly cache: 'HIT' | 'MISS'
+  readonly strategy: string
+  readonly estimated: boolean
+}
+
+/** How one request ended: all that audit, metrics and log need to know of it. No text of prompt or answer. */
+export interface Finished {
+  readonly requestId: string
+  /** Undefined: the request carried no key that is known. */
+  readonly keyId: string | undefined
+  /** As the caller wrote it; undefined: the request did not come so far. */
+  readonly model: string | undefined
+  /** The HTTP status that the caller saw. */
+  readonly status: number
+  readonly failure?: FailureKind
+  /** When the request ended, milliseconds since 1970. */
+  readonly at: number
+  readonly latencyMs: number
+  /** The tier that rewrote the prompt; 1 is a replay from the cache. */
+  readonly tier?: 1 | 2 | 3 | 4 | 5
+  /** Present when there was an answer, whole or in part. */
+  readonly bill?: FinishedBill
+}
+
+/** What became of a request. */
+export type Ending = 'answered' | 'refused' | 'failed' | 'left'
+
+export function endingOf(finished: Finished): Ending {
+  if (finished.failure === 'cancelled') return 'left'
+  if (finished.status >= 500) return 'failed'
+  return finished.status >= 400 ? 'refused' : 'answered'
+}
+
+/** Tokens that were sent and generated for a request; a replay from the cache used none. */
+export function tokensUsed({ bill }: Finished): number {
+  return bill === undefined || bill.cache === 'HIT' ? 0 : bill.optimizedTokens + bill.completionTokens
+}
+
+const LONGEST_NAME = 200
+
+/** Whatever callers choose freely is cut before it is written down. */
+export function shortened(name: string | undefined): string | null {
+  return name === undefined ? null : name.slice(0, LONGEST_NAME)
+}

@@ -1,0 +1,54 @@
+import { nano, toDollars } from '../core/money.ts'
+import { createHistogram } from './histogram.ts'
+import type { MetricsTotals } from './metrics.ts'
+
+/** The content type of `writePrometheus`. */
+export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
+
+/** What is told besides the requests: records that their sinks did not take. */
+export interface Drops {
+  readonly log: number
+  readonly audit: number
+}
+
+const QUANTILES = [0.5, 0.95, 0.99] as const
+
+/** The metrics in Prometheus' text format. Label values come from closed sets. */
+export function writePrometheus(totals: MetricsTotals, drops: Drops): string {
+  const { theoretical, actual, billed } = totals
+  const costs = Object.entries({ theoretical, actual, billed })
+  const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
+  return [
+    ...counter('sluice_requests_total', 'Finished requests by how they ended.', 'outcome', totals.endings),
+    ...counter('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
+    ...counter('sluice_cache_requests_total', 'Answers by whether the semantic cache had them.', 'result', cache),
+    ...counter(
+      'sluice_cost_dollars_total',
+      'Dollars: list price, what upstreams charge, what is billed.',
+      'kind',
+      Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(nano(amount))])),
+    ),
+    ...counter('sluice_dropped_records_total', 'Records that their sink did not take.', 'sink', { ...drops }),
+    ...latency(totals),
+    '',
+  ].join('\n')
+}
+
+function counter(name: string, help: string, label: string, values: Readonly<Record<string, number>>): string[] {
+  const lines = Object.entries(values).map(([value, count]) => `${name}{${label}="${value}"} ${count}`)
+  return [`# HELP ${name} ${help}`, `# TYPE ${name} counter`, ...lines]
+}
+
+function latency({ latencies, latencySum }: MetricsTotals): string[] {
+  const name = 'sluice_request_duration_seconds'
+  const histogram = createHistogram()
+  histogram.merge(latencies)
+  const count = latencies.reduce((sum, [, inBucket]) => sum + inBucket, 0)
+  return [
+    `# HELP ${name} From a request's arrival to its end.`,
+    `# TYPE ${name} summary`,
+    ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${histogram.percentile(quantile) / 1000}`),
+    `${name}_sum ${latencySum / 1000}`,
+    `${name}_count ${count}`,
+  ]
+}

@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest'
+import { nano } from '../../src/core/money.ts'
+import { createAudit } from '../../src/records/audit.ts'
+import { memoryStore } from '../../src/stores/memory.ts'
+import { bill, finished, START, unanswered } from './finished.ts'
+
+const store = () => memoryStore({ now: () => START })
+
+describe('the audit', () => {
+  it('writes one record for each use of a key, with its fields', async () => {
+    const audit = createAudit({ store: store() })
+    await audit.write(finished())
+    expect((await audit.read()).records).toEqual([
+      {
+        timestamp: '2026-01-15T12:00:00.000Z',
+        key_id: 'key-1',
+        model: 'openai/gpt-x',
+        tokens_used: 60,
+        cost_cents: 3,
+        cost_usd: 0.03,
+        request_id: 'request',
+        outcome: 'answered',
+        status: 200,
+        failure: null,
+      },
+    ])
+  })
+
+  it('writes refused, failed and abandoned requests and those without a key too', async () => {
+    const audit = createAudit({ store: store() })
+    await audit.write(unanswered({ status: 429, failure: 'rate-limited' }))
+    await audit.write(unanswered({ status: 502, failure: 'upstream' }))
+    await audit.write(unanswered({ status: 499, failure: 'cancelled' }))
+    await audit.write(unanswered({ status: 401, failure: 'unauthenticated', keyId: undefined, model: undefined }))
+    const { records } = await audit.read()
+    expect(records.map((record) => [record.outcome, record.status, record.failure, record.key_id])).toEqual([
+      ['refused', 429, 'rate-limited', 'key-1'],
+      ['failed', 502, 'upstream', 'key-1'],
+      ['left', 499, 'cancelled', 'key-1'],
+      ['refused', 401, 'unauthenticated', null],
+    ])
+    expect(records.every((record) => record.cost_cents === 0 && record.tokens_used === 0)).toBe(true)
+  })
+
+  it('a replay from the cache used no tokens and cost nothing', async () => {
+    const audit = createAudit({ store: store() })
+    await audit.write(finished({ bill: bill({ cache: 'HIT', billed: nano(0) }) }))
+    expect((await audit.read()).records[0]).toMatchObject({ tokens_used: 0, cost_cents: 0, outcome: 'answered' })
+  })
+
+  it('is read by key and time, page by page', async () => {
+    const audit = createAudit({ store: store() })
+    for (let n = 0; n < 20; n += 1) {
+      await audit.write(finished({ keyId: `key-${n % 2}`, at: START + n * 1000, requestId: String(n) }))
+    }
+    const ids: string[] = []
+    let after: string | undefined
+    do {
+      const query = { keyId: 'key-1', from: START + 3_000, to: START + 19_000, limit: 3 }
+      const page = await audit.read(after === undefined ? query : { ...query, after })
+      ids.push(...page.records.map((record) => record.request_id))
+      after = page.next
+    } while (after !== undefined)
+    expect(ids).toEqual(['3', '5', '7', '9', '11', '13', '15', '17'])
+    expect((await audit.read({ keyId: 'nobody' })).records).toEqual([])
+    expect((await audit.read({ limit: 5 })).records).toHaveLength(5)
+  })
+
+  it('a store or an archive that fails drops the record, is counted, and fails nobody', async () => {
+    const down = { ...store(), append: () => Promise.reject(new Error('down')) }
+    const audit = createAudit({ store: down })
+    await audit.write(finished())
+    expect(audit.dropped()).toBe(1)
+    const throwing = createAudit({
+      store: store(),
+      onRecord: () => {
+        throw new Error('full')
+      },
+    })
+    await throwing.write(finished())
+    expect(throwing.dropped()).toBe(1)
+    expect((await throwing.read()).records).toHaveLength(1)
+  })
+
+  it('an archive that never finishes holds up nobody', async () => {
+    const audit = createAudit({ store: store(), onRecord: () => new Promise(() => {}) })
+    await audit.write(finished())
+    expect((await audit.read()).records).toHaveLength(1)
+  })
+
+  it('cuts what callers choose and takes any text', async () => {
+    const audit = createAudit({ store: store() })
+    await audit.write(finished({ model: `\ud800"\u2028${'x'.repeat(100_000)}` }))
+    expect((await audit.read()).records[0]?.model).toHaveLength(200)
+  })
+
+  it('leaves out what is not an audit record', async () => {
+    const shared = store()
+    await shared.append('audit', { at: START, value: '{' })
+    await shared.append('audit', { at: START, value: '[]' })
+    expect((await createAudit({ store: shared }).read()).records).toEqual([])
+  })
+})

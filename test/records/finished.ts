@@ -1,0 +1,38 @@
+import { nano } from '../../src/core/money.ts'
+import type { Finished, FinishedBill } from '../../src/records/finished.ts'
+
+export const START: number = Date.UTC(2026, 0, 15, 12)
+
+export function bill(change: Partial<FinishedBill> = {}): FinishedBill {
+  return {
+    originalTokens: 100,
+    optimizedTokens: 40,
+    completionTokens: 20,
+    theoretical: nano(20_000_000),
+    actual: nano(5_000_000),
+    billed: nano(30_000_000),
+    cache: 'MISS',
+    strategy: 'Passthrough (no optimization needed)',
+    estimated: false,
+    ...change,
+  }
+}
+
+export function finished(change: Partial<Finished> = {}): Finished {
+  return {
+    requestId: 'request',
+    keyId: 'key-1',
+    model: 'openai/gpt-x',
+    status: 200,
+    at: START,
+    latencyMs: 12.5,
+    bill: bill(),
+    ...change,
+  }
+}
+
+/** A request that ended before there was an answer. */
+export function unanswered(change: Partial<Finished>): Finished {
+  const { bill: _bill, ...rest } = finished(change)
+  return rest
+}

@@ -1,0 +1,148 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { nano } from '../../src/core/money.ts'
+import { createHistogram } from '../../src/records/histogram.ts'
+import { createMetrics } from '../../src/records/metrics.ts'
+import { writePrometheus } from '../../src/records/prometheus.ts'
+import { createRecentRate } from '../../src/records/recent-rate.ts'
+import { bill, finished, START, unanswered } from './finished.ts'
+
+describe('the metrics', () => {
+  it('begin with zeros and no NaN', () => {
+    const metrics = createMetrics(START)
+    expect(metrics.summary(START)).toEqual({
+      optimizer: {
+        requests_total: 0,
+        requests_per_second: 0,
+        error_rate: 0,
+        latency_p50_ms: 0,
+        latency_p95_ms: 0,
+        latency_p99_ms: 0,
+      },
+      optimization: {
+        tier_1_cache_hits: 0,
+        tier_2_vanishing_context: 0,
+        tier_3_rlm: 0,
+        tier_4_family_locked: 0,
+        tier_5_savings_slider: 0,
+        total_savings_usd: 0,
+      },
+      billing: { total_cost_usd: 0, theoretical_cost_usd: 0, total_billed_usd: 0, savings_percentage: 0 },
+    })
+    expect(metrics.cache()).toEqual({ hit_rate: 0, total_requests: 0, cache_hits: 0, cache_misses: 0 })
+  })
+
+  it('add up requests, tiers, money and the cache', () => {
+    const metrics = createMetrics(START)
+    metrics.record(finished({ tier: 5 }))
+    metrics.record(finished({ tier: 1, bill: bill({ cache: 'HIT', actual: nano(0), billed: nano(0) }) }))
+    metrics.record(finished())
+    metrics.record(unanswered({ status: 502, failure: 'upstream' }))
+    metrics.record(unanswered({ status: 429, failure: 'rate-limited' }))
+    expect(metrics.summary(START + 2_000)).toMatchObject({
+      optimizer: { requests_total: 5, requests_per_second: 2.5, error_rate: 0.2 },
+      optimization: { tier_1_cache_hits: 1, tier_5_savings_slider: 1, total_savings_usd: 0.05 },
+      billing: {
+        total_cost_usd: 0.01,
+        theoretical_cost_usd: 0.06,
+        total_billed_usd: 0.06,
+        savings_percentage: 0.833333,
+      },
+    })
+    expect(metrics.cache()).toEqual({ hit_rate: 0.333333, total_requests: 3, cache_hits: 1, cache_misses: 2 })
+  })
+
+  it('do not grow with what callers send', () => {
+    const metrics = createMetrics(START)
+    const size = (): number => JSON.stringify(metrics.totals()).length
+    metrics.record(finished())
+    const before = size()
+    for (let n = 0; n < 9; n += 1) metrics.record(finished({ model: `m${n}`, keyId: `k${n}`, requestId: `r${n}` }))
+    expect(size()).toBeLessThan(before + 20)
+  })
+
+  it('are written in the format of Prometheus', () => {
+    const metrics = createMetrics(START)
+    metrics.record(finished({ latencyMs: 100, tier: 2, model: 'x"\n# evil' }))
+    const text = writePrometheus(metrics.totals(), { log: 3, audit: 0 })
+    const line = /^(# (HELP|TYPE) sluice_\w+ .+|sluice_\w+(\{\w+="[\w.]+"\})? -?\d+(\.\d+)?(e[+-]\d+)?)$/
+    const lines = text.split('\n')
+    expect(lines.pop()).toBe('')
+    for (const one of lines) expect(one).toMatch(line)
+    expect(lines).toContain('sluice_requests_total{outcome="answered"} 1')
+    expect(lines).toContain('sluice_tier_requests_total{tier="2"} 1')
+    expect(lines).toContain('sluice_cost_dollars_total{kind="billed"} 0.03')
+    expect(lines).toContain('sluice_dropped_records_total{sink="log"} 3')
+    expect(lines).toContain('sluice_request_duration_seconds_sum 0.1')
+    expect(lines).toContain('sluice_request_duration_seconds_count 1')
+    const names = lines.filter((one) => one.startsWith('# TYPE')).map((one) => one.split(' ')[2])
+    expect(new Set(names).size).toBe(names.length)
+  })
+})
+
+describe('the histogram', () => {
+  const latency = fc.double({ min: 0.001, max: 3_600_000, noNaN: true })
+
+  it('tells every percentile within one percent of its value', () => {
+    fc.assert(
+      fc.property(
+        fc.array(latency, { minLength: 1, maxLength: 200 }),
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        (values, quantile) => {
+          const histogram = createHistogram()
+          for (const value of values) histogram.record(value)
+          const exact = values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(quantile * values.length) - 1)]!
+          expect(Math.abs(histogram.percentile(quantile) - exact)).toBeLessThanOrEqual(exact * 0.010_000_1)
+        },
+      ),
+    )
+  })
+
+  it('merged with another is the histogram of all values', () => {
+    fc.assert(
+      fc.property(fc.array(latency), fc.array(latency), (some, others) => {
+        const [a, b, all] = [createHistogram(), createHistogram(), createHistogram()]
+        for (const value of some) a.record(value)
+        for (const value of others) b.record(value)
+        for (const value of [...some, ...others]) all.record(value)
+        a.merge(b.counts())
+        expect(a.counts()).toEqual(all.counts())
+      }),
+    )
+  })
+
+  it('takes odd values and odd counts without harm', () => {
+    const histogram = createHistogram()
+    for (const value of [Number.NaN, -5, 0, Infinity, 1e300]) histogram.record(value)
+    histogram.merge([
+      [-1, 5],
+      [0.5, 5],
+      [1e9, 5],
+      [3, Number.NaN],
+    ])
+    expect(histogram.counts().reduce((sum, [, count]) => sum + count, 0)).toBe(5)
+    expect(histogram.percentile(0.5)).toBe(0)
+    expect(histogram.percentile(1)).toBeGreaterThan(86_400_000)
+  })
+})
+
+describe('the recent rate', () => {
+  it('counts the last minute and forgets what is older', () => {
+    const rate = createRecentRate(START)
+    for (let n = 0; n < 120; n += 1) rate.count(START + n * 1000)
+    expect(rate.perSecond(START + 119_000)).toBe(1)
+    expect(rate.perSecond(START + 149_000)).toBe(0.5)
+    expect(rate.perSecond(START + 1_000_000)).toBe(0)
+  })
+
+  it('a clock that is set back gives no negative and no infinite rate', () => {
+    const rate = createRecentRate(START)
+    rate.count(START)
+    rate.count(START - 3_600_000)
+    for (const now of [START - 3_600_000, START, START + 30_000, -5_000]) {
+      const found = rate.perSecond(now)
+      expect(found).toBeGreaterThanOrEqual(0)
+      expect(found).toBeLessThanOrEqual(2)
+    }
+  })
+})

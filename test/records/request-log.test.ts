@@ -1,0 +1,94 @@
+import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { createRequestLog } from '../../src/records/request-log.ts'
+import { finished, START, unanswered } from './finished.ts'
+
+describe('the request log', () => {
+  it('hands the record of a request to the sink in the specified form', () => {
+    const records: JsonObject[] = []
+    createRequestLog((record) => records.push(record)).write(finished())
+    expect(records).toEqual([
+      {
+        timestamp: '2026-01-15T12:00:00.000Z',
+        level: 'INFO',
+        service: 'sluice',
+        request_id: 'request',
+        virtual_key_id: 'key-1',
+        model: 'openai/gpt-x',
+        original_tokens: 100,
+        optimized_tokens: 40,
+        strategy: 'Passthrough (no optimization needed)',
+        cost_cents: 3,
+        latency_ms: 13,
+        status: 200,
+        outcome: 'answered',
+        failure: null,
+      },
+    ])
+  })
+
+  it.each([
+    [200, undefined, 'INFO'],
+    [429, 'rate-limited', 'WARN'],
+    [502, 'upstream', 'ERROR'],
+    [499, 'cancelled', 'INFO'],
+  ] as const)('a request that ended with %i %s is of level %s', (status, failure, level) => {
+    const records: JsonObject[] = []
+    const ended = failure === undefined ? finished({ status }) : unanswered({ status, failure })
+    createRequestLog((record) => records.push(record)).write(ended)
+    expect(records[0]?.['level']).toBe(level)
+  })
+
+  it('a sink that throws or rejects affects nothing, and what it lost is counted', async () => {
+    let calls = 0
+    const log = createRequestLog(() => {
+      calls += 1
+      if (calls === 1) throw new Error('full')
+      return Promise.reject(new Error('later'))
+    })
+    log.write(finished())
+    log.write(finished())
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(log.dropped()).toBe(2)
+  })
+
+  it('a sink that never finishes is given a bounded number of records', () => {
+    let given = 0
+    const log = createRequestLog(() => {
+      given += 1
+      return new Promise(() => {})
+    })
+    for (let n = 0; n < 1_500; n += 1) log.write(finished())
+    expect(given).toBe(1_000)
+    expect(log.dropped()).toBe(500)
+  })
+
+  it('a sink that finishes is given all', async () => {
+    let given = 0
+    const log = createRequestLog(async () => {
+      given += 1
+    })
+    for (let n = 0; n < 1_500; n += 1) {
+      log.write(finished())
+      await Promise.resolve()
+      await Promise.resolve()
+    }
+    expect([given, log.dropped()]).toEqual([1_500, 0])
+  })
+
+  it('without a sink nothing happens', () => {
+    const log = createRequestLog(undefined)
+    log.write(finished())
+    log.event('ERROR', 'lost', START)
+    expect(log.dropped()).toBe(0)
+  })
+
+  it('an event carries its fields and cannot change time, level or service', () => {
+    const records: JsonObject[] = []
+    const log = createRequestLog((record) => records.push(record), 'mine')
+    log.event('ERROR', 'unsettled', START, { level: 'DEBUG', key: 'k' })
+    expect(records).toEqual([
+      { timestamp: '2026-01-15T12:00:00.000Z', level: 'ERROR', service: 'mine', event: 'unsettled', key: 'k' },
+    ])
+  })
+})
