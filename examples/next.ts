@@ -1,0 +1,11 @@
+/** The file app/ai/[...path]/route.ts of a Next.js application. The key is a secret of your own, `openssl rand -hex 24`. */
+import { createGateway, extractive } from 'sluice'
+import { toNext } from 'sluice/next'
+
+const gateway = createGateway({
+  providers: [extractive()],
+  basePath: '/ai',
+  governance: { virtual_keys: [{ name: 'example', value: process.env['GATEWAY_KEY'] }] },
+})
+
+export const { GET, POST, PUT, DELETE } = toNext(gateway)

@@ -1,0 +1,100 @@
+import { spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const question = {
+  model: 'extractive/extractive',
+  max_tokens: 100,
+  messages: [{ role: 'user', content: 'A sluice is a gate for water. What is a sluice?' }],
+}
+
+interface Started {
+  /** The address of the gateway's first version, without a slash at the end. */
+  readonly url: string
+  readonly key: string
+  /** Asks the process to end and answers its exit code, null where the signal ended it. */
+  readonly stop: () => Promise<number | null>
+}
+
+/** Runs an example on a free port until it has said where it listens and with which key. */
+async function start(name: string): Promise<Started> {
+  const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
+  const child = spawn(process.execPath, [tsx, `examples/${name}.ts`], { cwd: root, env: { ...process.env, PORT: '0' } })
+  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve))
+  let said = ''
+  const address = await new Promise<RegExpMatchArray>((resolve, reject) => {
+    const listen = (text: Buffer): void => {
+      said += text.toString()
+      const match = /(http:\S+) with the key (\S+)/.exec(said)
+      if (match !== null) resolve(match)
+    }
+    child.stdout.on('data', listen)
+    child.stderr.on('data', listen)
+    void ended.then(() => reject(new Error(`The example ended before it listened: ${said}`)))
+  })
+  const stop = (): Promise<number | null> => {
+    child.kill('SIGTERM')
+    return ended
+  }
+  return { url: address[1] ?? '', key: address[2] ?? '', stop }
+}
+
+function ask(url: string, key: string): Request {
+  return new Request(`${url}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify(question),
+  })
+}
+
+describe('the examples', () => {
+  it.each(['node', 'express', 'fastify'])(
+    '%s listens, answers with a bill, and ends when it is asked to',
+    async (name) => {
+      const { url, key, stop } = await start(name)
+      const response = await fetch(ask(url, key))
+      const answer = await response.json()
+      const code = await stop()
+
+      expect(response.status).toBe(200)
+      expect(response.headers.get('x-svc-billed-amount')).toMatch(/\d/)
+      expect(answer).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
+      expect(code).toBe(name === 'node' ? 0 : null)
+    },
+    60_000,
+  )
+
+  it.each(['express', 'fastify'])(
+    'in %s the routes of the application still parse their bodies',
+    async (name) => {
+      const { url, stop } = await start(name)
+      const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{"a":1}' }
+      const response = await fetch(new URL('/echo', url), init)
+      const echoed = await response.json()
+      await stop()
+
+      expect(echoed).toEqual({ a: 1 })
+    },
+    60_000,
+  )
+
+  it('the route of next answers the requests that Next hands it', async () => {
+    const key = 'a-secret-of-48-letters-made-for-this-test-alone-'
+    process.env['GATEWAY_KEY'] = key
+    const { POST, GET } = await import('../examples/next.ts')
+
+    const answered = await POST(ask('https://app.example/ai/v1', key))
+    const refused = await GET(new Request('https://app.example/ai/v1/models'))
+
+    expect([answered.status, refused.status]).toEqual([200, 401])
+  })
+
+  it('the worker answers', async () => {
+    const { default: worker } = await import('../examples/workers.ts')
+
+    const response = await worker.fetch(ask('https://worker.example/v1', 'sk-svc-7d0c3f52-1f5b-4c57-9d0e-0a4c7f3b9e11'))
+
+    expect(response.status).toBe(200)
+  })
+})
