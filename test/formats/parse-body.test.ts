@@ -43,14 +43,25 @@ describe('a body that is no JSON object', () => {
 })
 
 describe('the bytes of a body', () => {
+  const within = (bytes: readonly number[]): Uint8Array => {
+    const [before, after] = ['{"a":"', '"}'].map((text) => new TextEncoder().encode(text))
+    return Uint8Array.from([...(before ?? []), ...bytes, ...(after ?? [])])
+  }
+
   it.each([
-    ['a lone continuation byte', [0x7b, 0x80, 0x7d]],
-    ['an overlong form', [0x22, 0xc0, 0xaf, 0x22]],
-    ['an encoded surrogate', [0x22, 0xed, 0xa0, 0x80, 0x22]],
-    ['UTF-16 with its mark', [0xff, 0xfe, 0x7b, 0x00, 0x7d, 0x00]],
-    ['UTF-16 without a mark', [0x7b, 0x00, 0x7d, 0x00]],
+    ['a lone continuation byte', within([0x80])],
+    ['an overlong form', within([0xc0, 0xaf])],
+    ['an encoded surrogate', within([0xed, 0xa0, 0x80])],
+    ['a cut character', within([0xe6, 0xbc])],
+    ['UTF-16 with its mark', Uint8Array.from([0xff, 0xfe, 0x7b, 0x00, 0x7d, 0x00])],
   ])('are refused when they hold %s', (_name, bytes) => {
-    expect(failureOf(() => parseBody(Uint8Array.from(bytes))).kind).toBe('invalid-request')
+    const failure = failureOf(() => parseBody(bytes))
+    expect(failure.kind).toBe('invalid-request')
+    expect(failure.message).toMatch(/not valid UTF-8/)
+  })
+
+  it('are refused as UTF-16 without a mark', () => {
+    expect(failureOf(() => parseBody(Uint8Array.from([0x7b, 0x00, 0x7d, 0x00]))).kind).toBe('invalid-request')
   })
 
   it('may begin with a byte order mark, which does not leave again', () => {

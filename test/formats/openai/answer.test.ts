@@ -57,6 +57,18 @@ describe('an answer of an upstream', () => {
     expect(odd.parts).toMatchObject([{ type: 'tool-call', id: 'call_0', name: 'f', input: '{"a":1}' }])
   })
 
+  it('passes over calls that name nothing to call', () => {
+    const calls = [
+      null,
+      {},
+      { id: 'c', function: {} },
+      { id: 'c', type: 'custom', custom: { name: 'g', input: 'raw' } },
+    ]
+    expect(openaiFormat.readCompletion(answer({ tool_calls: calls })).parts).toMatchObject([
+      { type: 'tool-call', id: 'c', name: 'g', input: 'raw' },
+    ])
+  })
+
   it.each([
     ['stop', {}, 'stop'],
     ['length', {}, 'length'],

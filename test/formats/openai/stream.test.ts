@@ -96,6 +96,13 @@ describe('a chat stream that is read', () => {
     }
   })
 
+  it('begins with the first chunk that has a choice', () => {
+    const filters = chunk({}, { id: '', model: '', choices: [], prompt_filter_results: [] })
+    expect(eventsOf([filters, chunk({ content: '' })])).toEqual([
+      { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
+    ])
+  })
+
   it('starts a call once, also where its name comes without arguments or its id is missing', () => {
     const values = [
       chunk({ tool_calls: [{ index: 0, function: { name: 'f' } }] }),

@@ -78,6 +78,28 @@ describe('a chat prompt to a chat upstream', () => {
     )
   })
 
+  it('has its limit raised or removed when the line decides so', () => {
+    const prompt = promptOf(chat({ max_tokens: 10 }))
+    expect(sent({ ...prompt, settings: { maxTokens: 20 } })['max_tokens']).toBe(20)
+    expect(sent({ ...prompt, settings: {} })).toEqual(chat({ model: 'gpt-4o' }))
+  })
+
+  it('keeps the tools that are left as they came when others are taken away', () => {
+    const kept = { type: 'function', function: { name: 'f' }, extra: 1 }
+    const search = { type: 'web_search', web_search: { region: 'x' } }
+    const prompt = promptOf(chat({ tools: [kept, search, kept], functions: [{ name: 'old' }] }))
+    const [first, second, , old] = prompt.tools
+    const tools = [first, second, old].filter((tool) => tool !== undefined)
+    const written = sent({ ...prompt, tools })
+    expect(written['tools']).toEqual([
+      kept,
+      search,
+      { type: 'function', function: { name: 'old', parameters: { type: 'object', properties: {} } } },
+    ])
+    expect(written['functions']).toBeUndefined()
+    expect(sent({ ...prompt, tools: [] })).toEqual(chat({ model: 'gpt-4o' }))
+  })
+
   it('is written anew only where a message was rewritten', () => {
     const image = { type: 'image_url', image_url: { url: 'https://example.com/a.png', detail: 'low' } }
     const body = chat({
