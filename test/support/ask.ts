@@ -1,0 +1,206 @@
+import { request, type IncomingHttpHeaders } from 'node:http'
+import { connect } from 'node:net'
+import { expect } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { CHAT_MODEL, MESSAGE_MODEL, type Stage } from './stage.ts'
+
+/** One way in: its path and a body that is answered. */
+export interface Front {
+  readonly name: string
+  readonly path: string
+  readonly model: string
+  readonly body: JsonObject
+}
+
+const question = { messages: [{ role: 'user', content: 'Hello?' }], max_tokens: 20 }
+
+export const CHAT: Front = {
+  name: 'chat',
+  path: '/v1/chat/completions',
+  model: CHAT_MODEL,
+  body: { model: CHAT_MODEL, ...question },
+}
+
+export const MESSAGE: Front = {
+  name: 'message',
+  path: '/v1/messages',
+  model: MESSAGE_MODEL,
+  body: { model: MESSAGE_MODEL, ...question },
+}
+
+export const FRONTS: readonly Front[] = [CHAT, MESSAGE]
+
+/** Both fronts, each over both kinds of upstream. */
+export const CROSSINGS: readonly Front[] = FRONTS.flatMap((front) =>
+  FRONTS.map((other) => ({
+    ...front,
+    name: `${front.name} front, ${other.name} upstream`,
+    model: other.model,
+    body: { ...front.body, model: other.model },
+  })),
+)
+
+export interface AskOptions {
+  /** @default '/v1/chat/completions' */
+  readonly path?: string
+  /** @default POST */
+  readonly method?: string
+  /** Beside content-type; a value of undefined leaves a header out. */
+  readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>>
+  /** null sends none. @default the stage's own */
+  readonly secret?: string | null
+  readonly signal?: AbortSignal
+}
+
+export interface Reply {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+  /** The body as JSON; an empty object where it is none. */
+  readonly body: JsonObject
+  readonly error: { readonly [field: string]: unknown }
+}
+
+/** What is sent: JSON of an object, or bytes as they are. */
+export type Sendable = JsonObject | string | Uint8Array
+
+/** One request over the port, without the comfort of `fetch`. Rejects when the connection breaks. */
+export function ask(
+  stage: Pick<Stage, 'url' | 'secret'>,
+  body: Sendable | undefined,
+  options: AskOptions = {},
+): Promise<Reply> {
+  const { path = CHAT.path, method = 'POST', secret = stage.secret, signal } = options
+  const given = { 'content-type': 'application/json', ...options.headers }
+  const headers: Record<string, string | string[]> = secret === null ? {} : { authorization: `Bearer ${secret}` }
+  for (const [name, value] of Object.entries(given)) {
+    if (value !== undefined) headers[name] = typeof value === 'string' ? value : [...value]
+  }
+  const bytes = body === undefined ? undefined : bytesOf(body)
+  if (bytes !== undefined && headers['transfer-encoding'] === undefined)
+    headers['content-length'] = String(bytes.length)
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(stage.url)
+    const outgoing = request({ hostname, port, path, method, headers, signal }, (incoming) => {
+      const pieces: Buffer[] = []
+      incoming.on('data', (piece: Buffer) => pieces.push(piece))
+      incoming.on('error', reject)
+      incoming.on('end', () => {
+        const text = Buffer.concat(pieces).toString('utf8')
+        const parsed = parse(text)
+        const error = (parsed['error'] ?? {}) as Reply['error']
+        resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, text, body: parsed, error })
+      })
+    })
+    outgoing.on('error', reject)
+    outgoing.end(bytes)
+  })
+}
+
+/** The caller's key in a header. */
+export function bearer(stage: Pick<Stage, 'secret'>): string {
+  return `authorization: Bearer ${stage.secret}\r\n`
+}
+
+/**
+ * Bytes past every HTTP client. Resolves with all that came back when the server closes the connection; `enough` closes
+ * it from here as soon as it holds. Pieces that are functions are called, and awaited, between the writes.
+ */
+export function exchange(
+  stage: Pick<Stage, 'url'>,
+  pieces: readonly (string | Uint8Array | (() => unknown))[],
+  enough: (text: string) => boolean = () => false,
+): Promise<string> {
+  const { hostname, port } = new URL(stage.url)
+  return new Promise((resolve, reject) => {
+    let text = ''
+    const socket = connect({ host: hostname, port: Number(port) }, () => void send().catch(reject))
+    const send = async (): Promise<void> => {
+      for (const piece of pieces) {
+        if (typeof piece === 'function') await piece()
+        else if (!socket.destroyed) socket.write(piece)
+      }
+    }
+    socket.on('data', (bytes: Buffer) => {
+      text += bytes.toString('latin1')
+      if (enough(text)) socket.destroy()
+    })
+    socket.on('error', () => {})
+    socket.on('close', () => resolve(text))
+  })
+}
+
+/** The statuses of everything that came over one connection. */
+export function statusesOf(text: string): readonly number[] {
+  return [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
+}
+
+/** What every refusal of the gateway has in common, whatever was wrong. */
+export function expectRefusal(
+  reply: Reply,
+  expected: { readonly status: number; readonly type: string; readonly code?: string; readonly param?: string },
+): void {
+  expect({ status: reply.status, type: reply.error['type'] }, reply.text.slice(0, 300)).toEqual({
+    status: expected.status,
+    type: expected.type,
+  })
+  expect(reply.headers['content-type']).toBe('application/json')
+  expect(reply.headers['x-request-id']).toMatch(/^req_[0-9a-f]{32}$/)
+  expect(reply.headers['request-id']).toBe(reply.headers['x-request-id'])
+  expect(reply.headers['x-ratelimit-limit']).toMatch(/^\d+$/)
+  expect(String(reply.error['message']).length).toBeGreaterThan(10)
+  expect(reply.text.length).toBeLessThan(2000)
+  if (expected.code !== undefined && !('request_id' in reply.body)) expect(reply.error['code']).toBe(expected.code)
+  if (expected.param !== undefined && !('request_id' in reply.body)) expect(reply.error['param']).toBe(expected.param)
+}
+
+/** The events of a stream: the data of each, parsed where it is JSON, and its name. */
+export function eventsOf(
+  text: string,
+): readonly { readonly event: string | undefined; readonly data: JsonObject | string }[] {
+  return text
+    .split('\n\n')
+    .filter((block) => block.includes('data:'))
+    .map((block) => {
+      const lines = block.split('\n')
+      const data = lines
+        .filter((line) => line.startsWith('data: '))
+        .map((line) => line.slice(6))
+        .join('\n')
+      const event = lines.find((line) => line.startsWith('event: '))?.slice(7)
+      return { event, data: data.startsWith('{') ? (JSON.parse(data) as JsonObject) : data }
+    })
+}
+
+/** The words of a streamed answer of either front. */
+export function wordsOf(text: string): string {
+  return eventsOf(text)
+    .map(({ data }) => {
+      if (typeof data === 'string') return ''
+      const choice = (data['choices'] as { delta?: { content?: string } }[] | undefined)?.[0]
+      const delta = data['delta'] as { text?: string } | undefined
+      return choice?.delta?.content ?? delta?.text ?? ''
+    })
+    .join('')
+}
+
+/** The words of a whole answer of either front. */
+export function answerOf(reply: Reply): string | null | undefined {
+  const choices = reply.body['choices'] as { message?: { content?: string | null } }[] | undefined
+  const content = reply.body['content'] as { text?: string }[] | undefined
+  return choices === undefined ? content?.map((block) => block.text ?? '').join('') : choices[0]?.message?.content
+}
+
+function bytesOf(body: Sendable): Uint8Array {
+  if (body instanceof Uint8Array) return body
+  return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
+}
+
+function parse(text: string): JsonObject {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {}
+  } catch {
+    return {}
+  }
+}
