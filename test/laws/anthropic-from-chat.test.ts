@@ -13,7 +13,7 @@ const content = fc.oneof(
     { maxLength: 3 },
   ),
 )
-const id = fc.oneof(fc.constantFrom('call_0', 'call_1', 'call.0', ''), fc.string({ maxLength: 6 }))
+const id = fc.oneof(fc.constantFrom('call_0', 'call_1', 'call.0', 'call_0_2', ''), fc.string({ maxLength: 6 }))
 const input = fc.oneof(fc.json({ maxDepth: 2 }), fc.string({ maxLength: 10 }), fc.constant(''))
 
 const said = (role: string): fc.Arbitrary<JsonObject[]> => content.map((value) => [{ role, content: value }])

@@ -144,5 +144,18 @@ export function changedFields(body: JsonObject, settings: Settings): JsonObject 
     changes['output_config'] = { ...asObject(body['output_config']), format: shape }
     changes['output_format'] = undefined
   }
-  return changes
+  return { ...changes, ...fittingThinking(body, before.maxTokens, settings.maxTokens) }
+}
+
+/** The smallest budget for thoughts that the format knows. */
+const LEAST_THINKING = 1024
+
+/** Thoughts count as output: a budget for them that fitted the caller's limit must still fit a lowered one. */
+function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
+  const thinking = asObject(body['thinking'])
+  const budget = thinking?.['budget_tokens']
+  if (typeof budget !== 'number' || before === undefined || now === undefined) return {}
+  if (budget >= before || budget < now) return {}
+  if (now <= LEAST_THINKING) return { thinking: { type: 'disabled' } }
+  return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }

@@ -10,38 +10,39 @@ export interface Placed {
   readonly path: string
 }
 
+interface Member {
+  readonly native: JsonObject | undefined
+  readonly blocks: readonly Json[]
+}
+
 interface Turn {
   readonly role: string
-  readonly members: Placed[]
+  readonly members: Member[]
 }
 
 /**
  * The messages as turns of alternating roles: neighbours of one role become one message, with tool results first and
- * each call's result once. A message that stands alone and was not rewritten leaves as it came.
+ * each call's result once. A message that stands alone and was not rewritten leaves as it came; one that would be empty
+ * is left out before its neighbours are joined.
  */
 export function writeTurns(placed: readonly Placed[]): readonly JsonObject[] {
   const turns: Turn[] = []
-  for (const item of placed) {
-    const role = item.message.role === 'tool' ? 'user' : item.message.role
+  for (const { message, path } of placed) {
+    const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined
+    const member: Member = { native, blocks: blocksOf(message, path) }
+    const role = message.role === 'tool' ? 'user' : message.role
     const last = turns.at(-1)
-    if (last?.role === role && role !== 'system') last.members.push(item)
-    else if (!saysNothing(item)) turns.push({ role, members: [item] })
+    if (last?.role === role && role !== 'system') last.members.push(member)
+    else if (native !== undefined || member.blocks.length > 0) turns.push({ role, members: [member] })
   }
   return turns.map(writeTurn)
 }
 
-/** A message that would be empty is left out before its neighbours are joined, so that roles still alternate. */
-function saysNothing({ message, path }: Placed): boolean {
-  return message.native?.dialect !== 'anthropic' && blocksOf(message, path).length === 0
-}
-
 function writeTurn({ role, members }: Turn): JsonObject {
-  const natives = members.flatMap(({ message }) =>
-    message.native?.dialect === 'anthropic' ? [message.native.value] : [],
-  )
+  const natives = members.map(({ native }) => native).filter((native) => native !== undefined)
   const [only] = natives
   if (members.length === 1 && only !== undefined) return only
-  const blocks = members.flatMap(({ message, path }) => blocksOf(message, path))
+  const blocks = members.flatMap((member) => member.blocks)
   const content = role === 'user' ? resultsFirst(blocks) : blocks
   return { ...natives.reduceRight((fields, native) => ({ ...fields, ...native }), {}), role, content }
 }
@@ -83,14 +84,13 @@ function contentBlocks(content: Json | undefined): readonly Json[] {
  */
 export function checkToolPairs(turns: readonly JsonObject[]): void {
   let open = new Set<string>()
-  turns.forEach((turn, index) => {
+  for (const turn of turns) {
     const blocks = contentBlocks(turn['content'])
     const answered = new Set(blocks.flatMap((block) => resultId(block) ?? []))
     for (const id of answered) if (!open.has(id)) throw unpaired(id, 'no assistant message right before it calls it')
     for (const id of open) if (!answered.has(id)) throw unpaired(id, 'the messages right after the call hold no result')
     open = new Set(blocks.flatMap((block) => callId(block) ?? []))
-    if (index === turns.length - 1) open.clear()
-  })
+  }
 }
 
 function callId(block: Json): string | undefined {

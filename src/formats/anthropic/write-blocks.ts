@@ -81,7 +81,10 @@ function writeDocumentSource(source: Source | TextSource, path: string): JsonObj
 
 function decodeText(base64: string, path: string): string {
   try {
-    return new TextDecoder().decode(Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)))
+    const letters = atob(base64)
+    const bytes = new Uint8Array(letters.length)
+    for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at)
+    return new TextDecoder().decode(bytes)
   } catch {
     throw cannotSay(path, 'a file whose data is not base64')
   }

@@ -54,7 +54,7 @@ function changedMessages(prompt: Prompt): JsonObject {
  */
 function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false
-  return first.native === undefined || (!isAbsent(body['system']) && first.native.value['content'] === body['system'])
+  return first.native === undefined || first.native.value['content'] === body['system']
 }
 
 function isAsItCame(system: Message | undefined, body: JsonObject): boolean {

@@ -114,7 +114,13 @@ describe('reading a stream of the message format', () => {
       cache_creation: { ephemeral_5m_input_tokens: 4, ephemeral_1h_input_tokens: 3 },
       output_tokens: 1,
     }
-    const atEnd = { input_tokens: null, cache_creation_input_tokens: 7, cache_read_input_tokens: 5, output_tokens: 16 }
+    const atEnd = {
+      input_tokens: null,
+      cache_creation: null,
+      cache_creation_input_tokens: 7,
+      cache_read_input_tokens: 5,
+      output_tokens: 16,
+    }
     expect(collected([start(atStart), end(atEnd), last]).usage).toEqual({
       inputTokens: 10,
       cacheReadTokens: 5,

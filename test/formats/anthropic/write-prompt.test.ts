@@ -56,6 +56,26 @@ describe('writing a prompt that came in the message format', () => {
     expect(body).toEqual({ ...smallBody, ...fields, ...changed, model: 'sonnet' })
   })
 
+  it('says a changed shape under its present name only', () => {
+    const prompt = read({ output_format: { type: 'json_schema', schema: {} } })
+    const shape = { type: 'schema', schema: { type: 'array' } } as const
+    expect(write({ ...prompt, settings: { ...prompt.settings, shape } })).toEqual({
+      ...smallBody,
+      model: 'sonnet',
+      output_config: { format: { type: 'json_schema', schema: { type: 'array' } } },
+    })
+  })
+
+  it.each<[string, number, JsonObject]>([
+    ['keeps a budget for thoughts that still fits', 5000, { type: 'enabled', budget_tokens: 4000 }],
+    ['lowers one that does not', 4000, { type: 'enabled', budget_tokens: 3999 }],
+    ['forbids thoughts where there is no room for any', 1024, { type: 'disabled' }],
+  ])('%s under a limit of %i', (_, maxTokens, thinking) => {
+    const prompt = read({ max_tokens: 8000, thinking: { type: 'enabled', budget_tokens: 4000 } })
+    const body = write({ ...prompt, settings: { ...prompt.settings, maxTokens } })
+    expect(body).toEqual({ ...smallBody, model: 'sonnet', max_tokens: maxTokens, thinking })
+  })
+
   it('leaves out a setting that was taken back', () => {
     const prompt = read({ temperature: 0.3, top_p: 0.9 })
     const { topP: _, ...settings } = prompt.settings
@@ -163,6 +183,15 @@ describe('writing a prompt that came in the message format', () => {
     expect(write({ ...prompt, messages: [anew, user] })).toEqual({ ...smallBody, model: 'sonnet', system: blocks })
     expect(write({ ...read({}), messages: [anew, user] })).toEqual({ ...smallBody, model: 'sonnet', system: blocks })
     expect(write({ ...prompt, messages: [user] })).toEqual({ ...smallBody, model: 'sonnet' })
+  })
+
+  it('keeps neighbouring system messages within a rewritten conversation apart', () => {
+    const notes = [
+      { role: 'system', content: 'now in French' },
+      { role: 'system', content: [{ type: 'text', text: 'and loud' }] },
+    ]
+    const prompt = read({ messages: [...conversation, ...notes] })
+    expect(messagesOf({ ...prompt, messages: prompt.messages.slice(4) })).toEqual([conversation[4], ...notes])
   })
 
   it('leaves a system message at the beginning of the messages there', () => {
