@@ -1,0 +1,219 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { costOf } from '../../src/core/money.ts'
+import type { JsonObject } from '../../src/core/json.ts'
+import { collector } from '../../src/core/steps.ts'
+import type { ProviderCall } from '../../src/core/ports.ts'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { extractive } from '../../src/providers/extractive.ts'
+import { fillSchema } from '../../src/providers/fill-schema.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
+import { collect, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
+
+const provider = extractive()
+
+const facts =
+  'The observatory was built in 1931. Its telescope has a mirror of 2.5 metres. The kitchen serves soup on Mondays. ' +
+  'Visitors park behind the old mill.'
+
+function call(messages: readonly JsonObject[] | string, more: JsonObject = {}, signal?: AbortSignal): ProviderCall {
+  const list = typeof messages === 'string' ? [{ role: 'user', content: messages }] : messages
+  const prompt = openaiFormat.readPrompt({ model: 'extractive/extractive', messages: list, ...more })
+  const model = provider.models[0]
+  if (model === undefined) throw new Error('the provider lists its models')
+  const runtime = manualRuntime(() => Promise.reject(new Error('there is no network')))
+  return providerCall(prompt, runtime, { model, ...(signal !== undefined && { signal }) })
+}
+
+const say = async (...given: Parameters<typeof call>): Promise<string> =>
+  textOfCompletion((await provider.complete(call(...given))).answer)
+
+describe('the extractive provider', () => {
+  it.each([
+    ['When was the observatory built?', 'The observatory was built in 1931.'],
+    ['How large is the mirror of the telescope?', 'Its telescope has a mirror of 2.5 metres.'],
+    ['Where do visitors park?', 'Visitors park behind the old mill.'],
+  ])('answers %j with the sentence that fits', async (question, answer) => {
+    const messages = [
+      { role: 'system', content: 'You are a guide.' },
+      { role: 'user', content: facts },
+      { role: 'assistant', content: 'Understood.' },
+      { role: 'user', content: question },
+    ]
+    expect(await say(messages)).toBe(answer)
+  })
+
+  it('finds the answer within the message that asks', async () => {
+    expect(await say(`${facts} What does the kitchen serve?`)).toBe('The kitchen serves soup on Mondays.')
+    expect(await say(`${facts} Tell me about the mirror.`)).toBe('Its telescope has a mirror of 2.5 metres.')
+  })
+
+  it('says so when nothing fits', async () => {
+    expect(await say('Hello!')).toBe('The conversation says nothing about this: Hello!')
+  })
+
+  it('digests a long text that asks nothing, into a quarter of it at the most', async () => {
+    const text = Array.from(
+      { length: 200 },
+      (_, n) => `Report ${n} tells of the harbour and its ships. Noise ${n * 7}.`,
+    ).join(' ')
+    const digest = await say([
+      { role: 'system', content: 'Summarise.' },
+      { role: 'user', content: text },
+    ])
+    expect(digest).toContain('harbour')
+    expect(digest.length).toBeLessThanOrEqual(text.length / 4)
+  })
+
+  it('says the same every time, whole and as a stream of several pieces', async () => {
+    const question = `${facts} When was the observatory built?`
+    const whole = (await provider.complete(call(question))).answer
+    const steps = await collect((await provider.stream(call(question, { stream: true }))).answer)
+    const joined = collector()
+    for (const step of steps) joined.add(step)
+    expect(joined.completion()).toEqual({ ...whole, parts: [{ type: 'text', text: textOfCompletion(whole) }] })
+    expect(joined.isWhole()).toBe(true)
+    expect(steps.filter((step) => step.events[0]?.type === 'text-delta').length).toBeGreaterThan(1)
+    expect((await provider.complete(call(question))).answer).toEqual(whole)
+  })
+
+  it('obeys the limit of the answer', async () => {
+    const { answer } = await provider.complete(call(`${facts} When was the observatory built?`, { max_tokens: 3 }))
+    expect([textOfCompletion(answer), answer.finish]).toEqual(['The observat', 'length'])
+    expect(answer.usage?.outputTokens).toBe(3)
+  })
+
+  it('obeys stop sequences', async () => {
+    const { answer } = await provider.complete(
+      call(`${facts} When was the observatory built?`, { stop: ['1931', ' built'] }),
+    )
+    expect([textOfCompletion(answer), answer.finish, answer.stopSequence]).toEqual([
+      'The observatory was',
+      'stop-sequence',
+      ' built',
+    ])
+  })
+
+  it('calls a tool that it is told to call, with arguments from the text', async () => {
+    const tools = [
+      { type: 'function', function: { name: 'ping' } },
+      {
+        type: 'function',
+        function: {
+          name: 'weather',
+          parameters: {
+            type: 'object',
+            properties: {
+              city: { type: 'string' },
+              days: { type: 'integer', minimum: 1, maximum: 7 },
+              unit: { enum: ['kelvin', 'celsius'] },
+              note: { type: 'string' },
+            },
+            required: ['city', 'days', 'unit'],
+          },
+        },
+      },
+    ]
+    const question = 'What is the weather in Reykjavik for the next 12 days, in celsius?'
+    const named = { tools, tool_choice: { type: 'function', function: { name: 'weather' } } }
+    const { answer } = await provider.complete(call(question, named))
+    expect(answer.finish).toBe('tool-call')
+    expect(answer.parts).toMatchObject([{ type: 'tool-call', name: 'weather' }])
+    const [part] = answer.parts
+    expect(part?.type === 'tool-call' && JSON.parse(part.input)).toEqual({
+      city: 'Reykjavik',
+      days: 7,
+      unit: 'celsius',
+    })
+    const required = (await provider.complete(call(question, { tools: tools.slice(1), tool_choice: 'required' })))
+      .answer
+    expect(required.parts).toMatchObject([{ name: 'weather' }])
+    const free = (await provider.complete(call(question, { tools }))).answer
+    expect(free.parts).toMatchObject([{ type: 'text' }])
+  })
+
+  it('answers in the shape that is asked for', async () => {
+    const schema = { type: 'object', properties: { year: { type: 'integer' } }, required: ['year'] }
+    const format = { response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } }
+    expect(JSON.parse(await say('In 1931, what happened?', format))).toEqual({ year: 1931 })
+    const free = { response_format: { type: 'json_object' } }
+    expect(JSON.parse(await say(`${facts} Where do visitors park?`, free))).toEqual({
+      answer: 'Visitors park behind the old mill.',
+    })
+  })
+
+  it('reports usage that costs something, and the small model costs less', async () => {
+    const { answer } = await provider.complete(call('How are you?'))
+    const [big, small] = provider.models
+    if (answer.usage === undefined || big === undefined || small === undefined) throw new Error('usage is reported')
+    expect(answer.usage.inputTokens).toBe(3)
+    expect(costOf(answer.usage, big.price)).toBeGreaterThan(costOf(answer.usage, small.price))
+    expect(costOf(answer.usage, small.price)).toBeGreaterThan(0)
+    expect([big.small, small.family]).toEqual([small.id, big.family])
+  })
+
+  it('ends when its caller leaves', async () => {
+    const gone = AbortSignal.abort(new Error('gone'))
+    expect((await failureOf(provider.complete(call('x', {}, gone)))).message).toBe('gone')
+    const controller = new AbortController()
+    const { answer } = await provider.stream(call(`${facts} Where?`, { stream: true }, controller.signal))
+    const steps = answer[Symbol.asyncIterator]()
+    await steps.next()
+    controller.abort(new Error('left'))
+    await expect(steps.next()).rejects.toThrow('left')
+  })
+
+  it('takes any text', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.string({ unit: 'binary' }), fc.string({ unit: 'grapheme' }), async (one, other) => {
+        const messages = [
+          { role: 'user', content: one },
+          { role: 'assistant', content: other },
+          { role: 'user', content: one + other },
+        ]
+        const whole = await say(messages)
+        const steps = await collect((await provider.stream(call(messages))).answer)
+        expect(textOf(steps)).toBe(whole)
+      }),
+    )
+  })
+
+  it('takes another name and other prices, and refuses what it does not know', async () => {
+    const other = extractive({ name: 'offline', price: { input: 3, output: 15 } })
+    expect([other.name, other.model('extractive')?.price.input]).toEqual(['offline', 3])
+    const wrong = await failureOf(Promise.resolve().then(() => extractive({ speed: 1 } as never)))
+    expect(wrong.message).toBe('extractive: options: there is no option speed')
+  })
+})
+
+describe('filling a schema', () => {
+  it.each([
+    [{ type: 'string' }, 'Find "red shoes" now', 'red shoes'],
+    [{ type: 'string' }, 'just this', 'just this'],
+    [{ type: 'string', maxLength: 3 }, 'just this', 'jus'],
+    [{ type: 'number' }, 'about -2.5 degrees', -2.5],
+    [{ type: 'number', minimum: 4 }, 'none', 4],
+    [{ type: ['null', 'boolean'] }, '', true],
+    [{ enum: ['a-b', 'c-d'] }, 'I want C-D', 'c-d'],
+    [{ const: 5 }, '', 5],
+    [{ anyOf: [{ type: 'integer' }, { type: 'null' }] }, 'so 3', 3],
+    [{ type: 'array', items: { type: 'integer' }, minItems: 2 }, '1 2 3', [1, 2]],
+    [
+      { $ref: '#/$defs/a', $defs: { a: { type: 'object', properties: { b: {} }, required: ['b'] } } },
+      'hi',
+      { b: 'hi' },
+    ],
+    [{ properties: { a: { type: 'string' } } }, 'hi', {}],
+    [undefined, 'hi', 'hi'],
+  ])('%j with the text %j gives %j', (schema, text, value) => {
+    expect(fillSchema(schema as JsonObject | undefined, text)).toEqual(value)
+  })
+
+  it('ends on a schema that contains itself', () => {
+    const schema = {
+      $ref: '#/$defs/a',
+      $defs: { a: { type: 'object', properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] } },
+    }
+    expect(JSON.stringify(fillSchema(schema, 'x')).length).toBeLessThan(200)
+  })
+})

@@ -1,0 +1,134 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { NO_USAGE } from '../../src/core/answer.ts'
+import { costOf } from '../../src/core/money.ts'
+import type { ClosableTransport } from '../../src/core/ports.ts'
+import { undiciTransport } from '../../src/http/transport-undici.ts'
+import { anthropic } from '../../src/providers/anthropic.ts'
+import type { Candidate } from '../../src/providers/failover.ts'
+import { openai } from '../../src/providers/openai.ts'
+import { createSmallModel, smallModelFor } from '../../src/providers/small-model.ts'
+import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+import { failureOf, timeouts } from '../support/provider-call.ts'
+import { startUpstream, type Upstream } from '../support/upstream.ts'
+
+let upstream: Upstream
+let transport: ClosableTransport
+let runtime: ManualRuntime
+
+beforeEach(async () => {
+  upstream = await startUpstream()
+  transport = undiciTransport()
+  runtime = manualRuntime(transport)
+})
+
+afterEach(async () => {
+  await transport.close()
+  await upstream.close()
+})
+
+function routeTo(id: string): Candidate {
+  const provider = id.startsWith('claude')
+    ? anthropic({ apiKey: 'sk-test-key', baseUrl: upstream.url })
+    : openai({ apiKey: 'sk-test-key', baseUrl: upstream.baseUrl })
+  const model = provider.model(id)
+  if (model === undefined) throw new Error(`no model ${id}`)
+  return { provider, model }
+}
+
+const question = {
+  instruction: 'Summarise.',
+  text: 'A long story.',
+  maxTokens: 100,
+  signal: new AbortController().signal,
+}
+
+describe('a small model', () => {
+  it.each([
+    [
+      'gpt-4o-mini',
+      {
+        model: 'gpt-4o-mini',
+        messages: [
+          { role: 'system', content: 'Summarise.' },
+          { role: 'user', content: 'A long story.' },
+        ],
+        max_completion_tokens: 100,
+        temperature: 0,
+      },
+    ],
+    [
+      'gpt-6-luna',
+      {
+        model: 'gpt-6-luna',
+        reasoning_effort: 'none',
+        messages: [
+          { role: 'system', content: 'Summarise.' },
+          { role: 'user', content: 'A long story.' },
+        ],
+        max_completion_tokens: 100,
+      },
+    ],
+    [
+      'claude-haiku-5-5',
+      {
+        model: 'claude-haiku-5-5',
+        thinking: { type: 'disabled' },
+        system: [{ type: 'text', text: 'Summarise.' }],
+        messages: [{ role: 'user', content: [{ type: 'text', text: 'A long story.' }] }],
+        max_tokens: 100,
+      },
+    ],
+  ])('asks %s without chance and without thinking, as far as it lets one say so', async (id, body) => {
+    upstream.reply = () => 'Short.'
+    const small = createSmallModel(routeTo(id), { runtime, timeouts })
+    const { text } = await small.ask(question)
+    expect(text).toBe('Short.')
+    expect(upstream.last.body).toEqual(body)
+  })
+
+  it("costs what the upstream reports, at the small model's price", async () => {
+    upstream.reply = () => ({
+      text: 'Short.',
+      usage: { prompt_tokens: 1000, completion_tokens: 10, total_tokens: 1010 },
+    })
+    const route = routeTo('gpt-4o-mini')
+    const small = createSmallModel(route, { runtime, timeouts })
+    const { spent } = await small.ask(question)
+    expect(spent).toBe(costOf({ ...NO_USAGE, inputTokens: 1000, outputTokens: 10 }, route.model.price))
+    expect(small.price(1000, 10)).toBe(spent)
+    expect(small.name).toBe('openai/gpt-4o-mini')
+  })
+
+  it('costs something also where the upstream reports nothing', async () => {
+    upstream.reply = () => ({ text: 'Short.', usage: null })
+    const { spent } = await createSmallModel(routeTo('gpt-4o-mini'), { runtime, timeouts }).ask(question)
+    expect(spent).toBeGreaterThan(0)
+  })
+
+  it('rejects when the upstream fails, when the tier leaves, and after its deadline', async () => {
+    const small = createSmallModel(routeTo('gpt-4o-mini'), { runtime, timeouts, deadlineMs: 5000 })
+    upstream.reply = () => ({ kind: 'failure', status: 500 })
+    expect((await failureOf(small.ask(question))).kind).toBe('upstream')
+    upstream.reply = () => ({ kind: 'hang' })
+    const controller = new AbortController()
+    const left = failureOf(small.ask({ ...question, signal: controller.signal }))
+    await upstream.arrival(2)
+    controller.abort(new Error('gone'))
+    expect((await left).message).toBe('gone')
+    const late = failureOf(small.ask(question))
+    await upstream.arrival(3)
+    runtime.advance(5000)
+    expect((await late).kind).toBe('upstream-timeout')
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('is the one of the same family at the same provider, or none', () => {
+    const options = { runtime, timeouts }
+    expect(smallModelFor(routeTo('gpt-4o'), options)?.name).toBe('openai/gpt-6-luna')
+    expect(smallModelFor(routeTo('claude-sonnet-5-5'), options)?.name).toBe('anthropic/claude-haiku-5-5')
+    expect(smallModelFor(routeTo('gpt-6-luna'), options)).toBeUndefined()
+    const { provider, model } = routeTo('gpt-4o')
+    expect(smallModelFor({ provider, model: { ...model, family: 'llama' } }, options)).toBeUndefined()
+    expect(smallModelFor({ provider, model: { ...model, small: 'no-such-model' } }, options)).toBeUndefined()
+  })
+})
