@@ -1,0 +1,308 @@
+import { connect } from 'node:net'
+import fc from 'fast-check'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { Frame } from '../../src/core/answer.ts'
+import { ask, bearer, CROSSINGS, type Front } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { CUT, framesOf, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+
+const KEY = { budget_limit_cents: 100_000, rate_limit_requests: 10_000, rate_limit_tokens: 100_000_000 }
+
+interface Watched extends Stage {
+  readonly store: WatchedStore
+}
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<Watched> {
+  const store = watchedStore()
+  const stage = await startStage({ store, reply, key: { name: 'law', ...KEY }, runtime: { random: () => 0 } })
+  stages.push(stage)
+  return { ...stage, store }
+}
+
+/** The law: every ticket is settled, by one call, and nothing stays held. */
+async function expectSettledOnce({ store }: Watched, tickets = 1): Promise<void> {
+  expect(store.tickets).toHaveLength(tickets)
+  await store.allSettled()
+  // Whatever else a request does after its settlement has had its turn by then.
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(store.settlements.map((settlement) => settlement.ticket).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(await store.held()).toBe(0)
+}
+
+function inProcess(stage: Stage, front: Front, more: object = {}, signal?: AbortSignal): Promise<Response> {
+  const headers = { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' }
+  const init = { method: 'POST', headers, body: JSON.stringify({ ...front.body, ...more }), signal: signal ?? null }
+  return stage.gateway.fetch(new Request(`http://gateway${front.path}`, init))
+}
+
+const ANSWER = { text: ['One', ' two', ' three'], usage: null }
+const MOST_FRAMES = 11
+
+function framesFor(request: UpstreamRequest): readonly Frame[] {
+  return framesOf(request, { text: ANSWER.text })
+}
+
+/** Frames one after the other; `sent` is told when they have left. */
+async function* upTo(
+  frames: readonly Frame[],
+  end: typeof CUT | typeof HANG,
+  sent = (): void => {},
+): AsyncGenerator<Frame | typeof CUT | typeof HANG> {
+  yield* frames
+  sent()
+  yield end
+}
+
+describe.each(CROSSINGS)('on the $name, a request settles once', (front) => {
+  it('when its answer is whole', async () => {
+    const stage = await watched(() => ({ text: 'Hello.' }))
+    expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)
+    await expectSettledOnce(stage)
+  })
+
+  it('when its stream is whole, and before its caller has seen the end', async () => {
+    const stage = await watched(() => ({ text: 'Hello.' }))
+    const reply = await ask(stage, { ...front.body, stream: true }, { path: front.path })
+
+    expect(reply.text).toMatch(/\[DONE\]|message_stop/)
+    expect(stage.store.settlements).toHaveLength(1)
+    await expectSettledOnce(stage)
+  })
+
+  it.each([400, 401, 404, 429, 500, 503])('when the upstream refuses with %i', async (status) => {
+    for (const stream of [false, true]) {
+      const stage = await watched(() => ({ kind: 'failure', status }))
+      expect((await ask(stage, { ...front.body, stream }, { path: front.path })).status).toBeGreaterThanOrEqual(400)
+      await expectSettledOnce(stage)
+      expect(await stage.store.spent('budget')).toBe(0)
+    }
+  })
+
+  it.each<[string, Reply]>([
+    ['cuts the connection', { kind: 'cut' }],
+    ['answers no JSON', { kind: 'body', body: '<html>' }],
+    ['answers an empty object', { kind: 'json', value: {} }],
+    ['answers JSON where a stream was asked for, and the other way round', { kind: 'events', items: ['data: {}\n\n'] }],
+    ['sends a malformed event', { kind: 'events', items: ['data: {"id":\n\n'] }],
+    ['ends its stream at once', { kind: 'events', items: [] }],
+    ['speaks no HTTP', { kind: 'socket', bytes: 'nonsense\r\n\r\n' }],
+  ])('when the upstream %s', async (_, reply) => {
+    for (const stream of [false, true]) {
+      const stage = await watched(() => reply)
+      expect((await ask(stage, { ...front.body, stream }, { path: front.path })).status).toBeGreaterThanOrEqual(400)
+      await expectSettledOnce(stage)
+    }
+  })
+
+  it('when the upstream cuts its stream after any frame', async () => {
+    for (let count = 0; count < MOST_FRAMES; count += 1) {
+      const stage = await watched((request) => ({
+        kind: 'events',
+        items: upTo(framesFor(request).slice(0, count), CUT),
+      }))
+      await ask(stage, { ...front.body, stream: true }, { path: front.path })
+      await expectSettledOnce(stage)
+    }
+  })
+
+  it('when its caller leaves the port after any frame', async () => {
+    for (let count = 0; count < MOST_FRAMES; count += 1) {
+      const sent = gate()
+      const stage = await watched((request) => ({
+        kind: 'events',
+        items: upTo(framesFor(request).slice(0, count), HANG, sent.open),
+      }))
+      const controller = new AbortController()
+      const reply = ask(stage, { ...front.body, stream: true }, { path: front.path, signal: controller.signal })
+      await sent.opened
+      controller.abort()
+
+      await expect(reply).rejects.toThrow()
+      await expectSettledOnce(stage)
+    }
+  })
+
+  it('when its caller cancels the body after any piece', async () => {
+    for (let count = 0; count < MOST_FRAMES; count += 1) {
+      const stage = await watched((request) => ({ kind: 'events', items: framesFor(request) }))
+      const response = await inProcess(stage, front, { stream: true })
+      const reader = response.body!.getReader()
+      for (let read = 0; read < count; read += 1) await reader.read()
+      await reader.cancel()
+
+      await expectSettledOnce(stage)
+    }
+  })
+
+  it('when its caller waits for the next piece and cancels', async () => {
+    const stage = await watched((request) => ({ kind: 'events', items: [...framesFor(request).slice(0, 4), HANG] }))
+    const response = await inProcess(stage, front, { stream: true })
+    const reader = response.body!.getReader()
+    let text = ''
+    while (!text.includes('One')) text += new TextDecoder().decode((await reader.read()).value)
+    const pending = reader.read()
+    await reader.cancel()
+
+    expect((await pending).done).toBe(true)
+    await expectSettledOnce(stage)
+    expect(await stage.store.spent('budget')).toBeGreaterThan(0)
+  })
+
+  it('when its caller never reads the body and cancels it', async () => {
+    for (const stream of [false, true]) {
+      const stage = await watched(() => ({ text: 'Hello.' }))
+      const response = await inProcess(stage, front, { stream })
+      await response.body!.cancel()
+      await expectSettledOnce(stage)
+    }
+  })
+
+  it('when its caller aborts while the upstream hangs', async () => {
+    for (const stream of [false, true]) {
+      const stage = await watched(() => ({ kind: 'hang' }))
+      const controller = new AbortController()
+      const response = inProcess(stage, front, { stream }, controller.signal)
+      const request = await stage.upstream.arrival(1)
+      controller.abort()
+
+      expect((await response).status).toBe(499)
+      await request.leaving
+      await expectSettledOnce(stage)
+      expect(await stage.store.spent('budget')).toBe(0)
+    }
+  })
+
+  it('when its caller has left before it was asked', async () => {
+    const stage = await watched(() => ({ text: 'Hello.' }))
+    const response = await inProcess(stage, front, {}, AbortSignal.abort())
+
+    expect(response.status).toBe(499)
+    expect(stage.upstream.requests).toHaveLength(0)
+    await expectSettledOnce(stage, stage.store.tickets.length)
+  })
+
+  it('when its caller never reads from the port and leaves', async () => {
+    const sent = gate()
+    const filler = `: ${'x'.repeat(60_000)}\n\n`
+    const stage = await watched((request) => ({
+      kind: 'events',
+      items: (async function* () {
+        yield* framesFor(request).slice(0, 4)
+        const content = 'x'.repeat(60_000)
+        const [begun] = framesOf(request, { text: [content] }).filter((frame) => frame.data.includes(content))
+        for (let count = 0; count < 200; count += 1) {
+          if (count === 20) sent.open()
+          yield begun ?? filler
+        }
+        yield HANG
+      })(),
+    }))
+    const { hostname, port } = new URL(stage.url)
+    const body = JSON.stringify({ ...front.body, stream: true })
+    const socket = connect({ host: hostname, port: Number(port) }).pause()
+    socket.write(
+      `POST ${front.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    )
+    await sent.opened
+    socket.destroy()
+
+    await stage.upstream.last.leaving
+    await expectSettledOnce(stage)
+  })
+})
+
+describe('many requests at once settle once each', () => {
+  const ending = fc.constantFrom('whole', 'stream', 'refused', 'cut', 'left', 'hung', 'cancelled', 'unread')
+  type Ending = 'whole' | 'stream' | 'refused' | 'cut' | 'left' | 'hung' | 'cancelled' | 'unread'
+
+  async function end(
+    stage: Stage,
+    front: Front,
+    { kind, frames }: { readonly kind: Ending; readonly frames: number },
+  ): Promise<void> {
+    const told = { user: `${kind} ${frames}`, metadata: { user_id: `${kind} ${frames}` } }
+    if (kind === 'whole' || kind === 'refused') {
+      await inProcess(stage, front, told).then((response) => response.text())
+    } else if (kind === 'stream' || kind === 'cut') {
+      await inProcess(stage, front, { ...told, stream: true }).then((response) => response.text())
+    } else if (kind === 'hung') {
+      const controller = new AbortController()
+      const response = inProcess(stage, front, { ...told, stream: frames % 2 === 0 }, controller.signal)
+      setImmediate(() => controller.abort())
+      await (await response).body?.cancel()
+    } else if (kind === 'left') {
+      const controller = new AbortController()
+      const reply = ask(
+        stage,
+        { ...front.body, ...told, stream: true },
+        { path: front.path, signal: controller.signal },
+      )
+      setImmediate(() => setImmediate(() => controller.abort()))
+      await reply.catch(() => undefined)
+    } else {
+      const reader = (await inProcess(stage, front, { ...told, stream: true })).body!.getReader()
+      for (let count = 0; kind === 'cancelled' && count < frames; count += 1) await reader.read()
+      await reader.cancel()
+    }
+  }
+
+  function replyTo(request: UpstreamRequest): Reply {
+    const [kind, frames] = (/(\w+) (\d+)"/.exec(request.text) ?? []).slice(1)
+    if (kind === 'refused') return { kind: 'failure', status: 400 }
+    if (kind === 'hung' || kind === 'left') return { kind: 'hang' }
+    if (kind === 'cut') return { kind: 'events', items: [...framesFor(request).slice(0, Number(frames)), CUT] }
+    return { text: ANSWER.text }
+  }
+
+  it('however they end, in any mixture, and the books are the sum of what was settled', async () => {
+    const one = fc.record({ kind: ending, frames: fc.nat(MOST_FRAMES), front: fc.constantFrom(...CROSSINGS) })
+    await fc.assert(
+      fc.asyncProperty(fc.array(one, { minLength: 2, maxLength: 12 }), async (requests) => {
+        const stage = await watched(replyTo)
+        await Promise.all(
+          requests.map(({ front, ...how }) => end(stage, front, how as { kind: Ending; frames: number })),
+        )
+        await expectSettledOnce(stage, stage.store.tickets.length)
+        const budget = stage.store.settlements.map(({ charges }) => {
+          return Math.max(
+            0,
+            ...charges.filter(({ counter }) => counter.startsWith('budget:')).map(({ amount }) => amount),
+          )
+        })
+        expect(await stage.store.spent('budget')).toBe(budget.reduce((sum, amount) => sum + amount, 0))
+        expect(await stage.store.spent('requests')).toBe(stage.store.tickets.length)
+        await stages.pop()?.close()
+      }),
+      { numRuns: 25 },
+    )
+  })
+})
+
+describe('a settlement that the store does not take', () => {
+  it('leaves the answer whole, and is taken with the next one', async () => {
+    const store = watchedStore()
+    const { settle } = store
+    let failing = true
+    store.settle = async (settlement) => {
+      if (failing) throw new Error('The store is away')
+      return settle(settlement)
+    }
+    const stage = await startStage({ store, key: { name: 'law', ...KEY } })
+    stages.push(stage)
+    const [front] = CROSSINGS
+    const first = await ask(stage, front!.body)
+    const second = await ask(stage, { ...front!.body, stream: true })
+    failing = false
+    const third = await ask(stage, front!.body)
+
+    expect([first.status, second.status, third.status]).toEqual([200, 200, 200])
+    expect(second.text).toContain('[DONE]')
+    await expectSettledOnce({ ...stage, store }, 3)
+  })
+})

@@ -1,0 +1,62 @@
+import type { Settlement, Store } from '../../src/core/ports.ts'
+import { memoryStore } from '../../src/index.ts'
+
+/** A memory store that remembers what was reserved and settled. */
+export interface WatchedStore extends Store {
+  /** The tickets that were granted, oldest first. */
+  readonly tickets: readonly string[]
+  /** Every call of `settle`, also those that came too often. */
+  readonly settlements: readonly Settlement[]
+  /** Resolves as soon as every ticket so far has been settled. */
+  allSettled(): Promise<void>
+  /** What all counters together still hold. */
+  held(): Promise<number>
+  /** What all counters with this beginning have spent. */
+  spent(kind: 'budget' | 'requests' | 'tokens'): Promise<number>
+}
+
+export function watchedStore(now?: () => number): WatchedStore {
+  const store = memoryStore(now === undefined ? {} : { now })
+  const tickets: string[] = []
+  const settlements: Settlement[] = []
+  const counters = new Set<string>()
+  const waiting = new Set<() => void>()
+  const isSettled = (ticket: string): boolean => settlements.some((settlement) => settlement.ticket === ticket)
+  return {
+    ...store,
+    tickets,
+    settlements,
+    reserve: async (request) => {
+      const result = await store.reserve(request)
+      if (result.accepted) tickets.push(request.ticket)
+      for (const { counter } of request.claims) counters.add(counter)
+      return result
+    },
+    settle: async (settlement) => {
+      const first = await store.settle(settlement)
+      settlements.push(settlement)
+      for (const { counter } of settlement.charges) counters.add(counter)
+      for (const look of waiting) look()
+      return first
+    },
+    allSettled: () =>
+      new Promise((resolve) => {
+        const look = (): void => {
+          if (!tickets.every(isSettled)) return
+          waiting.delete(look)
+          resolve()
+        }
+        waiting.add(look)
+        look()
+      }),
+    held: async () => {
+      const levels = await store.levels([...counters])
+      return levels.reduce((sum, level) => sum + level.held, 0)
+    },
+    spent: async (kind) => {
+      const levels = await store.levels([...counters].filter((counter) => counter.startsWith(`${kind}:`)))
+      // The same money is counted in every window; one of them is the sum.
+      return Math.max(0, ...levels.map((level) => level.spent))
+    },
+  }
+}
