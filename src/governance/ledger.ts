@@ -15,6 +15,9 @@ export interface Ledger {
   /**
    * Takes one request, the prompt's tokens and the worst case's money of every limit of the key, in one atomic step.
    * Throws `rate-limited` or `budget-exceeded`, and then nothing is taken; rejects when the store fails.
+   * A request that failed later is settled with zeros: it keeps its place in the request limits (it was served an
+   * upstream call or the attempt of one), and gets back tokens and money. Settling rejects when the store does not
+   * take it; it is then tried again by later settlements.
    */
   reserve(key: VirtualKey, quote: Quote): Promise<Reservation>
   /** What `X-RateLimit-*` say where nothing was reserved; without a valid key both limits are 0. */

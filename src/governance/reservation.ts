@@ -35,6 +35,6 @@ export interface Reservation {
   readonly rate: RateStatus
   /** The answer's limit that the budgets pay for: at most the quote's. */
   readonly outputTokens: number
-  /** Replaces what was held by what was used. Only the first call counts. */
+  /** Replaces what was held by what was used. Only the first call counts; a request that used nothing settles zeros. */
   settle(used: Used): Promise<void>
 }

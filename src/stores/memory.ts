@@ -16,11 +16,11 @@ export interface MemoryBounds {
    * @default 50,000 entries, 128 MiB
    */
   readonly passing: PoolBounds
-  /** Counters of limits and budgets. Full, a reservation that needs a new one fails with 'overloaded'. @default 200,000 */
+  /** Counters of limits and budgets. Full, a reservation that needs a new one fails with 'overloaded'. @default 500,000 */
   readonly counters: number
   /** Reservations that nobody settled yet. Full, a new one fails with 'overloaded'. @default 100,000 */
   readonly tickets: number
-  /** Sums for reports. Full, the one that was longest not added to is dropped. @default 100,000 */
+  /** Sums for reports, by name and field. Full, the name that was longest not added to is dropped. @default 500,000 */
   readonly tallies: number
   /**
    * Log entries. Full, the oldest is dropped.
@@ -39,9 +39,9 @@ const MIB = 1024 * 1024
 const DEFAULTS: MemoryBounds = {
   kept: { entries: 100_000, bytes: 64 * MIB },
   passing: { entries: 50_000, bytes: 128 * MIB },
-  counters: 200_000,
+  counters: 500_000,
   tickets: 100_000,
-  tallies: 100_000,
+  tallies: 500_000,
   logs: { entries: 100_000, bytes: 64 * MIB, entriesOfOneLog: 50_000 },
 }
 

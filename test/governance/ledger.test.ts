@@ -284,6 +284,20 @@ describe('budgets', () => {
 })
 
 describe('settling', () => {
+  it('asks the store once, however often it is called', async () => {
+    const { store, clock } = room()
+    let asked = 0
+    const counting = {
+      ...store,
+      settle: (...given: Parameters<typeof store.settle>) => ((asked += 1), store.settle(...given)),
+    }
+    const place = room({ store: counting, clock })
+    const reservation = await place.ledger.reserve(await keyWith(place, {}), quote(1, 1))
+    await Promise.all([reservation.settle(used(1, 1)), reservation.settle(used(1, 1))])
+    await reservation.settle(used(1, 1))
+    expect(asked).toBe(1)
+  })
+
   it('counts once, however often it is called', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 100 })

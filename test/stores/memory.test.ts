@@ -84,12 +84,24 @@ describe('the bounds of memoryStore', () => {
   })
 
   it('full tallies drop the one that was longest not added to', async () => {
-    const store = memoryStore({ now: () => 0, tallies: 2 })
+    const store = memoryStore({ now: () => 0, tallies: 4 })
     for (const [index, name] of ['a', 'b', 'a', 'c'].entries()) {
       await store.reserve({ ticket: `t${index}`, claims: [], lapsesAfterMs: 1000 })
       await store.settle({ ticket: `t${index}`, charges: [], tallies: [{ name, amounts: { n: 1 } }] })
     }
     expect(await store.tallies(['a', 'b', 'c'])).toEqual([{ n: 2 }, {}, { n: 1 }])
+  })
+
+  it('tallies are bounded by their fields too', async () => {
+    const store = memoryStore({ now: () => 0, tallies: 100 })
+    for (let n = 0; n < 20; n += 1) {
+      await store.reserve({ ticket: `t${n}`, claims: [], lapsesAfterMs: 1000 })
+      const amounts = Object.fromEntries(Array.from({ length: 24 }, (_, field) => [`field ${field}`, 1]))
+      await store.settle({ ticket: `t${n}`, charges: [], tallies: [{ name: `r${n}`, amounts }] })
+    }
+    const found = await store.tallies(Array.from({ length: 20 }, (_, n) => `r${n}`))
+    expect(found.filter((tally) => Object.keys(tally).length === 24)).toHaveLength(4)
+    expect(found.filter((tally) => Object.keys(tally).length === 0)).toHaveLength(16)
   })
 
   it('full logs drop the oldest entry of all, and one log its own oldest', async () => {

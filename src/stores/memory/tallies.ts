@@ -14,34 +14,51 @@ interface Sums extends Dated {
 }
 
 /** Fields of one tally; those beyond are not counted. */
-const MOST_FIELDS = 64
+const MOST_FIELDS = 4_096
 const GREATEST = Number.MAX_SAFE_INTEGER
 
+/** `most` counts tallies and their fields together. */
 export function createTallies(now: () => number, most: number): Tallies {
   const tallies = new Map<string, Sums>()
   const endings = createExpiryQueue<Sums>()
+  let size = 0
 
   function sweep(at: number): void {
-    for (let sums = endings.due(at); sums !== undefined; sums = endings.due(at)) tallies.delete(sums.name)
+    for (let sums = endings.due(at); sums !== undefined; sums = endings.due(at)) remove(sums)
+  }
+
+  function remove(sums: Sums): void {
+    tallies.delete(sums.name)
+    endings.schedule(sums, Infinity)
+    size -= 1 + sums.amounts.size
   }
 
   function add({ name, amounts, expiresAt }: Tally): void {
     const at = now()
     sweep(at)
     if (expiresAt !== undefined && expiresAt <= at) return
-    const sums = tallies.get(name) ?? { name, amounts: new Map(), dueAt: Infinity }
-    tallies.delete(name)
-    tallies.set(name, sums)
+    const sums = moveToEnd(name)
     if (expiresAt !== undefined) endings.schedule(sums, expiresAt)
+    size -= sums.amounts.size
     for (const [field, amount] of Object.entries(amounts)) addField(sums.amounts, field, amount)
+    size += sums.amounts.size
     dropOldest()
+  }
+
+  /** A Map remembers the order of insertion, so the first one was longest not added to. */
+  function moveToEnd(name: string): Sums {
+    const found = tallies.get(name)
+    if (found === undefined) size += 1
+    else tallies.delete(name)
+    const sums = found ?? { name, amounts: new Map(), dueAt: Infinity }
+    tallies.set(name, sums)
+    return sums
   }
 
   function dropOldest(): void {
     for (const sums of tallies.values()) {
-      if (tallies.size <= most) return
-      tallies.delete(sums.name)
-      endings.schedule(sums, Infinity)
+      if (size <= most) return
+      remove(sums)
     }
   }
 
@@ -52,6 +69,7 @@ export function createTallies(now: () => number, most: number): Tallies {
 
   function clear(): void {
     tallies.clear()
+    size = 0
     endings.clear()
   }
 
