@@ -13,7 +13,7 @@ interface Started {
   /** The address of the gateway's first version, without a slash at the end. */
   readonly url: string
   readonly key: string
-  /** Asks the process to end and answers its exit code, null where the signal ended it. */
+  /** Asks the process to end and answers its exit code, 143 where it does not listen to the signal. */
   readonly stop: () => Promise<number | null>
 }
 
@@ -60,7 +60,7 @@ describe('the examples', () => {
       expect(response.status).toBe(200)
       expect(response.headers.get('x-svc-billed-amount')).toMatch(/\d/)
       expect(answer).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
-      expect(code).toBe(name === 'node' ? 0 : null)
+      expect(code).toBe(name === 'node' ? 0 : 143)
     },
     60_000,
   )
