@@ -59,7 +59,10 @@ await gateway.close()
 
 async function chatJson(wanted: string, headers: Record<string, string>): Promise<Row> {
   const { data, response } = await chat.chat.completions
-    .create({ model, max_tokens: 300, messages: conversation.messages as OpenAI.ChatCompletionMessageParam[] }, { headers })
+    .create(
+      { model, max_tokens: 300, messages: conversation.messages as OpenAI.ChatCompletionMessageParam[] },
+      { headers },
+    )
     .withResponse()
   show(`chat, JSON, wanted: ${wanted}`, data.choices[0]?.message.content ?? '')
   return rowOf('chat JSON', wanted, response.headers)
@@ -90,8 +93,13 @@ async function chatStream(wanted: string, headers: Record<string, string>): Prom
 }
 
 async function messageJson(wanted: string, headers: Record<string, string>): Promise<Row> {
-  const { data, response } = await messages.messages.create({ model, max_tokens: 300, ...inMessages }, { headers }).withResponse()
-  show(`messages, JSON, wanted: ${wanted}`, data.content.map((block) => (block.type === 'text' ? block.text : '')).join(''))
+  const { data, response } = await messages.messages
+    .create({ model, max_tokens: 300, ...inMessages }, { headers })
+    .withResponse()
+  show(
+    `messages, JSON, wanted: ${wanted}`,
+    data.content.map((block) => (block.type === 'text' ? block.text : '')).join(''),
+  )
   return rowOf('messages JSON', wanted, response.headers)
 }
 
@@ -105,7 +113,7 @@ async function messageStream(wanted: string, headers: Record<string, string>): P
     if (event.type === 'content_block_delta' && event.delta.type === 'text_delta') text += event.delta.text
     if (event.type === 'message_delta' && 'svc_metrics' in event) saved = JSON.stringify(event.svc_metrics)
   }
-  show(`messages, stream, wanted: ${wanted}`, `${text}\n  svc_metrics at the end: ${saved}`)
+  show(`messages, stream, wanted: ${wanted}`, text, `svc_metrics at the end: ${saved}`)
   return rowOf('messages stream (estimate)', wanted, response.headers)
 }
 
@@ -127,13 +135,16 @@ function dollars(amount: string | number | undefined): string {
   return `$${Number(amount ?? 0).toFixed(6)}`
 }
 
-function show(title: string, text: string): void {
-  console.log(`\n── ${title}\n  ${text.length > 400 ? `${text.slice(0, 400)}…` : text}`)
+function show(title: string, text: string, ...more: readonly string[]): void {
+  const short = text.length > 300 ? `${text.slice(0, 300)}…` : text
+  console.log(`\n── ${title}`)
+  for (const line of [short.replaceAll(/\s+/g, ' '), ...more]) console.log(`   ${line}`)
 }
 
 function chooseUpstream(): { readonly provider: Provider; readonly model: string } {
   const { OPENAI_API_KEY, ANTHROPIC_API_KEY } = process.env
-  if (OPENAI_API_KEY !== undefined) return { provider: openai({ apiKey: OPENAI_API_KEY }), model: 'openai/gpt-4.1-mini' }
+  if (OPENAI_API_KEY !== undefined)
+    return { provider: openai({ apiKey: OPENAI_API_KEY }), model: 'openai/gpt-4.1-mini' }
   if (ANTHROPIC_API_KEY !== undefined) {
     return { provider: anthropic({ apiKey: ANTHROPIC_API_KEY }), model: 'anthropic/claude-haiku-4-5' }
   }

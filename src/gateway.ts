@@ -24,7 +24,12 @@ import {
 import { asFailure } from './pipeline/refuse.ts'
 import { createResolve } from './pipeline/resolve.ts'
 import type { Parts } from './pipeline/stages.ts'
+import { createRecords, type Books } from './pipeline/write-down.ts'
 import { createDirectory, type CatalogOptions, type Directory } from './providers/catalog.ts'
+import { smallModelFor } from './providers/small-model.ts'
+import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
+import { createMetrics } from './records/metrics.ts'
+import { createRequestLog } from './records/request-log.ts'
 import { completions } from './routes/completions.ts'
 import { refusal, type Call, type Handler } from './routes/endpoint.ts'
 import { getModel, listModels } from './routes/models.ts'
@@ -63,6 +68,8 @@ export interface Gateway {
   /** The Web-standard handler of every path; never rejects. May be passed around without its gateway. */
   readonly fetch: (request: Request) => Promise<Response>
   readonly keys: Keys
+  /** Every use of a key, refused ones included, by key and time. */
+  readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
   /** Ends upstream connections and closes the store. Requests under way are not waited for: end the server first. */
   readonly close: () => Promise<void>
 }
@@ -82,7 +89,12 @@ export function createGateway(options: GatewayOptions): Gateway {
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
   const failover = createFailover({ runtime, timeouts })
-  const parts = createParts(options, { runtime, governance, failover, directory, timeouts })
+  const books = {
+    audit: createAudit({ store }),
+    metrics: createMetrics(runtime.now()),
+    log: createRequestLog(options.log),
+  }
+  const parts = createParts(options, { runtime, governance, failover, directory, timeouts, books })
   const states = (): Record<string, boolean> => {
     const circuits = failover.circuits()
     return Object.fromEntries(options.providers.map(({ name }) => [name, !(name in circuits)]))
@@ -109,6 +121,7 @@ export function createGateway(options: GatewayOptions): Gateway {
         variables: {},
       }),
     keys: governance.keys,
+    audit: { read: books.audit.read },
     close: async () => {
       await runtime.close()
       await store.close()
@@ -150,6 +163,7 @@ function createParts(
     readonly directory: Directory
     readonly failover: Failover
     readonly timeouts: Timeouts
+    readonly books: Omit<Books, 'now'>
   },
 ): Parts {
   const { runtime, governance, directory, timeouts } = rooms
@@ -159,12 +173,12 @@ function createParts(
     resolve: createResolve(directory.resolve, runtime.random),
     ledger: governance.ledger,
     waterfall: async (job) => ({ tokens: job.tokens, spent: ZERO, verdicts: [] }),
-    smallModel: () => undefined,
+    smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: rooms.failover,
     meter: createMeter(createTokenizer()),
     margin:
       typeof margin === 'number' ? () => margin : (key, model) => margin({ keyId: key.id, keyName: key.name, model }),
-    records: { record: async () => {}, unsettled: () => {} },
+    records: createRecords({ ...rooms.books, now: runtime.now }),
     limits: { ...DEFAULT_LIMITS, ...options.limits },
     timeouts,
     runtime,

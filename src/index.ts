@@ -19,6 +19,7 @@ export type { RuntimeOptions } from './http/runtime.ts'
 export { openai, type OpenaiOptions } from './providers/openai.ts'
 export { anthropic, type AnthropicOptions } from './providers/anthropic.ts'
 export { openaiCompatible, type OpenaiCompatibleOptions } from './providers/openai-compatible.ts'
+export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ModelEntry } from './providers/provider-options.ts'
 export type { Provider, ProviderCall, Timeouts, Transport } from './core/ports.ts'
@@ -31,6 +32,7 @@ export type { ConfiguredKey, KeyChange, NewKey } from './governance/key-schema.t
 export type { BudgetFields, GovernanceConfiguration, RateLimitFields } from './governance/configuration.ts'
 
 // What outlives a request
+export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'
 export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/ports.ts'
 

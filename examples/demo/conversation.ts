@@ -35,7 +35,10 @@ export function ownSession(root: string): Conversation {
     name: `a review of this project's own source (${files.length} files read by tool calls)`,
     messages: [
       { role: 'system', content: SYSTEM },
-      { role: 'user', content: 'Please read the whole project before I ask. Always keep money in whole numbers, never in floats.' },
+      {
+        role: 'user',
+        content: 'Please read the whole project before I ask. Always keep money in whole numbers, never in floats.',
+      },
       ...turns,
       { role: 'assistant', content: 'I have read every file. Ask away.' },
       { role: 'user', content: QUESTION },

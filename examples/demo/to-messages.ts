@@ -22,10 +22,14 @@ function blocksOf(message: ChatMessage): Block[] {
   if (message.role === 'tool') {
     return [{ type: 'tool_result', tool_use_id: message.tool_call_id ?? '', content: message.content ?? '' }]
   }
-  const text: Block[] = message.content === null || message.content === '' ? [] : [{ type: 'text', text: message.content }]
-  const calls = (message.tool_calls ?? []).map(
-    (call): Block => ({ type: 'tool_use', id: call.id, name: call.function.name, input: parse(call.function.arguments) }),
-  )
+  const text: Block[] =
+    message.content === null || message.content === '' ? [] : [{ type: 'text', text: message.content }]
+  const calls = (message.tool_calls ?? []).map((call): Block => ({
+    type: 'tool_use',
+    id: call.id,
+    name: call.function.name,
+    input: parse(call.function.arguments),
+  }))
   return [...text, ...calls]
 }
 

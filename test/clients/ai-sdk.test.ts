@@ -1,7 +1,7 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
-import { APICallError, generateText, jsonSchema, streamText, tool, type LanguageModel } from 'ai'
+import { APICallError, generateText, jsonSchema, streamText, type LanguageModel, type ToolSet } from 'ai'
 import { afterEach, describe, expect, it } from 'vitest'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 
@@ -25,14 +25,16 @@ const fronts: Record<string, Front> = {
   anthropic: ({ url, secret }, model) => createAnthropic({ baseURL: `${url}/v1`, apiKey: secret })(model),
 }
 
-const weather = tool({
-  description: 'The weather of a city',
-  inputSchema: jsonSchema<{ city: string }>({
-    type: 'object',
-    properties: { city: { type: 'string' } },
-    required: ['city'],
-  }),
-})
+const tools: ToolSet = {
+  weather: {
+    description: 'The weather of a city',
+    inputSchema: jsonSchema<{ city: string }>({
+      type: 'object',
+      properties: { city: { type: 'string' } },
+      required: ['city'],
+    }),
+  },
+}
 
 describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front) => {
   describe.each([
@@ -75,7 +77,7 @@ describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front
         prompt: 'Weather in Paris?',
         maxOutputTokens: 60,
         maxRetries: 0,
-        tools: { weather },
+        tools,
       }
 
       const whole = await generateText(call)

@@ -1,0 +1,55 @@
+import type { Audit } from '../records/audit.ts'
+import type { Finished } from '../records/finished.ts'
+import type { Metrics } from '../records/metrics.ts'
+import type { RequestLog } from '../records/request-log.ts'
+import type { Outcome, Reached, Records } from './stages.ts'
+
+export interface Books {
+  readonly audit: Audit
+  readonly metrics: Metrics
+  readonly log: RequestLog
+  readonly now: () => number
+}
+
+/**
+ * Writes each finished request into the metrics, the log and, where it used a key, the audit trail. Requests without a
+ * known key stay out of the trail: whoever has no key must not be able to fill it.
+ */
+export function createRecords({ audit, metrics, log, now }: Books): Records {
+  return {
+    record: async (reached, outcome) => {
+      const finished = finishedOf(reached, outcome, now())
+      metrics.record(finished)
+      log.write(finished)
+      if (finished.keyId !== undefined) await audit.write(finished)
+    },
+    unsettled: (reserved, used) => {
+      log.event('ERROR', 'the store did not take a settlement; it is tried again', now(), {
+        request_id: reserved.id,
+        virtual_key_id: reserved.key.id,
+        billed_nano_usd: used.billed,
+        tokens: used.promptTokens + used.completionTokens,
+      })
+    },
+  }
+}
+
+function finishedOf(reached: Reached, outcome: Outcome, at: number): Finished {
+  const tier = tierOf(reached)
+  return {
+    requestId: reached.id,
+    keyId: 'key' in reached ? reached.key.id : undefined,
+    model: 'resolved' in reached ? reached.resolved.name : undefined,
+    status: outcome.status,
+    ...(outcome.failure !== undefined && { failure: outcome.failure.kind }),
+    at,
+    latencyMs: at - reached.startedAt,
+    ...(tier !== undefined && { tier }),
+    ...(outcome.bill !== undefined && { bill: outcome.bill }),
+  }
+}
+
+function tierOf(reached: Reached): Finished['tier'] {
+  if (!('plan' in reached)) return undefined
+  return reached.plan.kind === 'replay' ? 1 : reached.plan.optimized.rewrite?.tier
+}
