@@ -17,27 +17,38 @@ const LONGEST_TAIL = 4 * 1024
 
 const LAST: IteratorReturnResult<undefined> = { done: true, value: undefined }
 
+/** For whole bodies; it keeps nothing between two of them. */
+const decoder = new TextDecoder()
+
 /** The whole body as text; undefined when it is longer than `most` bytes, and the connection is then closed. */
 export async function readText(opened: Opened, most: number): Promise<string | undefined> {
-  const decoder = new TextDecoder()
-  let text = ''
+  const pieces: Uint8Array[] = []
   let size = 0
   try {
-    for (;;) {
-      const bytes = await nextPiece(opened)
-      if (bytes === undefined) break
+    for (let bytes = await nextPiece(opened); bytes !== undefined; bytes = await nextPiece(opened)) {
+      pieces.push(bytes)
       size += bytes.byteLength
-      if (size > most) {
-        opened.watch.leave()
-        return undefined
-      }
-      text += decoder.decode(bytes, { stream: true })
+      if (size <= most) continue
+      opened.watch.leave()
+      return undefined
     }
   } catch (error) {
     throw endEarly(opened, error)
   }
   opened.watch.end()
-  return text + decoder.decode()
+  return decoder.decode(join(pieces, size))
+}
+
+function join(pieces: readonly Uint8Array[], size: number): Uint8Array {
+  const [only] = pieces
+  if (only !== undefined && pieces.length === 1) return only
+  const whole = new Uint8Array(size)
+  let offset = 0
+  for (const piece of pieces) {
+    whole.set(piece, offset)
+    offset += piece.byteLength
+  }
+  return whole
 }
 
 /**

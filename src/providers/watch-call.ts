@@ -19,6 +19,9 @@ export interface Watch {
   readonly stopped: () => { readonly reason: unknown } | undefined
 }
 
+/** Nobody sees it; without a reason the platform would make a costly one for each call. */
+const LEFT = new Error('The call was left')
+
 type Watched = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>
 
 /** Starts the deadlines of a call: total at once, first byte until `begun`, idle while somebody waits after it. */
@@ -75,7 +78,7 @@ export function watchCall(call: Watched, provider: string): Watch {
     end,
     leave() {
       end()
-      controller.abort()
+      controller.abort(LEFT)
     },
     stopped: () => stopped,
   }

@@ -1,0 +1,167 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { Step } from '../../src/core/answer.ts'
+import type { ClosableTransport } from '../../src/core/ports.ts'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { undiciTransport } from '../../src/http/transport-undici.ts'
+import { anthropic } from '../../src/providers/anthropic.ts'
+import { createFailover, type Candidate, type Failover, type FailoverCall } from '../../src/providers/failover.ts'
+import { openai } from '../../src/providers/openai.ts'
+import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+import { collect, failureOf, textOf, textOfCompletion, timeouts } from '../support/provider-call.ts'
+import { CUT, framesOf, gate, HANG, startUpstream, type Upstream } from '../support/upstream.ts'
+
+let first: Upstream
+let second: Upstream
+let transport: ClosableTransport
+let runtime: ManualRuntime
+let failover: Failover
+let candidates: readonly Candidate[]
+
+beforeEach(async () => {
+  first = await startUpstream()
+  second = await startUpstream({ reply: () => 'The second one answers.' })
+  transport = undiciTransport()
+  // With this luck nobody waits between two tries, so that no test has to move the clock.
+  runtime = manualRuntime(transport, { random: () => 0 })
+  failover = createFailover({ runtime, timeouts })
+  candidates = [
+    candidate(openai({ apiKey: 'sk-test-key', baseUrl: first.baseUrl }), 'gpt-4o'),
+    candidate(anthropic({ apiKey: 'sk-test-key', baseUrl: second.url }), 'claude-haiku-4-5'),
+  ]
+})
+
+afterEach(async () => {
+  await transport.close()
+  await first.close()
+  await second.close()
+})
+
+function candidate(provider: Candidate['provider'], id: string): Candidate {
+  const model = provider.model(id)
+  if (model === undefined) throw new Error(`no model ${id}`)
+  return { provider, model }
+}
+
+function call(stream: boolean, signal = new AbortController().signal): FailoverCall {
+  const prompt = openaiFormat.readPrompt({
+    model: 'x/y',
+    stream,
+    max_tokens: 50,
+    messages: [{ role: 'user', content: 'Hello?' }],
+  })
+  return { promptFor: () => prompt, signal, headers: {} }
+}
+
+/** Calls back as if time had passed, whenever somebody waits for it. */
+async function withoutWaiting<value>(promise: Promise<value>): Promise<value> {
+  const state = { settled: false }
+  const settle = (): void => {
+    state.settled = true
+  }
+  promise.then(settle, settle)
+  while (!state.settled) {
+    await new Promise((resolve) => {
+      setImmediate(resolve)
+    })
+    if (runtime.delays()[0] === 0) runtime.advance(0)
+  }
+  return await promise
+}
+
+describe('over real connections', () => {
+  it.each([500, 502, 503, 529, 429])(
+    'status %i is tried three times, then the other provider answers',
+    async (status) => {
+      first.reply = () => ({ kind: 'failure', status })
+      const { answer, route } = await withoutWaiting(failover.complete(candidates, call(false)))
+      expect([textOfCompletion(answer), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
+      expect([first.requests.length, second.requests.length]).toEqual([3, 1])
+    },
+  )
+
+  it.each([400, 404, 422])("status %i is the caller's: nobody is asked again", async (status) => {
+    first.reply = () => ({ kind: 'failure', status })
+    expect((await failureOf(withoutWaiting(failover.complete(candidates, call(false))))).kind).toBe('upstream-rejected')
+    expect([first.requests.length, second.requests.length]).toEqual([1, 0])
+  })
+
+  it.each([401, 403])('status %i refuses our key: the other provider is asked at once', async (status) => {
+    first.reply = () => ({ kind: 'failure', status })
+    expect((await withoutWaiting(failover.complete(candidates, call(false)))).route.provider.name).toBe('anthropic')
+    expect(first.requests).toHaveLength(1)
+  })
+
+  it('a stream that is cut before its first word becomes the stream of the other provider', async () => {
+    first.reply = (request) => ({
+      kind: 'events',
+      items: [...framesOf(request, { text: 'never seen' }).slice(0, 1), CUT],
+    })
+    const { answer, route } = await withoutWaiting(failover.stream(candidates, call(true)))
+    expect([textOf(await collect(answer)), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
+    expect(first.requests).toHaveLength(3)
+  })
+
+  it('a stream that is cut after its first word is not tried again', async () => {
+    first.reply = (request) => ({
+      kind: 'events',
+      items: [...framesOf(request, { text: 'one two three' }).slice(0, 3), CUT],
+    })
+    const { answer } = await withoutWaiting(failover.stream(candidates, call(true)))
+    const seen: Step[] = []
+    const reading = (async (): Promise<void> => {
+      for await (const step of answer) seen.push(step)
+    })()
+    expect((await failureOf(reading)).kind).toBe('upstream')
+    expect(textOf(seen)).toBe('one two')
+    expect([first.requests.length, second.requests.length]).toEqual([1, 0])
+  })
+
+  it('text that looks like events stays one text, in both formats', async () => {
+    const text = 'a\n\ndata: [DONE]\n\nevent: message_stop\r\ndata: {}\r\u2028\u2029: b'
+    for (const upstream of [first, second]) upstream.reply = () => ({ text: [text, text] })
+    for (const one of candidates) {
+      const { answer } = await withoutWaiting(failover.stream([one], call(true)))
+      expect(textOf(await collect(answer))).toBe(text + text)
+    }
+  })
+
+  it('five hundred failing calls at once are all answered, and none is sent more than three times', async () => {
+    first.reply = () => ({ kind: 'failure', status: 500 })
+    const all = Array.from({ length: 500 }, () => failureOf(failover.complete(candidates.slice(0, 1), call(false))))
+    const failures = await withoutWaiting(Promise.all(all))
+    expect(failures.every((failure) => failure.kind === 'upstream' || failure.kind === 'overloaded')).toBe(true)
+    expect(first.requests.length).toBeLessThanOrEqual(1500)
+    expect(failover.circuits()).toEqual({ openai: 'open' })
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('two hundred calls that hang keep nobody else from an answer', async () => {
+    first.reply = () => ({ kind: 'hang' })
+    const controllers = Array.from({ length: 200 }, () => new AbortController())
+    const hanging = controllers.map(({ signal }) =>
+      failureOf(failover.complete(candidates.slice(0, 1), call(false, signal))),
+    )
+    await first.arrival(200)
+    expect((await failover.complete(candidates.slice(1), call(false))).route.provider.name).toBe('anthropic')
+    for (const controller of controllers) controller.abort(new Error('gone'))
+    await Promise.all(hanging)
+    await Promise.all(first.requests.map((request) => request.leaving))
+    expect(failover.circuits()).toEqual({})
+  })
+
+  it('a caller who leaves before the first word closes the upstream and is not answered by the other', async () => {
+    const { opened, open } = gate()
+    first.reply = () => {
+      open()
+      return { kind: 'events', items: [HANG] }
+    }
+    const controller = new AbortController()
+    const asked = failureOf(failover.stream(candidates, call(true, controller.signal)))
+    await opened
+    controller.abort(new Error('gone'))
+    expect((await asked).message).toBe('gone')
+    await first.last.leaving
+    expect(second.requests).toHaveLength(0)
+    expect(runtime.pending()).toBe(0)
+  })
+})

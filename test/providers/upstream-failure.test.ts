@@ -1,0 +1,72 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { isTooDeep, parseObject, readAdvice } from '../../src/providers/upstream-failure.ts'
+
+/** How deep a value is nested, by walking through it. */
+function depthOf(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  return 1 + Math.max(0, ...Object.values(value).map(depthOf))
+}
+
+const nested = (depth: number, inside = ''): string =>
+  '[{"a":'.repeat(depth / 2) + `"${inside}"` + '}]'.repeat(depth / 2)
+
+describe("the depth of an upstream's JSON", () => {
+  it.each([
+    [128, false],
+    [130, true],
+    [200_000, true],
+  ])('of %i is too much: %s', (depth, expected) => {
+    expect(isTooDeep(nested(depth))).toBe(expected)
+    expect(isTooDeep(nested(depth, '\\\\\\"]]]]'))).toBe(expected)
+  })
+
+  it('is not made by brackets within strings', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom('[', '{', '"', '\\', '}', 'x'), { maxLength: 2000 }), (signs) => {
+        const text = JSON.stringify({ a: [signs.join(''), 'y'.repeat(300)], '[[{{"\\': 1 })
+        expect(isTooDeep(text)).toBe(false)
+      }),
+    )
+  })
+
+  it('is that of the value', () => {
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 3 }), fc.nat(140), (inner, depth) => {
+        const text = '['.repeat(depth) + inner + ']'.repeat(depth)
+        expect(isTooDeep(text.padEnd(300))).toBe(depthOf(JSON.parse(text)) > 128)
+      }),
+    )
+  })
+
+  it.each(['', 'null', '[]', '1', '"x"', '{', '{"a":1}x', 'NaN', nested(400)])('makes %j no object', (text) => {
+    expect(parseObject(text)).toBeUndefined()
+  })
+})
+
+describe('waiting advice', () => {
+  const now = Date.UTC(2026, 0, 1)
+  it.each([
+    [{}, {}],
+    [{ 'retry-after': '3' }, { advice: { retryAfter: '3' }, retryAfterSeconds: 3 }],
+    [{ 'retry-after': '1.2' }, { advice: { retryAfter: '1.2' }, retryAfterSeconds: 2 }],
+    [
+      { 'retry-after-ms': '100', 'retry-after': '9' },
+      { advice: { retryAfter: '9', retryAfterMs: '100' }, retryAfterSeconds: 1 },
+    ],
+    [
+      { 'retry-after': 'Thu, 01 Jan 2026 00:01:00 GMT' },
+      { advice: { retryAfter: 'Thu, 01 Jan 2026 00:01:00 GMT' }, retryAfterSeconds: 60 },
+    ],
+    [
+      { 'retry-after': 'Thu, 01 Jan 1970 00:00:00 GMT' },
+      { advice: { retryAfter: 'Thu, 01 Jan 1970 00:00:00 GMT' }, retryAfterSeconds: 0 },
+    ],
+    [{ 'retry-after': 'soon' }, { advice: { retryAfter: 'soon' } }],
+    [{ 'retry-after': '-5' }, { advice: { retryAfter: '-5' } }],
+    [{ 'x-should-retry': 'false' }, { advice: { shouldRetry: 'false' } }],
+  ] as const)('%j means %j', (headers, meaning) => {
+    const header = (name: string): string | undefined => (headers as Record<string, string>)[name]
+    expect(readAdvice({ header }, now)).toEqual(meaning)
+  })
+})
