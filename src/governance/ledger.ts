@@ -1,6 +1,6 @@
 import { nano } from '../core/money.ts'
 import { periodOf, type DurationCode } from '../core/period.ts'
-import type { Charge, Claim, Store } from '../core/ports.ts'
+import type { Charge, Claim, ReserveRequest, ReserveResult, Store } from '../core/ports.ts'
 import { UNLIMITED } from './field-schema.ts'
 import { counterName, forgottenAt, keyOwner, limitsInForce, sharedOwner, type Limit } from './limits-in-force.ts'
 import { refusal } from './refusal.ts'
@@ -54,7 +54,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     const claims = claimed.map((limit) => claim(limit, tokens, worst))
     const least = countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens)))
     const ticket = uuid()
-    const result = await store.reserve({ ticket, claims, least: Math.max(1, least), lapsesAfterMs })
+    const result = await take({ ticket, claims, least: Math.max(1, least), lapsesAfterMs })
     const refused = result.accepted ? undefined : claimed[result.refused]
     const rate = rateStatus(claimed, result.levels, { now: at, refused })
     if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens })
@@ -65,6 +65,16 @@ export function createLedger(options: LedgerOptions): Ledger {
       outputTokens: granted < worst && hasBudget(claimed) ? paidFor(quote, granted) : quote.outputTokens,
       settle: (used) =>
         (settling ??= settlements.settle(settlement({ ticket, key, limits, used: checked(used, granted), at }))),
+    }
+  }
+
+  /** A step that failed on the way back may have happened: whatever it took is given back at once, not after the lapse. */
+  async function take(request: ReserveRequest): Promise<ReserveResult> {
+    try {
+      return await store.reserve(request)
+    } catch (error) {
+      store.settle({ ticket: request.ticket, charges: [], tallies: [] }).catch(() => {})
+      throw error
     }
   }
 

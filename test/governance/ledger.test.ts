@@ -283,6 +283,24 @@ describe('budgets', () => {
   })
 })
 
+it('a reservation whose answer was lost on the way is given back at once', async () => {
+  const { store, clock } = room()
+  let fails = true
+  const lossy = {
+    ...store,
+    reserve: async (request: Parameters<typeof store.reserve>[0]) => {
+      const result = await store.reserve(request)
+      if (fails) throw new Error('cut')
+      return result
+    },
+  }
+  const place = room({ store: lossy, clock })
+  const key = await keyWith(place, { budget_limit_cents: 1, rate_limit_requests: 1 })
+  await expect(place.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toThrow('cut')
+  fails = false
+  expect((await place.ledger.reserve(key, quote(10, 0, 1_000_000))).rate.remaining).toBe(0)
+})
+
 describe('settling', () => {
   it('asks the store once, however often it is called', async () => {
     const { store, clock } = room()

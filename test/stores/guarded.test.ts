@@ -1,0 +1,82 @@
+import { describe, expect, it } from 'vitest'
+import type { Store } from '../../src/core/ports.ts'
+import { guardStore } from '../../src/stores/guarded.ts'
+import { memoryStore } from '../../src/stores/memory.ts'
+import { testStore } from '../contract/store.ts'
+
+const never = (): (() => void) => () => {}
+
+testStore('a guarded store', async (clock) => guardStore(memoryStore({ now: clock.now }), { after: never }))
+
+const request = { ticket: 't', claims: [], lapsesAfterMs: 1 }
+const settlement = { ticket: 't', charges: [], tallies: [] }
+const calls: readonly (readonly [string, (store: Store) => Promise<unknown>])[] = [
+  ['get', (store) => store.get('a')],
+  ['set', (store) => store.set('a', 'b')],
+  ['swap', (store) => store.swap('a', undefined, 'b')],
+  ['delete', (store) => store.delete('a')],
+  ['list', (store) => store.list('a', { limit: 1 })],
+  ['reserve', (store) => store.reserve(request)],
+  ['settle', (store) => store.settle(settlement)],
+  ['levels', (store) => store.levels(['a'])],
+  ['tallies', (store) => store.tallies(['a'])],
+  ['append', (store) => store.append('a', { at: 0, value: 'x' })],
+  ['entries', (store) => store.entries('a', { limit: 1 })],
+  ['ping', (store) => store.ping()],
+]
+
+/** A store each of whose methods does the same. */
+const every = (method: () => Promise<never>): Store =>
+  Object.fromEntries(Object.keys(memoryStore()).map((name) => [name, method])) as Record<keyof Store, typeof method>
+
+describe.each(calls)('%s', (_name, call) => {
+  it.each<[string, () => Promise<never>]>([
+    ['rejects', () => Promise.reject(new Error('redis://secret@host refused'))],
+    [
+      'throws',
+      () => {
+        throw new Error('redis://secret@host refused')
+      },
+    ],
+  ])('of a store that %s is overloaded, without the words of the store', async (_label, method) => {
+    const error: unknown = await call(guardStore(every(method), { after: never })).catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ kind: 'overloaded' })
+    expect((error as Error).message).not.toContain('secret')
+  })
+
+  it('of a store that hangs is overloaded after its time', async () => {
+    const timers: { readonly ms: number; readonly fire: () => void }[] = []
+    const after = (ms: number, fire: () => void): (() => void) => {
+      timers.push({ ms, fire })
+      return () => {}
+    }
+    const waiting = call(
+      guardStore(
+        every(() => new Promise(() => {})),
+        { after, timeoutMs: 500 },
+      ),
+    )
+    expect(timers.map((timer) => timer.ms)).toEqual([500])
+    timers[0]?.fire()
+    await expect(waiting).rejects.toMatchObject({
+      kind: 'overloaded',
+      message: expect.stringContaining('500 ms') as string,
+    })
+  })
+
+  it('of a store that answers leaves no timer behind', async () => {
+    let open = 0
+    const after = (): (() => void) => {
+      open += 1
+      return () => void (open -= 1)
+    }
+    await call(guardStore(memoryStore(), { after }))
+    expect(open).toBe(0)
+  })
+})
+
+it('refusals of the store itself and faults of the caller pass as they are', async () => {
+  const full = guardStore(memoryStore({ kept: { entries: 0, bytes: 0 } }), { after: never })
+  await expect(full.set('a', 'b')).rejects.toThrow('no room')
+  await expect(full.reserve({ ...request, lapsesAfterMs: 0 })).rejects.toBeInstanceOf(RangeError)
+})
