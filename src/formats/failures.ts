@@ -112,9 +112,25 @@ const LONGEST_UPSTREAM_TEXT = 2000
 
 /** Keys, tokens and addresses inside the network, which an upstream's error may repeat. */
 const SECRETS = /\b(?:sk|pk|key|gsk|xai)-[\w-]{6,}|\bBearer\s+[\w.~+/-]{6,}=*|\bAIza[\w-]{10,}/gi
-const ADDRESSES = /\bhttps?:\/\/(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]|[\w-]+(?=[:/]))(?::\d+)?[^\s"']*/gi
+const ADDRESSES =
+  /\bhttps?:\/\/(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]|[\w-]+(?=[:/])|[\w.-]+(?=:\d)|[\w.-]+\.(?:local|internal|lan|svc)\b)(?::\d+)?[^\s"']*|\b\d{1,3}(?:\.\d{1,3}){3}:\d+/gi
 
 /** An upstream's words as a caller may read them: bounded, without keys and inner addresses. */
 export function upstreamText(text: string): string {
   return text.slice(0, LONGEST_UPSTREAM_TEXT).replace(SECRETS, '[removed]').replace(ADDRESSES, '[address]')
+}
+
+const LONGEST_UPSTREAM_DETAILS = 4096
+
+/** An upstream's details with the same care for every text in them; those beyond any measure are left out. */
+export function upstreamDetails(details: Json | undefined): Json | undefined {
+  if (details === undefined || details === null) return undefined
+  try {
+    const text = JSON.stringify(details)
+    if (text.length > LONGEST_UPSTREAM_DETAILS) return undefined
+    return JSON.parse(text, (_key, value: Json) => (typeof value === 'string' ? upstreamText(value) : value)) as Json
+  } catch {
+    // Nested so deep that it cannot be written.
+    return undefined
+  }
 }

@@ -88,6 +88,16 @@ describe('the steps of a stored answer', () => {
     expect(collected.isWhole()).toBe(true)
   })
 
+  it('carry images and results as what their vendor wrote, and leave them out where nothing of it is kept', () => {
+    const native = { dialect: 'anthropic', value: { type: 'image' } } as const
+    const source = { type: 'url', url: 'https://example.com/a.png' } as const
+    const image = { type: 'image', source } as const
+    const steps = stepsOf({ id: 'a', model: 'm', parts: [{ ...image, native }, image], finish: 'stop' })
+    expect(steps.flatMap((step) => step.events).filter((event) => event.type === 'opaque')).toEqual([
+      { type: 'opaque', native },
+    ])
+  })
+
   it('have no natives, so that every writer writes them anew', () => {
     const steps = stepsOf({ id: 'a', model: 'm', parts: [{ type: 'text', text: 'x' }], finish: 'stop' })
     expect(steps.every((step) => step.native === undefined)).toBe(true)

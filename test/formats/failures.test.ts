@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
+import type { Json } from '../../src/core/json.ts'
 import {
   describeFailure,
   FAILURES,
   failureHeaders,
   failureStatus,
+  upstreamDetails,
   upstreamFailureKind,
   upstreamText,
 } from '../../src/formats/failures.ts'
@@ -112,7 +114,19 @@ describe('an upstream', () => {
     const said =
       'Key sk-proj-abc_DEF-123456 at http://10.0.0.5:8000/v1/chat and https://backend:443/x; see https://docs.example.com/help'
     expect(upstreamText(said)).toBe('Key [removed] at [address] and [address] see https://docs.example.com/help')
+    expect(upstreamText('connect ECONNREFUSED 10.0.0.5:8000')).toBe('connect ECONNREFUSED [address]')
+    expect(upstreamText('http://vllm.cluster.internal/v1 failed')).toBe('[address] failed')
+    expect(upstreamText('https://models.example.com:8443/v1 failed')).toBe('[address] failed')
     expect(upstreamText('Bearer abcdefghijkl')).toBe('[removed]')
     expect(upstreamText('x'.repeat(9000))).toHaveLength(2000)
+  })
+
+  it('has details with the same care', () => {
+    expect(upstreamDetails({ a: ['key sk-abcdefgh', 1, null], b: { c: 'at http://10.0.0.1/"' } })).toEqual({
+      a: ['key [removed]', 1, null],
+      b: { c: 'at [address]"' },
+    })
+    const deep = JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`) as Json
+    expect([undefined, null, 'x'.repeat(5000), deep].map(upstreamDetails)).toEqual(Array(4).fill(undefined))
   })
 })

@@ -1,7 +1,7 @@
 import type { Frame } from '../../core/answer.ts'
 import { GatewayError, type UpstreamRefusal } from '../../core/errors.ts'
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import { describeFailure, upstreamFailureKind, upstreamText } from '../failures.ts'
+import { describeFailure, upstreamDetails, upstreamFailureKind, upstreamText } from '../failures.ts'
 
 /** `{error: {message, type, param, code}}`, with the wait in seconds and an upstream's details where there are any. */
 export function writeFailure(failure: GatewayError): JsonObject {
@@ -57,7 +57,7 @@ function errorOf(body: JsonObject | undefined): JsonObject {
 }
 
 function wordsOf(detail: Json): string {
-  return typeof detail === 'string' ? detail : JSON.stringify(detail)
+  return typeof detail === 'string' ? detail : (JSON.stringify(upstreamDetails(detail)) ?? '')
 }
 
 function messageOf(error: JsonObject, status: number): string {
@@ -68,19 +68,13 @@ function messageOf(error: JsonObject, status: number): string {
 function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
   const type = textOf(error['type'])
   const code = textOf(error['code'])
-  const { details } = error
+  const details = upstreamDetails(error['details'])
   return {
     status,
     ...(type === undefined ? {} : { type }),
     ...(code === undefined ? {} : { code }),
-    ...(details === undefined || details === null || isLong(details) ? {} : { details }),
+    ...(details === undefined ? {} : { details }),
   }
-}
-
-const LONGEST_DETAILS = 4096
-
-function isLong(details: Json): boolean {
-  return JSON.stringify(details).length > LONGEST_DETAILS
 }
 
 /** Codes are texts in this dialect; a server that repeats its status as a number tells nothing new. */

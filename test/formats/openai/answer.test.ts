@@ -44,7 +44,13 @@ describe('an answer of an upstream', () => {
 
   it('may hold its content in parts, an old function call, or arguments that are no text', () => {
     const content = [
-      { type: 'thinking', thinking: [{ type: 'text', text: 'Hm' }] },
+      {
+        type: 'thinking',
+        thinking: [
+          { type: 'text', text: 'H' },
+          { type: 'text', text: 'm' },
+        ],
+      },
       { type: 'text', text: 'Hi' },
     ]
     expect(openaiFormat.readCompletion(answer({ content })).parts).toEqual([
@@ -55,6 +61,11 @@ describe('an answer of an upstream', () => {
     expect(old.parts).toEqual([{ type: 'tool-call', id: 'f', name: 'f', input: '{}' }])
     const odd = openaiFormat.readCompletion(answer({ tool_calls: [{ function: { name: 'f', arguments: { a: 1 } } }] }))
     expect(odd.parts).toMatchObject([{ type: 'tool-call', id: 'call_0', name: 'f', input: '{"a":1}' }])
+  })
+
+  it('has empty names where the upstream gave none', () => {
+    const { id, model } = openaiFormat.readCompletion({ choices: [{ message: { content: 'x' } }] })
+    expect([id, model]).toEqual(['', ''])
   })
 
   it('passes over calls that name nothing to call', () => {

@@ -260,6 +260,16 @@ describe('a prompt of the message format to a chat upstream', () => {
     expect(failure.details.param).toBe(param)
   })
 
+  it('may hold fields that say nothing', () => {
+    const silent = { new_field: null, other_field: false, list: [], mode: { enabled: false } }
+    expect(openaiFormat.writePrompt(foreign({}, silent), 'm').ignored).toEqual([])
+    for (const loud of [true, 0, '', ['x'], {}, { enabled: true }]) {
+      expect(failureOf(() => openaiFormat.writePrompt(foreign({}, { new_field: loud }), 'm')).details.param).toBe(
+        'new_field',
+      )
+    }
+  })
+
   it('says nothing of tools where there are none', () => {
     const prompt = foreign({ settings: { toolChoice: { type: 'auto' }, parallelToolCalls: false } })
     expect(sent(prompt)).toEqual({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hi' }] })
