@@ -173,9 +173,13 @@ function aliasRoutes(
   return routes
 }
 
-/** The target under the alias's name. The window is a promise to the caller, so the target's own cannot pass it. */
+/**
+ * The target under the alias's name. The window is a promise to the caller, so it cannot pass the target's own; default
+ * samplers of a target that refuses them would make every call fail, so it gets none.
+ */
 function asAlias(alias: CatalogAlias, model: Model): Model {
-  const { displayName = alias.id, contextWindow, maxOutputTokens, defaults, thresholdFactor } = alias
+  const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
+  const defaults = model.refusesSamplers === true ? undefined : alias.defaults
   const window = Math.min(contextWindow ?? model.contextWindow, model.contextWindow)
   return {
     ...model,

@@ -72,7 +72,16 @@ async function stream(options: HttpProviderOptions, call: ProviderCall): Promise
 }
 
 /** What a token count must not be told: it is about the prompt, and vendors refuse everything else. */
-const NOT_COUNTED = ['max_tokens', 'temperature', 'top_p', 'top_k', 'stop_sequences', 'stream', 'metadata']
+const NOT_COUNTED = [
+  'max_tokens',
+  'temperature',
+  'top_p',
+  'top_k',
+  'stop_sequences',
+  'stream',
+  'metadata',
+  'service_tier',
+]
 
 async function countTokens(options: HttpProviderOptions, call: ProviderCall, url: string): Promise<number> {
   const written = parseObject(options.format.writePrompt(call.prompt, call.model.id).body) ?? {}

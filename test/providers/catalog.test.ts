@@ -150,6 +150,17 @@ describe('the directory', () => {
     expect([model.contextWindow, model.maxOutputTokens]).toEqual([200_000, 64_000])
   })
 
+  it('an alias gives no samplers to a target that refuses them', () => {
+    const defaults = { temperature: 0.7, topP: 0.9 }
+    const aliases = [
+      { id: 'new', target: 'anthropic/claude-sonnet-5-5', defaults },
+      { id: 'old', target: 'anthropic/claude-haiku-4-5', defaults },
+    ]
+    const directory = createDirectory({ providers: vendors, catalog: { aliases } })
+    expect(directory.resolve('new')?.model.defaults).toBeUndefined()
+    expect(directory.resolve('old')?.model.defaults).toEqual(defaults)
+  })
+
   it('lets an operator change a model and add one, without changing the provider', () => {
     const models = [
       { id: 'openai/gpt-4o', price: { input: 1, output: 2 } },
