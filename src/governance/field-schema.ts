@@ -91,10 +91,12 @@ export const moment: z.ZodMiniType<string> = expecting(
 /** Fields of the records we show that only we set; a client may send back what it has read, and they change nothing. */
 const IGNORED = ['object', 'value', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin'] as const
 
-const anything = z.optional(z.unknown())
+type Anything = z.ZodMiniOptional<z.ZodMiniUnknown>
+
+const anything: Anything = z.optional(z.unknown())
 
 /** Where ids are ours to give, a given one is ignored too. */
-export function ignored<field extends string>(also: readonly field[]): Record<string, typeof anything> {
+export function ignored<field extends string>(also: readonly field[]): Record<string, Anything> {
   return Object.fromEntries([...IGNORED, ...also].map((field) => [field, anything]))
 }
 

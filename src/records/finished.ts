@@ -27,8 +27,8 @@ export interface Finished {
   /** When the request ended, milliseconds since 1970. */
   readonly at: number
   readonly latencyMs: number
-  /** The tier that rewrote the prompt; 1 is a replay from the cache. */
-  readonly tier?: 1 | 2 | 3 | 4 | 5
+  /** The tier that rewrote the prompt. A replay from the cache, tier 1, is known from its bill. */
+  readonly tier?: 2 | 3 | 4 | 5
   /** Present when there was an answer, whole or in part. */
   readonly bill?: FinishedBill
 }

@@ -39,7 +39,8 @@ export function createMetrics(startedAt: number): Metrics {
   const rate = createRecentRate(startedAt)
 
   function record(finished: Finished): void {
-    const { bill, tier } = finished
+    const { bill } = finished
+    const tier = bill?.cache === 'HIT' ? 1 : finished.tier
     endings[endingOf(finished)] += 1
     latencies.record(finished.latencyMs)
     sums.latencySum += Math.max(0, finished.latencyMs)

@@ -71,6 +71,21 @@ describe('the bounds of memoryStore', () => {
     expect(await store.reserve(reserve('t3', 'a'))).toMatchObject({ accepted: true })
   })
 
+  it('thousands of windows and settled reservations pass through small pools: nothing of them stays', async () => {
+    let now = 0
+    const store = memoryStore({ now: () => now, counters: 20, tickets: 2, tallies: 20 })
+    for (let n = 0; n < 5_000; n += 1) {
+      now += 1000
+      const expiresAt = now + 10_000
+      const counter = `window:${n}`
+      await store.reserve({ ticket: `t${n}`, claims: [claim(counter, expiresAt)], lapsesAfterMs: 600_000 })
+      const charges = [{ counter, amount: 1, expiresAt }]
+      const tallies = [{ name: counter, amounts: { n: 1 }, expiresAt }]
+      expect(await store.settle({ ticket: `t${n}`, charges, tallies })).toBe(true)
+    }
+    expect(await store.tallies(['window:4999', 'window:4991', 'window:4000'])).toEqual([{ n: 1 }, { n: 1 }, {}])
+  })
+
   it('a ticket that is open cannot be reserved again, nor two claims on one counter', async () => {
     const store = memoryStore({ now: () => 0 })
     await store.reserve(reserve('t1', 'a'))
