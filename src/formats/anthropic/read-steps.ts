@@ -65,18 +65,20 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
   }
 }
 
+/** The output that a start tells is no count yet: a stream without a later one must not pass for a single token. */
 function readStart(reading: Reading, message: JsonObject): readonly AnswerEvent[] {
   reading.started = true
+  const usage = asObject(message['usage'])
   const start: AnswerEvent = {
     type: 'answer-start',
     id: asString(message['id']) ?? '',
     model: asString(message['model']) ?? '',
   }
-  return [start, ...readNewUsage(reading, message)]
+  return [start, ...readNewUsage(reading, usage && { ...usage, output_tokens: null })]
 }
 
 function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
-  const usage = readNewUsage(reading, data)
+  const usage = readNewUsage(reading, asObject(data['usage']))
   const delta = asObject(data['delta'])
   const reason = asString(delta?.['stop_reason'])
   if (reason === undefined) return usage
@@ -89,8 +91,7 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
 }
 
 /** The counts are cumulative, and how the cache was written is told only at the start: the fields are joined first. */
-function readNewUsage(reading: Reading, holder: JsonObject): readonly AnswerEvent[] {
-  const counts = asObject(holder['usage'])
+function readNewUsage(reading: Reading, counts: JsonObject | undefined): readonly AnswerEvent[] {
   if (counts === undefined) return []
   const told = Object.entries(counts).filter(([, value]) => value !== null)
   reading.usage = { ...reading.usage, ...Object.fromEntries(told) }

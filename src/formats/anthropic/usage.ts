@@ -25,7 +25,7 @@ function added(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
 
 /** `input_tokens` excludes the cached prompt, and `cache_creation` says how the written part is divided. */
 function readCounts(usage: JsonObject): Partial<Usage> {
-  const thinking = asCount(asObject(usage['output_tokens_details'])?.['thinking_tokens'])
+  const thinking = tokensOf(asObject(usage['output_tokens_details'])?.['thinking_tokens'])
   return {
     ...count('inputTokens', usage['input_tokens']),
     ...count('cacheReadTokens', usage['cache_read_input_tokens']),
@@ -35,16 +35,25 @@ function readCounts(usage: JsonObject): Partial<Usage> {
   }
 }
 
+/** No answer has more tokens; an upstream that says so is wrong, and a budget must not pay for it. */
+const MOST_TOKENS = 1e9
+
+/** A count of tokens, or undefined for what cannot be one. */
+function tokensOf(value: unknown): number | undefined {
+  const count = asCount(value)
+  return count === undefined || count > MOST_TOKENS ? undefined : count
+}
+
 function count<name extends keyof Usage>(name: name, value: unknown): Partial<Usage> {
-  const tokens = asCount(value)
+  const tokens = tokensOf(value)
   return tokens === undefined ? {} : { [name]: tokens }
 }
 
 function cacheWrites(usage: JsonObject): Partial<Usage> {
-  const total = asCount(usage['cache_creation_input_tokens'])
+  const total = tokensOf(usage['cache_creation_input_tokens'])
   const division = asObject(usage['cache_creation'])
-  const hour = asCount(division?.['ephemeral_1h_input_tokens'])
-  const minutes = asCount(division?.['ephemeral_5m_input_tokens'])
+  const hour = tokensOf(division?.['ephemeral_1h_input_tokens'])
+  const minutes = tokensOf(division?.['ephemeral_5m_input_tokens'])
   if (total === undefined && hour === undefined && minutes === undefined) return {}
   const cacheWrite1hTokens = hour ?? 0
   return { cacheWriteTokens: Math.max(minutes ?? 0, (total ?? 0) - cacheWrite1hTokens), cacheWrite1hTokens }

@@ -82,6 +82,7 @@ describe('reading a message', () => {
     ['infinite', Number.POSITIVE_INFINITY],
     ['a string', '12'],
     ['null', null],
+    ['more than any answer has', 1e10],
     ['an array', [1]],
     ['missing', undefined],
   ])('reads no token from a count that is %s', (_, count) => {
