@@ -1,14 +1,16 @@
 import { makeBill, type Bill } from '../billing/bill.ts'
-import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
+import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/answer.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import type { Answered } from './stages.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
-/** The bill of a whole answer, by the upstream's usage or else by our own count. */
+/** The bill of a whole answer, by the upstream's usage or, where it left out something, by our own count. */
 export function billFor(answered: Answered, completion: Completion, meter: Meter): Bill {
-  if (completion.usage !== undefined) return billOf(answered, completion.usage, false)
+  const { usage, parts } = completion
+  const isTold = usage !== undefined && promptTokens(usage) > 0 && (usage.outputTokens > 0 || parts.length === 0)
+  if (isTold) return billOf(answered, usage, false)
   return billForPart(answered, completion, meter)
 }
 
@@ -20,7 +22,7 @@ export function billForPart(answered: Answered, { parts, usage }: Completion, me
   const { plan } = answered
   if (plan.kind === 'replay') return plan.bill
   const text = parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
-  const came = usage ?? usageFor(plan.counted.sent, 0)
+  const came = withPrompt(usage ?? NO_USAGE, plan.counted.sent)
   return billOf(answered, { ...came, outputTokens: Math.max(came.outputTokens, text) }, true)
 }
 
@@ -43,6 +45,11 @@ function billOf(answered: Answered, usage: Usage, estimated: boolean): Bill {
     estimated,
     spent: plan.optimized.spent,
   })
+}
+
+/** No prompt is empty: an upstream that reports nothing of it has not counted it. */
+function withPrompt(usage: Usage, counted: number): Usage {
+  return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: counted }
 }
 
 function usageFor(input: number, output: number): Usage {
