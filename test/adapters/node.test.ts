@@ -109,12 +109,17 @@ describe('serve', () => {
     await ended
   })
 
-  it('of 400 headers about half reach the gateway', async () => {
-    const server = await start(async (request) => Response.json([...request.headers].length))
+  it('of 400 headers no more than 240 reach the gateway: older Nodes drop the rest, newer ones refuse them all', async () => {
+    const reached: number[] = []
+    const server = await start(async (request) => {
+      reached.push([...request.headers].length)
+      return new Response('ok')
+    })
     const headers = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [`x-${index}`, '1']))
 
-    const response = await fetch(server.url, { headers })
+    const { status } = await fetch(server.url, { headers })
 
-    expect(await response.json()).toBeLessThan(240)
+    expect([200, 431]).toContain(status)
+    expect(Math.max(...reached, 0)).toBeLessThan(240)
   })
 })
