@@ -14,7 +14,7 @@ export interface Extract {
 
 /** Longer stretches without an end are cut, and more sentences than this are not looked at. */
 const LONGEST_SENTENCE = 500
-const MOST_SENTENCES = 50_000
+const MOST_SENTENCES = 100_000
 
 /** Sentences that fit less than this share of the best one say nothing about the question. */
 const LEAST_SHARE = 0.35
