@@ -1,5 +1,5 @@
 /**
- * Writes src/cache/english-words.ts: a Bloom filter of the common English words and of every rarer word or name that is
+ * Writes src/cache/english-words.ts: Bloom filters of the common English words, and of every rarer word or name that is
  * one slip of the finger away from a common one.
  *
  * npx tsx bench/cache/build-lexicon.ts <common.json> <all.json>
@@ -9,43 +9,69 @@
  * an-array-of-english-words 2.0.0 (MIT) and the proper names of Debian's wamerican-large 2020.12.07 as the others.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { bitsOfWord, stemsOf } from '../../src/cache/lexicon.ts'
+import { COMMON_PROBES, REAL_PROBES, bitsOfWord, stemsOf } from '../../src/cache/lexicon.ts'
 import { isOneSlip } from '../../src/cache/typo.ts'
 
-/** With four probes one stranger in twenty passes for a word, which only costs a hit now and then. */
-const BITS_A_WORD = 6.2
+/** Names of products and companies that people write in small letters and that no dictionary has. */
+const PRODUCTS =
+  `airbnb ansible asana astro avro azure bazel binance bing bitcoin bower brave chai cassandra celery chef
+  cline clojure cloudflare coinbase copilot cypress databricks datadog deno diffusers digg django docker dropbox drizzle
+  drupal elastic elixir ember erlang etsy evernote excel expo express fastify figma firebase fiverr flask flickr flink
+  flutter gemini gitea github gitlab golang gradle grafana grindr groq grok gulp hadoop haskell helm heroku hive honda
+  hugo hulu httpx hyundai imgur instagram jenkins jest jira jupyter kafka kaggle keras kibana klarna koa kotlin kubectl
+  kubernetes lambda laravel lemmy linear linkedin linux llama lodash loom lucene lyft magento mariadb mastodon maven mazda
+  medium meson mistral mocha mongo mongodb mysql neovim netflix nextjs nginx nissan node notion numba numpy nvidia
+  nuxt ollama openai oracle pandas parquet paypal perl phoenix pinecone pinterest plaid playwright plex podman polars
+  postgres prisma prometheus puppet pulumi pydantic pytest pytorch qdrant quora rails react reddit redis redux remix
+  render replit revolut roblox roku rollup rust safari salesforce scala scikit scipy scribd scrapy seaborn selenium sentry
+  shein shopify signal skype slack snapchat snowflake solr spark spotify spring sqlite stripe supabase svelte
+  swift tailwind telegram temu tensorflow terraform tesla threads tiktok tinder torch toyota trello trino tumblr twilio
+  twitch twitter typescript uber ubuntu unity unreal vagrant venmo vercel viber vite vitest volvo vscode waze wechat
+  weaviate webpack whatsapp wikipedia windsurf wix wordpress xero xiaomi yarn yelp youtube zapier zelle zendesk zillow zoom`
+    .split(/\s+/)
+    .filter((word) => word.length >= 4)
+
+const COMMON_BITS = 10
+const REAL_BITS = 8
 const LINE = 110
 
 const [commonFile = '', allFile = ''] = process.argv.slice(2)
 const common = new Set(wordsOf(commonFile))
-const shapes = new Map<string, string[]>()
-for (const word of common) {
-  for (const shape of shapesOf(word)) shapes.set(shape, [...(shapes.get(shape) ?? []), word])
-}
-const real = new Set([...common, ...wordsOf(allFile).filter(isNearACommonWord)])
-/** Regular forms of a word that is held need no bits of their own: the reader looks for their stem too. */
-const chosen = new Set(
-  [...real].filter((word) => !stemsOf(word).some((stem) => real.has(stem) && stemsOf(stem).length === 0)),
-)
-const bytes = new Uint8Array(Math.ceil((chosen.size * BITS_A_WORD) / 8))
-for (const word of chosen) {
-  for (const bit of bitsOfWord(word, bytes.length * 8)) bytes[bit >>> 3] = (bytes[bit >>> 3] ?? 0) | (1 << (bit & 7))
-}
-const lines =
-  Buffer.from(bytes)
-    .toString('base64')
-    .match(new RegExp(`.{1,${LINE}}`, 'g')) ?? []
+const shapes = shapesOfAll(common)
+const near = new Set([...wordsOf(allFile), ...PRODUCTS].filter((word) => !common.has(word) && isNear(word)))
+const commonHeld = withoutForms(common, common)
+const realHeld = withoutForms(near, new Set([...near, ...common]))
 const text = `/**
- * A Bloom filter of ${chosen.size} English words, written by bench/cache/build-lexicon.ts.
- * Derived from SCOWL, Copyright 2000-2019 by Kevin Atkinson, whose terms allow any use with this notice.
+ * Bloom filters of ${common.size} common English words and of ${near.size} others that are one slip of the finger away from one
+ * of them, written by bench/cache/build-lexicon.ts. Derived from SCOWL, Copyright 2000-2019 by Kevin Atkinson, whose
+ * terms allow any use with this notice.
  */
-export const ENGLISH_WORDS: string =
-  ${lines.map((line) => `'${line}'`).join(' +\n  ')}
+export const COMMON_WORDS: string =
+  ${filterOf(commonHeld, COMMON_BITS, COMMON_PROBES)}
+
+export const REAL_WORDS: string =
+  ${filterOf(realHeld, REAL_BITS, REAL_PROBES)}
 `
 writeFileSync(new URL('../../src/cache/english-words.ts', import.meta.url), text)
-console.log(
-  `${common.size} common words, ${real.size} in all, ${chosen.size} without regular forms, ${bytes.length} bytes`,
-)
+console.log(`${common.size} common words (${commonHeld.length} held), ${near.size} near them (${realHeld.length} held)`)
+
+/** Regular forms of a word that is held need no bits of their own: the reader looks for their stems too. */
+function withoutForms(words: ReadonlySet<string>, held: ReadonlySet<string>): readonly string[] {
+  return [...words].filter((word) => !stemsOf(word).some((stem) => held.has(stem) && stemsOf(stem).length === 0))
+}
+
+function filterOf(words: readonly string[], bitsPerWord: number, probes: number): string {
+  const bytes = new Uint8Array(Math.ceil((words.length * bitsPerWord) / 8))
+  for (const word of words) {
+    for (const bit of bitsOfWord(word, bytes.length * 8, probes))
+      bytes[bit >>> 3] = (bytes[bit >>> 3] ?? 0) | (1 << (bit & 7))
+  }
+  const lines =
+    Buffer.from(bytes)
+      .toString('base64')
+      .match(new RegExp(`.{1,${LINE}}`, 'g')) ?? []
+  return lines.map((line) => `'${line}'`).join(' +\n  ')
+}
 
 function wordsOf(file: string): readonly string[] {
   const words = JSON.parse(readFileSync(file, 'utf8')) as readonly string[]
@@ -58,6 +84,14 @@ function shapesOf(word: string): ReadonlySet<string> {
   return new Set([word, ...without])
 }
 
-function isNearACommonWord(word: string): boolean {
-  return [...shapesOf(word)].some((shape) => shapes.get(shape)?.some((near) => isOneSlip(word, near)) === true)
+function shapesOfAll(words: ReadonlySet<string>): ReadonlyMap<string, readonly string[]> {
+  const found = new Map<string, string[]>()
+  for (const word of words) {
+    for (const shape of shapesOf(word)) found.set(shape, [...(found.get(shape) ?? []), word])
+  }
+  return found
+}
+
+function isNear(word: string): boolean {
+  return [...shapesOf(word)].some((shape) => shapes.get(shape)?.some((other) => isOneSlip(word, other)) === true)
 }

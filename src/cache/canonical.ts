@@ -1,4 +1,5 @@
 import {
+  ABOUT_COURTESY,
   ABOUT_LETTERS,
   ABOUT_WORDS,
   AFTER_BOUND_ARTICLE,
@@ -12,6 +13,7 @@ import {
   HOW_TO,
   NEGATIONS,
   OPENINGS,
+  PLEA,
   QUESTION_WORDS,
   SUBJECT_OPENINGS,
   expandShortForm,
@@ -37,6 +39,12 @@ export interface Canonical {
  * only the final punctuation (and in the former the case) is left out.
  */
 export function canonicalise(text: string): Canonical {
+  const form = formOf(text)
+  // Two texts of nothing but courtesies or signs are not therefore the same.
+  return form.items.length > 0 ? form : { items: tokenise(text).map(asWritten), lenient: false }
+}
+
+function formOf(text: string): Canonical {
   const tokens = tokenise(text.normalize('NFC'))
   const keys = new Set(tokens.map((token) => token.key))
   if (hasAny(keys, ABOUT_LETTERS)) return { items: tokens.map(asWritten), lenient: false }
@@ -80,7 +88,9 @@ function expand(tokens: readonly Token[]): readonly Token[] {
 
 /** Names keep their spelling. */
 function respell(tokens: readonly Token[]): readonly Token[] {
-  return tokens.flatMap((token) => (isPlainWord(token) ? split(token, plainSpelling(token.key)) : [token]))
+  return tokens.flatMap((token, index) =>
+    isPlainWord(token) ? split(token, plainSpelling(token.key, tokens[index - 1]?.key ?? '')) : [token],
+  )
 }
 
 /** A word that cannot be a name by its capital letter. */
@@ -127,7 +137,9 @@ function withoutCourtesies(tokens: readonly Token[]): readonly Token[] {
 }
 
 function withoutEnding(items: readonly Token[]): readonly Token[] {
-  const ending = ENDING.exec(lineOf(items.slice(-HEAD)))?.[0]
+  if (items.some((item) => ABOUT_COURTESY.has(item.key))) return items
+  const line = lineOf(items.slice(-HEAD))
+  const ending = ENDING.exec(line)?.[0] ?? PLEA.exec(line)?.[0]
   return ending === undefined ? items : items.slice(0, items.length - countIn(ending))
 }
 
@@ -167,7 +179,7 @@ function withoutFillers(items: readonly Token[]): readonly Token[] {
     if (item.key === 'exactly') return !QUESTION_WORDS.has(before) && !(isQuestionVerb(before) && next !== '')
     if (item.key === 'in' && next === 'fact') return items.length < 3
     if (item.key === 'fact' && before === 'in') return items.length < 3 || NEGATIONS.has(items[index - 2]?.key ?? '')
-    if (item.key === 'please') return !(before === 'you' || index === 0)
+    if (item.key === 'please') return !(before === 'you' || index === 0) || items.length === 1
     return !FILLERS.has(item.key) || items.length === 1
   })
 }
@@ -185,13 +197,19 @@ function markArticles(items: readonly Token[]): readonly Item[] {
       (before === undefined || before.kind === 'stop' || (before.kind === 'word' && mayLackArticle(item, before))) &&
       next !== undefined &&
       (next.kind === 'word' || next.kind === 'exact') &&
-      !AFTER_BOUND_ARTICLE.has(next.key)
+      !AFTER_BOUND_ARTICLE.has(next.key) &&
+      isInside(items[index + 2])
     if (!free) return item
     if (item.key === 'the' && item.raw === item.raw.toLowerCase()) return { ...item, article: 'the' }
     if (item.key === 'the' && item.opens) return { ...item, article: 'the' }
     if ((item.key === 'a' || item.key === 'an') && (item.opens || item.raw !== 'A')) return { ...item, article: 'a' }
     return item
   })
+}
+
+/** What a sentence ends with is what it is about: `explain the matrix` is not `explain matrix`. */
+function isInside(afterNext: Token | undefined): boolean {
+  return afterNext !== undefined && afterNext.kind !== 'stop'
 }
 
 /** `the` is never anything else; `a` may be a letter behind a noun. */

@@ -7,7 +7,7 @@
 export const ENGLISH_MARKS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
-  isn't aren't can't i'm i've i'd did and about between she`,
+  isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
 /** Two of these make a text English as well; each alone is also a word of other languages. */
@@ -25,7 +25,7 @@ export const BEFORE_ARTICLE: ReadonlySet<string> = words(
 /** An article before these is part of their meaning: a few is not few, the most is not most. */
 export const AFTER_BOUND_ARTICLE: ReadonlySet<string> = words(
   `few little lot bit number couple great good most least more less best worst first last second third one other others
-  same only half who whole all`,
+  same only half who whole all while`,
 )
 
 /** May stand anywhere without saying anything, unless a negation stands before them. */
@@ -83,48 +83,57 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
   [/^(trave|cance|mode|labe|signa|leve|fue|jewe|counse)ll(ed|ing|er|ers)$/, '$1l$2'],
 ]
 
-/** Pairs that no question tells apart. Numbers, negations and comparisons never stand here. */
-const SAME_WORDS: ReadonlyMap<string, string> = new Map(
-  [
-    'purchase buy|purchases buys|purchased bought|purchasing buying|begin start|begins starts|beginning starting',
-    'began started|movie film|movies films|photo picture|photos pictures|photograph picture',
-    'photographs pictures|okay ok|alright ok|television tv|telephone phone|kids children|kid child|mum mother|mom mother',
-    'dad father|automobile car|automobiles cars|repair fix|repairs fixes|repaired fixed|repairing fixing',
-    'assist help|utilize use|utilise use|utilizing using|utilising using|grey gray|programme program|programmes programs',
-    'defence defense|offence offense|licence license|aluminium aluminum|tyre tire|tyres tires|jewellery jewelry',
-    'maths math|mathematics math|learnt learned|spelt spelled|burnt burned|whilst while|amongst among|towards toward',
-    'advert ad|adverts ads|advertisement ad|advertisements ads|info information|cellphone phone|huge enormous|large big',
-    'larger bigger|largest biggest|difficult hard|quick fast|quickly fast|rapidly fast|select choose|obtain get',
-    'folder directory|folders directories|require need|requires needs|required needed|frequently often|physician doctor',
-    'physicians doctors|gonna going-to|wanna want-to|u you|ur your|pls please|plz please|thx thanks|btw by-the-way',
-    'shut close|reply answer|attempt try|demonstrate show|construct build|sofa couch|autumn fall',
-  ].flatMap((row) => row.split('|').map((pair) => pair.split(' ') as [string, string])),
+/** Pairs that no question tells apart. Numbers, negations, comparisons and words with a second meaning never stand here. */
+const SAME_WORDS: ReadonlyMap<string, string> = pairs(
+  `okay ok|alright ok|television tv|telephone phone|cellphone phone|kids children|kid child|mum mom|automobile car|
+  automobiles cars|grey gray|programme program|programmes programs|defence defense|offence offense|licence license|
+  aluminium aluminum|tyre tire|tyres tires|jewellery jewelry|maths math|mathematics math|learnt learned|spelt spelled|
+  burnt burned|whilst while|amongst among|towards toward|advert ad|adverts ads|advertisement ad|advertisements ads|
+  info information|enormous huge|frequently often|gonna going-to|wanna want-to|u you|ur your|pls please|plz please|
+  thx thanks|btw by-the-way|sofa couch|autumn fall`,
 )
 
-/** One spelling for both sides of the ocean, and one word for words of one meaning. */
-export function plainSpelling(word: string): readonly string[] {
+/** Verbs of one meaning, where they stand as verbs: a purchase order is no buy order. */
+const SAME_VERBS: ReadonlyMap<string, string> = pairs(
+  `purchase buy|begin start|repair fix|assist help|utilize use|select choose|obtain get|require need|shut close|
+  attempt try|demonstrate show|construct build`,
+)
+
+/** Behind these a word of the list above is a verb. */
+const BEFORE_VERB: ReadonlySet<string> = words(
+  'to i you we they who can could should would will must may might do does did not please',
+)
+
+/** One spelling for both sides of the ocean, and one word for words of one meaning. `before` is the word before it. */
+export function plainSpelling(word: string, before: string): readonly string[] {
   const row = SPELLINGS.find(([pattern]) => pattern.test(word))
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
-  return (SAME_WORDS.get(spelled) ?? spelled).split('-')
+  const verb = BEFORE_VERB.has(before) ? SAME_VERBS.get(spelled) : undefined
+  return (verb ?? SAME_WORDS.get(spelled) ?? spelled).split('-')
 }
 
 const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
-const TELL = '(?:tell me|explain to me|let me know|inform me|remind me)'
+const TELL = '(?:tell me|explain to me)'
+/** What one asks of an assistant; `can you swim` is a question. */
 const REQUEST =
-  '(?:tell|explain|describe|show|give|help|write|summarize|list|translate|provide|suggest|recommend|create|make|generate|find|convert|compare|define|fix|check|review|draft|outline|rewrite|calculate|compute|solve|analyze|name|teach|walk|clarify|elaborate|send|build)'
+  '(?:explain|describe|summarize|outline|elaborate|clarify|define|list|suggest|recommend|compare|analyze|review|draft|(?:tell|show|give|help|teach|walk|find|write|make|create|generate|build) (?:me|us))'
 const MODAL = '(?:can|could|would|will)'
+const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
 
 /** Courtesies at the head of a text, matched against its words joined by blanks; each may uncover the next. */
 export const OPENINGS: readonly RegExp[] = [
-  /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])* (?=\S)/,
-  /^(?:please|kindly|ok|so|well|by the way|in fact)(?: ,)? (?=\S)/,
+  /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
+  new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
+  /^(?:please|kindly) (?:, )?(?=\S)/,
+  /^(?:ok|so|well|by the way|in fact) , (?=\S)/,
+  new RegExp(`^(?:ok |so )(?=${ASK} )`),
   /^(?:i have a (?:quick )?question|(?:quick )?question)(?: [.,:])+ (?=\S)/,
   new RegExp(`^(?:${MODAL} you (?:please )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`),
   new RegExp(
     `^i (?:want|need|would like|would love|am trying) to (?:know|ask|understand|find out|learn)(?: [,:])? (?=${ASK} )`,
   ),
   new RegExp(`^(?:i am|i was)(?: just)? (?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
-  new RegExp(`^(?:do you (?:happen to )?know|may i (?:ask|know)|any idea)(?: [,:])? (?=${ASK} )`),
+  /^(?:do you (?:happen to )?know|may i (?:ask|know)|any idea)(?: [,:])? (?=(?:what|who|when|where|why|which) )/,
   new RegExp(`^${MODAL} you(?: please)? (?=${REQUEST} )`),
   new RegExp(`^i (?:want|need|would like) you to (?=${REQUEST} )`),
 ]
@@ -139,9 +148,17 @@ export const SUBJECT_OPENINGS: ReadonlySet<string> = words(
   'the a an my your his her its our their this that these those i you he she it we they',
 )
 
-/** Thanks and pleas at the end of a text. */
+/** Thanks and pleas at the end of a text, behind a sign: `how do you say thank you` ends otherwise. */
 export const ENDING: RegExp =
-  /(?<=\S)(?: [.,!?])*(?: (?:please|thanks|thank you|cheers)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
+  /(?<=\S)(?: [.,!?])+(?: (?:please|thanks|thank you|cheers)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
+
+/** A plea at the end of a request needs no sign before it. */
+export const PLEA: RegExp = new RegExp(`(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$`)
+
+/** In a text with one of these the courtesies may be what it is about. */
+export const ABOUT_COURTESY: ReadonlySet<string> = words(
+  ': say says said saying reply replies respond responds response answer answers message email letter',
+)
 
 /** `how do I`, `how can I`, `how does one` ask how to. */
 export const HOW_TO: RegExp = /\bhow (?:(?:can|do) (?:i|one)|does one)(?= (?!not\b)[a-z])/
@@ -168,6 +185,10 @@ export const CASE_MATTERS: ReadonlySet<string> = words(
   hope faith grace apple amazon shell target gap oracle windows word excel access teams swift go rust ruby cat pin ram
   job mercury mars lima chile chad jordan georgia java mobile orange guinea`,
 )
+
+function pairs(list: string): ReadonlyMap<string, string> {
+  return new Map(list.split(/\|\s*/).map((pair) => pair.split(' ') as [string, string]))
+}
 
 function words(list: string): ReadonlySet<string> {
   return new Set(list.split(/\s+/))

@@ -3,7 +3,12 @@ const CODE_FENCE = /```|~~~/
 const INDENTED_LINE = /\n[ \t]+\S/
 const CODE_SIGN = /[={}();:<>[\]#]/
 /** What stands between quotation marks or backticks keeps its blanks. */
-const QUOTED_OR_BLANK = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)|\s+/gu
+const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
+const QUOTES = /["`“«]/
+/** Blanks that are not a single space already. */
+const BLANKS = /\s{2,}|[^\S ]/gu
+/** In a longer text with quotation marks or program lines only the line ends are folded, so that the work is bounded. */
+const LONGEST_FOLDED = 100_000
 
 /** True for a text whose lines and indentation may be program text. */
 export function hasProgramLines(text: string): boolean {
@@ -16,7 +21,19 @@ export function hasProgramLines(text: string): boolean {
  */
 export function foldText(text: string): string {
   const composed = text.normalize('NFC')
-  if (!hasProgramLines(composed)) return composed.replace(QUOTED_OR_BLANK, (_, quoted?: string) => quoted ?? ' ').trim()
+  const quotes = QUOTES.test(composed)
+  const keepsLines = hasProgramLines(composed) || (quotes && composed.length > LONGEST_FOLDED)
+  if (keepsLines) return foldLines(composed)
+  if (!quotes) return composed.replace(BLANKS, ' ').trim()
+  const pieces = composed.split(QUOTED)
+  return pieces
+    .map((piece, index) => (index % 2 === 1 ? piece : piece.replace(BLANKS, ' ')))
+    .join('')
+    .trim()
+}
+
+function foldLines(composed: string): string {
+  if (composed.length > LONGEST_FOLDED) return composed.replaceAll('\r\n', '\n').trimEnd()
   const lines = composed.split(/\r\n?|\n/).map((line) => line.trimEnd())
   const isWritten = (line: string): boolean => line !== ''
   return lines.slice(Math.max(0, lines.findIndex(isWritten)), lines.findLastIndex(isWritten) + 1).join('\n')

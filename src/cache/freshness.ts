@@ -3,7 +3,7 @@
  * gives a wrong answer.
  */
 const WESTERN = [
-  'today|tonight|tomorrow|yesterday|now|nowadays|currently?|latest|newest|recent|recently|upcoming|weather|forecast|news',
+  'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
   'at the moment|so far|what time|time is it|(?:this|next|last) (?:morning|week|weekend|month|quarter|year)',
   'heute|gestern|morgen|jetzt|aktuell(?:e[nrs]?)?|derzeit|neueste[nrs]?|wetter|nachrichten|uhrzeit',
   "aujourd['’]hui|hier|demain|maintenant|actuel|actuelle|actuellement|dernières?|météo",

@@ -1,7 +1,7 @@
 import { isPlainWord, type Canonical, type Item } from './canonical.ts'
 import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
 import { noLexicon, type Lexicon } from './lexicon.ts'
-import { isOneSlip } from './typo.ts'
+import { isOneSlip, isTypingSlip } from './typo.ts'
 
 /** Why two texts do not ask the same. */
 export type Difference =
@@ -27,7 +27,7 @@ export interface GuardOptions {
  *
  * It trusts no embedding: every content word, number, sign, name and quotation of one text must be met in the other, in
  * the same order. What may differ is left out by `canonicalise`; besides, an article may be missing, and a word of
- * four letters or more may be misspelt when exactly one of the two spellings is a word.
+ * four letters or more may be misspelt: one spelling is a common word and the other is no word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = left.lenient && right.lenient ? (options.lexicon ?? noLexicon) : noLexicon
@@ -70,7 +70,7 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
   if (one.kind === other.kind && one.key === other.key) {
     return caseMatters(one, other, before) ? 'case' : undefined
   }
-  if (walk.slips > 0 && before?.kind !== 'number' && isMisspelt(one, other, walk.lexicon)) {
+  if (walk.slips > 0 && before?.kind !== 'number' && isMisspelt(one, other, walk)) {
     walk.slips -= 1
     return undefined
   }
@@ -89,11 +89,21 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** One of the two is a word and the other is none: two words, like two names, are different things. */
-function isMisspelt(one: Item, other: Item, lexicon: Lexicon): boolean {
-  return (
-    isPlainWord(one) && isPlainWord(other) && isOneSlip(one.key, other.key) && lexicon(one.key) !== lexicon(other.key)
-  )
+/** One of the two is a common word and the other is none at all: two words, like two names, are different things. */
+function isMisspelt(one: Item, other: Item, walk: Walk): boolean {
+  if (!isPlainWord(one) || !isPlainWord(other) || !isOneSlip(one.key, other.key)) return false
+  const [left, right] = [walk.lexicon(one.key), walk.lexicon(other.key)]
+  const isSlip = (left === 'common' && right === 'unknown') || (left === 'unknown' && right === 'common')
+  return isSlip && (isTypingSlip(one.key, other.key) || hasContext(walk.left, one))
+}
+
+/** A short word that is no word may be a name in small letters (deno, trino): then other words must say what is meant. */
+const CONTEXT_WORDS = 3
+const CONTEXT_LENGTH = 4
+
+function hasContext(items: readonly Item[], word: Item): boolean {
+  const others = items.filter((item) => item !== word && item.kind === 'word' && item.key.length >= CONTEXT_LENGTH)
+  return others.filter((item) => !QUESTION_WORDS.has(item.key)).length >= CONTEXT_WORDS
 }
 
 function kindOf(item: Item | undefined, walk: Walk): Difference {

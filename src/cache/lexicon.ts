@@ -1,16 +1,18 @@
 import { hash32 } from './hash.ts'
 
 /**
- * Says whether a lower-case word is a real one. May wrongly say yes (about one in ten), which only costs a hit; never
- * wrongly no for a word it was built from.
+ * What is known of a lower-case word. `common` words are those whose misspellings are recognised; `real` ones are all words
+ * and names that one slip of the finger makes of a common word. A stranger passes for common once in a hundred, for real
+ * once in forty, which costs a hit; a word that the lexicon was built from is never a stranger.
  */
-export type Lexicon = (word: string) => boolean
+export type Lexicon = (word: string) => 'common' | 'real' | 'unknown'
 
 /** Knows nothing: without a lexicon no slip of the finger is forgiven. */
-export const noLexicon: Lexicon = () => false
+export const noLexicon: Lexicon = () => 'unknown'
 
-/** How many bits a word sets. */
-const PROBES = 4
+/** Bits that a common and a real word set. */
+export const COMMON_PROBES = 7
+export const REAL_PROBES = 5
 
 /** Endings that make a word of a word, and what may have stood in their place. */
 const ENDINGS: readonly (readonly [RegExp, readonly string[]])[] = [
@@ -33,23 +35,32 @@ export function stemsOf(word: string): readonly string[] {
 }
 
 /** The bits that stand for a word in a filter of so many bits. */
-export function bitsOfWord(word: string, size: number): readonly number[] {
+export function bitsOfWord(word: string, size: number, probes: number): readonly number[] {
   const first = hash32(word, 0x5eed)
   const step = hash32(word, 0x0dd5) | 1
-  return Array.from({ length: PROBES }, (_, probe) => (first + Math.imul(step, probe)) >>> 0).map((bit) => bit % size)
+  return Array.from({ length: probes }, (_, probe) => ((first + Math.imul(step, probe)) >>> 0) % size)
 }
 
-/** Reads a Bloom filter that bench/cache/build-lexicon.ts wrote. */
-export function readLexicon(base64: string): Lexicon {
+/** Reads the Bloom filters that bench/cache/build-lexicon.ts wrote. */
+export function readLexicon(commonWords: string, realWords: string): Lexicon {
+  const isCommon = readFilter(commonWords, COMMON_PROBES)
+  const isReal = readFilter(realWords, REAL_PROBES)
+  return (word) => {
+    if (isCommon(word)) return 'common'
+    return isReal(word) ? 'real' : 'unknown'
+  }
+}
+
+function readFilter(base64: string, probes: number): (word: string) => boolean {
   const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))
   const size = bytes.length * 8
   const holds = (word: string): boolean =>
-    bitsOfWord(word, size).every((bit) => (((bytes[bit >>> 3] ?? 0) >>> (bit & 7)) & 1) === 1)
+    bitsOfWord(word, size, probes).every((bit) => (((bytes[bit >>> 3] ?? 0) >>> (bit & 7)) & 1) === 1)
   return (word) => holds(word) || stemsOf(word).some(holds)
 }
 
-/** The common English words and all words that one slip of the finger makes of them. Loaded on the first call. */
+/** The English lexicon, about 45 KB that are loaded by the first call. */
 export async function loadEnglish(): Promise<Lexicon> {
-  const { ENGLISH_WORDS } = await import('./english-words.ts')
-  return readLexicon(ENGLISH_WORDS)
+  const { COMMON_WORDS, REAL_WORDS } = await import('./english-words.ts')
+  return readLexicon(COMMON_WORDS, REAL_WORDS)
 }

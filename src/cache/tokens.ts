@@ -19,17 +19,17 @@ const CODE = '`[^`]*`'
 const QUOTED = '"[^"]*"|‘[^‘’]*’(?!\\p{L})|«[^«»]*»|„[^„“”]*[“”]|“[^“”]*”|「[^「」]*」|『[^『』]*』|《[^《》]*》'
 const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
 /** Anything unbroken that holds a sign which only addresses, paths and program text have. */
-const ADDRESS = '[^\\s"`]{0,100}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
+const ADDRESS = '[^\\s"`]{0,64}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
 /** Letters and digits mixed (GPT4o, x2), capitals within (getName), points within (obj.method, e.g). Digits first is a measure: 5kg. */
 const IDENTIFIER =
   '\\p{L}[\\p{L}\\p{M}]*(?:\\p{N}[\\p{L}\\p{N}]*|\\.[\\p{L}\\p{N}]+)+|\\p{L}*\\p{Ll}\\p{Lu}[\\p{L}\\p{N}]*|\\p{Lu}{2,}\\p{Ll}[\\p{L}\\p{N}]*'
 const NUMBER = '\\p{N}+(?:[.,:]\\p{N}+)*'
 const WORD = "\\p{L}[\\p{L}\\p{M}]*(?:['’]\\p{L}+)*"
 
-const TOKEN = new RegExp(
-  `(${FENCE}|${CODE}|${QUOTED}|${SINGLE_QUOTED})|(${ADDRESS})|(${IDENTIFIER})|(${NUMBER})|(${WORD})|(\\S)`,
-  'gu',
-)
+const TOKEN = tokenPattern(ADDRESS)
+/** For texts that hold no sign of an address: looking for one at every place costs most. */
+const TOKEN_WITHOUT_ADDRESS = tokenPattern('(?!)')
+const ADDRESS_SIGN = /[/\\@_]/
 const CLOSING = /[.,;:!?)\]}'’]+$/u
 const STOPS = '.!?。！？…؟।'
 
@@ -41,7 +41,7 @@ export function tokenise(text: string): readonly Token[] {
     tokens.push({ kind, raw, key, opens })
     opens = kind === 'stop' || (kind === 'symbol' && (opens || raw === ':'))
   }
-  for (const match of text.matchAll(TOKEN)) {
+  for (const match of text.matchAll(ADDRESS_SIGN.test(text) ? TOKEN : TOKEN_WITHOUT_ADDRESS)) {
     const [, quoted, address, identifier, number, word, sign] = match
     if (quoted !== undefined) push('exact', quoted, unquote(quoted))
     else if (address !== undefined) pushAddress(address, push)
@@ -51,6 +51,11 @@ export function tokenise(text: string): readonly Token[] {
     else if (sign !== undefined) pushSign(sign, text[match.index + sign.length], push)
   }
   return tokens
+}
+
+function tokenPattern(address: string): RegExp {
+  const exact = `${FENCE}|${CODE}|${QUOTED}|${SINGLE_QUOTED}`
+  return new RegExp(`(${exact})|(${address})|(${IDENTIFIER})|(${NUMBER})|(${WORD})|(\\S)`, 'gu')
 }
 
 type Push = (kind: TokenKind, raw: string, key?: string) => void

@@ -20,6 +20,18 @@ export function isOneSlip(left: string, right: string): boolean {
   return short.length === long.length ? isSwapOrWrongLetter(short, long, from) : isExtraLetter(short, long, from)
 }
 
+/**
+ * True for a slip that hands make and names do not: two letters swapped, a letter doubled or one of a double missing,
+ * or any one slip in a long word.
+ */
+export function isTypingSlip(left: string, right: string): boolean {
+  if (left.length >= LONG && right.length >= LONG) return true
+  if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
+  const [short, long] = left.length < right.length ? [left, right] : [right, left]
+  const from = commonStart(short, long)
+  return long[from] === long[from - 1]
+}
+
 function commonStart(left: string, right: string): number {
   let index = 0
   while (index < left.length && left[index] === right[index]) index += 1

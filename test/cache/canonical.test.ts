@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest'
+import { canonicalise, meaningOf } from '../../src/cache/canonical.ts'
+
+const meaning = (text: string): string => meaningOf(canonicalise(text))
+
+describe('the canonical form', () => {
+  it.each([
+    ['What is the tallest tower on earth?', 'what is tallest tower on earth'],
+    ["What's it?", 'what is it'],
+    ["I don't know why", 'i do not know why'],
+    ['Hi! Could you please tell me where the old tower is? Thanks a lot!', 'where is old tower'],
+    ['How can I sing?', 'how to sing'],
+    ['What colour is it?', 'what color is it'],
+    ['What is C++?', 'what is c + +'],
+    ['What is 5kg - 3kg?', 'what is 5 kg - 3 kg'],
+    ['Is 50% of ~7 fine? #3', 'is 50 % of ~ 7 fine ? # 3'],
+    ['Wo ist der Bahnhof?', 'wo ist der bahnhof'],
+  ])('%s means %s', (text, expected) => {
+    expect(meaning(text)).toBe(expected)
+  })
+
+  it('keeps every letter of a text about spelling', () => {
+    expect(meaning("Is Don't spelled so?")).toBe("Is Don't spelled so ?")
+  })
+
+  it('keeps the case of code, addresses and identifiers', () => {
+    expect(meaning('does getName call https://A.example/B. and what is a_B?')).toBe(
+      'does getName call https://A.example/B . and what is a_B',
+    )
+  })
+
+  it('keeps an article that is a letter, a name or the only word before the end', () => {
+    expect(meaning('is vitamin a good for you')).toContain('vitamin a good')
+    expect(meaning('Explain The Matrix to me')).toContain('the matrix')
+    expect(meaning('What is the cloud?')).toBe('what is the cloud')
+  })
+
+  it('does not strip what a text is about', () => {
+    expect(meaning('How do you say thank you?')).toBe('how do you say thank you')
+    expect(meaning('Hello Kitty is what?')).toBe('hello kitty is what')
+    expect(meaning('please')).toBe('please')
+    expect(meaning('Thanks!')).toBe('thanks')
+    expect(meaning('?')).toBe('?')
+  })
+})

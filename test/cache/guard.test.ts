@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest'
+import { canonicalise } from '../../src/cache/canonical.ts'
+import { differenceOf, type Difference } from '../../src/cache/guard.ts'
+import { loadEnglish } from '../../src/cache/lexicon.ts'
+import { REVERSALS, SAME } from './reversals.ts'
+
+const lexicon = await loadEnglish()
+
+function difference(left: string, right: string, slips = 2): Difference | undefined {
+  return differenceOf(canonicalise(left), canonicalise(right), { lexicon, slips })
+}
+
+describe('the guard', () => {
+  it('knows at least 200 reversals', () => {
+    expect(REVERSALS.length).toBeGreaterThanOrEqual(200)
+    expect(new Set(REVERSALS.map((pair) => pair.join('\n'))).size).toBe(REVERSALS.length)
+  })
+
+  it.each(REVERSALS)('%s | %s: are two questions, either way round', (left, right) => {
+    expect(difference(left, right)).toBeDefined()
+    expect(difference(right, left)).toBeDefined()
+  })
+
+  it.each(SAME)('%s | %s: are one question, either way round', (left, right) => {
+    expect(difference(left, right)).toBeUndefined()
+    expect(difference(right, left)).toBeUndefined()
+  })
+
+  it.each<[string, string, Difference]>([
+    ['Are 5 eggs enough?', 'Are 6 eggs enough?', 'number'],
+    ['Is it safe to eat it?', 'Is it not safe to eat it?', 'negation'],
+    ['Does she know Peter well?', 'Does she know Paul well?', 'name'],
+    ['What does "a" mean?', 'What does "b" mean?', 'quotation-or-code'],
+    ['Is C+ good?', 'Is C# good?', 'sign'],
+    ['When is it done?', 'Where is it done?', 'question-word'],
+    ['Is Anna with Bob?', 'Is Bob with Anna?', 'order'],
+    ['Is he from the US or not?', 'Is he from the us or not?', 'case'],
+    ['How do I sell a house here?', 'How do I rent a house here?', 'word'],
+  ])('%s | %s: names the difference: %s', (left, right, expected) => {
+    expect(difference(left, right)).toBe(expected)
+  })
+
+  it('forgives so many slips of the finger as it is told, and no more', () => {
+    const clean = 'Which continents surround the pacific ocean?'
+    const one = 'Which contiennts surround the pacific ocean?'
+    const two = 'Which contiennts surruond the pacific ocean?'
+
+    expect(difference(clean, one, 1)).toBeUndefined()
+    expect(difference(clean, two, 1)).toBe('word')
+    expect(difference(clean, two, 2)).toBeUndefined()
+    expect(difference(clean, one, 0)).toBe('word')
+  })
+
+  it('forgives no slip without a lexicon', () => {
+    const [left, right] = [canonicalise('Is the weather fine?'), canonicalise('Is the waether fine?')]
+
+    expect(differenceOf(left, right)).toBe('word')
+  })
+
+  it('forgives no slip in a language that it does not know', () => {
+    expect(difference('Wie ist das Wetter dort oben?', 'Wie ist das Wteter dort oben?')).toBeDefined()
+  })
+
+  it('forgives no slip in a name', () => {
+    expect(difference('Is it true that Mitchell won?', 'Is it true that Mitchel won?')).toBe('name')
+  })
+
+  it('finds a text equal to itself, whatever it holds', () => {
+    for (const text of [
+      '',
+      '?',
+      '```\n a\n```',
+      'a'.repeat(3000),
+      '«««',
+      '"',
+      "'",
+      '😀😀',
+      'in fact',
+      'please',
+      'hi',
+    ]) {
+      expect(difference(text, text)).toBeUndefined()
+    }
+  })
+})

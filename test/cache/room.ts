@@ -1,0 +1,88 @@
+import type { Completion } from '../../src/core/answer.ts'
+import type { JsonObject } from '../../src/core/json.ts'
+import type { Embedder } from '../../src/core/ports.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
+import type { CacheHit, CacheQuestion } from '../../src/cache/find-answer.ts'
+import { createSemanticCache, type CacheMiss, type SemanticCache } from '../../src/cache/semantic-cache.ts'
+import { readPrompt as readMessagePrompt } from '../../src/formats/anthropic/read-prompt.ts'
+import { readPrompt as readChatPrompt } from '../../src/formats/openai/prompt.ts'
+import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+
+export function chat(body: JsonObject): Prompt {
+  return readChatPrompt({ model: 'chat/large', messages: [], ...body })
+}
+
+export function message(body: JsonObject): Prompt {
+  return readMessagePrompt({ model: 'chat/large', max_tokens: 100, messages: [], ...body })
+}
+
+/** A chat request with one user message. */
+export function asks(text: string, rest: JsonObject = {}): Prompt {
+  return chat({ messages: [{ role: 'user', content: text }], ...rest })
+}
+
+export function says(text: string, rest: Partial<Completion> = {}): Completion {
+  return { id: 'answer-1', model: 'large', parts: [{ type: 'text', text }], finish: 'stop', ...rest }
+}
+
+/** Calls every text the same: the worst embedding there is. */
+export function constantEmbedder(dimensions = 8): Embedder {
+  const vector = (): Float32Array => new Float32Array(dimensions).fill(1 / Math.sqrt(dimensions))
+  return { name: 'constant', dimensions, embed: async (texts) => texts.map(vector) }
+}
+
+/** Answers what the test says, and remembers what it was asked. */
+export function scriptedEmbedder(
+  embed: (text: string, signal?: AbortSignal) => Float32Array | Promise<Float32Array>,
+  dimensions = 8,
+): Embedder & { readonly asked: readonly string[] } {
+  const asked: string[] = []
+  return {
+    name: 'scripted',
+    dimensions,
+    asked,
+    embed: async (texts, signal) => {
+      asked.push(...texts)
+      return Promise.all(texts.map((text) => embed(text, signal)))
+    },
+  }
+}
+
+export interface Room {
+  readonly cache: SemanticCache
+  readonly runtime: ManualRuntime
+  /** Looks up as `key-1` for the model `chat/large`, unless told otherwise. */
+  ask(prompt: Prompt | string, rest?: Partial<CacheQuestion>): Promise<CacheHit | CacheMiss>
+  /** Asks and, after the miss, stores an answer; says whether it was kept. */
+  teach(prompt: Prompt | string, answer: Completion | string, rest?: Partial<CacheQuestion>): Promise<boolean>
+  /** The text of the answer found, or undefined. */
+  recall(prompt: Prompt | string, rest?: Partial<CacheQuestion>): Promise<string | undefined>
+}
+
+export function room(options: Partial<SemanticCacheOptions> = {}): Room {
+  const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+  const cache = createSemanticCache({ runtime, pause: () => Promise.resolve(), ...options })
+  const ask: Room['ask'] = (prompt, rest = {}) =>
+    cache.lookup({
+      prompt: typeof prompt === 'string' ? asks(prompt) : prompt,
+      keyId: 'key-1',
+      modelName: 'chat/large',
+      ...rest,
+    })
+  return {
+    cache,
+    runtime,
+    ask,
+    teach: async (prompt, answer, rest) => {
+      const found = await ask(prompt, rest)
+      if (found.hit) throw new Error('there was an answer already')
+      return found.save(typeof answer === 'string' ? says(answer) : answer)
+    },
+    recall: async (prompt, rest) => {
+      const found = await ask(prompt, rest)
+      const [part] = found.hit ? found.completion.parts : []
+      return part?.type === 'text' ? part.text : undefined
+    },
+  }
+}

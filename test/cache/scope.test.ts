@@ -1,0 +1,234 @@
+import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import { placeOf, type Place } from '../../src/cache/scope.ts'
+import { asks, chat, message } from './room.ts'
+
+const owner = 'key key-1'
+const modelName = 'chat/large'
+
+async function placed(prompt: Prompt): Promise<Place> {
+  const place = await placeOf(prompt, { owner, modelName })
+  if (place === undefined) throw new Error('this prompt is not cached')
+  return place
+}
+
+const scopeOf = async (prompt: Prompt): Promise<string> => (await placed(prompt)).scope
+
+const history = [
+  { role: 'system', content: 'Be kind.' },
+  { role: 'user', content: 'Hello' },
+  { role: 'assistant', content: 'Hi!' },
+]
+const question = { role: 'user', content: 'And now?' }
+
+describe('the scope', () => {
+  it('is the same for another question', async () => {
+    const [one, other] = await Promise.all([placed(asks('What is it?')), placed(asks('Who is it?'))])
+
+    expect(one.scope).toBe(other.scope)
+    expect(one.id).not.toBe(other.id)
+  })
+
+  it('takes texts that fold to the same for one question', async () => {
+    const [one, other] = await Promise.all([placed(asks('What  is\nit? ')), placed(asks('What is it?'))])
+
+    expect(one.id).toBe(other.id)
+  })
+
+  it.each<[string, JsonObject]>([
+    ['temperature', { temperature: 0.5 }],
+    ['temperature 0', { temperature: 0 }],
+    ['max_tokens', { max_tokens: 5 }],
+    ['top_p', { top_p: 0.5 }],
+    ['top_k', { top_k: 5 }],
+    ['a top_k that is none', { top_k: -1 }],
+    ['stop', { stop: ['x'] }],
+    ['other stops', { stop: ['x', 'y'] }],
+    ['tools', { tools: [{ type: 'function', function: { name: 'f', parameters: {} } }] }],
+    ['other tools', { tools: [{ type: 'function', function: { name: 'g', parameters: {} } }] }],
+    ['tool_choice', { tool_choice: 'none' }],
+    ['response_format', { response_format: { type: 'json_object' } }],
+    ['user', { user: 'u-1' }],
+    ['another user', { user: 'u-2' }],
+    ['seed', { seed: 1 }],
+    ['an unknown field', { vendor_mode: true }],
+    ['an unknown field that is null', { vendor_mode: null }],
+    ['two limits', { max_tokens: 5, max_completion_tokens: 5 }],
+  ])('differs by %s', async (_, fields) => {
+    const others = [{}, { temperature: 0.7 }, { max_tokens: 6 }, { seed: 2 }, { vendor_mode: false }]
+    const scope = await scopeOf(asks('What is it?', fields))
+
+    for (const other of others) expect(scope).not.toBe(await scopeOf(asks('What is it?', other)))
+  })
+
+  it('tells the two names of the limit apart only where both stand', async () => {
+    const limits = [{ max_tokens: 5 }, { max_completion_tokens: 5 }, { max_tokens: 4, max_completion_tokens: 5 }]
+    const [one, other, both] = await Promise.all(limits.map((fields) => scopeOf(asks('What?', fields))))
+
+    expect(one).toBe(other)
+    expect(both).not.toBe(one)
+  })
+
+  it('does not depend on streaming or on the order of fields', async () => {
+    const plain = await scopeOf(asks('What is it?', { seed: 1, user: 'u' }))
+
+    expect(await scopeOf(asks('What is it?', { user: 'u', seed: 1, stream: true }))).toBe(plain)
+    expect(await scopeOf(asks('What?', { user: 'u', seed: 1, stream_options: { include_usage: true } }))).toBe(plain)
+  })
+
+  it('differs by owner and model', async () => {
+    const places = [
+      { owner, modelName },
+      { owner: 'key key-2', modelName },
+      { owner: 'global', modelName },
+      { owner, modelName: 'chat/small' },
+    ].map((options) => placeOf(asks('What is it?'), options))
+    const scopes = (await Promise.all(places)).map((place) => place?.scope)
+
+    expect(new Set(scopes).size).toBe(4)
+  })
+
+  it('differs by the system prompt and by every earlier turn', async () => {
+    const texts = ['Be kind.', 'Hello', 'Hi!']
+    const variants = texts.map((_, changed) =>
+      history.map((turn, index) => (index === changed ? { ...turn, content: `${turn.content} ` } : turn)),
+    )
+    const all = [history, ...variants, history.slice(0, 1), history.slice(1), [...history, ...history.slice(1)], []]
+    const scopes = await Promise.all(all.map((turns) => scopeOf(chat({ messages: [...turns, question] }))))
+
+    expect(new Set(scopes).size).toBe(all.length)
+  })
+
+  it('does not run texts together', async () => {
+    const said = (...texts: readonly string[]): JsonObject => ({
+      messages: [...texts.map((content) => ({ role: 'user', content })), question],
+    })
+    const parts = (...texts: readonly string[]): JsonObject => ({
+      messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }, question],
+    })
+    const bodies = [
+      said('a', 'b'),
+      said('ab'),
+      said('a\nb'),
+      parts('a', 'b'),
+      said('a', 'b', ''),
+      said('a\nfrom 4:\nuser'),
+    ]
+    const scopes = await Promise.all(bodies.map((body) => scopeOf(chat(body))))
+
+    expect(new Set(scopes).size).toBe(bodies.length)
+  })
+
+  it('differs by who said something and by names', async () => {
+    const turns = [
+      { role: 'user', content: 'x' },
+      { role: 'assistant', content: 'x' },
+      { role: 'system', content: 'x' },
+      { role: 'developer', content: 'x' },
+      { role: 'user', content: 'x', name: 'ann' },
+      { role: 'user', content: 'x', name: 'bob' },
+    ]
+    const scopes = await Promise.all(turns.map((turn) => scopeOf(chat({ messages: [turn, question] }))))
+
+    expect(new Set(scopes).size).toBe(turns.length)
+  })
+
+  it('differs by images and other parts of the last message, which is then compared exactly', async () => {
+    const image = (url: string): Prompt =>
+      chat({
+        messages: [
+          {
+            role: 'user',
+            content: [
+              { type: 'text', text: 'What is it?' },
+              { type: 'image_url', image_url: { url } },
+            ],
+          },
+        ],
+      })
+    const [one, other, none] = await Promise.all([
+      placed(image('https://a.example/1')),
+      placed(image('https://a.example/2')),
+      placed(asks('What is it?')),
+    ])
+
+    expect(new Set([one.scope, other.scope, none.scope]).size).toBe(3)
+    expect([one.comparable, other.comparable, none.comparable]).toEqual([false, false, true])
+  })
+
+  it('is exact for a request whose last turn has tool results', async () => {
+    const after = (result: string): Prompt =>
+      chat({
+        messages: [
+          { role: 'user', content: 'What is it?' },
+          {
+            role: 'assistant',
+            content: null,
+            tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }],
+          },
+          { role: 'tool', tool_call_id: 'c', content: result },
+        ],
+      })
+    const [one, other] = await Promise.all([placed(after('1')), placed(after('2'))])
+
+    expect(one.scope).not.toBe(other.scope)
+    expect(one.comparable).toBe(false)
+  })
+
+  it('is exact for long questions and for program text', async () => {
+    const places = ['x'.repeat(4001), '```\na\n```', 'if x:\n  y()'].map((text) => placed(asks(text)))
+
+    for (const place of await Promise.all(places)) expect(place.comparable).toBe(false)
+  })
+
+  it('is the same on either front for what both formats say', async () => {
+    const turns = history.slice(1)
+    const fromChat = chat({ messages: [...history, question], max_tokens: 100, temperature: 0.5, stop: ['x'] })
+    const fromMessages = message({
+      system: 'Be kind.',
+      messages: [...turns, question],
+      temperature: 0.5,
+      stop_sequences: ['x'],
+    })
+    const blocks = message({
+      system: [{ type: 'text', text: 'Be kind.' }],
+      messages: [...turns, { role: 'user', content: [{ type: 'text', text: 'And now?' }] }],
+      temperature: 0.5,
+      stop_sequences: ['x'],
+    })
+    const places = await Promise.all([fromChat, fromMessages, blocks].map(placed))
+
+    expect(new Set(places.map((place) => place.id)).size).toBe(1)
+  })
+
+  it('is of one front for what only that format says', async () => {
+    const fields = { metadata: { user_id: 'u' } }
+    const [one, other] = await Promise.all([
+      scopeOf(chat({ messages: [question], max_tokens: 100, ...fields })),
+      scopeOf(message({ messages: [question], ...fields })),
+    ])
+
+    expect(one).not.toBe(other)
+  })
+
+  it('differs by cache marks and by thinking', async () => {
+    const block = { type: 'text', text: 'And now?' }
+    const marked = { ...block, cache_control: { type: 'ephemeral' } }
+    const scopes = await Promise.all([
+      scopeOf(message({ messages: [{ role: 'user', content: [block] }] })),
+      scopeOf(message({ messages: [{ role: 'user', content: [marked] }] })),
+      scopeOf(message({ messages: [question], thinking: { type: 'enabled', budget_tokens: 1024 } })),
+    ])
+
+    expect(new Set(scopes).size).toBe(3)
+  })
+
+  it.each<[string, Prompt]>([
+    ['without a user message', chat({ messages: [{ role: 'system', content: 'x' }] })],
+    ['for several answers', asks('What?', { n: 2 })],
+    ['in a thread that the upstream holds', message({ messages: [question], thread: { type: 'create' } })],
+  ])('there is none %s', async (_, prompt) => {
+    expect(await placeOf(prompt, { owner, modelName })).toBeUndefined()
+  })
+})

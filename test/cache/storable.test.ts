@@ -1,0 +1,64 @@
+import { describe, expect, it } from 'vitest'
+import type { Completion } from '../../src/core/answer.ts'
+import { asksAboutNow } from '../../src/cache/freshness.ts'
+import { isStorable } from '../../src/cache/storable.ts'
+import { says } from './room.ts'
+
+describe('what may be stored', () => {
+  it('an answer that ended by itself may', () => {
+    expect(isStorable(says('Paris'))).toBe(true)
+    expect(isStorable(says('Paris', { finish: 'stop-sequence' }))).toBe(true)
+    expect(isStorable(says('x', { parts: [{ type: 'thinking', text: 'hm' }, ...says('Paris').parts] }))).toBe(true)
+  })
+
+  it.each(['length', 'tool-call', 'filtered', 'pause'] as const)('one that ended with %s may not', (finish) => {
+    expect(isStorable(says('Paris', { finish }))).toBe(false)
+  })
+
+  it.each<[string, Completion]>([
+    ['an empty one', says('  \n')],
+    ['one without parts', says('', { parts: [] })],
+    ['one that only thought', says('', { parts: [{ type: 'thinking', text: 'hm' }] })],
+    ['a tool call', says('', { parts: [...says('ok').parts, { type: 'tool-call', id: '1', name: 'f', input: '{}' }] })],
+    [
+      'one with a part that only its format knows',
+      says('', { parts: [...says('ok').parts, { type: 'opaque', native: { dialect: 'openai', value: {} } }] }),
+    ],
+    ['a refusal in words', says("I'm sorry, but I can't help with that.")],
+    ['a refusal in other words', says('I cannot assist with this request.')],
+    [
+      'a refusal by its field',
+      says('No.', { native: { dialect: 'openai', value: { choices: [{ message: { refusal: 'No.' } }] } } }),
+    ],
+  ])('%s may not', (_, completion) => {
+    expect(isStorable(completion)).toBe(false)
+  })
+
+  it('a long answer that begins like a refusal may', () => {
+    expect(isStorable(says(`I can't help but wonder. ${'It is a long story. '.repeat(50)}`))).toBe(true)
+  })
+})
+
+describe('questions about now', () => {
+  it.each([
+    'What is the weather in Rome?',
+    'What is the latest version?',
+    'Who is the current mayor?',
+    'What day is it today?',
+    'Wie ist das Wetter heute?',
+    '¿Qué hora es ahora?',
+    "Quel temps fait-il aujourd'hui ?",
+    '今天天气怎么样？',
+    'Какая сегодня погода?',
+    `${'word '.repeat(5000)} as of now`,
+  ])('%s', (text) => {
+    expect(asksAboutNow(text)).toBe(true)
+  })
+
+  it.each(['Who wrote Hamlet?', 'What is knowledge?', 'Explain the nowhere node', 'Was ist ein Baum?'])(
+    '%s is none',
+    (text) => {
+      expect(asksAboutNow(text)).toBe(false)
+    },
+  )
+})

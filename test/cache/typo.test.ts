@@ -1,0 +1,59 @@
+import { describe, expect, it } from 'vitest'
+import { loadEnglish } from '../../src/cache/lexicon.ts'
+import { isOneSlip, isTypingSlip } from '../../src/cache/typo.ts'
+
+describe('a slip of the finger', () => {
+  it.each([
+    ['capital', 'captial'],
+    ['capital', 'capitl'],
+    ['capital', 'cappital'],
+    ['capital', 'capotal'],
+    ['separate', 'seperate'],
+    ['with', 'wiht'],
+  ])('%s and %s are one apart, either way round', (left, right) => {
+    expect(isOneSlip(left, right)).toBe(true)
+    expect(isOneSlip(right, left)).toBe(true)
+  })
+
+  it.each([
+    ['cat', 'cta'],
+    ['capital', 'acpital'],
+    ['capital', 'captila'],
+    ['capital', 'capital'],
+    ['capital', 'capitals'],
+    ['use', 'used'],
+    ['lender', 'lended'],
+    ['woman', 'women'],
+    ['import', 'export'],
+    ['a1234', 'a1243'],
+    ['größe', 'gröse'],
+  ])('%s and %s are not', (left, right) => {
+    expect(isOneSlip(left, right)).toBe(false)
+    expect(isOneSlip(right, left)).toBe(false)
+  })
+
+  it('is believed of a short word only where hands make it', () => {
+    expect(isTypingSlip('demo', 'deno')).toBe(false)
+    expect(isTypingSlip('trio', 'trino')).toBe(false)
+    expect(isTypingSlip('form', 'from')).toBe(true)
+    expect(isTypingSlip('happy', 'hapy')).toBe(true)
+    expect(isTypingSlip('continent', 'contimemt')).toBe(true)
+  })
+})
+
+describe('the lexicon', () => {
+  it.each(['capital', 'walked', 'countries', 'happily', 'trial', 'trail', 'form', 'from', 'country', 'county'])(
+    'knows %s as a common word',
+    async (word) => {
+      expect((await loadEnglish())(word)).toBe('common')
+    },
+  )
+
+  it.each(['deno', 'flickr', 'trino', 'brian', 'malta'])('knows %s as a word or a name', async (word) => {
+    expect((await loadEnglish())(word)).not.toBe('unknown')
+  })
+
+  it.each(['captial', 'definately', 'seperate', 'recieve', 'beleive'])('does not know %s', async (word) => {
+    expect((await loadEnglish())(word)).toBe('unknown')
+  })
+})

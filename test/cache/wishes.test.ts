@@ -1,0 +1,36 @@
+import { describe, expect, it } from 'vitest'
+import { readCacheWishes } from '../../src/cache/wishes.ts'
+
+const wishes = (headers: Record<string, string>): ReturnType<typeof readCacheWishes> =>
+  readCacheWishes((name) => headers[name])
+
+describe('the cache headers', () => {
+  it.each([
+    ['', true, true],
+    ['no-store', false, false],
+    ['No-Store, max-age=60', false, false],
+    ['no-cache', false, true],
+    ['max-age=0', false, true],
+    ['private, no-cache', false, true],
+    ['max-age=60', true, true],
+    ['no-storefront', true, true],
+  ])('Cache-Control: %s reads %s and writes %s', (value, read, write) => {
+    expect(wishes({ 'cache-control': value })).toEqual({ read, write })
+  })
+
+  it.each([
+    ['0.97', 0.97],
+    ['1', 1],
+    ['7', 1],
+    [' 0.5 ', 0.5],
+  ])('X-Svc-Cache-Threshold: %s means %d', (value, threshold) => {
+    expect(wishes({ 'x-svc-cache-threshold': value }).threshold).toBe(threshold)
+  })
+
+  it.each(['', 'high', '-1', '0.9.5', 'NaN', 'Infinity', '1e9', '0x1'])(
+    'X-Svc-Cache-Threshold: %s is ignored',
+    (value) => {
+      expect(wishes({ 'x-svc-cache-threshold': value })).toEqual({ read: true, write: true })
+    },
+  )
+})
