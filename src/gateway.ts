@@ -1,4 +1,7 @@
 import { ZERO } from './core/money.ts'
+import type { SemanticCacheOptions } from './cache/cache-options.ts'
+import { createFlights } from './cache/flights.ts'
+import { createSemanticCache, type SemanticCache } from './cache/semantic-cache.ts'
 import type { Provider, Runtime, Store, Timeouts } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import { openaiFormat } from './formats/openai/format.ts'
@@ -49,6 +52,8 @@ export interface GatewayOptions {
   readonly margin?: number | ((call: MarginCall) => number)
   /** Models, prices and aliases of your own. */
   readonly catalog?: CatalogOptions
+  /** Tier 1; `false` stores no answers. @default on, in memory, within each key, from similarity 0.95 */
+  readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that exist from the start. */
   readonly governance?: GovernanceConfiguration
   /** Who may administrate. @default nobody */
@@ -63,6 +68,9 @@ export interface GatewayOptions {
   readonly runtime?: RuntimeOptions
 }
 
+/** See docs/cache.md. */
+export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
+
 /** A running gateway. */
 export interface Gateway {
   /** The Web-standard handler of every path; never rejects. May be passed around without its gateway. */
@@ -70,6 +78,8 @@ export interface Gateway {
   readonly keys: Keys
   /** Every use of a key, refused ones included, by key and time. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
+  /** Tier 1: forgets stored answers, all or those of one key. */
+  readonly cache: { readonly clear: (which?: { readonly key?: string }) => Promise<void> }
   /** Ends upstream connections and closes the store. Requests under way are not waited for: end the server first. */
   readonly close: () => Promise<void>
 }
@@ -94,7 +104,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     metrics: createMetrics(runtime.now()),
     log: createRequestLog(options.log),
   }
-  const parts = createParts(options, { runtime, governance, failover, directory, timeouts, books })
+  const cache = options.cache === false ? undefined : createSemanticCache({ ...options.cache, runtime })
+  const parts = createParts(options, { runtime, governance, failover, directory, timeouts, books, cache })
   const states = (): Record<string, boolean> => {
     const circuits = failover.circuits()
     return Object.fromEntries(options.providers.map(({ name }) => [name, !(name in circuits)]))
@@ -122,6 +133,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       }),
     keys: governance.keys,
     audit: { read: books.audit.read },
+    cache: { clear: async (which) => cache?.clear(which) },
     close: async () => {
       await runtime.close()
       await store.close()
@@ -164,12 +176,14 @@ function createParts(
     readonly failover: Failover
     readonly timeouts: Timeouts
     readonly books: Omit<Books, 'now'>
+    readonly cache: SemanticCache | undefined
   },
 ): Parts {
   const { runtime, governance, directory, timeouts } = rooms
   const { margin = DEFAULT_MARGIN } = options
   return {
     findKey: governance.findKey,
+    ...(rooms.cache !== undefined && { memory: { cache: rooms.cache, flights: createFlights() } }),
     resolve: createResolve(directory.resolve, runtime.random),
     ledger: governance.ledger,
     waterfall: async (job) => ({ tokens: job.tokens, spent: ZERO, verdicts: [] }),

@@ -11,7 +11,7 @@
  *
  * @module
  */
-export { createGateway, type Gateway, type GatewayOptions } from './gateway.ts'
+export { createGateway, type CacheOptions, type Gateway, type GatewayOptions } from './gateway.ts'
 export type { AdminOptions, Limits, LogRecord, MarginCall } from './options.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
 
@@ -35,6 +35,11 @@ export type { BudgetFields, GovernanceConfiguration, RateLimitFields } from './g
 export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'
 export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/ports.ts'
+
+// Tier 1
+export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'
+export { hashingEmbedder } from './cache/hashing-embedder.ts'
+export type { Embedder, Neighbour, VectorIndex } from './core/ports.ts'
 
 // Failures
 export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'

@@ -64,12 +64,35 @@ function objectWith<port>(purpose: string, methods: readonly string[]): z.ZodMin
 
 const whole = z.int({ error: 'a whole number of at least 1 was expected' }).check(z.minimum(1))
 
+/** The values are checked by the room; that no other name is there is checked here. */
+const CACHE_OPTIONS = [
+  'enabled',
+  'ttlSeconds',
+  'freshTtlSeconds',
+  'similarityThreshold',
+  'scope',
+  'maxEntries',
+  'maxBytes',
+  'embedder',
+  'index',
+  'shelf',
+  'verifyHit',
+  'timeoutMs',
+]
+
+function anyOf(names: readonly string[]): Record<string, z.ZodMiniType> {
+  return Object.fromEntries(names.map((name) => [name, z.optional(z.unknown())]))
+}
+
 /** Checks of the options that belong to the gateway itself; those of a room are parsed by that room. */
 const schema = z.strictObject({
   providers: z
-    .array(objectWith<Provider>('a provider, such as openai({ … })', ['name', 'dialect', 'model', 'complete', 'stream']), {
-      error: 'a list of providers was expected, such as [openai({ … })]',
-    })
+    .array(
+      objectWith<Provider>('a provider, such as openai({ … })', ['name', 'dialect', 'model', 'complete', 'stream']),
+      {
+        error: 'a list of providers was expected, such as [openai({ … })]',
+      },
+    )
     .check(z.minLength(1, { error: 'at least one provider was expected' })),
   store: z.optional(objectWith<Store>('a store, such as memoryStore()', ['get', 'set', 'swap', 'reserve', 'settle'])),
   margin: z.optional(
@@ -79,7 +102,11 @@ const schema = z.strictObject({
   ),
   catalog: z.optional(z.unknown()),
   savings: z.optional(z.unknown()),
-  cache: z.optional(z.unknown()),
+  cache: z.optional(
+    z.union([z.literal(false), z.strictObject(anyOf(CACHE_OPTIONS))], {
+      error: `false, or an object of ${CACHE_OPTIONS.join(', ')}, was expected`,
+    }),
+  ),
   governance: z.optional(z.unknown()),
   admin: z.optional(
     z.strictObject({
@@ -88,7 +115,9 @@ const schema = z.strictObject({
     }),
   ),
   basePath: z.optional(
-    z.string().check(z.regex(/^(\/[\w.~-]+)*$/, { error: 'a path such as /ai was expected, without a slash at its end' })),
+    z
+      .string()
+      .check(z.regex(/^(\/[\w.~-]+)*$/, { error: 'a path such as /ai was expected, without a slash at its end' })),
   ),
   limits: z.optional(
     z.strictObject({

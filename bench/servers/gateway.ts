@@ -1,6 +1,6 @@
 /** The built gateway in front of the fake model. argv: upstream URL, `governed` or `open`. Tells its key to the parent. */
 import { createServer } from 'node:http'
-import { createGateway, memoryStore, openaiCompatible } from 'sluice'
+import { createGateway, memoryStore, openaiCompatible, type NewKey } from 'sluice'
 import { toNodeHandler } from 'sluice/node'
 import { serveParent } from './child.ts'
 
@@ -14,9 +14,10 @@ const gateway = createGateway({
     }),
   ],
   store: memoryStore(),
+  // Every request asks the same: what is measured is the way to the upstream, not around it.
   cache: false,
 })
-const limits = {
+const limits: Omit<NewKey, 'name'> = {
   budget_limit_cents: 100_000_000,
   budget_reset_duration: '1M',
   rate_limit_requests: 1_000_000_000,

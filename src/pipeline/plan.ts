@@ -1,10 +1,22 @@
 import { ZERO } from '../core/money.ts'
-import type { Parts, Planned, Reserved } from './stages.ts'
+import { KEEP_NOTHING, recall } from './recall.ts'
+import type { Keep, Parts, Planned, Reserved } from './stages.ts'
 
 /** How to answer: from memory, or by asking with the smallest prompt that pays. Never fails a request. */
 export async function plan(reserved: Reserved, parts: Parts): Promise<Planned> {
+  if (isThread(reserved)) return untouched(reserved)
+  const recalled = await recall(reserved, parts)
+  if ('replay' in recalled) return { ...reserved, plan: recalled.replay }
+  try {
+    return await optimize(reserved, recalled.keep, parts)
+  } catch (error) {
+    recalled.keep.finish({ status: 500 })
+    throw error
+  }
+}
+
+async function optimize(reserved: Reserved, keep: Keep, parts: Parts): Promise<Planned> {
   const { prompt, resolved, size, wishes, key } = reserved
-  if (prompt.native.value['thread'] !== undefined) return passthrough(reserved)
   const route = resolved.routes[0]
   const optimized = await parts.waterfall({
     prompt,
@@ -19,11 +31,17 @@ export async function plan(reserved: Reserved, parts: Parts): Promise<Planned> {
   })
   const { rewrite } = optimized
   const counted = { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens }
-  return { ...reserved, plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted } }
+  return { ...reserved, plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted, keep } }
 }
 
-function passthrough(reserved: Reserved): Planned {
-  const counted = { original: reserved.size.estimate, sent: reserved.size.estimate }
-  const optimized = { tokens: reserved.size.estimate, spent: ZERO, verdicts: [] }
-  return { ...reserved, plan: { kind: 'ask', prompt: reserved.prompt, optimized, counted } }
+/** A thread's earlier turns are the upstream's: neither can they be compared, nor cut. */
+function isThread({ prompt }: Reserved): boolean {
+  return prompt.native.value['thread'] !== undefined
+}
+
+function untouched(reserved: Reserved): Planned {
+  const tokens = reserved.size.estimate
+  const optimized = { tokens, spent: ZERO, verdicts: [] }
+  const counted = { original: tokens, sent: tokens }
+  return { ...reserved, plan: { kind: 'ask', prompt: reserved.prompt, optimized, counted, keep: KEEP_NOTHING } }
 }

@@ -1,7 +1,7 @@
 import type { Bill } from '../billing/bill.ts'
-import { ZERO } from '../core/money.ts'
+import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
-import type { Answered, Outcome, Parts, Reached, Reserved } from './stages.ts'
+import type { Answered, Outcome, Parts, Planned, Reached, Reserved } from './stages.ts'
 
 /** Ends a request that was answered, in whole or in part: the truth replaces what was held, and is written down. */
 export async function settle(answered: Answered, bill: Bill, outcome: Outcome, parts: Parts): Promise<void> {
@@ -15,6 +15,7 @@ export async function release(reached: Reached, outcome: Outcome, parts: Parts):
 }
 
 async function close(reserved: Reserved, used: Used, outcome: Outcome, parts: Parts): Promise<void> {
+  if (isPlanned(reserved) && reserved.plan.kind === 'ask') reserved.plan.keep.finish(outcome)
   const settled = reserved.reservation.settle(used).catch((cause: unknown) => {
     parts.records.unsettled(reserved, used, cause)
   })
@@ -36,7 +37,7 @@ function usedBy(answered: Answered, bill: Bill): Used {
 }
 
 function nothingUsed(reserved: Reserved): Used {
-  const spent = 'plan' in reserved ? spentOf(reserved as Reserved & Pick<Answered, 'plan'>) : ZERO
+  const spent = isPlanned(reserved) ? spentOf(reserved) : ZERO
   return {
     promptTokens: 0,
     completionTokens: 0,
@@ -48,7 +49,11 @@ function nothingUsed(reserved: Reserved): Used {
   }
 }
 
+function isPlanned(reserved: Reserved): reserved is Planned {
+  return 'plan' in reserved
+}
+
 /** Small models were paid also for a request whose main call failed. */
-function spentOf({ plan }: Pick<Answered, 'plan'>): typeof ZERO {
+function spentOf({ plan }: Planned): NanoUsd {
   return plan.kind === 'ask' ? plan.optimized.spent : ZERO
 }

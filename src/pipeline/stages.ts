@@ -1,3 +1,5 @@
+import type { Flights } from '../cache/flights.ts'
+import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { Completion, Step } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -60,7 +62,18 @@ export interface Reserved extends Understood {
 /** How the request will be answered. */
 export type Plan =
   | { readonly kind: 'replay'; readonly completion: Completion; readonly bill: Bill }
-  | { readonly kind: 'ask'; readonly prompt: Prompt; readonly optimized: Optimized; readonly counted: Counted }
+  | {
+      readonly kind: 'ask'
+      readonly prompt: Prompt
+      readonly optimized: Optimized
+      readonly counted: Counted
+      readonly keep: Keep
+    }
+
+/** Told once, when the request has ended: what may be stored, and whether those who ask the same may have it. */
+export interface Keep {
+  finish(outcome: Outcome): void
+}
 
 /** Our own counts of the prompt as it came and as it is sent; equal where nothing was rewritten. */
 export interface Counted {
@@ -140,11 +153,19 @@ export interface PipelineLimits {
   readonly heartbeatMs: number
 }
 
+/** Tier 1: stored answers, and one call for all who ask the same at once. */
+export interface Memory {
+  readonly cache: SemanticCache
+  readonly flights: Flights<Completion>
+}
+
 /** What every stage may lean on. Made once, by createGateway. */
 export interface Parts {
   readonly findKey: FindKey
   readonly resolve: Resolve
   readonly ledger: Ledger
+  /** Absent: no answer is ever stored. */
+  readonly memory?: Memory
   readonly waterfall: Waterfall
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream

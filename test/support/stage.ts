@@ -54,6 +54,7 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
       anthropic({ baseUrl: upstream.url, apiKey: 'sk-upstream-secret', models }),
     ],
     store: memoryStore(),
+    cache: false,
     // Retries wait for no time at all.
     runtime: { random: () => 0 },
     ...given,

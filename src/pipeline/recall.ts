@@ -1,0 +1,61 @@
+import { makeHitBill } from '../billing/bill.ts'
+import type { Seat } from '../cache/flights.ts'
+import type { CacheMiss } from '../cache/semantic-cache.ts'
+import { readCacheWishes } from '../cache/wishes.ts'
+import { promptTokens, type Completion } from '../core/answer.ts'
+import type { Keep, Outcome, Parts, Plan, Reserved } from './stages.ts'
+
+/** Keeps nothing: for requests that the cache must not see. */
+export const KEEP_NOTHING: Keep = { finish: () => {} }
+
+/** A stored answer, or what has to be told when this request's own answer is there. Never rejects but for a caller who leaves. */
+export async function recall(
+  reserved: Reserved,
+  parts: Parts,
+): Promise<{ readonly replay: Plan } | { readonly keep: Keep }> {
+  const { memory } = parts
+  if (memory === undefined) return { keep: KEEP_NOTHING }
+  const { prompt, key, resolved, signal, request } = reserved
+  const found = await memory.cache.lookup({
+    prompt,
+    keyId: key.id,
+    modelName: resolved.name,
+    wishes: readCacheWishes((name) => request.headers.get(name)),
+    signal,
+  })
+  if (found.hit) return { replay: replayOf(reserved, found.completion) }
+  if (found.id === undefined) return { keep: keepFor(found, undefined) }
+  const seat = await memory.flights.board(`${key.id} ${found.id}`, signal)
+  if (seat.role !== 'passenger') return { keep: keepFor(found, seat) }
+  found.becameHit()
+  return { replay: replayOf(reserved, seat.value) }
+}
+
+/** What the stored answer would have cost this request. */
+function replayOf(reserved: Reserved, completion: Completion): Plan {
+  const { size, resolved, margin } = reserved
+  const bill = makeHitBill({
+    price: resolved.routes[0].model.price,
+    margin,
+    originalTokens: completion.usage === undefined ? size.estimate : promptTokens(completion.usage),
+    completionTokens: completion.usage?.outputTokens ?? 0,
+  })
+  return { kind: 'replay', completion, bill }
+}
+
+/**
+ * Stores a whole answer and lets those who wait have it. Nobody waits for the storing but they: a slow embedder must
+ * not hold up the one whose answer it is.
+ */
+function keepFor(miss: CacheMiss, seat: Seat<Completion> | undefined): Keep {
+  const land = seat?.role === 'leader' ? seat.land : () => {}
+  return {
+    finish: ({ status, completion }: Outcome) => {
+      if (status !== 200 || completion === undefined) {
+        land(status === 499 ? 'handed-over' : 'scattered')
+        return
+      }
+      void miss.save(completion).then((kept) => land(kept ? { shared: completion } : 'scattered'))
+    },
+  }
+}

@@ -1,0 +1,129 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
+import { gate } from '../support/upstream.ts'
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function stage(options: StageOptions = {}): Promise<Stage> {
+  const started = await startStage({ cache: {}, ...options })
+  stages.push(started)
+  return started
+}
+
+const ask = (text: string) => ({
+  model: CHAT_MODEL,
+  max_tokens: 60,
+  messages: [{ role: 'user' as const, content: text }],
+})
+
+describe('tier 1 over a real port', () => {
+  it('answers a repeated question from memory, without an upstream call and free of charge', async () => {
+    const { openai, upstream } = await stage()
+    const first = await openai.chat.completions.create(ask('What is a sluice?')).withResponse()
+
+    const second = await openai.chat.completions.create(ask('What  is a\nsluice?')).withResponse()
+
+    expect(upstream.requests).toHaveLength(1)
+    expect(second.data.choices).toEqual(first.data.choices)
+    expect(Object.fromEntries(second.response.headers)).toMatchObject({
+      'x-svc-cache': 'HIT',
+      'x-svc-strategy': 'Semantic-Cache',
+      'x-svc-billed-amount': '$0.000000',
+      'x-svc-actual-cost': '$0.000000',
+      'x-svc-theoretical-cost': first.response.headers.get('x-svc-theoretical-cost'),
+      'x-svc-reduction-pct': '100%',
+    })
+  })
+
+  it('answers on either front, as JSON or as a stream, what was stored from the other', async () => {
+    const { openai, anthropic, upstream } = await stage({ reply: () => ({ text: ['A gate', ' for water.'] }) })
+    const question = [{ role: 'user' as const, content: 'What is a sluice?' }]
+    await openai.chat.completions.create({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
+
+    const message = await anthropic.messages.create({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
+    const streamed = await anthropic.messages
+      .stream({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
+      .finalMessage()
+    const chunks = await openai.chat.completions
+      .stream({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
+      .finalContent()
+
+    expect(message.content).toMatchObject([{ type: 'text', text: 'A gate for water.' }])
+    expect(streamed.content).toMatchObject([{ type: 'text', text: 'A gate for water.' }])
+    expect(chunks).toBe('A gate for water.')
+    expect(upstream.requests).toHaveLength(1)
+  })
+
+  it('lets one of many equal requests ask for all', async () => {
+    const opened = gate()
+    const { openai, upstream } = await stage({ reply: async () => (await opened.opened, 'Once.') })
+
+    const asked = Array.from({ length: 5 }, () => openai.chat.completions.create(ask('The same?')).withResponse())
+    await upstream.arrival(1)
+    opened.open()
+    const answers = await Promise.all(asked)
+
+    expect(upstream.requests).toHaveLength(1)
+    expect(answers.map(({ data }) => data.choices[0]?.message.content)).toEqual(Array(5).fill('Once.'))
+    expect(answers.map(({ response }) => response.headers.get('x-svc-cache')).toSorted()).toEqual([
+      'HIT',
+      'HIT',
+      'HIT',
+      'HIT',
+      'MISS',
+    ])
+  })
+
+  it('lets the next one ask when the first has left', async () => {
+    const opened = gate()
+    const { openai, upstream } = await stage({ reply: async () => (await opened.opened, 'Twice.') })
+    const leaver = new AbortController()
+
+    const first = openai.chat.completions.create(ask('The same?'), { signal: leaver.signal }).catch(() => 'left')
+    await upstream.arrival(1)
+    const second = openai.chat.completions.create(ask('The same?'))
+    leaver.abort()
+    await upstream.arrival(2)
+    opened.open()
+
+    expect(await first).toBe('left')
+    expect((await second).choices[0]?.message.content).toBe('Twice.')
+  })
+
+  it('keeps the answers of one key from every other', async () => {
+    const { openai, gateway, upstream, url } = await stage()
+    await openai.chat.completions.create(ask('What is a sluice?'))
+    const other = await gateway.keys.create({ name: 'other' })
+
+    await openai
+      .withOptions({ apiKey: other.value, baseURL: `${url}/v1` })
+      .chat.completions.create(ask('What is a sluice?'))
+
+    expect(upstream.requests).toHaveLength(2)
+  })
+
+  it.each([
+    ['no-store', 2],
+    ['no-cache', 2],
+  ])('asks anew under Cache-Control: %s', async (directive, calls) => {
+    const { openai, upstream } = await stage()
+    await openai.chat.completions.create(ask('What is a sluice?'))
+
+    await openai.chat.completions.create(ask('What is a sluice?'), { headers: { 'cache-control': directive } })
+
+    expect(upstream.requests).toHaveLength(calls)
+  })
+
+  it('forgets what it is told to forget', async () => {
+    const { openai, gateway, upstream, keyId } = await stage()
+    await openai.chat.completions.create(ask('What is a sluice?'))
+
+    await gateway.cache.clear({ key: keyId })
+    await openai.chat.completions.create(ask('What is a sluice?'))
+
+    expect(upstream.requests).toHaveLength(2)
+  })
+})
