@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
-import { KNOWN_ALIASES } from './catalog-data.ts'
+import { KNOWN_ALIASES } from './known-aliases.ts'
 import { complete } from './model-book.ts'
 import {
   modelEntrySchema,

@@ -1,7 +1,8 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Price } from '../core/money.ts'
-import { familyOf, type KnownModel } from './catalog-data.ts'
+import { familyOf } from './families.ts'
+import type { KnownModel } from './known-model.ts'
 import type { ModelEntry } from './provider-options.ts'
 
 export interface ModelBookOptions {

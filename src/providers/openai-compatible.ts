@@ -4,7 +4,7 @@ import type { Price } from '../core/money.ts'
 import type { Provider, Transport } from '../core/ports.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
-import type { KnownModel } from './catalog-data.ts'
+import type { KnownModel } from './known-model.ts'
 import { httpProvider } from './http-provider.ts'
 import { createModelBook } from './model-book.ts'
 import {

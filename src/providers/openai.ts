@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import { OPENAI_MODELS } from './catalog-data.ts'
+import { OPENAI_MODELS } from './openai-models.ts'
 import { chatProvider } from './openai-compatible.ts'
 import {
   apiKeySchema,
