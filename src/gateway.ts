@@ -38,6 +38,7 @@ import { refusal, type Call, type Handler } from './routes/endpoint.ts'
 import { getModel, listModels } from './routes/models.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
 import { health, ready, type ProviderStates } from './routes/status.ts'
+import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
 import { createMeter } from './tokens/size.ts'
 import { createTokenizer } from './tokens/tokenizer.ts'
@@ -94,7 +95,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   checkOptions(options)
   const { basePath = '' } = options
   const runtime = createRuntime(options.runtime)
-  const store = options.store ?? memoryStore({ now: runtime.now })
+  const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), { after: runtime.after })
   const governance = createGovernance(options, store, runtime)
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
@@ -135,6 +136,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     audit: { read: books.audit.read },
     cache: { clear: async (which) => cache?.clear(which) },
     close: async () => {
+      await governance.ledger.retry()
       await runtime.close()
       await store.close()
     },

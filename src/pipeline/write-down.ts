@@ -50,6 +50,5 @@ function finishedOf(reached: Reached, outcome: Outcome, at: number): Finished {
 }
 
 function tierOf(reached: Reached): Finished['tier'] {
-  if (!('plan' in reached)) return undefined
-  return reached.plan.kind === 'replay' ? 1 : reached.plan.optimized.rewrite?.tier
+  return 'plan' in reached && reached.plan.kind === 'ask' ? reached.plan.optimized.rewrite?.tier : undefined
 }
