@@ -13,8 +13,8 @@ type ByteStream = ReadableStream<Uint8Array<ArrayBuffer>>
 
 /**
  * The web request of a node:http request. All but the body is srvx's: it reads headers, address and signal only when
- * asked. Its body is replaced for two reasons: cancelling it would destroy the connection, and with it the answer that
- * says why (413, 415); and `arrayBuffer` would make a request of undici, which costs more than all the rest.
+ * asked. Its body is replaced for two reasons: once cancelled (413, 415), the rest of the request would never be read and
+ * the connection stay open, stuck; and `arrayBuffer` would make a request of undici, which costs more than all the rest.
  */
 export class IncomingRequest extends NodeRequest {
   readonly #incoming: NodeIncoming
