@@ -1,0 +1,466 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import { hashEmbedding } from '../../src/cache/hashing-embedder.ts'
+import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
+import { createSemanticCache } from '../../src/cache/semantic-cache.ts'
+import type { CacheWishes } from '../../src/cache/wishes.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
+import { REVERSALS, SAME } from './reversals.ts'
+import { asks, chat, constantEmbedder, message, room, says, scriptedEmbedder } from './room.ts'
+
+const CAPITAL = 'What is the capital of France?'
+const ALIKE = "what's the capital of france"
+
+const wishes = (given: Partial<CacheWishes>): { readonly wishes: CacheWishes } => ({
+  wishes: { read: true, write: true, ...given },
+})
+
+describe('the semantic cache', () => {
+  it('answers the same text with similarity 1 and without an embedding', async () => {
+    const embedder = scriptedEmbedder(hashEmbedding, 1024)
+    const { ask, teach } = room({ embedder })
+    await teach(CAPITAL, 'Paris')
+    const embedded = embedder.asked.length
+    const found = await ask(`  ${CAPITAL}\n`)
+
+    expect(found).toMatchObject({ hit: true, similarity: 1, completion: { parts: [{ text: 'Paris' }] } })
+    expect(embedder.asked).toHaveLength(embedded)
+  })
+
+  it('computes no embedding where there is nothing to compare with', async () => {
+    const embedder = scriptedEmbedder(hashEmbedding, 1024)
+    const { ask } = room({ embedder })
+    await ask(CAPITAL)
+
+    expect(embedder.asked).toEqual([])
+  })
+
+  it('answers a text that asks the same in other words', async () => {
+    const { recall, teach } = room()
+    await teach(CAPITAL, 'Paris')
+
+    expect(await recall(ALIKE)).toBe('Paris')
+    expect(await recall('Could you tell me what the capital of France is?')).toBe('Paris')
+  })
+
+  it.each([0.85, 0.9, 0.95, 1])(
+    'takes no reversal for the same at threshold %d, even if all embeddings are equal',
+    async (similarityThreshold) => {
+      const wrong: string[] = []
+      for (const [left, right] of REVERSALS) {
+        const { recall, teach } = room({ embedder: constantEmbedder(), similarityThreshold })
+        await teach(left, 'left')
+        if ((await recall(right)) !== undefined) wrong.push(`${left} | ${right}`)
+      }
+
+      expect(wrong).toEqual([])
+    },
+  )
+
+  it('finds what asks the same among all reversals, with an embedding that calls everything equal', async () => {
+    const { recall, teach } = room({ embedder: constantEmbedder() })
+    for (const [left] of SAME.slice(0, 1)) await teach(left, 'Paris')
+    for (const [left] of REVERSALS.slice(0, 10)) await teach(left, 'something else')
+
+    expect(await recall(ALIKE)).toBe('Paris')
+  })
+
+  it('takes the best candidate that passes the guard, not the nearest', async () => {
+    const near: Record<string, number> = { [CAPITAL]: 0.1, 'What is the capital of Spain?': 0, [ALIKE]: 0 }
+    const embedder = scriptedEmbedder(
+      (text) => Float32Array.of(Math.cos(near[text] ?? 9), Math.sin(near[text] ?? 9)),
+      2,
+    )
+    const { recall, teach } = room({ embedder })
+    await teach(CAPITAL, 'Paris')
+    await teach('What is the capital of Spain?', 'Madrid')
+
+    expect(await recall(ALIKE)).toBe('Paris')
+  })
+
+  it('asks below the threshold are misses, above it hits', async () => {
+    const angle = Math.acos(0.9)
+    const embedder = scriptedEmbedder(
+      (text) => (text === ALIKE ? Float32Array.of(Math.cos(angle), Math.sin(angle)) : Float32Array.of(1, 0)),
+      2,
+    )
+    const strict = room({ embedder, similarityThreshold: 0.91 })
+    await strict.teach(CAPITAL, 'Paris')
+    const lenient = room({ embedder, similarityThreshold: 0.89 })
+    await lenient.teach(CAPITAL, 'Paris')
+
+    expect(await strict.recall(ALIKE)).toBeUndefined()
+    expect(await lenient.recall(ALIKE)).toBe('Paris')
+  })
+
+  it('keeps keys apart, unless the operator shares answers', async () => {
+    const apart = room()
+    await apart.teach(CAPITAL, 'Paris')
+    const shared = room({ scope: 'global' })
+    await shared.teach(CAPITAL, 'Paris')
+
+    expect(await apart.recall(CAPITAL, { keyId: 'key-2' })).toBeUndefined()
+    expect(await shared.recall(CAPITAL, { keyId: 'key-2' })).toBe('Paris')
+    expect(await shared.recall(ALIKE, { keyId: 'key-2' })).toBe('Paris')
+  })
+
+  it('never answers across models, system prompts, parameters or histories', async () => {
+    const { recall, teach } = room({ embedder: constantEmbedder() })
+    await teach(CAPITAL, 'Paris')
+    const user = { role: 'user', content: CAPITAL }
+
+    expect(await recall(CAPITAL, { modelName: 'chat/small' })).toBeUndefined()
+    expect(await recall(asks(CAPITAL, { temperature: 0.2 }))).toBeUndefined()
+    expect(await recall(chat({ messages: [{ role: 'system', content: 'Be rude.' }, user] }))).toBeUndefined()
+    expect(await recall(chat({ messages: [user, { role: 'assistant', content: 'x' }, user] }))).toBeUndefined()
+  })
+
+  it('compares the question alone, so that a long shared history makes no two questions alike', async () => {
+    const { recall, teach } = room()
+    const long = { role: 'user', content: 'The contract says many things. '.repeat(2000) }
+    const turn = (text: string): ReturnType<typeof chat> =>
+      chat({ messages: [long, { role: 'assistant', content: 'ok' }, { role: 'user', content: text }] })
+    await teach(turn('Who signed it?'), 'Ann')
+
+    expect(await recall(turn('When was it signed?'))).toBeUndefined()
+    expect(await recall(turn('who signed it'))).toBe('Ann')
+  })
+
+  it('gives an answer of one front to the other', async () => {
+    const { recall, teach } = room()
+    await teach(chat({ messages: [{ role: 'user', content: CAPITAL }], max_tokens: 100 }), 'Paris')
+
+    expect(await recall(message({ messages: [{ role: 'user', content: CAPITAL }] }))).toBe('Paris')
+  })
+
+  it('keeps only whole answers', async () => {
+    const { teach, recall } = room()
+
+    expect(await teach(CAPITAL, says('Par', { finish: 'length' }))).toBe(false)
+    expect(await recall(CAPITAL)).toBeUndefined()
+  })
+
+  it('lets an answer live as long as it is told, and one about now a minute', async () => {
+    const { recall, runtime, teach } = room({ ttlSeconds: 100 })
+    await teach(CAPITAL, 'Paris')
+    await teach('What is the weather in Rome today?', 'rain')
+    runtime.advance(59_999)
+
+    expect(await recall('What is the weather in Rome today?')).toBe('rain')
+
+    runtime.advance(1)
+
+    expect(await recall('What is the weather in Rome today?')).toBeUndefined()
+
+    runtime.advance(39_999)
+
+    expect([await recall(CAPITAL), await recall(ALIKE)]).toEqual(['Paris', 'Paris'])
+
+    runtime.advance(1)
+
+    expect([await recall(CAPITAL), await recall(ALIKE)]).toEqual([undefined, undefined])
+  })
+
+  it('stays within its entries and its bytes', async () => {
+    const few = room({ maxEntries: 3 })
+    for (let count = 0; count < 10; count += 1) await few.teach(`Question ${count}?`, 'x')
+    const small = room({ maxBytes: 30_000 })
+    for (let count = 0; count < 10; count += 1) await small.teach(`Question ${count}?`, 'x'.repeat(4000))
+
+    expect(few.cache.stats().entries).toBe(3)
+    expect(await few.recall('Question 9?')).toBe('x')
+    expect(small.cache.stats().bytes).toBeLessThanOrEqual(30_000)
+    expect(small.cache.stats().entries).toBeGreaterThan(0)
+    expect(await small.teach('Too large?', 'x'.repeat(40_000))).toBe(false)
+    expect(small.cache.stats().entries).toBeGreaterThan(0)
+  })
+
+  it('does nothing when it is switched off', async () => {
+    const { ask, cache, teach } = room({ enabled: false })
+
+    expect(await teach(CAPITAL, 'Paris')).toBe(false)
+    expect((await ask(CAPITAL)).hit).toBe(false)
+    expect(cache.stats()).toMatchObject({ totalRequests: 0, hitRate: 0 })
+  })
+})
+
+describe('the wishes of a caller', () => {
+  it('no-store neither reads nor writes', async () => {
+    const { recall, teach } = room()
+
+    expect(await teach(CAPITAL, 'Paris', wishes({ read: false, write: false }))).toBe(false)
+    await teach(CAPITAL, 'Paris')
+    expect(await recall(CAPITAL, wishes({ read: false, write: false }))).toBeUndefined()
+  })
+
+  it('no-cache does not read, and what comes replaces the old answer', async () => {
+    const { recall, teach } = room()
+    await teach(CAPITAL, 'Lyon')
+
+    expect(await teach(CAPITAL, 'Paris', wishes({ read: false }))).toBe(true)
+    expect(await recall(CAPITAL)).toBe('Paris')
+  })
+
+  it('a threshold can only be raised', async () => {
+    const angle = Math.acos(0.93)
+    const embedder = scriptedEmbedder(
+      (text) => (text === ALIKE ? Float32Array.of(Math.cos(angle), Math.sin(angle)) : Float32Array.of(1, 0)),
+      2,
+    )
+    const { recall, teach } = room({ embedder, similarityThreshold: 0.92 })
+    await teach(CAPITAL, 'Paris')
+
+    expect(await recall(ALIKE)).toBe('Paris')
+    expect(await recall(ALIKE, wishes({ threshold: 0.94 }))).toBeUndefined()
+    expect(await recall(CAPITAL, wishes({ threshold: 1 }))).toBe('Paris')
+
+    const strict = room({ embedder, similarityThreshold: 0.95 })
+    await strict.teach(CAPITAL, 'Paris')
+
+    expect(await strict.recall(ALIKE, wishes({ threshold: 0.1 }))).toBeUndefined()
+  })
+
+  it('a miss can be shared by those who ask the same, unless its caller wants a fresh answer', async () => {
+    const { ask } = room()
+    const [one, same, other, fresh] = await Promise.all([
+      ask(CAPITAL),
+      ask(` ${CAPITAL}`),
+      ask(ALIKE),
+      ask(CAPITAL, wishes({ read: false })),
+    ])
+    const ids = [one, same, other, fresh].map((found) => (found.hit ? 'hit' : found.id))
+
+    expect(ids[0]).toBeDefined()
+    expect(ids[1]).toBe(ids[0])
+    expect(ids[2]).not.toBe(ids[0])
+    expect(ids[3]).toBeUndefined()
+  })
+})
+
+describe('what fails inside the cache is a miss', () => {
+  const unwell: readonly [string, () => Float32Array | Promise<Float32Array>][] = [
+    ['rejects', () => Promise.reject(new Error('down'))],
+    [
+      'throws',
+      () => {
+        throw new Error('down')
+      },
+    ],
+    ['gives NaN', () => new Float32Array(8).fill(Number.NaN)],
+    ['gives infinity', () => new Float32Array(8).fill(Number.POSITIVE_INFINITY)],
+    ['gives other dimensions', () => new Float32Array(7).fill(1)],
+    ['gives zeros', () => new Float32Array(8)],
+  ]
+
+  it.each(unwell)('an embedder that %s', async (_, fail) => {
+    let well = true
+    const embedder = scriptedEmbedder(() => (well ? new Float32Array(8).fill(1) : fail()))
+    const { cache, recall, teach } = room({ embedder })
+    await teach(CAPITAL, 'Paris')
+    well = false
+
+    expect(await recall(ALIKE)).toBeUndefined()
+    expect(await recall(CAPITAL)).toBe('Paris')
+    expect(cache.stats().failures).toBe(1)
+  })
+
+  it('an answer whose question cannot be embedded is still found by the same text', async () => {
+    const { recall, teach } = room({ embedder: scriptedEmbedder(() => Promise.reject(new Error('down'))) })
+
+    expect(await teach(CAPITAL, 'Paris')).toBe(true)
+    expect(await recall(CAPITAL)).toBe('Paris')
+  })
+
+  it('an embedder that does not answer in time, whose call is then ended', async () => {
+    let slow = false
+    let ended: AbortSignal | undefined
+    const embedder = scriptedEmbedder((_, signal) => {
+      ended = signal
+      return slow ? new Promise(() => {}) : new Float32Array(8).fill(1)
+    })
+    const { recall, runtime, teach } = room({ embedder, timeoutMs: 250 })
+    await teach(CAPITAL, 'Paris')
+    slow = true
+    const found = recall(ALIKE)
+    while (runtime.pending() === 0) await new Promise(setImmediate)
+    runtime.advance(250)
+
+    expect(await found).toBeUndefined()
+    expect(ended?.aborted).toBe(true)
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('an embedder that keeps failing is left alone for a while', async () => {
+    const embedder = scriptedEmbedder(() => Promise.reject(new Error('down')))
+    const { runtime, teach } = room({ embedder })
+    for (let count = 0; count < 5; count += 1) await teach(`Is it ${count}?`, 'x')
+
+    expect(embedder.asked).toHaveLength(3)
+
+    runtime.advance(10_000)
+    await teach('Is it six?', 'x')
+
+    expect(embedder.asked).toHaveLength(4)
+  })
+
+  it('an index that rejects, or names entries that are not there or of another scope', async () => {
+    const neighbours: { id: string; similarity: number }[] = [{ id: 'nobody', similarity: 1 }]
+    const index = {
+      add: async () => {},
+      nearest: async () => {
+        if (neighbours.length === 0) throw new Error('down')
+        return neighbours
+      },
+      remove: async () => {},
+      clear: async () => {},
+    }
+    const { ask, cache, recall, teach } = room({ index })
+    await teach(CAPITAL, 'Paris')
+    await teach(CAPITAL, 'secret', { keyId: 'key-2' })
+    const other = await ask(CAPITAL, { keyId: 'key-2' })
+
+    expect(await recall(ALIKE)).toBeUndefined()
+
+    if (other.hit) neighbours.splice(0, 1, { id: other.id, similarity: 1 })
+
+    expect(await recall(ALIKE)).toBeUndefined()
+
+    neighbours.length = 0
+
+    expect(await recall(ALIKE)).toBeUndefined()
+    expect(cache.stats().failures).toBe(1)
+  })
+
+  it('a shelf that rejects', async () => {
+    const down = (): Promise<never> => Promise.reject(new Error('down'))
+    const shelf = {
+      get: down,
+      put: down,
+      amend: down,
+      remove: down,
+      hasComparable: down,
+      clear: down,
+      size: () => ({ entries: 0, bytes: 0 }),
+    }
+    const { cache, recall, teach } = room({ shelf })
+
+    expect(await teach(CAPITAL, 'Paris')).toBe(false)
+    expect(await recall(CAPITAL)).toBeUndefined()
+    await cache.clear()
+    await cache.reportWrongHit('x')
+    expect(cache.stats().failures).toBeGreaterThan(0)
+  })
+
+  it('a caller who has left', async () => {
+    const { cache, recall, teach } = room()
+    await teach(CAPITAL, 'Paris')
+
+    expect(await recall(ALIKE, { signal: AbortSignal.abort() })).toBeUndefined()
+    expect(cache.stats().failures).toBe(0)
+  })
+})
+
+describe('an operator', () => {
+  it('may check the best candidate further', async () => {
+    const seen: unknown[] = []
+    const { cache, recall, teach } = room({
+      verifyHit: (query, entry) => {
+        seen.push([query, entry.text])
+        return false
+      },
+    })
+    await teach(CAPITAL, 'Paris')
+
+    expect(await recall(ALIKE)).toBeUndefined()
+    expect(await recall(CAPITAL)).toBe('Paris')
+    expect(seen).toEqual([[{ text: ALIKE, keyId: 'key-1', modelName: 'chat/large' }, CAPITAL]])
+    expect(cache.stats().refused).toEqual({ verifier: 1 })
+  })
+
+  it.each([
+    ['throws', () => Promise.reject(new Error('down'))],
+    ['answers something else', () => 'yes' as unknown as boolean],
+  ])('whose verifier %s gets a miss', async (_, verifyHit) => {
+    const { recall, teach } = room({ verifyHit })
+    await teach(CAPITAL, 'Paris')
+
+    expect(await recall(ALIKE)).toBeUndefined()
+  })
+
+  it("raises an entry's own threshold by reporting a wrong hit, and removes it by another", async () => {
+    const { ask, cache, recall, teach } = room()
+    await teach(CAPITAL, 'Paris')
+    const found = await ask(ALIKE)
+    if (!found.hit) throw new Error('expected a hit')
+    await cache.reportWrongHit(found.id)
+
+    expect(await recall(ALIKE)).toBeUndefined()
+    expect(await recall(CAPITAL)).toBe('Paris')
+
+    await cache.reportWrongHit(found.id)
+
+    expect(await recall(CAPITAL)).toBeUndefined()
+
+    await cache.reportWrongHit('nobody')
+  })
+
+  it('empties the cache, or forgets one key', async () => {
+    const { cache, recall, teach } = room()
+    await teach(CAPITAL, 'one')
+    await teach(CAPITAL, 'two', { keyId: 'key-2' })
+    await cache.clear({ key: 'key-1' })
+
+    expect(await recall(CAPITAL)).toBeUndefined()
+    expect(await recall(ALIKE)).toBeUndefined()
+    expect(await recall(CAPITAL, { keyId: 'key-2' })).toBe('two')
+
+    await cache.clear()
+
+    expect(await recall(ALIKE, { keyId: 'key-2' })).toBeUndefined()
+    expect(cache.stats()).toMatchObject({ entries: 0, bytes: 0 })
+  })
+
+  it('reads the statistics', async () => {
+    const { ask, cache, recall, teach } = room()
+    await teach(CAPITAL, 'Paris')
+    await recall(CAPITAL)
+    await recall(ALIKE)
+    await recall('What is the capital of Spain?')
+    await recall('What is the capital of Spain?', wishes({ read: false }))
+
+    expect(cache.stats()).toMatchObject({
+      totalRequests: 4,
+      hits: 2,
+      misses: 2,
+      exactHits: 1,
+      hitRate: 0.5,
+      entries: 1,
+    })
+
+    const miss = await ask('Who is it?')
+    if (!miss.hit) miss.becameHit()
+    if (!miss.hit) miss.becameHit()
+
+    expect(cache.stats()).toMatchObject({ totalRequests: 5, hits: 3, misses: 2 })
+  })
+
+  it.each<[string, Partial<SemanticCacheOptions>]>([
+    ['similarityThreshold', { similarityThreshold: 0.84 }],
+    ['similarityThreshold', { similarityThreshold: 1.01 }],
+    ['similarityThreshold', { similarityThreshold: Number.NaN }],
+    ['ttlSeconds', { ttlSeconds: 0 }],
+    ['ttlSeconds', { ttlSeconds: Number.POSITIVE_INFINITY }],
+    ['freshTtlSeconds', { freshTtlSeconds: -1 }],
+    ['maxEntries', { maxEntries: 0 }],
+    ['maxEntries', { maxEntries: 1.5 }],
+    ['maxBytes', { maxBytes: -5 }],
+    ['timeoutMs', { timeoutMs: 0 }],
+    ['scope', { scope: 'tenant' as 'key' }],
+  ])('who sets a wrong %s is told so at the start', (option, options) => {
+    const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+    const create = (): unknown => createSemanticCache({ runtime, ...options })
+
+    expect(create).toThrow(GatewayError)
+    expect(create).toThrow(`cache.${option}`)
+  })
+})
