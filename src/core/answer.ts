@@ -34,7 +34,7 @@ export function promptTokens(usage: Usage): number {
 /** Why an answer ended. `pause` is a long turn that the caller shall continue. */
 export type Finish = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
-/** A finished answer in neither dialect. */
+/** A finished answer in no dialect. */
 export interface Completion {
   readonly id: string
   /** The model as the upstream names it. */

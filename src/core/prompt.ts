@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from './json.ts'
 
 /** The wire formats this library speaks. */
-export type Dialect = 'openai' | 'anthropic'
+export type Dialect = 'openai' | 'anthropic' | 'responses'
 
 /** A piece of a text: from `start` up to, but not including, `end`. Offsets in UTF-16 units. */
 export interface Span {
@@ -125,7 +125,7 @@ export type AnswerShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
-/** The parameters that both formats know. Absent means that the caller did not set it. */
+/** The parameters that more than one format knows. Absent means that the caller did not set it. */
 export interface Settings {
   readonly maxTokens?: number
   readonly temperature?: number
@@ -137,9 +137,13 @@ export interface Settings {
   readonly shape?: AnswerShape
   /** How many answers at once. */
   readonly choices?: number
+  /** How hard a model shall think, in its vendor's own word: `low`, `medium`, `high` … */
+  readonly effort?: string
+  /** The stable name of the caller's own user, by which a vendor recognises abuse. */
+  readonly user?: string
 }
 
-/** A model request in neither dialect: what the savings tiers read and rewrite. */
+/** A model request in no dialect: what the savings tiers read and rewrite. */
 export interface Prompt {
   /** The body as received; an upstream of the same dialect gets it with only model and what was rewritten replaced. */
   readonly native: Native

@@ -1,10 +1,10 @@
 import { GatewayError } from '../../core/errors.ts'
-import { asObject, type JsonObject } from '../../core/json.ts'
+import type { JsonObject } from '../../core/json.ts'
 import type { Prompt } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
+import type { Obstacle, Origin } from '../origin.ts'
+import { originOf } from '../origins.ts'
 import { withUniqueCalls } from './call-ids.ts'
-import { ignoredFields, userOf } from './chat-fields.ts'
-import { isAbsent } from './checks.ts'
 import { writeSettings } from './settings.ts'
 import { toolsOnceUsed, writeTool } from './tools.ts'
 import { checkToolPairs, writeTurns, type Placed } from './turns.ts'
@@ -14,16 +14,16 @@ import { writeBlocks } from './write-blocks.ts'
 const DEFAULT_MAX_TOKENS = 4096
 
 /**
- * A chat request as a message request. Throws `invalid-request`, naming the field, for what cannot be said there and
+ * A request of another format as a message request. Throws `invalid-request`, naming the field, for what cannot be said there and
  * would change the answer; what is only a hint is left out and named in `ignored`.
  */
 export function translatePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  const ignored = ignoredFields(prompt)
-  checkReadable(prompt)
-  const { maxTokens = DEFAULT_MAX_TOKENS, ...settings } = prompt.settings
+  const origin = originOf(prompt)
+  const ignored = checkCarryOver(prompt, origin)
+  const { maxTokens = DEFAULT_MAX_TOKENS, user, ...settings } = prompt.settings
   const placed = withUniqueCalls(prompt.messages).map((message, index): Placed => ({
     message,
-    path: `messages[${index}]`,
+    path: origin.pathOf(prompt, index),
   }))
   const system = placed.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path))
   const messages = writeTurns(placed.filter((item) => !isSystem(item)))
@@ -31,7 +31,6 @@ export function translatePrompt(prompt: Prompt, model: string): WrittenPrompt {
     throw cannot('messages', 'messages hold nothing to answer: send at least one user message that is not empty')
   }
   checkToolPairs(messages)
-  const user = userOf(prompt.native.value)
   const body: JsonObject = {
     model,
     max_tokens: maxTokens,
@@ -56,21 +55,26 @@ function writeTools(prompt: Prompt): JsonObject {
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
-/** What a chat request asked for in terms that the prompt does not have. */
-function checkReadable(prompt: Prompt): void {
-  const body = prompt.native.value
-  const { settings } = prompt
+/** The names of what is left out; throws for what must not be. */
+function checkCarryOver(prompt: Prompt, { beyond, names }: Origin): readonly string[] {
+  const { hints, obstacle } = beyond(prompt)
+  const { shape, effort } = prompt.settings
+  if (obstacle !== undefined) throw refusal(obstacle)
   prompt.tools.forEach((tool, index) => {
     if (tool.parameters === undefined) throw cannot(`tools[${index}].type`, 'this model takes only functions as tools')
   })
-  const choice = body['tool_choice'] ?? body['function_call']
-  if (!isAbsent(choice) && settings.toolChoice === undefined) {
-    throw cannot('tool_choice', "expected 'auto', 'none', 'required' or one function for this model")
+  if (shape?.type === 'json') {
+    throw cannot(names.shape, "this model answers in the shape of a 'json_schema' or in free text only")
   }
-  const format = asObject(body['response_format'])
-  if (format !== undefined && format['type'] !== 'text' && settings.shape?.type !== 'schema') {
-    throw cannot('response_format', "this model answers in the shape of a 'json_schema' or in free text only")
-  }
+  return effort === undefined ? hints : [...hints, names.effort]
+}
+
+function refusal({ param, what, details }: Obstacle): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `${param}: ${what} cannot be sent to this model, which is reached in the message format. Leave it out or choose another model.`,
+    { param, ...(details === undefined ? {} : { details }) },
+  )
 }
 
 function cannot(param: string, problem: string): GatewayError {

@@ -1,4 +1,4 @@
-import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import { asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Settings } from '../../core/prompt.ts'
 import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from './fields.ts'
 import { readToolChoice, writeToolChoice } from './tools.ts'
@@ -10,7 +10,7 @@ const MOST_STOPS = 16
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /**
- * The parameters that both formats know. Of two limits the greater counts, because an upstream may obey either.
+ * The parameters that the canonical prompt knows. Of two limits the greater counts, because an upstream may obey either.
  * How warm a temperature may be is the operator's choice and is checked elsewhere.
  */
 export function readSettings(body: JsonObject): Settings {
@@ -28,6 +28,8 @@ export function readSettings(body: JsonObject): Settings {
     parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
     shape: readShape(body['response_format']),
     choices: numberAt(body['n'], 'n', { least: 1, most: MOST_CHOICES, whole: true }),
+    effort: asString(body['reasoning_effort']),
+    user: asString(body['user'] ?? body['safety_identifier']) || undefined,
   })
 }
 
@@ -86,6 +88,8 @@ export function changedSettings(body: JsonObject, settings: Settings, model: str
   compare('stop', 'stop', settings.stop)
   compare('parallelToolCalls', 'parallel_tool_calls', settings.parallelToolCalls)
   compare('choices', 'n', settings.choices)
+  compare('effort', 'reasoning_effort', settings.effort)
+  compare('user', 'user', settings.user)
   compare('toolChoice', 'tool_choice', toolChoice === undefined ? undefined : writeToolChoice(toolChoice))
   compare('shape', 'response_format', shape === undefined ? undefined : writeShape(shape))
   return { ...changes, ...changedLimit(body, before.maxTokens, settings.maxTokens, model) }

@@ -54,10 +54,10 @@ export function nativeOf(native: Native | undefined): JsonObject | undefined {
 }
 
 /** What cannot be carried over is told, never silently lost. */
-export function cannotCarry(param: string, what: string): GatewayError {
+export function cannotCarry(param: string, what: string, details?: Json): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `${param}: ${what} cannot be sent to a model of the chat format. Remove it, or choose a model of the message format.`,
-    { param },
+    `${param}: ${what} cannot be sent to a model of the chat format. Remove it, or choose a model that knows it.`,
+    { param, ...(details === undefined ? {} : { details }) },
   )
 }

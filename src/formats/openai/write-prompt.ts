@@ -1,8 +1,8 @@
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Prompt, Settings, Tool } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
+import { originOf } from '../origins.ts'
 import { replaceModel } from '../parse-body.ts'
-import { checkCarryOver } from './carry-over.ts'
 import { asksForUsage, changedSettings, type Changes } from './settings.ts'
 import { writeTool } from './tools.ts'
 import { cannotCarry } from './write-content.ts'
@@ -72,22 +72,22 @@ function listOf(value: Json | undefined): readonly Json[] {
   return Array.isArray(value) ? (value as readonly Json[]) : []
 }
 
-/** A prompt of the message format, written anew from what both formats know. */
+/** A prompt of another format, written anew from what the canonical prompt says. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
-  const shift = prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
-  const paramOf = (index: number) => (index < shift ? 'system' : `messages[${index - shift}]`)
-  const ignored = checkCarryOver(prompt, paramOf)
+  const origin = originOf(prompt)
+  const { hints, obstacle } = origin.beyond(prompt)
+  if (obstacle !== undefined) throw cannotCarry(obstacle.param, obstacle.what, obstacle.details)
   prompt.tools.forEach((tool, index) => {
     if (tool.parameters === undefined) throw cannotCarry(`tools[${index}]`, `the tool ${tool.name}`)
   })
   const body = {
     model,
-    messages: writeMessages(prompt.messages, paramOf),
+    messages: writeMessages(prompt.messages, (index) => origin.pathOf(prompt, index)),
     ...(prompt.tools.length === 0 ? {} : { tools: prompt.tools.map(writeTool) }),
     ...changedSettings({}, foreignSettings(prompt.settings, prompt.tools.length > 0), model),
     ...(prompt.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
   }
-  return { body: JSON.stringify(body), ignored }
+  return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
 /** This dialect knows no top_k, and refuses to hear of tools where there are none. */

@@ -1,0 +1,36 @@
+import type { Json } from '../core/json.ts'
+import type { Prompt } from '../core/prompt.ts'
+
+/** Something that a prompt says in its own dialect alone, and that cannot be left out without changing what was asked. */
+export interface Obstacle {
+  /** The caller's field. */
+  readonly param: string
+  /** Completes "… cannot be sent": `this field`, `a web_search block`. */
+  readonly what: string
+  readonly details?: Json
+}
+
+/** What a prompt says beyond the canonical form. */
+export interface Beyond {
+  /** Fields that only steer: an answer without them is still the answer that was asked for. */
+  readonly hints: readonly string[]
+  /** The first field that another dialect's upstream cannot be told and must be. */
+  readonly obstacle: Obstacle | undefined
+}
+
+/**
+ * What the writers of all other dialects must know of a prompt's own dialect. Each dialect answers for itself, so that
+ * N dialects need N origins and no writer knows the fields of another dialect.
+ */
+export interface Origin {
+  readonly beyond: (prompt: Prompt) => Beyond
+  /** Where the caller looks for message `index`: `messages[3]`. */
+  readonly pathOf: (prompt: Prompt, index: number) => string
+  /** What the caller calls a setting, for errors and the names of hints. */
+  readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
+}
+
+/** Absent, null, switched off or empty: a field that asks for nothing. */
+export function isSilent(value: Json | undefined): boolean {
+  return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
+}

@@ -1,0 +1,130 @@
+import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { Message, Part, Prompt } from '../../core/prompt.ts'
+import { isSilent, type Beyond, type Obstacle, type Origin } from '../origin.ts'
+import { itemsOf } from './items.ts'
+
+/** Fields whose meaning the canonical prompt holds, or which concern the gateway and the caller alone. */
+const CARRIED: ReadonlySet<string> = new Set([
+  'model',
+  'input',
+  'instructions',
+  'max_output_tokens',
+  'temperature',
+  'top_p',
+  'stream',
+  'stream_options',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+  'text',
+  'reasoning',
+  'user',
+  'safety_identifier',
+  'store',
+  'metadata',
+])
+
+/** Fields that only steer. */
+const HINTS: ReadonlySet<string> = new Set([
+  'service_tier',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'prompt_cache_options',
+  'context_management',
+  'max_tool_calls',
+])
+
+/** Fields that can be left out only while they ask for what every answer is. All fields not named here are refused. */
+const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([
+  ['top_logprobs', (value: Json) => value === 0],
+  ['truncation', (value: Json) => value === 'disabled' || value === 'auto'],
+  ['include', (value: Json) => asArray(value).every((item) => item === 'reasoning.encrypted_content')],
+])
+
+/** The fields of items and content parts that are carried or say nothing, by their type. */
+const ITEM_FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
+  ['message', ['type', 'role', 'content', 'id', 'status', 'phase']],
+  ['function_call', ['type', 'id', 'call_id', 'name', 'arguments', 'status', 'caller']],
+  ['function_call_output', ['type', 'id', 'call_id', 'output', 'status', 'caller']],
+  ['input_text', ['type', 'text', 'prompt_cache_breakpoint']],
+  ['output_text', ['type', 'text', 'annotations', 'logprobs', 'parsed']],
+  ['refusal', ['type', 'refusal', 'parsed']],
+  ['input_image', ['type', 'image_url', 'file_id', 'detail', 'prompt_cache_breakpoint']],
+  ['input_file', ['type', 'file_data', 'file_id', 'file_url', 'filename', 'detail', 'prompt_cache_breakpoint']],
+])
+
+/** The responses format, as the writers of the others see it. */
+export const responsesOrigin: Origin = {
+  beyond,
+  pathOf,
+  names: { shape: 'text.format', effort: 'reasoning.effort', stop: 'stop' },
+}
+
+function beyond(prompt: Prompt): Beyond {
+  const body = prompt.native.value
+  const hints = Object.keys(body).filter((name) => HINTS.has(name) && !isSilent(body[name]))
+  const inner = [...innerFields(body, 'text', 'format'), ...innerFields(body, 'reasoning', 'effort')]
+  const truncates = body['truncation'] === 'auto' ? ['truncation'] : []
+  const [obstacle] = obstacles(prompt)
+  return { hints: [...hints, ...inner, ...truncates], obstacle }
+}
+
+function innerFields(body: JsonObject, field: string, carried: string): readonly string[] {
+  const value = asObject(body[field]) ?? {}
+  const names = Object.keys(value).filter((name) => name !== carried && !isSilent(value[name]))
+  return names.map((name) => `${field}.${name}`)
+}
+
+/** Several items of an answer are one message of the prompt. */
+function pathOf(prompt: Prompt, index: number): string {
+  const before = prompt.messages.slice(0, index)
+  const shift = typeof prompt.native.value['instructions'] === 'string' ? 1 : 0
+  if (index < shift) return 'instructions'
+  if (typeof prompt.native.value['input'] === 'string') return 'input'
+  return `input[${before.reduce((sum, message) => sum + itemsOf(message).length, 0) - shift}]`
+}
+
+function* obstacles(prompt: Prompt): Generator<Obstacle, void, undefined> {
+  const { native, settings } = prompt
+  const body = native.value
+  for (const [name, value] of Object.entries(body)) {
+    if (value === undefined || isSilent(value) || CARRIED.has(name) || HINTS.has(name)) continue
+    if (HARMLESS.get(name)?.(value) !== true) yield { param: name.slice(0, LONGEST_NAME), what: 'this field' }
+  }
+  const choice = body['tool_choice']
+  if (choice !== undefined && choice !== null && settings.toolChoice === undefined) {
+    yield { param: 'tool_choice', what: 'a choice other than auto, none, required or one function' }
+  }
+  const format = asObject(asObject(body['text'])?.['format'])
+  if (format !== undefined && format['type'] !== 'text' && settings.shape === undefined) {
+    yield { param: 'text.format', what: 'a format other than text, json_object or json_schema' }
+  }
+  for (const [index, message] of prompt.messages.entries()) yield* obstaclesInMessage(message, pathOf(prompt, index))
+}
+
+const LONGEST_NAME = 100
+
+function* obstaclesInMessage(message: Message, path: string): Generator<Obstacle, void, undefined> {
+  for (const item of itemsOf(message)) yield* unknownFields(item, path)
+  for (const part of message.parts) yield* obstaclesInPart(part, path)
+}
+
+function* obstaclesInPart(part: Part, path: string): Generator<Obstacle, void, undefined> {
+  if (part.native?.dialect !== 'responses') return
+  if (part.type === 'opaque') {
+    yield { param: path, what: `an item or a part of type ${String(part.native.value['type'])}` }
+  }
+  yield* unknownFields(part.native.value, path)
+  if (part.type === 'tool-result') for (const inner of part.content) yield* obstaclesInPart(inner, path)
+}
+
+function* unknownFields(value: JsonObject, path: string): Generator<Obstacle, void, undefined> {
+  const type = value['type'] ?? 'message'
+  const known = typeof type === 'string' ? ITEM_FIELDS.get(type) : undefined
+  const stranger = known && Object.keys(value).find((name) => !known.includes(name) && !isQuiet(value[name]))
+  if (stranger !== undefined) yield { param: `${path}.${stranger.slice(0, LONGEST_NAME)}`, what: 'this field' }
+}
+
+function isQuiet(value: Json | undefined): boolean {
+  return isSilent(value) || (isJsonObject(value) && Object.keys(value).length === 0)
+}
