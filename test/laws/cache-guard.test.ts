@@ -1,0 +1,111 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { canonicalise } from '../../src/cache/canonical.ts'
+import { foldText } from '../../src/cache/fold.ts'
+import { differenceOf, type Difference } from '../../src/cache/guard.ts'
+import { loadEnglish } from '../../src/cache/lexicon.ts'
+
+const lexicon = await loadEnglish()
+const difference = (left: string, right: string): Difference | undefined =>
+  differenceOf(canonicalise(left), canonicalise(right), { lexicon, slips: 2 })
+
+const noun = fc.constantFrom(
+  'river',
+  'engine',
+  'garden',
+  'doctor',
+  'Peter',
+  'Berlin',
+  'mg',
+  'x_1',
+  '"so"',
+  'Wasser',
+  '水',
+)
+const verb = fc.constantFrom('find', 'break', 'open', 'kaufen', 'comer')
+const small = fc.constantFrom(
+  'is',
+  'the',
+  'a',
+  'of',
+  'to',
+  'in',
+  'how',
+  'what',
+  'and',
+  'can',
+  'I',
+  'ist',
+  'el',
+  'really',
+  'please',
+)
+const word = fc.oneof(noun, verb, small)
+const words = fc.array(word, { minLength: 2, maxLength: 10 })
+const anyText = fc.oneof(
+  words.map((list) => list.join(' ')),
+  fc.string({ unit: 'grapheme', maxLength: 60 }),
+)
+
+describe('the laws of the guard', () => {
+  it('a text asks what it asks', () => {
+    fc.assert(fc.property(anyText, (text) => difference(text, text) === undefined))
+  })
+
+  it('which text was first makes no difference', () => {
+    fc.assert(
+      fc.property(anyText, anyText, (left, right) => {
+        expect(difference(left, right) === undefined).toBe(difference(right, left) === undefined)
+      }),
+    )
+  })
+
+  it('another number is another question', () => {
+    fc.assert(
+      fc.property(words, fc.nat(9999), fc.nat(9999), fc.nat(10), (list, one, other, place) => {
+        fc.pre(one !== other)
+        const withNumber = (number: number): string =>
+          [...list.slice(0, place), String(number), ...list.slice(place)].join(' ')
+
+        expect(difference(withNumber(one), withNumber(other))).toBeDefined()
+      }),
+    )
+  })
+
+  it('a content word, a negation or a preposition more is another question', () => {
+    const more = fc.oneof(
+      noun,
+      verb,
+      fc.constantFrom('not', 'no', 'never', 'before', 'after', 'without', 'only', 'nicht'),
+    )
+    fc.assert(
+      fc.property(words, more, fc.nat(10), (list, added, place) => {
+        const longer = [...list.slice(0, place), added, ...list.slice(place)].join(' ')
+
+        expect(difference(list.join(' '), longer)).toBeDefined()
+      }),
+    )
+  })
+
+  it('two content words that have changed places are another question', () => {
+    fc.assert(
+      fc.property(words, noun, noun, (between, one, other) => {
+        fc.pre(one.toLowerCase() !== other.toLowerCase())
+        const swapped = (first: string, second: string): string => `${first} ${between.join(' ')} ${second} now`
+
+        expect(difference(swapped(one, other), swapped(other, one))).toBeDefined()
+      }),
+    )
+  })
+
+  it('folding changes white space and nothing else', () => {
+    const blanks = fc.string({ unit: fc.constantFrom('a', ' ', '\n', '"', '`', '{', '\t', '\r', '«', '»') })
+    const bare = (text: string): string => text.normalize('NFC').replace(/\s/gu, '')
+    fc.assert(
+      fc.property(fc.oneof(anyText, blanks), (text) => {
+        expect(bare(foldText(text))).toBe(bare(text))
+      }),
+      { numRuns: 1000 },
+    )
+  })
+})

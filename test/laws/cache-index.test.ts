@@ -1,0 +1,57 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { createFlatIndex } from '../../src/cache/flat-index.ts'
+import { cosine } from '../../src/cache/partition.ts'
+
+const DIMENSIONS = 1024
+
+function unit(values: readonly number[]): Float32Array {
+  const length = Math.hypot(...values)
+  return Float32Array.from(values, (value) => (length === 0 ? 1 / Math.sqrt(values.length) : value / length))
+}
+
+/** A vector near one of few centres, so that neighbours lie on both sides of every threshold. */
+const vector = fc
+  .record({ centre: fc.integer({ min: 1, max: 4 }), noise: fc.integer({ min: 0, max: 60 }), seed: fc.integer() })
+  .map(({ centre, noise, seed }) => {
+    const wave = (index: number, phase: number): number =>
+      Math.sin(index * phase * 12.9898 + phase * 78.233) * 43_758.5453
+    const fraction = (value: number): number => value - Math.floor(value) - 0.5
+    const other = (Math.abs(seed) % 10_007) + 5
+    return unit(
+      Array.from(
+        { length: DIMENSIONS },
+        (_, index) => fraction(wave(index, centre)) + (noise / 100) * fraction(wave(index, other)),
+      ),
+    )
+  })
+
+describe('the law of the index', () => {
+  it('finds exactly what a comparison with every vector finds, at any threshold', async () => {
+    let found = 0
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(vector, { minLength: 1, maxLength: 25 }),
+        vector,
+        fc.double({ min: -1, max: 1, noNaN: true }).map((least) => Math.fround(least)),
+        async (vectors, query, least) => {
+          const index = createFlatIndex({ now: () => 0 })
+          for (const [place, stored] of vectors.entries()) {
+            await index.add({ id: String(place), scope: 's', vector: stored, expiresAt: 1 })
+          }
+          const expected = vectors
+            .map((stored, place) => ({ id: String(place), similarity: cosine(stored, query) }))
+            .filter(({ similarity }) => similarity >= least)
+            .sort((one, other) => other.similarity - one.similarity)
+          const neighbours = await index.nearest('s', query, { least, limit: 100 })
+
+          expect(neighbours).toEqual(expected)
+          found += neighbours.length
+        },
+      ),
+      { numRuns: 60 },
+    )
+
+    expect(found).toBeGreaterThan(0)
+  })
+})

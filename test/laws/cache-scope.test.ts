@@ -1,0 +1,64 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { constantEmbedder, chat, room } from '../cache/room.ts'
+
+/** Everything that must be equal for a hit, in few variants, so that they meet often. */
+const context = fc.record({
+  keyId: fc.constantFrom('key-1', 'key-2'),
+  modelName: fc.constantFrom('chat/large', 'chat/small'),
+  system: fc.constantFrom(undefined, 'Be kind.', 'Be rude.'),
+  settings: fc.constantFrom<JsonObject>(
+    {},
+    { temperature: 0 },
+    { temperature: 1 },
+    { max_tokens: 5 },
+    { top_p: 0.5 },
+    { stop: 'x' },
+    { user: 'u' },
+    { tools: [{ type: 'function', function: { name: 'f', parameters: {} } }] },
+  ),
+  history: fc.array(fc.constantFrom('Hi', 'Ho', ''), { maxLength: 2 }),
+})
+
+/** Ways of writing one question, so that all of them hit one another. */
+const WRITINGS = [
+  'Is it far to the moon?',
+  'is it far to the moon',
+  "Hi, is it far to moon's?",
+  'Is it really far to the moon?',
+]
+const request = fc.record({ context, text: fc.constantFrom(...WRITINGS), stream: fc.boolean() })
+
+type Request = typeof request extends fc.Arbitrary<infer T> ? T : never
+
+function promptOf({ context: { system, settings, history }, text, stream }: Request): ReturnType<typeof chat> {
+  const turns = history.flatMap((content) => [
+    { role: 'user', content },
+    { role: 'assistant', content: 'ok' },
+  ])
+  const first = system === undefined ? [] : [{ role: 'system', content: system }]
+  return chat({ messages: [...first, ...turns, { role: 'user', content: text }], stream, ...settings })
+}
+
+describe('the law of scopes', () => {
+  it('no sequence of requests returns an answer across keys, models, system prompts, parameters or histories', async () => {
+    let hits = 0
+    await fc.assert(
+      fc.asyncProperty(fc.array(request, { minLength: 2, maxLength: 30 }), async (requests) => {
+        const { recall, teach } = room({ embedder: constantEmbedder(), similarityThreshold: 0.85 })
+        for (const asked of requests) {
+          const prompt = promptOf(asked)
+          const { keyId, modelName } = asked.context
+          const answer = await recall(prompt, { keyId, modelName })
+          if (answer === undefined) await teach(prompt, JSON.stringify(asked.context), { keyId, modelName })
+          else expect(answer).toBe(JSON.stringify(asked.context))
+          hits += answer === undefined ? 0 : 1
+        }
+      }),
+      { numRuns: 150 },
+    )
+
+    expect(hits).toBeGreaterThan(0)
+  })
+})
