@@ -4,6 +4,7 @@ import type { Model } from '../core/model.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
 import type { Admitted, Parts, Resolved, Route, Understood } from './stages.ts'
@@ -27,7 +28,14 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   const { meter } = parts
   const bounds = resolved.routes.map((route) => meter.boundOf(prompt, route.model))
   const size = { estimate: meter.estimateOf(prompt), bound: Math.max(...bounds) }
-  return { ...admitted, prompt, resolved, size, wishes, margin: parts.margin(admitted.key, resolved.name) }
+  return { ...admitted, prompt, resolved, size, wishes, margin: marginOf(parts, admitted.key, resolved.name) }
+}
+
+/** An operator's function may answer anything; a bill that is no number would pass every budget. */
+function marginOf(parts: Parts, key: VirtualKey, modelName: string): number {
+  const margin = parts.margin(key, modelName)
+  if (Number.isFinite(margin) && margin >= 0) return margin
+  throw new GatewayError('internal', 'The margin of this gateway is not a number of 0 or more. Tell its operator.')
 }
 
 function routeName({ provider, model }: Route): string {
