@@ -89,12 +89,15 @@ export function createBasket(room: number, meter: Meter): Basket {
   const takePassages = (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean => {
     const offers = entries.flatMap((entry) => (entry.state === 'whole' ? [] : offersOf(entry, scores, skeletonCost)))
     offers.sort((a, b) => b.worth - a.worth)
+    const shown = new Set(entries.flatMap(shownPassages).map((passage) => passage.mark))
     let took = false
     for (const { entry, passage } of offers) {
+      if (shown.has(passage.mark)) continue
       const cost = passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? skeletonCost(entry) : 0)
       if (spent + cost > room) continue
       put(entry, 'excerpt', entry.spent + cost)
       entry.picked.push(passage)
+      shown.add(passage.mark)
       stale.add(entry)
       took = true
     }
@@ -112,21 +115,29 @@ export function createBasket(room: number, meter: Meter): Basket {
     for (const entry of stale) put(entry, 'excerpt', await sizeOf(entry, signal))
     stale.clear()
     const cheapestFirst = entries.filter((entry) => entry.state === 'excerpt').toSorted((a, b) => a.share - b.share)
+    for (const entry of cheapestFirst) await shrink(entry, signal)
     for (const entry of cheapestFirst) {
-      while (spent > room && entry.picked.length > 1) {
-        entry.picked.pop()
-        put(entry, 'excerpt', await sizeOf(entry, signal))
-      }
-    }
-    for (const entry of cheapestFirst) {
-      if (spent <= room) break
+      if (spent <= room) return
       spent -= entry.spent
       entry.spent = 0
       entry.state = 'out'
     }
   }
 
+  /** Gives back passages, the last picked first, until the rest fits. */
+  const shrink = async (entry: Entry, signal: AbortSignal): Promise<void> => {
+    const over = (): boolean => spent > room
+    while (over() && entry.picked.length > 1) {
+      entry.picked.pop()
+      put(entry, 'excerpt', await sizeOf(entry, signal))
+    }
+  }
+
   return { room, spent: () => spent, takeWhole, takeSkeletons, takePassages, measure }
+}
+
+function shownPassages(entry: Entry): readonly Passage[] {
+  return entry.state === 'whole' ? entry.reading.passages : entry.picked
 }
 
 interface Offer {

@@ -1,83 +1,137 @@
 import type { Message, Prompt } from '../core/prompt.ts'
+import type { Talk } from './freeze.ts'
 import { queryOf } from './query.ts'
 import { rebuild } from './rebuild.ts'
-import { select, type Selection, type SelectionTools } from './selection.ts'
+import { select, type Selected, type Selection, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
-import { splitTurns, type Turns, type Unit } from './turns.ts'
+import type { Unit } from './turns.ts'
 
 /** A prompt of which only the system prompt, the live turn and what the query needs are left. */
 export interface Cut {
   readonly prompt: Prompt
   /** Exact. */
   readonly tokens: number
-  /** Old units that are still there, whole or in part, of how many. */
+  /** Old units that are still there, whole or in part. */
   readonly kept: number
-  readonly total: number
+  /** How many units share a word with the query. */
+  readonly matches: number
+  /** All that stayed, the live turn included. */
+  readonly selected: Selected
+  /** What stands in place of what is missing. */
+  readonly notice: string
 }
 
 export interface CutOptions {
   /** The greatest number of tokens of the whole prompt. */
   readonly cap: number
+  /** The live turn stays as it is up to this; beyond, its open tool results are excerpted down to it. @default cap */
+  readonly liveCap?: number
+  /** What the old units may take where the live turn alone fills the cap. @default 0 */
+  readonly leastRoom?: number
+  /** The newest messages that stay as they are: so many, live turn included, and at least so many tokens. */
+  readonly newest?: { readonly messages: number; readonly tokens: number }
   /** Terms that a small model added to the query. */
   readonly terms?: readonly string[]
+  /** What the notice may take. @default 48 */
+  readonly noticeRoom?: number
+  /** Writes what stands in place of the missing units. @default how much is missing */
+  readonly notice?: (missing: readonly Unit[], tokens: number) => Promise<string>
 }
 
-/** What the notice and a bridging message take. */
 const NOTICE_ROOM = 48
 const ATTEMPTS = 3
 
-/** Cuts a prompt down to the cap; undefined when no unit can be left out or shortened. */
-export async function cutToQuery(job: TierJob, options: CutOptions, tools: SelectionTools): Promise<Cut | undefined> {
-  const { prompt } = job
-  const turns = splitTurns(prompt.messages)
-  const frame = await tools.meter.countOf({ ...prompt, messages: systemOf(prompt) }, job.signal)
+/** Cuts a prompt down to the cap; undefined when there is nothing that could be left out or shortened. */
+export async function cutToQuery(
+  job: TierJob,
+  talk: Talk,
+  options: CutOptions,
+  tools: SelectionTools,
+): Promise<Cut | undefined> {
+  const { turns } = talk
+  const frame = await tools.meter.countOf({ ...job.prompt, messages: systemOf(job.prompt) }, job.signal)
+  const noticeRoom = options.noticeRoom ?? NOTICE_ROOM
   const liveSize = await sizeOf(turns.live, job, tools)
-  const overflows = frame + liveSize + NOTICE_ROOM > options.cap
-  const pinned = overflows ? turns.live.slice(0, 1) : turns.live
+  const liveCap = options.liveCap ?? options.cap
+  const overflows = frame + liveSize + noticeRoom > liveCap
+  const live = overflows ? turns.live.slice(0, 1) : turns.live
   const steps = overflows ? turns.live.slice(1) : []
-  const units = [...turns.old, ...steps]
+  const newest = overflows ? [] : await newestUnits(job, talk, { options, room: liveCap - frame - liveSize }, tools)
+  const pinned = [...newest, ...live]
+  const units = [...turns.old.slice(0, turns.old.length - newest.length), ...steps]
   if (units.length === 0) return undefined
-  const taken = frame + (overflows ? await sizeOf(pinned, job, tools) : liveSize) + NOTICE_ROOM
+  const taken = frame + (await sizeOf(pinned, job, tools)) + noticeRoom
   const query = queryOf(turns, options.terms)
 
-  let room = Math.max(0, options.cap - taken)
+  let room = Math.max(options.leastRoom ?? 0, (overflows ? liveCap : options.cap) - taken)
+  const cap = taken + room
   for (let attempt = 1; ; attempt++) {
-    const selected = await select(
+    const picked = await select(
       { units, steps: new Set(steps), query, room, owner: job.owner, signal: job.signal },
       tools,
     )
-    const cut = await assemble(job, { turns, pinned, selected }, tools)
-    if (cut.tokens <= options.cap || room === 0 || attempt === ATTEMPTS) return cut
-    room = Math.max(0, room - (cut.tokens - options.cap) - NOTICE_ROOM)
+    const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
+    const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
+    const cut = await assemble(job, talk, { options, selected }, tools)
+    if (cut.tokens <= cap || room === 0 || attempt === ATTEMPTS) return cut
+    room = Math.max(0, room - (cut.tokens - cap) - NOTICE_ROOM)
   }
 }
 
-interface Pieces {
-  readonly turns: Turns
-  readonly pinned: readonly Unit[]
-  readonly selected: Selection
+/** Old units from the newest back, until there are enough messages and tokens, or no room. */
+async function newestUnits(
+  job: TierJob,
+  { turns }: Talk,
+  { options, room }: { readonly options: CutOptions; readonly room: number },
+  tools: SelectionTools,
+): Promise<readonly Unit[]> {
+  const { newest } = options
+  if (newest === undefined) return []
+  let messages = turns.live.reduce((sum, unit) => sum + unit.messages.length, 0)
+  let tokens = 0
+  let from = turns.old.length
+  while (from > 0 && (messages < newest.messages || tokens < newest.tokens)) {
+    const unit = turns.old[from - 1]
+    const size = unit === undefined ? 0 : await sizeOf([unit], job, tools)
+    if (tokens + size > room) break
+    tokens += size
+    messages += unit?.messages.length ?? 0
+    from--
+  }
+  return turns.old.slice(from)
 }
 
-async function assemble(job: TierJob, pieces: Pieces, tools: SelectionTools): Promise<Cut> {
-  const { turns, pinned, selected } = pieces
-  const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
-  const selection: Selection = new Map([...selected, ...whole])
-  const dropped = [...turns.old, ...turns.live].filter((unit) => !selection.has(unit))
-  const missing = await sizeOf(dropped, job, tools)
-  const prompt = rebuild(job.prompt, turns, selection, noticeOf(missing))
+async function assemble(
+  job: TierJob,
+  talk: Talk,
+  { options, selected }: { readonly options: CutOptions; readonly selected: Selected },
+  tools: SelectionTools,
+): Promise<Cut> {
+  const missing = talk.units.filter((unit) => !selected.selection.has(unit))
+  const size = await sizeOf(missing, job, tools)
+  const notice = options.notice === undefined ? noticeOf(size) : await options.notice(missing, size)
+  const prompt = promptWith(talk, selected.selection, notice)
   return {
     prompt,
     tokens: await tools.meter.countOf(prompt, job.signal),
-    kept: turns.old.filter((unit) => selection.has(unit)).length,
-    total: turns.old.length,
+    kept: talk.turns.old.filter((unit) => selected.selection.has(unit)).length,
+    matches: selected.matches,
+    selected,
+    notice,
   }
+}
+
+/** The prompt with a selection; the notice stands where the first unit is missing. */
+export function promptWith(talk: Talk, selection: Selection, notice: string): Prompt {
+  return rebuild(talk.prompt, talk.turns, selection, { role: 'user', parts: [{ type: 'text', text: notice }] })
 }
 
 function systemOf(prompt: Prompt): readonly Message[] {
   return prompt.messages.filter((message) => message.role === 'system')
 }
 
-async function sizeOf(units: readonly Unit[], job: TierJob, { meter }: SelectionTools): Promise<number> {
+/** Exact tokens of units. */
+export async function sizeOf(units: readonly Unit[], job: TierJob, { meter }: SelectionTools): Promise<number> {
   let tokens = 0
   for (const unit of units) {
     for (const message of unit.messages) tokens += await meter.countOfMessage(message, job.signal)
@@ -86,8 +140,7 @@ async function sizeOf(units: readonly Unit[], job: TierJob, { meter }: Selection
 }
 
 /** Says that something is missing and about how much, so that a model does not take the rest for the whole. */
-export function noticeOf(tokens: number): Message {
+function noticeOf(tokens: number): string {
   const about = tokens < 1000 ? 'Some' : `About ${Math.round(tokens / 1000)},000`
-  const text = `[${about} tokens of this conversation are left out, here and between the messages below.]`
-  return { role: 'user', parts: [{ type: 'text', text }] }
+  return `[${about} tokens of this conversation are left out, here and between the messages below.]`
 }

@@ -10,9 +10,11 @@ const LONGEST_QUESTION = 40
 const EARLIER_QUESTION_WEIGHT = 0.4
 const EARLIER_ANSWER_WEIGHT = 0.2
 /** How many steps of an agent's loop tell what it is about to do. */
-const LOOP_STEPS = 3
+const LOOP_STEPS = 5
 /** A term that comes again and again is not more wanted than one that comes twice. */
 const GREATEST_WEIGHT = 2
+/** What a small model guessed is added to the words of the user, never put in their place. */
+const GUESS_WEIGHT = 0.4
 const LONGEST_READ = 8000
 
 /**
@@ -36,7 +38,7 @@ export function queryOf(turns: Turns, more: readonly string[] = []): Query {
     }
   }
   for (const step of steps.slice(-LOOP_STEPS)) add(doingsOf(step), 1)
-  for (const text of more) add(text, 1)
+  for (const text of more) add(text, GUESS_WEIGHT)
   return query
 }
 

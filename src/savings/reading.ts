@@ -22,6 +22,8 @@ export interface Passage {
   readonly tokens: number
   /** Each term once. */
   readonly terms: Int32Array
+  /** Tells passages of the same text: what was read twice is shown once. */
+  readonly mark: number
 }
 
 /** What ranking must know of a unit. */
@@ -98,8 +100,9 @@ function cutText(text: string, spot: Spot, estimate: (text: string) => number): 
   let start = 0
   let tokens = 0
   const close = (end: number): void => {
-    const terms = Int32Array.from(new Set(termsOf(text.slice(start, end))))
-    if (terms.length > 0) passages.push({ spot, start, end, tokens, terms })
+    const lines = text.slice(start, end)
+    const terms = Int32Array.from(new Set(termsOf(lines)))
+    if (terms.length > 0) passages.push({ spot, start, end, tokens, terms, mark: fingerprintOf(lines.trim()) })
     start = end
     tokens = 0
   }

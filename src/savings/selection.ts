@@ -30,6 +30,14 @@ export interface SelectionJob {
 /** The messages that stand for a unit: its own, or an excerpt of them. A unit that is absent is left out. */
 export type Selection = ReadonlyMap<Unit, readonly Message[]>
 
+export interface Selected {
+  readonly selection: Selection
+  /** Which passages an excerpt was made of, by their place in the unit's reading. */
+  readonly picks: ReadonlyMap<Unit, readonly number[]>
+  /** How many units share a word with the query. */
+  readonly matches: number
+}
+
 /** Shares of the room for what has a right of its own, whatever the query. */
 const STANDING_SHARE = 0.2
 const USER_SHARE = 0.35
@@ -51,7 +59,7 @@ const ENOUGH = 0.998
 const CHARACTERS_PER_BREATH = 60_000
 
 /** Fills the room with what the query needs most; the shares above come first. */
-export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selection> {
+export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selected> {
   const entries = await readAll(job, tools)
   const corpus = corpusOf(entries.map((entry) => entry.reading.counts))
   const query = expandQuery(corpus, job.query)
@@ -76,7 +84,17 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
     if (!picked) break
   }
   basket.takeWhole(newestFirst, job.room)
-  return new Map(entries.filter((entry) => entry.state !== 'out').map((entry) => [entry.unit, entry.messages]))
+  const kept = entries.filter((entry) => entry.state !== 'out')
+  return {
+    selection: new Map(kept.map((entry) => [entry.unit, entry.messages])),
+    picks: new Map(kept.filter((entry) => entry.state === 'excerpt').map((entry) => [entry.unit, picksOf(entry)])),
+    matches: relevant.length,
+  }
+}
+
+function picksOf(entry: Entry): readonly number[] {
+  const picked = new Set(entry.picked)
+  return entry.reading.passages.flatMap((passage, at) => (picked.has(passage) ? [at] : []))
 }
 
 async function readAll(job: SelectionJob, tools: SelectionTools): Promise<Entry[]> {
@@ -117,12 +135,18 @@ function rank(entries: readonly Entry[], scores: Float64Array, ageing: number): 
   }
 }
 
-/** A question's partner is what answered it, and the other way round. */
+/**
+ * A question's partner is what answered it, and the other way round. Where several people talk and nobody answers as
+ * the assistant, the turns before and after lend half as much, between them.
+ */
 function partnerScore(entries: readonly Entry[], scores: Float64Array, at: number): number {
-  const isQuestion = entries[at]?.unit.kind === 'user'
-  const partner = isQuestion ? at + 1 : at - 1
-  const fits = partner in entries && (entries[partner]?.unit.kind === 'user') !== isQuestion
-  return fits ? (scores[partner] ?? 0) : 0
+  const isUser = (index: number): boolean => entries[index]?.unit.kind === 'user'
+  const scoreAt = (index: number): number => (index in entries ? (scores[index] ?? 0) : 0)
+  const partner = isUser(at) ? at + 1 : at - 1
+  if (partner in entries && isUser(partner) !== isUser(at)) return scoreAt(partner)
+  if (!isUser(at)) return 0
+  const around = (isUser(at - 1) ? scoreAt(at - 1) : 0) + (isUser(at + 1) ? scoreAt(at + 1) : 0)
+  return around / 4
 }
 
 interface Orders {

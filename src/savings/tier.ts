@@ -57,11 +57,21 @@ export type TierResult =
   | { readonly rewrite: Rewrite; readonly spent: NanoUsd }
   | { readonly declined: string; readonly spent: NanoUsd }
 
+/** What a tier expects of itself before it runs. */
+export interface TierForecast {
+  /** Tokens of its prompt. */
+  readonly tokens: number
+  /** What its small-model calls will cost. */
+  readonly calls: NanoUsd
+}
+
 /** One way of making a prompt smaller. */
 export interface Tier {
   readonly tier: TierNumber
   /** Whether the header or the size calls for this tier. Pure and cheap. */
   wants(job: TierJob): boolean
+  /** Asked before the tier runs without an order: it runs only where this pays. Absent: it always does. */
+  forecast?(job: TierJob): TierForecast
   rewrite(job: TierJob): Promise<TierResult>
 }
 

@@ -1,0 +1,117 @@
+import type { Message, Prompt } from '../core/prompt.ts'
+import { excerptUnit } from './excerpt.ts'
+import { asArray, asCount, isJsonObject, type Json } from '../core/json.ts'
+import { createChain, type Chain } from './chain.ts'
+import type { Memory } from './memory.ts'
+import type { Reader } from './reading.ts'
+import type { Selected, Selection } from './selection.ts'
+import { splitTurns, type Turns, type Unit } from './turns.ts'
+
+/**
+ * A cut that is kept over the turns of a conversation, so that what was sent stays the same to the byte and the
+ * upstream's own cache goes on knowing it: of the first `from` units these, and everything after them.
+ */
+export interface Freeze {
+  readonly from: number
+  /** Per unit that is still there: its place, then -1 for the whole or the places of its passages. */
+  readonly picks: readonly (readonly number[])[]
+  /** What the notice or the summary says, word for word. */
+  readonly notice: string
+}
+
+/** A conversation seen as its units from the first to the last, live turn included. */
+export interface Talk {
+  readonly prompt: Prompt
+  readonly turns: Turns
+  readonly units: readonly Unit[]
+  readonly chain: Chain
+}
+
+/** The next turn adds a word and an answer, or a step of a loop; clients sometimes add a few at once. */
+const STEPS_BACK = 4
+
+const talks = new WeakMap<Prompt, Talk>()
+
+/** The talk of a prompt; one request asks several times. */
+export function talkOf(prompt: Prompt): Talk {
+  const known = talks.get(prompt)
+  if (known !== undefined) return known
+  const turns = splitTurns(prompt.messages)
+  const units = [...turns.old, ...turns.live]
+  const system = prompt.messages.filter((message) => message.role === 'system')
+  const talk = { prompt, turns, units, chain: createChain(system, units) }
+  talks.set(prompt, talk)
+  return talk
+}
+
+export function freezeOf(talk: Talk, selected: Selected, notice: string): Freeze {
+  const picks = talk.units.flatMap((unit, at) => {
+    if (!selected.selection.has(unit)) return []
+    return [[at, ...(selected.picks.get(unit) ?? [-1])]]
+  })
+  return { from: talk.units.length, picks, notice }
+}
+
+/** What the frozen cut leaves of the conversation as it is now; the live turn's first unit is always whole. */
+export function thaw(talk: Talk, freeze: Freeze, read: (unit: Unit) => ReturnType<Reader>): Selection {
+  const selection = new Map<Unit, readonly Message[]>()
+  for (const [at, ...places] of freeze.picks) {
+    const unit = talk.units[at ?? -1]
+    if (unit === undefined) continue
+    if (places[0] === -1) selection.set(unit, unit.messages)
+    else {
+      const { passages } = read(unit)
+      selection.set(
+        unit,
+        excerptUnit(
+          unit,
+          passages.filter((_, place) => places.includes(place)),
+        ),
+      )
+    }
+  }
+  for (const unit of talk.units.slice(freeze.from)) selection.set(unit, unit.messages)
+  const asking = talk.turns.live[0]
+  if (asking !== undefined) selection.set(asking, asking.messages)
+  return selection
+}
+
+export async function rememberAt(
+  memory: Memory,
+  owner: string,
+  talk: Talk,
+  entry: { kind: string; value: string },
+): Promise<void> {
+  await memory.remember(owner, `${entry.kind}:${await talk.chain.at(talk.units.length)}`, entry.value)
+}
+
+/** What was remembered when the conversation was a few units shorter, or the same. */
+export async function recallAt(memory: Memory, owner: string, talk: Talk, kind: string): Promise<string | undefined> {
+  const counts = Array.from({ length: STEPS_BACK + 1 }, (_, back) => talk.units.length - back).filter(
+    (count) => count > 0,
+  )
+  const found = await Promise.all(
+    counts.map(async (count) => memory.recall(owner, `${kind}:${await talk.chain.at(count)}`)),
+  )
+  return found.find((value) => value !== undefined)
+}
+
+/** Reads what a store gave back; undefined for anything that is no freeze. */
+export function parseFreeze(text: string | undefined): Freeze | undefined {
+  if (text === undefined) return undefined
+  const value = parseJson(text)
+  if (!isJsonObject(value)) return undefined
+  const from = asCount(value['from'])
+  const notice = value['notice']
+  if (from === undefined || typeof notice !== 'string') return undefined
+  const picks = asArray(value['picks']).map((pick) => asArray(pick).filter((place) => typeof place === 'number'))
+  return { from, picks, notice }
+}
+
+function parseJson(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json
+  } catch {
+    return undefined
+  }
+}

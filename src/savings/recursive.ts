@@ -1,0 +1,139 @@
+import { add, ZERO, type NanoUsd } from '../core/money.ts'
+import { chunkUnits } from './chunks.ts'
+import { cutToQuery } from './cut.ts'
+import { sha256 } from './chain.ts'
+import { talkOf } from './freeze.ts'
+import type { Memory } from './memory.ts'
+import type { SelectionTools } from './selection.ts'
+import { PROMPT_VERSION, summarise, summaryNotice, type Summariser } from './summary.ts'
+import { DEFAULT_THRESHOLDS, isWanted, type Thresholds } from './thresholds.ts'
+import type { Tier, TierForecast, TierJob, TierResult } from './tier.ts'
+
+export interface RecursiveOptions {
+  readonly thresholds?: Thresholds
+  /** @default 'model' */
+  readonly summariser?: Summariser
+  /** Tokens of the whole prompt. @default 20_480 */
+  readonly target?: number
+}
+
+const TARGET = 20_480
+/** A chunk of 10k tokens together with the prompt around it. */
+const CHUNK = 9200
+const CHUNK_SUMMARY = 800
+/** Summaries take at most this share of the target; above it they are summarised again. */
+const SUMMARY_SHARE = 0.25
+const DEEPEST = 5
+/** A level that shrinks less than this is the last. */
+const LEAST_SHRINKING = 0.2
+const AT_ONCE = 4
+const MOST_CALLS = 64
+const LIVE_CAP = 32_768
+const NOTICE_FRAME = 80
+
+interface Level {
+  readonly texts: readonly string[]
+  readonly spent: NanoUsd
+  readonly answered: boolean
+}
+
+/** Tier 3: all old text in chunks, summarised side by side, again and again until the summaries fit the target. */
+export function createRecursive(tools: SelectionTools, memory: Memory, options: RecursiveOptions = {}): Tier {
+  const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
+  const summariser = options.summariser ?? 'model'
+  const target = options.target ?? TARGET
+  const { estimate } = tools.meter.tokenizer
+
+  const controllerOf = (job: TierJob): string =>
+    summariser === 'extractive' ? 'extractive' : (job.small?.name ?? 'extractive')
+
+  const rewrite = async (job: TierJob): Promise<TierResult> => {
+    const talk = talkOf(job.prompt)
+    const chunks = chunkUnits(talk.turns.old, CHUNK, estimate).full.map((chunk) => chunk.text)
+    if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
+    if (chunks.length > MOST_CALLS) return { declined: `there are more than ${MOST_CALLS} chunks`, spent: ZERO }
+    const room = Math.round(target * SUMMARY_SHARE)
+    const { texts, spent, answered } = await condense(job, chunks, room)
+    if (!answered) return { declined: 'the controller did not answer', spent }
+    const joined = texts.join('\n\n')
+    const notice = async (): Promise<string> => summaryNotice(joined)
+    const noticeRoom = (await tools.meter.tokenizer.count(joined, job.signal)) + NOTICE_FRAME
+    const cap = Math.max(target, noticeRoom + target / 2)
+    const cut = await cutToQuery(job, talk, { cap, liveCap: LIVE_CAP, noticeRoom, notice }, tools)
+    if (cut === undefined) return { declined: 'there is nothing that could be left out', spent }
+    const strategy = `Recursive-RLM (controller: ${controllerOf(job)})`
+    return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
+  }
+
+  /** Summaries of the texts; of those again, while they are above the room and a level still shrinks them. */
+  const condense = async (job: TierJob, chunks: readonly string[], room: number): Promise<Level> => {
+    let texts = chunks
+    let spent: NanoUsd = ZERO
+    for (let depth = 1; depth <= DEEPEST; depth++) {
+      const level = await summariseAll(job, texts)
+      spent = add(spent, level.spent)
+      if (!level.answered) return { texts, spent, answered: depth > 1 }
+      const before = sizeOf(texts)
+      const after = sizeOf(level.texts)
+      texts = level.texts
+      if (after <= room || texts.length === 1 || after > before * (1 - LEAST_SHRINKING)) break
+      texts = joinUp(texts)
+    }
+    return { texts, spent, answered: true }
+  }
+
+  const sizeOf = (texts: readonly string[]): number => texts.reduce((sum, text) => sum + estimate(text), 0)
+
+  /** Neighbouring summaries as the chunks of the next level, again from the oldest end. */
+  const joinUp = (texts: readonly string[]): readonly string[] => {
+    const joined: string[] = []
+    let held: string[] = []
+    for (const text of texts) {
+      if (held.length > 0 && sizeOf([...held, text]) > CHUNK) {
+        joined.push(held.join('\n\n'))
+        held = []
+      }
+      held.push(text)
+    }
+    return [...joined, held.join('\n\n')]
+  }
+
+  const summariseAll = async (job: TierJob, texts: readonly string[]): Promise<Level> => {
+    const summaries: string[] = Array.from({ length: texts.length }, () => '')
+    let spent: NanoUsd = ZERO
+    let answered = false
+    let next = 0
+    const work = async (): Promise<void> => {
+      for (let at = next++; at < texts.length; at = next++) {
+        const one = await summariseOne(job, texts[at] ?? '')
+        summaries[at] = one.text
+        spent = add(spent, one.spent)
+        answered ||= one.answered
+        await tools.breathe()
+      }
+    }
+    await Promise.all(Array.from({ length: AT_ONCE }, work))
+    return { texts: summaries, spent, answered }
+  }
+
+  const summariseOne = async (
+    job: TierJob,
+    text: string,
+  ): Promise<{ readonly text: string; readonly spent: NanoUsd; readonly answered: boolean }> => {
+    const key = `chunk:${PROMPT_VERSION}:${controllerOf(job)}:${await sha256(text)}`
+    const known = await memory.recall(job.owner, key)
+    if (known !== undefined) return { text: known, spent: ZERO, answered: true }
+    const { small, signal } = job
+    const summary = await summarise({ text, maxTokens: CHUNK_SUMMARY, small, summariser, estimate, signal })
+    if (summary.written) await memory.remember(job.owner, key, summary.text)
+    return { text: summary.text, spent: summary.spent, answered: !summary.failed }
+  }
+
+  const forecast = (job: TierJob): TierForecast => {
+    const calls = Math.ceil(job.tokens / CHUNK) * CHUNK_SUMMARY
+    const price = summariser === 'extractive' ? ZERO : (job.small?.price(job.tokens, calls) ?? ZERO)
+    return { tokens: target, calls: price }
+  }
+
+  return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }
+}

@@ -1,0 +1,89 @@
+import { ZERO } from '../core/money.ts'
+import { cutToQuery, promptWith } from './cut.ts'
+import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Talk } from './freeze.ts'
+import type { Memory } from './memory.ts'
+import type { SelectionTools } from './selection.ts'
+import type { Tier, TierJob, TierResult } from './tier.ts'
+import { LEVEL_CAPS } from './wishes.ts'
+
+/**
+ * How the slider chooses what stays.
+ *
+ * - `query`: anew on every turn, what the question needs; the best recall.
+ * - `stable`: down to half of the cap, then the same choice on every turn until the cap is reached again; the
+ *   upstream's own cache goes on knowing the beginning.
+ * - `auto`: `query` for a conversation that is new here, `stable` for one whose last turn was here within five minutes.
+ */
+export type SliderMode = 'auto' | 'query' | 'stable'
+
+export interface SliderOptions {
+  /** @default 'auto' */
+  readonly mode?: SliderMode
+}
+
+/** How long upstreams keep what they have read. */
+const UPSTREAM_CACHE_MS = 5 * 60 * 1000
+const STABLE_SHARE = 0.5
+
+/** Tier 5: the head, the tail, and of the middle what the query needs most, within the level's cap. */
+export function createSlider(tools: SelectionTools, memory: Memory, options: SliderOptions = {}): Tier {
+  const mode = options.mode ?? 'auto'
+
+  const rewrite = async (job: TierJob): Promise<TierResult> => {
+    const { level } = job.wishes
+    if (level === undefined || level === 'off') return decline('no level was asked for')
+    const cap = LEVEL_CAPS[level]
+    const total = await tools.meter.sizeNear(job.prompt, [cap], job.signal)
+    if (total <= cap) return decline(`the prompt is within ${cap} tokens`)
+    const talk = talkOf(job.prompt)
+    const cut = (await thawed(job, talk, cap)) ?? (await fresh(job, talk, cap))
+    if (cut === undefined) return decline('there is nothing that could be left out')
+    return { rewrite: { ...cut, tier: 5, strategy: `Savings-Slider (${level}: ${cap} tokens)` }, spent: ZERO }
+  }
+
+  const thawed = async (job: TierJob, talk: Talk, cap: number): Promise<Shortened | undefined> => {
+    if (mode === 'query') return undefined
+    const freeze = parseFreeze(await recallAt(memory, job.owner, talk, `slider-${cap}`))
+    if (freeze === undefined) return undefined
+    const selection = thaw(talk, freeze, (unit) => tools.read(unit, job.owner))
+    const prompt = promptWith(talk, selection, freeze.notice)
+    const tokens = await tools.meter.countOf(prompt, job.signal)
+    if (tokens > cap) return undefined
+    await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value: JSON.stringify(freeze) })
+    return { prompt, tokens }
+  }
+
+  const fresh = async (job: TierJob, talk: Talk, cap: number): Promise<Shortened | undefined> => {
+    const stable = mode === 'stable' || (mode === 'auto' && (await wasHere(job, talk, cap)))
+    const cut = await cutToQuery(job, talk, { cap: stable ? cap * STABLE_SHARE : cap, liveCap: cap }, tools)
+    if (cut === undefined) return undefined
+    if (stable) {
+      const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice))
+      await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value })
+    } else if (mode === 'auto') {
+      await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}-seen`, value: String(job.now) })
+    }
+    return { prompt: cut.prompt, tokens: cut.tokens }
+  }
+
+  const wasHere = async (job: TierJob, talk: Talk, cap: number): Promise<boolean> => {
+    const seen = Number(await recallAt(memory, job.owner, talk, `slider-${cap}-seen`))
+    const frozen = await recallAt(memory, job.owner, talk, `slider-${cap}`)
+    return frozen !== undefined || (seen > 0 && job.now - seen < UPSTREAM_CACHE_MS)
+  }
+
+  return {
+    tier: 5,
+    wants: ({ wishes }) => wishes.level !== undefined && wishes.level !== 'off',
+    rewrite,
+  }
+}
+
+interface Shortened {
+  readonly prompt: TierJob['prompt']
+  readonly tokens: number
+}
+
+function decline(declined: string): TierResult {
+  return { declined, spent: ZERO }
+}
