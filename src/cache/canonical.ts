@@ -13,6 +13,7 @@ import {
   HOW_TO,
   NEGATIONS,
   OPENINGS,
+  ORDER_MATTERS,
   PLEA,
   QUESTION_WORDS,
   SUBJECT_OPENINGS,
@@ -50,7 +51,7 @@ function formOf(text: string): Canonical {
   if (hasAny(keys, ABOUT_LETTERS)) return { items: tokens.map(asWritten), lenient: false }
   if (!isEnglish(keys)) return { items: withoutEnd(tokens), lenient: false }
   const plain = hasAny(keys, ABOUT_WORDS) ? expand(tokens) : respell(expand(tokens))
-  return { items: markArticles(withoutFillers(withoutCourtesies(plain))), lenient: true }
+  return { items: markArticles(withSortedPair(withoutFillers(withoutCourtesies(plain)))), lenient: true }
 }
 
 /** The words that an embedding shall see. */
@@ -188,6 +189,22 @@ function isQuestionVerb(word: string): boolean {
   return word === 'is' || word === 'are' || word === 'does' || word === 'do'
 }
 
+/** `a poet or a nurse` at the end of a text as `a nurse or a poet`, where no other word gives the order a meaning. */
+function withSortedPair(items: readonly Token[]): readonly Token[] {
+  const head = items.slice(0, -5)
+  const [firstArticle, first, joint, secondArticle, second] = items.slice(-5)
+  if (first === undefined || joint === undefined || second === undefined) return items
+  const isPair = /^(?:and|or)$/.test(joint.key) && isArticle(firstArticle) && isArticle(secondArticle)
+  if (!isPair || !isPlainWord(first) || !isPlainWord(second) || first.key <= second.key) return items
+  if (firstArticle?.key.charAt(0) !== secondArticle?.key.charAt(0)) return items
+  if (head.some((item) => ORDER_MATTERS.has(item.key))) return items
+  return [...head, ...items.slice(-2), joint, ...items.slice(-5, -3)]
+}
+
+function isArticle(item: Token | undefined): boolean {
+  return item?.kind === 'word' && /^(?:a|an|the)$/.test(item.key)
+}
+
 function markArticles(items: readonly Token[]): readonly Item[] {
   return items.map((item, index) => {
     const before = items[index - 1]
@@ -199,7 +216,7 @@ function markArticles(items: readonly Token[]): readonly Item[] {
       (next.kind === 'word' || next.kind === 'exact') &&
       !AFTER_BOUND_ARTICLE.has(next.key) &&
       isInside(items[index + 2])
-    if (!free) return item
+    if (!free) return item.kind === 'word' && item.key === 'an' ? { ...item, key: 'a' } : item
     if (item.key === 'the' && item.raw === item.raw.toLowerCase()) return { ...item, article: 'the' }
     if (item.key === 'the' && item.opens) return { ...item, article: 'the' }
     if ((item.key === 'a' || item.key === 'an') && (item.opens || item.raw !== 'A')) return { ...item, article: 'a' }

@@ -28,6 +28,12 @@ export const AFTER_BOUND_ARTICLE: ReadonlySet<string> = words(
   same only half who whole all while`,
 )
 
+/** Words that give the order of two things a meaning: a cross between a horse and a donkey may be either. */
+export const ORDER_MATTERS: ReadonlySet<string> = words(
+  `between from ratio order first then before after versus vs cross into to respectively if than over divided minus of
+  per both either former latter and or`,
+)
+
 /** May stand anywhere without saying anything, unless a negation stands before them. */
 export const FILLERS: ReadonlySet<string> = words('actually really basically indeed')
 

@@ -151,6 +151,9 @@ export const REVERSALS: readonly (readonly [string, string])[] = [
   ['Dogs chase cats and mice eat cheese: right?', 'Dogs chase mice and cats eat cheese: right?'],
   ['Did Rome conquer Carthage?', 'Did Carthage conquer Rome?'],
   ['Which is heavier, iron than gold?', 'Which is heavier, gold than iron?'],
+  ['What is a cross between a horse and a donkey?', 'What is a cross between a donkey and a horse?'],
+  ['Does a dog chase a cat and a mouse a bird?', 'Does a dog chase a bird and a mouse a cat?'],
+  ['Is she a poet and he a nurse?', 'Is she a nurse and he a poet?'],
   // Question words
   ['Who wrote the report?', 'When was the report written?'],
   ['When did Mozart die?', 'Where did Mozart die?'],
@@ -300,6 +303,7 @@ export const SAME: readonly (readonly [string, string])[] = [
   ['Is it safe to travel alone?', 'Is it in fact safe to travel alone?'],
   ['What exactly is recursion?', 'What is recursion?'],
   ['How does a definitive answer look?', 'How does a definitve answer look?'],
+  ['Is Thomas Adams a poet or a nurse?', 'Is Thomas Adams a nurse or a poet?'],
   ['Wie hoch ist der Eiffelturm?', 'wie hoch ist der eiffelturm'],
   ['法国的首都是什么？', '法国的首都是什么'],
   ['¿Dónde está la biblioteca?', '¿dónde está la biblioteca?'],

@@ -1,0 +1,117 @@
+import { readFileSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { canonicalise } from '../../src/cache/canonical.ts'
+import { foldText } from '../../src/cache/fold.ts'
+import { differenceOf } from '../../src/cache/guard.ts'
+import { hashEmbedding } from '../../src/cache/hashing-embedder.ts'
+import { loadEnglish } from '../../src/cache/lexicon.ts'
+import { cosine } from '../../src/cache/partition.ts'
+import { REVERSALS } from '../../test/cache/reversals.ts'
+import { seeded, variationsOf } from './variations.ts'
+
+/** Two texts, and whether they ask the same. */
+export interface Pair {
+  readonly left: string
+  readonly right: string
+  readonly same: boolean
+  readonly kind: string
+}
+
+export const THRESHOLDS = [0.85, 0.9, 0.95] as const
+
+/** Share of pairs that hit, for one kind of pair, one embedder and one threshold. */
+export interface HitRate {
+  readonly kind: string
+  readonly same: boolean
+  readonly pairs: number
+  readonly embedder: 'offline' | 'constant'
+  readonly threshold: number
+  readonly withoutGuard: number
+  readonly withGuard: number
+}
+
+interface Judged extends Pair {
+  readonly similarity: number
+  readonly passes: (threshold: number, similarity: number) => boolean
+}
+
+/** The pairs of ../shared/data, the project's own reversals, and variations of every question found. */
+export function readPairs(folder: string): readonly Pair[] {
+  const given = readFiles(join(folder, 'question-pairs')).map((row): Pair => ({
+    left: String(row['a']),
+    right: String(row['b']),
+    same: row['label'] === 1,
+    kind: row['label'] === 1 ? `paraphrase: ${String(row['kind'])}` : `hard negative: ${String(row['kind'])}`,
+  }))
+  const questions = ['qmsum', 'mtragun'].flatMap((name) =>
+    readFiles(join(folder, name)).flatMap((row) => (typeof row['question'] === 'string' ? [row['question']] : [])),
+  )
+  const random = seeded(7)
+  const texts = new Set([...questions, ...given.map((pair) => pair.left)])
+  const generated = [...texts].flatMap((left) =>
+    variationsOf(left, random).map(({ kind, text }): Pair => ({
+      left,
+      right: text,
+      same: true,
+      kind: `generated: ${kind}`,
+    })),
+  )
+  const own = REVERSALS.map(([left, right]): Pair => ({
+    left,
+    right,
+    same: false,
+    kind: 'hard negative: own reversals',
+  }))
+  return [...given, ...own, ...generated]
+}
+
+function readFiles(folder: string): readonly Record<string, unknown>[] {
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.jsonl') && !name.startsWith('conv'))
+    .flatMap((name) => readFileSync(join(folder, name), 'utf8').trim().split('\n'))
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+}
+
+/** How many pairs hit, with the guard and without it, at each threshold. */
+export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate[]> {
+  const lexicon = await loadEnglish()
+  const judged = pairs.map((pair): Judged => {
+    const forms = [canonicalise(foldText(pair.left)), canonicalise(foldText(pair.right))] as const
+    const passes = [1, 2].map((slips) => differenceOf(...forms, { lexicon, slips }) === undefined)
+    return {
+      ...pair,
+      similarity: cosine(hashEmbedding(pair.left), hashEmbedding(pair.right)),
+      passes: (threshold, similarity) => similarity >= threshold && passes[similarity >= 0.95 ? 1 : 0] === true,
+    }
+  })
+  const kinds = groupBy(judged, (pair) => pair.kind)
+  return [...kinds].flatMap(([kind, group]) =>
+    (['offline', 'constant'] as const).flatMap((embedder) =>
+      THRESHOLDS.map((threshold) => rateOf(kind, group, embedder, threshold)),
+    ),
+  )
+}
+
+/** The items under the name that each has. */
+export function groupBy<T>(items: readonly T[], nameOf: (item: T) => string): ReadonlyMap<string, readonly T[]> {
+  const groups = new Map<string, T[]>()
+  for (const item of items) {
+    const group = groups.get(nameOf(item))
+    if (group === undefined) groups.set(nameOf(item), [item])
+    else group.push(item)
+  }
+  return groups
+}
+
+function rateOf(kind: string, group: readonly Judged[], embedder: 'offline' | 'constant', threshold: number): HitRate {
+  const similarity = (pair: Judged): number => (embedder === 'constant' ? 1 : pair.similarity)
+  return {
+    kind,
+    same: group[0]?.same === true,
+    pairs: group.length,
+    embedder,
+    threshold,
+    withoutGuard: group.filter((pair) => similarity(pair) >= threshold).length,
+    withGuard: group.filter((pair) => pair.passes(threshold, similarity(pair))).length,
+  }
+}
