@@ -1,4 +1,4 @@
-import { asObject, type JsonObject } from '../core/json.ts'
+import { asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { GatewayError, type RetryAdvice } from '../core/errors.ts'
 import type { TransportResponse } from '../core/ports.ts'
 
@@ -48,18 +48,25 @@ export function parseObject(text: string): JsonObject | undefined {
   }
 }
 
-/** The failure with every secret in it blotted out: some upstreams repeat the key that they refuse. */
+/** The failure with every secret in it blotted out, wherever it stands: some upstreams repeat the key that they refuse. */
 export function withoutSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
   const hide = (text: string): string => secrets.reduce((rest, secret) => rest.replaceAll(secret, '[removed]'), text)
-  const { upstream } = failure.details
-  const told = JSON.stringify(upstream?.details ?? null)
-  const hidden = hide(told)
-  const message = hide(failure.message)
-  if (message === failure.message && hidden === told) return failure
-  return new GatewayError(failure.kind, message, {
+  const { param, upstream } = failure.details
+  return new GatewayError(failure.kind, hide(failure.message), {
     ...failure.details,
-    ...(upstream !== undefined && { upstream: { ...upstream, details: JSON.parse(hidden) } }),
+    ...(param !== undefined && { param: hide(param) }),
+    ...(upstream !== undefined && {
+      upstream: { ...(hideIn({ ...upstream }, hide) as JsonObject), status: upstream.status },
+    }),
   })
+}
+
+function hideIn(value: Json, hide: (text: string) => string): Json {
+  if (typeof value === 'string') return hide(value)
+  if (Array.isArray(value)) return value.map((item: Json) => hideIn(item, hide))
+  if (!isJsonObject(value)) return value
+  const fields = Object.entries(value).map(([name, field]) => [hide(name), hideIn(field ?? null, hide)])
+  return Object.fromEntries(fields) as JsonObject
 }
 
 /** True for JSON text that opens more than 128 objects and arrays within each other. Linear, and cheap on short texts. */
