@@ -72,6 +72,11 @@ export function failureStatus(failure: GatewayError): number {
 /** Longer waits are nothing that a client shall sleep through. */
 const LONGEST_WAIT_SECONDS = 60
 
+const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
+/** Seconds, or a date as HTTP writes it. */
+const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
+const YES_OR_NO = /^(true|false)$/
+
 /** Those kinds whose status is the upstream's own: its waiting advice fits only there. */
 const ADVISED: ReadonlySet<FailureKind> = new Set(['upstream-rejected', 'upstream-rate-limited', 'overloaded'])
 
@@ -81,9 +86,9 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   const { details } = failure
   const advice = ADVISED.has(failure.kind) ? details.advice : undefined
   const seconds = details.retryAfterSeconds === undefined ? undefined : String(Math.ceil(details.retryAfterSeconds))
-  set(headers, 'retry-after', advice?.retryAfter ?? seconds)
-  set(headers, 'retry-after-ms', advice?.retryAfterMs)
-  set(headers, 'x-should-retry', advice?.shouldRetry)
+  set(headers, 'retry-after', advice?.retryAfter ?? seconds, WAIT)
+  set(headers, 'retry-after-ms', advice?.retryAfterMs, NUMBER)
+  set(headers, 'x-should-retry', advice?.shouldRetry, YES_OR_NO)
   const wait = Number(headers['retry-after'] ?? 0)
   const isHopeless = failure.kind === 'budget-exceeded' || wait > LONGEST_WAIT_SECONDS
   if (isHopeless && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
@@ -91,9 +96,9 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   return headers
 }
 
-/** An upstream's header may hold what ours must not. */
-function set(headers: Record<string, string>, name: string, value: string | undefined): void {
-  if (value !== undefined && /^[\x20-\x7e]{1,100}$/.test(value)) headers[name] = value
+/** An upstream's header may hold what ours must not: only what can be advice is passed on. */
+function set(headers: Record<string, string>, name: string, value: string | undefined, form: RegExp): void {
+  if (value !== undefined && form.test(value)) headers[name] = value
 }
 
 /** Statuses by which an upstream blames the caller's own request. */

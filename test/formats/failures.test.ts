@@ -79,6 +79,11 @@ describe('the headers of a failure', () => {
       failure('overloaded', { advice: { retryAfter: 'Wed, 21 Oct 2026 07:28:00 GMT' } }),
       { 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' },
     ],
+    [
+      'advice that is none, but may be a secret',
+      failure('overloaded', { advice: { retryAfter: 'some-key', retryAfterMs: 'some-key', shouldRetry: 'some-key' } }),
+      {},
+    ],
     ['advice that is no header', failure('overloaded', { advice: { retryAfter: '3\r\nset-cookie: a=b' } }), {}],
     ['a wrong method', failure('method-not-allowed', { allow: ['GET', 'POST'] }), { allow: 'GET, POST' }],
     ['a bad request', failure('invalid-request'), {}],
