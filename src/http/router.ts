@@ -113,7 +113,10 @@ function wrongMethod(method: string, known: readonly Method[]): GatewayError {
   )
 }
 
-/** At most 100 characters, printable ASCII only, so that a message never carries control characters back. */
+/** At most 100 characters, printable ASCII only, so that a message carries back neither control characters nor keys. */
 function printable(text: string): string {
-  return text.slice(0, 100).replace(/[^\x20-\x7e]/g, '?')
+  return text
+    .slice(0, 100)
+    .replace(/[^\x20-\x7e]/g, '?')
+    .replace(/\bsk-[\w-]*/gi, '[key]')
 }
