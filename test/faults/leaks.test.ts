@@ -1,0 +1,291 @@
+import { createHash } from 'node:crypto'
+import { inspect } from 'node:util'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { anthropic, createGateway, openaiCompatible, type Gateway } from '../../src/index.ts'
+import { ask, CROSSINGS, FRONTS, type Sendable } from '../support/ask.ts'
+import { PRICE, startStage, type Stage } from '../support/stage.ts'
+import {
+  CUT,
+  HANG,
+  startUpstream,
+  type Reply,
+  type StreamItem,
+  type Upstream,
+  type UpstreamRequest,
+} from '../support/upstream.ts'
+import { framesUntilText } from '../support/upstream-frames.ts'
+
+/** Keys that no pattern of well-known keys finds. */
+const CHAT_SECRET = 'chatupstreamkey0123456789'
+const MESSAGE_SECRET = 'messageupstreamkey987654321'
+const HEADER_SECRET = 'tenant-header-of-the-operator'
+
+let upstream: Upstream
+let stage: Stage
+let other: string
+const written: unknown[] = []
+
+beforeAll(async () => {
+  upstream = await startUpstream()
+  const models = [{ id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }]
+  stage = await startStage({
+    providers: [
+      openaiCompatible({
+        name: 'chat',
+        baseUrl: upstream.baseUrl,
+        apiKey: CHAT_SECRET,
+        headers: { 'x-tenant': HEADER_SECRET },
+        models,
+      }),
+      anthropic({ baseUrl: upstream.url, apiKey: MESSAGE_SECRET, models }),
+      openaiCompatible({ name: 'gone', baseUrl: 'http://127.0.0.1:9/v1', apiKey: CHAT_SECRET, models }),
+      openaiCompatible({ name: 'lost', baseUrl: 'http://secret-host.invalid/v1', apiKey: CHAT_SECRET, models }),
+    ],
+    log: (record) => written.push(record),
+    runtime: { random: () => 0 },
+    timeouts: { idle: 100, firstByte: 2_000 },
+  })
+  other = (await stage.gateway.keys.create({ name: 'other' })).value
+  for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace'] as const) {
+    vi.spyOn(console, method).mockImplementation((...words: unknown[]) => void written.push(words))
+  }
+})
+afterAll(async () => {
+  vi.restoreAllMocks()
+  await stage.close()
+  await upstream.close()
+})
+beforeEach(() => {
+  written.length = 0
+})
+
+/** Nothing of this may ever be read by a caller, nor stand in a log. */
+function secrets(): readonly string[] {
+  const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
+  return [
+    CHAT_SECRET,
+    MESSAGE_SECRET,
+    HEADER_SECRET,
+    stage.secret,
+    other,
+    hash(stage.secret),
+    hash(other),
+    new URL(upstream.url).host,
+    '127.0.0.1:9',
+    'secret-host',
+  ]
+}
+
+/** Also no piece of a stack, and no path of this machine. */
+const INNER = /node_modules|\.ts:\d|\bat async |\/work\/|ECONNREFUSED|ENOTFOUND|UND_ERR/
+
+function expectClean(text: string, what: string): void {
+  for (const secret of secrets())
+    expect(text.includes(secret), `${secret} in ${what}: ${text.slice(0, 500)}`).toBe(false)
+}
+
+async function expectNothingTold(body: Sendable, path: string, more: Parameters<typeof ask>[2] = {}): Promise<void> {
+  const reply = await ask(stage, body, { path, ...more })
+  const told = JSON.stringify(reply.headers) + reply.text
+  expectClean(told, 'the answer')
+  expect(told).not.toMatch(INNER)
+  expectClean(inspect(written, { depth: 20 }), 'the log')
+}
+
+/** What an upstream knows of us, and is told by us. */
+const told = ({ dialect }: UpstreamRequest): readonly string[] =>
+  dialect === 'openai' ? [CHAT_SECRET, HEADER_SECRET] : [MESSAGE_SECRET]
+const echo = (request: UpstreamRequest): string =>
+  `Wrong keys ${told(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/`
+
+describe.each(CROSSINGS)('no secret is told on the $name', (front) => {
+  const { path, body } = front
+
+  it.each([400, 401, 403, 404, 409, 413, 422, 429, 500, 503])(
+    'by an upstream that answers %i and repeats every secret it knows',
+    async (status) => {
+      const places: readonly ((text: string, one: string) => Reply)[] = [
+        (text) => ({ kind: 'failure', status, failure: { message: text } }),
+        (text) => ({ kind: 'failure', status, failure: { message: 'x', type: text, code: text, param: text } }),
+        (_, one) => ({ kind: 'failure', status, failure: { message: one, type: one, code: one, param: one } }),
+        (text, one) => ({ kind: 'failure', status, failure: { message: 'x', details: { hint: text, [one]: [text] } } }),
+        (text) => ({ kind: 'json', status, value: { error: text } }),
+        (text) => ({ kind: 'json', status, value: { detail: text } }),
+        (text) => ({ kind: 'json', status, value: { message: text } }),
+        (text) => ({ kind: 'body', status, body: text }),
+        (text, one) => ({
+          kind: 'failure',
+          status,
+          headers: { 'retry-after': one, 'x-should-retry': one, 'retry-after-ms': one, 'x-echo': text },
+        }),
+      ]
+      for (const place of places) {
+        for (const stream of [false, true]) {
+          upstream.reply = (request) => place(echo(request), told(request)[0] ?? '')
+          await expectNothingTold({ ...body, stream }, path)
+        }
+        upstream.reply = () => 'Well.'
+        await ask(stage, body, { path })
+      }
+    },
+  )
+
+  it('by an upstream that breaks off or tells an error within its stream', async () => {
+    const ends: readonly ((text: string) => StreamItem)[] = [
+      () => CUT,
+      () => HANG,
+      (text) => `data: ${JSON.stringify({ error: { message: text, type: text, code: text } })}\n\n`,
+      (text) =>
+        `event: error\ndata: ${JSON.stringify({ type: 'error', error: { type: 'api_error', message: text } })}\n\n`,
+      (text) => `data: ${JSON.stringify({ error: { message: text, code: 400 } })}\n\n`,
+      (text) => `data: ${text}\n\n`,
+      (text) => `event: ${text}\ndata: {}\n\n`,
+    ]
+    for (const end of ends) {
+      for (const begun of [true, false]) {
+        upstream.reply = (request) => ({
+          kind: 'events',
+          items: [...(begun ? framesUntilText(request.dialect) : []), end(echo(request))],
+        })
+        await expectNothingTold({ ...body, stream: true }, path)
+        upstream.reply = () => 'Well.'
+        await ask(stage, body, { path })
+      }
+    }
+  })
+
+  it('by what cannot be read or reached', async () => {
+    const replies: readonly ((text: string) => Reply)[] = [
+      (text) => ({ kind: 'body', body: text }),
+      (text) => ({ kind: 'json', value: { error: { message: text } } }),
+      (text) => ({ kind: 'socket', bytes: `${text}\r\n\r\n` }),
+    ]
+    for (const reply of replies) {
+      upstream.reply = (request) => reply(echo(request))
+      await expectNothingTold(body, path)
+      upstream.reply = () => 'Well.'
+      await ask(stage, body, { path })
+    }
+    for (const model of ['gone/large', 'lost/large']) {
+      for (const stream of [false, true]) await expectNothingTold({ ...body, model, stream }, path)
+    }
+  })
+})
+
+describe.each(FRONTS)('no secret is told on the $name front', ({ path, body }) => {
+  it('to a caller whose request is wrong', async () => {
+    const text = JSON.stringify(body)
+    const wrong: readonly Sendable[] = [
+      '',
+      text.slice(0, -1),
+      `${text}${other}`,
+      { ...body, model: `x/${'y'.repeat(300)}` },
+      { ...body, messages: 5 },
+      { ...body, tools: {} },
+    ]
+    for (const sent of wrong) {
+      const reply = await ask(stage, sent, { path })
+      expect(reply.status).toBeGreaterThanOrEqual(400)
+      expect(JSON.stringify(reply.headers) + reply.text).not.toMatch(INNER)
+      expectClean(JSON.stringify(reply.headers), 'the headers')
+    }
+    expectClean(inspect(written, { depth: 20 }), 'the log')
+  })
+
+  it('to a caller who puts a key where it does not belong', async () => {
+    await expectNothingTold(body, `${path}?key=${stage.secret}`, { secret: null })
+    await expectNothingTold(body, `${path}/${stage.secret}`)
+    await expectNothingTold(body, path, { secret: other.slice(0, -1) })
+    await expectNothingTold(body, path, { headers: { 'x-api-key': other } })
+  })
+})
+
+describe('no secret is told', () => {
+  it.each([
+    '/health',
+    '/ready',
+    '/v1/models',
+    '/v1/models/chat/large',
+    '/v1/models/none',
+    '/nothing',
+    '/metrics',
+    '/api/governance/virtual-keys',
+  ])('at %s', async (path) => {
+    const reply = await ask(stage, undefined, { path, method: 'GET' })
+    const told = JSON.stringify(reply.headers) + reply.text
+    expectClean(told, path)
+    expect(told).not.toMatch(INNER)
+    expect((await ask(stage, undefined, { path, method: 'GET', secret: null })).text).not.toMatch(INNER)
+  })
+
+  it('by the lists and reports of keys: a secret is shown once', async () => {
+    const { keys } = stage.gateway
+    const shown = [
+      await keys.list(),
+      await keys.get(stage.keyId),
+      await keys.usage(stage.keyId),
+      await keys.rateLimit(stage.keyId),
+      await keys.update(stage.keyId, { description: 'x' }),
+    ]
+    expectClean(JSON.stringify(shown), 'the reports')
+    const again = await keys.create({ name: 'again' })
+    expect(again.value).toMatch(/^sk-bf-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
+    expect(JSON.stringify(await keys.get(again.id))).not.toContain(again.value)
+  })
+
+  it('by a fetch that fails with all it knows', async () => {
+    const failing: Gateway = createGateway({
+      providers: [
+        openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, apiKey: CHAT_SECRET, defaultPrice: PRICE }),
+      ],
+      runtime: {
+        random: () => 0,
+        fetch: async (url, init) => {
+          throw new Error(`${String(url)} ${JSON.stringify(init)}`)
+        },
+      },
+      log: (record) => written.push(record),
+    })
+    const { value } = await failing.keys.create({ name: 'x' })
+    const response = await failing.fetch(
+      new Request('http://x/v1/chat/completions', {
+        method: 'POST',
+        headers: { authorization: `Bearer ${value}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ model: 'chat/large', messages: [{ role: 'user', content: 'x' }] }),
+      }),
+    )
+    const text = await response.text()
+    expect(response.status).toBe(502)
+    for (const secret of [...secrets(), value]) expect(text).not.toContain(secret)
+    for (const secret of [...secrets(), value]) expect(inspect(written, { depth: 20 })).not.toContain(secret)
+    await failing.close()
+  })
+
+  it('by a store that fails with all it knows', async () => {
+    const failing = await startStage()
+    const store = {
+      ...(await import('../../src/index.ts')).memoryStore(),
+      get: async (key: string) => {
+        throw new Error(`redis://user:password@secret-host ${key}`)
+      },
+    }
+    const gateway = createGateway({
+      providers: [openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, defaultPrice: PRICE })],
+      store,
+    })
+    for (const path of ['/v1/chat/completions', '/v1/messages', '/v1/models', '/ready', '/health']) {
+      const method = path.includes('chat') || path.includes('messages') ? 'POST' : 'GET'
+      const init = {
+        method,
+        headers: { authorization: 'Bearer sk-bf-x', 'content-type': 'application/json' },
+        ...(method === 'POST' && { body: '{}' }),
+      }
+      const response = await gateway.fetch(new Request(`http://x${path}`, init))
+      const text = await response.text()
+      expect(text).not.toMatch(/redis:|password|secret-host|key-hash/)
+      expect(text).not.toMatch(INNER)
+    }
+    await gateway.close()
+    await failing.close()
+  })
+})
