@@ -1,6 +1,6 @@
 import { nano } from '../core/money.ts'
 import { periodOf, type DurationCode } from '../core/period.ts'
-import type { Charge, Claim, ReserveRequest, ReserveResult, Store } from '../core/ports.ts'
+import type { Charge, Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
 import { UNLIMITED } from './field-schema.ts'
 import { counterName, forgottenAt, keyOwner, limitsInForce, sharedOwner, type Limit } from './limits-in-force.ts'
 import { refusal } from './refusal.ts'
@@ -59,12 +59,14 @@ export function createLedger(options: LedgerOptions): Ledger {
     const rate = rateStatus(claimed, result.levels, { now: at, refused })
     if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens })
     const granted = result.accepted && result.granted < worst ? result.granted : worst
+    const settlementFor = (used: Used): Settlement =>
+      settlement({ ticket, key, limits, used: checked(used, granted), at })
     let settling: Promise<void> | undefined
     return {
       rate,
       outputTokens: granted < worst && hasBudget(claimed) ? paidFor(quote, granted) : quote.outputTokens,
-      settle: (used) =>
-        (settling ??= settlements.settle(settlement({ ticket, key, limits, used: checked(used, granted), at }))),
+      settlement: settlementFor,
+      settle: (used) => (settling ??= settlements.settle(settlementFor(used))),
     }
   }
 
@@ -139,7 +141,7 @@ interface Settled {
   readonly at: number
 }
 
-function settlement({ ticket, key, limits, used, at }: Settled): Parameters<Store['settle']>[0] {
+function settlement({ ticket, key, limits, used, at }: Settled): Settlement {
   const tokens = countable(used.promptTokens + used.completionTokens)
   const amounts = { requests: 1, tokens, budget: used.billed }
   const inForce = limits.map(({ counter, kind, every, period }) => ({

@@ -31,6 +31,7 @@ export function refusal(
     code: 'rate_limit_exceeded',
     retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - request.now) / 1000)),
     rate,
+    ...(isHopeless(limit, request.tokens) && { advice: { shouldRetry: 'false' } }),
   }
   if (limit.kind === 'requests') {
     return new GatewayError(
@@ -45,4 +46,9 @@ export function refusal(
     `${limit.label} is reached: ${limit.max} tokens a ${window} leave no room for the ${request.tokens} of this prompt. ${advice}`,
     details,
   )
+}
+
+/** A prompt that is larger than the whole limit is refused in every window, and so is everything by a limit of 0. */
+function isHopeless(limit: Limit, tokens: number): boolean {
+  return limit.max === 0 || (limit.kind === 'tokens' && tokens > limit.max)
 }

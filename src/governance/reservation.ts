@@ -1,4 +1,5 @@
 import type { NanoUsd } from '../core/money.ts'
+import type { Settlement } from '../core/ports.ts'
 
 /** What `X-RateLimit-*` say. Without a limit: the greatest safe integer, and the end of the current hour. */
 export interface RateStatus {
@@ -37,4 +38,9 @@ export interface Reservation {
   readonly outputTokens: number
   /** Replaces what was held by what was used. Only the first call counts; a request that used nothing settles zeros. */
   settle(used: Used): Promise<void>
+  /**
+   * What `settle` writes, as data: whoever must not lose it with this process keeps it, and may hand it to the store
+   * again later. The store takes the settlement of a ticket once.
+   */
+  settlement(used: Used): Settlement
 }
