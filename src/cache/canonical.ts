@@ -51,15 +51,13 @@ function formOf(text: string): Canonical {
   if (hasAny(keys, ABOUT_LETTERS)) return { items: tokens.map(asWritten), lenient: false }
   if (!isEnglish(keys)) return { items: withoutEnd(tokens), lenient: false }
   const plain = hasAny(keys, ABOUT_WORDS) ? expand(tokens) : respell(expand(tokens))
-  return { items: markArticles(withSortedPair(withoutFillers(withoutCourtesies(plain)))), lenient: true }
+  return { items: markArticles(withSortedPair(withoutCourtesies(withoutFillers(plain)))), lenient: true }
 }
 
-/** The words that an embedding shall see. */
+/** The words that an embedding shall see; the guard looks at the case of identifiers. */
 export function meaningOf(canonical: Canonical): string {
-  return canonical.items
-    .filter((item) => item.article === undefined)
-    .map((item) => item.key)
-    .join(' ')
+  const words = canonical.items.filter((item) => item.article === undefined).map((item) => item.key)
+  return canonical.lenient ? words.join(' ').toLowerCase() : words.join(' ')
 }
 
 function hasAny(keys: ReadonlySet<string>, words: ReadonlySet<string>): boolean {
@@ -68,7 +66,7 @@ function hasAny(keys: ReadonlySet<string>, words: ReadonlySet<string>): boolean 
 }
 
 function isEnglish(keys: ReadonlySet<string>): boolean {
-  if (hasAny(keys, ENGLISH_MARKS)) return true
+  if (hasAny(keys, ENGLISH_MARKS) || (keys.has('is') && (keys.has('a') || keys.has('an')))) return true
   let hints = 0
   for (const key of keys) hints += ENGLISH_HINTS.has(key) ? 1 : 0
   return hints >= 2

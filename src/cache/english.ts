@@ -19,7 +19,7 @@ export const BEFORE_ARTICLE: ReadonlySet<string> = words(
   of in on at to for from by with without about into onto over under between through during before after since until
   against among within across behind as than like and or but if when while because that which what who how where why
   not only also give show write make build create get use using become becoming tell explain describe list find need
-  want buy open read see`,
+  want buy open read see this that it there he she they you i we`,
 )
 
 /** An article before these is part of their meaning: a few is not few, the most is not most. */

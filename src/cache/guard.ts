@@ -70,6 +70,7 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
   if (one.kind === other.kind && one.key === other.key) {
     return caseMatters(one, other, before) ? 'case' : undefined
   }
+  if (isLazyCase(one, other) || isLazyCase(other, one)) return undefined
   if (walk.slips > 0 && before?.kind !== 'number' && isMisspelt(one, other, walk)) {
     walk.slips -= 1
     return undefined
@@ -83,6 +84,12 @@ function caseMatters(one: Item, other: Item, before: Item | undefined): boolean 
   if (one.kind !== 'word' || one.raw === other.raw) return false
   if (before?.kind === 'number' && one.key.length <= 4) return true
   return !one.opens && !other.opens && CASE_MATTERS.has(one.key) && isCapital(one) !== isCapital(other)
+}
+
+/** `youtube` for YouTube: small letters throughout are typed in haste, other capitals make another identifier. */
+function isLazyCase(lazy: Item, proper: Item): boolean {
+  const isLazy = lazy.kind === 'word' && lazy.raw === lazy.key && proper.kind === 'exact'
+  return isLazy && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lazy.key
 }
 
 function isCapital(item: Item): boolean {

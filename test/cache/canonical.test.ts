@@ -24,9 +24,11 @@ describe('the canonical form', () => {
   })
 
   it('keeps the case of code, addresses and identifiers', () => {
-    expect(meaning('does getName call https://A.example/B. and what is a_B?')).toBe(
-      'does getName call https://A.example/B . and what is a_B',
-    )
+    expect(
+      canonicalise('does getName call https://A.example/B. and what is a_B?')
+        .items.map((item) => item.key)
+        .join(' '),
+    ).toBe('does getName call https://A.example/B . and what is a_B')
   })
 
   it('keeps an article that is a letter, a name or the only word before the end', () => {
