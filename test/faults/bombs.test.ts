@@ -1,0 +1,178 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { answerOf, ask, CROSSINGS, FRONTS, type Front } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+
+let stage: Stage
+beforeAll(async () => {
+  stage = await startStage({ key: { name: 'bombs', budget_limit_cents: 100_000, rate_limit_tokens: 1_000_000_000 } })
+})
+afterAll(() => stage.close())
+
+const SIZE = 100_000
+
+/** The same letters in every run. */
+function random(alphabet: string): string {
+  let state = 12_345
+  const letters: string[] = []
+  while (letters.length < SIZE) {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0
+    letters.push(alphabet[(state >>> 16) % alphabet.length] ?? '')
+  }
+  return letters.join('')
+}
+
+const filled = (piece: string): string => piece.repeat(Math.ceil(SIZE / piece.length)).slice(0, SIZE)
+const LETTERS = 'abcdefghijklmnopqrstuvwxyz'
+const prose = filled('The quick brown fox jumps over the lazy dog, and nobody minds it at all. ')
+
+const bombs: readonly (readonly [string, string])[] = [
+  ['one letter', filled('a')],
+  ['blanks', filled(' ')],
+  ['line ends', filled('\n')],
+  ['line ends of two signs', filled('\r\n')],
+  ['exclamation marks', filled('!')],
+  ['random letters', random(LETTERS)],
+  ['random letters of both cases', random(LETTERS + LETTERS.toUpperCase())],
+  ['Chinese', random('我们的时间都在这里不会说话人大小中国上下')],
+  ['one Chinese sign', filled('我')],
+  ['joiners', filled('\u200d')],
+  ['combining marks', filled('\u0301')],
+  ['families of emoji', filled('👩‍👩‍👧‍👦')],
+  ['halves of surrogate pairs', filled('\ud83d')],
+  ['base64', random(`${LETTERS}${LETTERS.toUpperCase()}0123456789+/`)],
+  ['angle brackets', filled('<')],
+  ['special tokens', filled('<|endoftext|>')],
+  ['tabs', filled('\t')],
+  ['at signs', filled('a@')],
+  ['brackets', filled('[')],
+  ['braces', filled('{"a":')],
+  ['quotes', filled('"')],
+  ['backslashes', filled('\\')],
+  ['digits', filled('7')],
+  ['digits and dots', filled('1.')],
+  ['what looks like keys', filled('sk-')],
+  ['what looks like bearers', filled('Bearer ')],
+  ['what looks like addresses', filled('http://a')],
+  ['letters and apostrophes', filled("a'")],
+  ['letters and blanks in turn', filled('a ')],
+  ['blanks before a letter', `${' '.repeat(SIZE - 1)}a`],
+]
+
+const withContent = (front: Front, content: string): JsonObject => ({
+  ...front.body,
+  messages: [{ role: 'user', content }],
+})
+
+/** The least of three, so that noise does not count. */
+async function least(work: () => Promise<unknown>): Promise<number> {
+  let best = Number.POSITIVE_INFINITY
+  for (let run = 0; run < 3; run += 1) {
+    const start = performance.now()
+    await work()
+    best = Math.min(best, performance.now() - start)
+  }
+  return best
+}
+
+/** Ten times prose, and something for machines that were busy all three times. */
+const bound = (proseMs: number): number => 10 * proseMs + 250
+
+describe.each(FRONTS)('100 KB on the $name front', (front) => {
+  let proseMs = 0
+  beforeAll(async () => {
+    await ask(stage, withContent(front, prose), { path: front.path })
+    proseMs = await least(() => ask(stage, withContent(front, prose), { path: front.path }))
+  })
+
+  it.each(bombs)('of %s take no more than ten times as long as prose', async (_, text) => {
+    let status = 0
+    const ms = await least(async () => {
+      status = (await ask(stage, withContent(front, text), { path: front.path })).status
+    })
+    expect(status).toBe(200)
+    expect(ms).toBeLessThan(bound(proseMs))
+  })
+
+  it.each(bombs.slice(0, 16))('of %s in a tool’s description and schema neither', async (_, text) => {
+    const schema = { type: 'object', description: text }
+    const tool = front.path.includes('chat')
+      ? { type: 'function', function: { name: 'tool', description: text, parameters: schema } }
+      : { name: 'tool', description: text, input_schema: schema }
+    let status = 0
+    const ms = await least(async () => {
+      status = (await ask(stage, { ...front.body, tools: [tool] }, { path: front.path })).status
+    })
+    expect(status).toBe(200)
+    expect(ms).toBeLessThan(2 * bound(proseMs))
+  })
+})
+
+describe('an answer of 100 KB that nobody counted', () => {
+  let proseMs = 0
+  const [front] = FRONTS as [Front, Front]
+  const answered = async (text: string, stream: boolean): Promise<void> => {
+    stage.upstream.reply = () => ({ text: [text], usage: null })
+    const reply = await ask(stage, { ...front.body, stream }, { path: front.path })
+    expect(reply.status).toBe(200)
+    if (!stream) expect(answerOf(reply)).toBe(text)
+  }
+  beforeAll(async () => {
+    await answered(prose, true)
+    proseMs = await least(() => answered(prose, false))
+  })
+  afterAll(() => {
+    stage.upstream.reply = () => 'Hello from upstream.'
+  })
+
+  it.each(bombs)('of %s is counted as fast as prose, or ten times slower', async (_, text) => {
+    expect(await least(() => answered(text, false))).toBeLessThan(bound(proseMs))
+    expect(await least(() => answered(text, true))).toBeLessThan(bound(proseMs))
+  })
+})
+
+describe('the error of an upstream', () => {
+  let proseMs = 0
+  const refused = async ({ path, body }: Front, text: string): Promise<void> => {
+    const failure = { message: text.slice(0, 50_000), code: text.slice(0, 1000), param: text.slice(0, 1000) }
+    stage.upstream.reply = () => ({ kind: 'failure', status: 400, failure })
+    const reply = await ask(stage, body, { path })
+    expect(reply.status).toBe(400)
+    expect(reply.text.length).toBeLessThan(40_000)
+  }
+  beforeAll(async () => {
+    const [front] = CROSSINGS as [Front]
+    await refused(front, prose)
+    proseMs = await least(() => refused(front, prose))
+  })
+  afterAll(() => {
+    stage.upstream.reply = () => 'Hello from upstream.'
+  })
+
+  it.each(bombs)('of 50 KB of %s is cut and cleaned as fast as prose, or ten times slower', async (_, text) => {
+    for (const front of CROSSINGS) expect(await least(() => refused(front, text))).toBeLessThan(bound(proseMs))
+  })
+})
+
+describe('while a prompt is counted', () => {
+  it('the event loop is never blocked for longer than ten times what prose needs', async () => {
+    const longestTurn = async (text: string): Promise<number> => {
+      let longest = 0
+      let last = performance.now()
+      let running = true
+      const tick = (): void => {
+        longest = Math.max(longest, performance.now() - last)
+        last = performance.now()
+        if (running) setImmediate(tick)
+      }
+      setImmediate(tick)
+      await ask(stage, withContent(FRONTS[0] as Front, text))
+      running = false
+      return longest
+    }
+    const best = async (text: string): Promise<number> =>
+      Math.min(await longestTurn(text), await longestTurn(text), await longestTurn(text))
+    const ordinary = await best(prose)
+    for (const [name, text] of bombs) expect(await best(text), name).toBeLessThan(bound(ordinary))
+  })
+})
