@@ -6,12 +6,10 @@ import type { Provider, Runtime, Store, Timeouts } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import { openaiFormat } from './formats/openai/format.ts'
 import type { Format } from './formats/format.ts'
-import { applyConfiguration, parseConfiguration, type GovernanceConfiguration } from './governance/configuration.ts'
-import { createKeyring } from './governance/keyring.ts'
-import { createKeys, type Keys } from './governance/keys.ts'
-import { createLedger } from './governance/ledger.ts'
-import { createSharedLimits } from './governance/shared-limits.ts'
-import { createUsageReports } from './governance/usage-report.ts'
+import type { Budgets } from './governance/budgets.ts'
+import type { GovernanceConfiguration } from './governance/configuration.ts'
+import type { Keys } from './governance/keys.ts'
+import type { RateLimits } from './governance/rate-limits.ts'
 import { createRouter, type Endpoint } from './http/router.ts'
 import { createRuntime, type RuntimeOptions } from './http/runtime.ts'
 import {
@@ -19,7 +17,6 @@ import {
   DEFAULT_LIMITS,
   DEFAULT_MARGIN,
   DEFAULT_TIMEOUTS,
-  type AdminOptions,
   type Limits,
   type LogRecord,
   type MarginCall,
@@ -33,8 +30,11 @@ import { smallModelFor } from './providers/small-model.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
+import { adminEndpoints, type AdminParts } from './routes/admin.ts'
+import { createAuthorize, type AdminOptions } from './routes/authorize.ts'
 import { completions } from './routes/completions.ts'
 import { refusal, type Call, type Handler } from './routes/endpoint.ts'
+import type { MetricsReports } from './routes/metrics.ts'
 import { getModel, listModels } from './routes/models.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
 import { health, ready, type ProviderStates } from './routes/status.ts'
@@ -42,6 +42,8 @@ import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
 import { createMeter } from './tokens/size.ts'
 import { createTokenizer } from './tokens/tokenizer.ts'
+import { createGovernance, type Governance } from './wiring/governance.ts'
+import { createMetricsReports } from './wiring/metrics.ts'
 
 /** Everything that a gateway can be told. Unknown options are refused at the start. */
 export interface GatewayOptions {
@@ -77,6 +79,12 @@ export interface Gateway {
   /** The Web-standard handler of every path; never rejects. May be passed around without its gateway. */
   readonly fetch: (request: Request) => Promise<Response>
   readonly keys: Keys
+  /** Budgets that several keys share by `budget_id`. */
+  readonly budgets: Budgets
+  /** Rate limits that several keys share by `rate_limit_id`. */
+  readonly rateLimits: RateLimits
+  /** What `GET /metrics` and `GET /metrics/cache` answer. */
+  readonly metrics: MetricsReports
   /** Every use of a key, refused ones included, by key and time. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
   /** Tier 1: forgets stored answers, all or those of one key. */
@@ -96,7 +104,6 @@ export function createGateway(options: GatewayOptions): Gateway {
   const { basePath = '' } = options
   const runtime = createRuntime(options.runtime)
   const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), { after: runtime.after })
-  const governance = createGovernance(options, store, runtime)
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
   const failover = createFailover({ runtime, timeouts })
@@ -105,13 +112,28 @@ export function createGateway(options: GatewayOptions): Gateway {
     metrics: createMetrics(runtime.now()),
     log: createRequestLog(options.log),
   }
+  const governance = createGovernance(options.governance, {
+    store,
+    runtime,
+    onFailure: (cause) => books.log.event('ERROR', `configuration not in place: ${reasonOf(cause)}`, runtime.now()),
+  })
   const cache = options.cache === false ? undefined : createSemanticCache({ ...options.cache, runtime })
   const parts = createParts(options, { runtime, governance, failover, directory, timeouts, books, cache })
   const states = (): Record<string, boolean> => {
     const circuits = failover.circuits()
     return Object.fromEntries(options.providers.map(({ name }) => [name, !(name in circuits)]))
   }
-  const route = createRouter(endpoints({ parts, directory, store, states, basePath }))
+  const metrics = createMetricsReports({ ...books, cache, now: runtime.now })
+  const { keys, budgets, rateLimits } = governance
+  const admin = {
+    authorize: createAuthorize(options.admin, runtime),
+    keys,
+    budgets,
+    rateLimits,
+    audit: books.audit,
+    metrics,
+  }
+  const route = createRouter(endpoints({ parts, directory, store, states, basePath, admin }))
 
   const answer = async (call: Call): Promise<Response> => {
     try {
@@ -132,7 +154,10 @@ export function createGateway(options: GatewayOptions): Gateway {
         url: new URL(request.url),
         variables: {},
       }),
-    keys: governance.keys,
+    keys,
+    budgets,
+    rateLimits,
+    metrics,
     audit: { read: books.audit.read },
     cache: { clear: async (which) => cache?.clear(which) },
     close: async () => {
@@ -149,24 +174,9 @@ function formatOf({ request, url }: Call): Format {
   return isMessages || request.headers.has('anthropic-version') ? anthropicFormat : openaiFormat
 }
 
-type Governance = ReturnType<typeof createGovernance>
-
-function createGovernance(options: GatewayOptions, store: Store, runtime: Runtime) {
-  const { now, uuid } = runtime
-  const configured = parseConfiguration(options.governance ?? {})
-  const shared = createSharedLimits({ store, now })
-  const keyring = createKeyring({ store, now, uuid, shared })
-  const reports = createUsageReports({ store, now, shared })
-  const inPlace = applyConfiguration(configured, { keyring, shared })
-  inPlace.catch(() => {})
-  return {
-    keys: createKeys({ keyring, reports }),
-    ledger: createLedger({ store, now, uuid, shared }),
-    findKey: async (secret: string) => {
-      await inPlace
-      return keyring.find(secret)
-    },
-  }
+/** Our own words; those of a store may hold its address. */
+function reasonOf(cause: unknown): string {
+  return asFailure(cause).message
 }
 
 function createParts(
@@ -207,10 +217,11 @@ interface Rooms {
   readonly store: Store
   readonly states: ProviderStates
   readonly basePath: string
+  readonly admin: Omit<AdminParts, 'line'>
 }
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
-function endpoints({ parts, directory, store, states, basePath }: Rooms): readonly Endpoint<Handler>[] {
+function endpoints({ parts, directory, store, states, basePath, admin }: Rooms): readonly Endpoint<Handler>[] {
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
   const status = { store, providers: states, runtime: parts.runtime }
   const table: readonly Endpoint<Handler>[] = [
@@ -220,6 +231,7 @@ function endpoints({ parts, directory, store, states, basePath }: Rooms): readon
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
+    ...adminEndpoints({ ...admin, line: parts }),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
 }

@@ -12,7 +12,9 @@
  * @module
  */
 export { createGateway, type CacheOptions, type Gateway, type GatewayOptions } from './gateway.ts'
-export type { AdminOptions, Limits, LogRecord, MarginCall } from './options.ts'
+export type { Limits, LogRecord, MarginCall } from './options.ts'
+export type { AdminOptions } from './routes/authorize.ts'
+export type { MetricsReports } from './routes/metrics.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
 
 // Upstreams
@@ -29,7 +31,17 @@ export type { Price } from './core/money.ts'
 // Keys
 export type { CreatedKey, KeyPage, KeyRecord, Keys } from './governance/keys.ts'
 export type { ConfiguredKey, KeyChange, NewKey } from './governance/key-schema.ts'
-export type { BudgetFields, GovernanceConfiguration, RateLimitFields } from './governance/configuration.ts'
+export type { BudgetPage, BudgetRecord, Budgets } from './governance/budgets.ts'
+export type { RateLimitPage, RateLimitRecord, RateLimits } from './governance/rate-limits.ts'
+export type {
+  BudgetChange,
+  BudgetFields,
+  NewBudget,
+  NewRateLimit,
+  RateLimitChange,
+  RateLimitFields,
+} from './governance/shared-schema.ts'
+export type { GovernanceConfiguration } from './governance/configuration.ts'
 
 // What outlives a request
 export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'

@@ -2,6 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from './core/errors.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
+import type { AdminOptions } from './routes/authorize.ts'
 
 /** Who asks for what, for a margin that depends on it. */
 export interface MarginCall {
@@ -39,14 +40,6 @@ export const DEFAULT_LIMITS: Limits = {
 export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
 export const DEFAULT_MARGIN = 1.5
-
-/** Who may use the admin API and the metrics. With neither field they answer 401 and say how to configure it. */
-export interface AdminOptions {
-  /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
-  readonly key?: string
-  /** The operator's own decision. A rejection or `false` is a 401. */
-  readonly authorize?: (request: Request) => boolean | Promise<boolean>
-}
 
 /** One line of the request log. */
 export type LogRecord = Readonly<Record<string, unknown>>

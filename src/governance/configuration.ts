@@ -1,8 +1,5 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
-import { usd } from '../core/money.ts'
-import type { DurationCode } from '../core/period.ts'
 import * as field from './field-schema.ts'
 import { configuredKey, type ConfiguredKey } from './key-schema.ts'
 import type { Keyring, KeyInPlace } from './keyring.ts'
@@ -10,34 +7,15 @@ import type { RecordTable } from './record-table.ts'
 import { hashSecret, prefixOfSecret } from './secret.ts'
 import { sha256 } from './sha256.ts'
 import type { SharedLimits } from './shared-limits.ts'
+import {
+  configuredBudget,
+  configuredRateLimit,
+  toBudget,
+  toRateLimit,
+  type BudgetFields,
+  type RateLimitFields,
+} from './shared-schema.ts'
 import type { Budget, RateLimit } from './virtual-key.ts'
-
-/** A budget that keys refer to by `budget_id`. */
-export interface BudgetFields {
-  /** Letters, digits, dots, hyphens and underscores. */
-  readonly id: string
-  /** @default the id */
-  readonly name?: string | undefined
-  /** Dollars. */
-  readonly max_limit: number
-  /** @default '1M' */
-  readonly reset_duration?: DurationCode | undefined
-}
-
-/** Limits that keys refer to by `rate_limit_id`. */
-export interface RateLimitFields {
-  readonly id: string
-  /** @default the id */
-  readonly name?: string | undefined
-  /** @default no limit */
-  readonly request_max_limit?: number | null | undefined
-  /** @default '1h' */
-  readonly request_reset_duration?: DurationCode | undefined
-  /** @default no limit */
-  readonly token_max_limit?: number | null | undefined
-  /** @default '1h' */
-  readonly token_reset_duration?: DurationCode | undefined
-}
 
 /** `governance` of the gateway's options. */
 export interface GovernanceConfiguration {
@@ -48,33 +26,11 @@ export interface GovernanceConfiguration {
 
 const MOST = 100_000
 
-const budget: z.ZodMiniType<BudgetFields> = z.strictObject(
-  {
-    id: field.recordId,
-    name: z.optional(field.name),
-    max_limit: field.dollars,
-    reset_duration: z.optional(field.duration),
-  },
-  { error: field.objectError },
-)
-
-const rateLimit: z.ZodMiniType<RateLimitFields> = z.strictObject(
-  {
-    id: field.recordId,
-    name: z.optional(field.name),
-    request_max_limit: z.optional(z.nullable(field.count)),
-    request_reset_duration: z.optional(field.duration),
-    token_max_limit: z.optional(z.nullable(field.count)),
-    token_reset_duration: z.optional(field.duration),
-  },
-  { error: field.objectError },
-)
-
 const configuration: z.ZodMiniType<GovernanceConfiguration> = z.strictObject(
   {
     virtual_keys: z.optional(field.list(configuredKey, MOST)),
-    budgets: z.optional(field.list(budget, MOST)),
-    rate_limits: z.optional(field.list(rateLimit, MOST)),
+    budgets: z.optional(field.list(configuredBudget, MOST)),
+    rate_limits: z.optional(field.list(configuredRateLimit, MOST)),
   },
   { error: field.objectError },
 )
@@ -115,40 +71,10 @@ export function parseConfiguration(value: unknown): Configured {
   return { keys, budgets, rateLimits }
 }
 
-/** Reads a body that describes a shared budget; without an id it gets the given one. */
-export function parseBudget(body: unknown, newId: string): Budget {
-  return toBudget(field.parseWith(budget, withId(body, newId)))
-}
-
-/** Reads a body that describes shared rate limits; without an id they get the given one. */
-export function parseRateLimit(body: unknown, newId: string): RateLimit {
-  return toRateLimit(field.parseWith(rateLimit, withId(body, newId)))
-}
-
-function withId(body: unknown, id: string): unknown {
-  return isJsonObject(body) ? { id, ...body } : body
-}
-
 function inPlace({ id, value, value_sha256, ...fields }: ConfiguredKey): KeyInPlace {
   const hash = value === undefined ? (value_sha256 ?? '').toLowerCase() : (hashSecret(value) ?? '')
   const derived = `cfg-${sha256(`id of ${hash}`).slice(0, 24)}`
   return { id: id ?? derived, hash, prefix: prefixOfSecret(value ?? ''), fields }
-}
-
-function toBudget(given: BudgetFields): Budget {
-  const limit = { max: usd(given.max_limit), every: given.reset_duration ?? '1M' }
-  return { id: given.id, name: given.name ?? given.id, limit }
-}
-
-function toRateLimit(given: RateLimitFields): RateLimit {
-  const requests = given.request_max_limit ?? field.UNLIMITED
-  const tokens = given.token_max_limit ?? field.UNLIMITED
-  return {
-    id: given.id,
-    name: given.name ?? given.id,
-    ...(requests !== field.UNLIMITED && { requests: { max: requests, every: given.request_reset_duration ?? '1h' } }),
-    ...(tokens !== field.UNLIMITED && { tokens: { max: tokens, every: given.token_reset_duration ?? '1h' } }),
-  }
 }
 
 function refuseDoubles(list: string, values: readonly string[], what: string): void {

@@ -35,9 +35,17 @@ export interface Keys {
   usage(id: string): Promise<JsonObject>
   /** What is left of the key's request and token limits. */
   rateLimit(id: string): Promise<JsonObject>
+  /** What is left of the key's requests, tokens and money, shared limits included: what the key itself may ask for. */
+  limits(id: string): Promise<JsonObject>
 }
 
-export function createKeys(parts: { readonly keyring: Keyring; readonly reports: UsageReports }): Keys {
+/** The same, for bodies that nobody has looked at. */
+export interface KeyDesk extends Keys {
+  create(fields: unknown): Promise<CreatedKey>
+  update(id: string, change: unknown): Promise<KeyRecord>
+}
+
+export function createKeys(parts: { readonly keyring: Keyring; readonly reports: UsageReports }): KeyDesk {
   const { keyring, reports } = parts
 
   const shown = async (key: VirtualKey): Promise<KeyRecord> => {
@@ -64,6 +72,7 @@ export function createKeys(parts: { readonly keyring: Keyring; readonly reports:
     },
     usage: async (id) => reports.usage(await keyring.read(id)),
     rateLimit: async (id) => reports.rateLimit(await keyring.read(id)),
+    limits: async (id) => reports.limits(await keyring.read(id)),
   }
 }
 

@@ -3,10 +3,10 @@ import { nano, toCents, toDollars } from '../core/money.ts'
 import { periodOf } from '../core/period.ts'
 import type { Store } from '../core/ports.ts'
 import { UNLIMITED } from './field-schema.ts'
-import { counterName, keyOwner, limitsInForce, type Limit, type LimitKind } from './limits-in-force.ts'
+import { counterName, keyOwner, limitsInForce, sharedOwner, type Limit, type LimitKind } from './limits-in-force.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import { modelsIn, reportWindow, sumTallies, tallyNames, type UsageSums } from './usage-tally.ts'
-import type { VirtualKey } from './virtual-key.ts'
+import type { Budget, VirtualKey } from './virtual-key.ts'
 
 /** What keys have used and have left, in the shapes of the admin API. Times are ISO 8601. */
 export interface UsageReports {
@@ -18,6 +18,13 @@ export interface UsageReports {
   usage(key: VirtualKey): Promise<JsonObject>
   /** What each key has spent in the present window of its budget (else the month), in cents. */
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
+  /** What all keys of each shared budget have spent together in its present window, and when that ends. */
+  budgetWindows(budgets: readonly Budget[]): Promise<readonly BudgetWindow[]>
+}
+
+export interface BudgetWindow {
+  readonly spentCents: number
+  readonly resetsAt: string
 }
 
 /** A limit as callers see it. */
@@ -100,11 +107,24 @@ export function createUsageReports(parts: {
       const every = reportWindow(key)
       return counterName('budget', keyOwner(key.id), every, periodOf(now(), every))
     })
+    return centsIn(counters)
+  }
+
+  async function budgetWindows(budgets: readonly Budget[]): Promise<readonly BudgetWindow[]> {
+    const at = now()
+    const windows = budgets.map(({ id, limit }) => ({ id, every: limit.every, period: periodOf(at, limit.every) }))
+    const spent = await centsIn(
+      windows.map(({ id, every, period }) => counterName('budget', sharedOwner(id), every, period)),
+    )
+    return windows.map(({ period }, index) => ({ spentCents: spent[index] ?? 0, resetsAt: iso(period.end) }))
+  }
+
+  async function centsIn(counters: readonly string[]): Promise<readonly number[]> {
     const levels = counters.length === 0 ? [] : await store.levels(counters)
     return levels.map((level) => toCents(nano(level.spent)))
   }
 
-  return { limits, rateLimit, usage, spentCents }
+  return { limits, rateLimit, usage, spentCents, budgetWindows }
 }
 
 /** What others hold at the moment counts as used, as a reservation would find it. */

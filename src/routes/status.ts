@@ -1,7 +1,7 @@
 import type { Store } from '../core/ports.ts'
-import { jsonResponse, type Head } from '../pipeline/head.ts'
+import { jsonResponse } from '../pipeline/head.ts'
 import type { Parts } from '../pipeline/stages.ts'
-import type { Call, Handler } from './endpoint.ts'
+import { adminHead, type Handler } from './endpoint.ts'
 
 /** Whether each provider is being asked at present: false while its circuit is open. */
 export type ProviderStates = () => Readonly<Record<string, boolean>>
@@ -36,7 +36,7 @@ export function health(parts: StatusParts): Handler {
         mcp_tools: store ? 'healthy' : 'unhealthy',
       },
     }
-    return jsonResponse(store ? 200 : 503, idHead(call), JSON.stringify(body))
+    return jsonResponse(store ? 200 : 503, adminHead(call), JSON.stringify(body))
   }
 }
 
@@ -48,12 +48,8 @@ export function ready(parts: StatusParts): Handler {
     const routing = Object.values(providers).some(Boolean)
     const isReady = store && routing
     const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }
-    return jsonResponse(isReady ? 200 : 503, idHead(call), JSON.stringify(body))
+    return jsonResponse(isReady ? 200 : 503, adminHead(call), JSON.stringify(body))
   }
-}
-
-function idHead(call: Call): Head {
-  return { 'x-request-id': call.id, 'request-id': call.id, 'cache-control': 'no-store' }
 }
 
 /** True when the store answers within a second. */

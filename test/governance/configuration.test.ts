@@ -1,12 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import {
-  applyConfiguration,
-  parseBudget,
-  parseConfiguration,
-  parseRateLimit,
-} from '../../src/governance/configuration.ts'
+import { applyConfiguration, parseConfiguration } from '../../src/governance/configuration.ts'
 import { parseKeyChange } from '../../src/governance/key-schema.ts'
 import { sha256 } from '../../src/governance/sha256.ts'
+import { parseBudget, parseRateLimit } from '../../src/governance/shared-schema.ts'
 import { quote, room, used } from './room.ts'
 
 const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'

@@ -1,0 +1,39 @@
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import { parseBody } from '../formats/parse-body.ts'
+import { readBody } from '../http/body.ts'
+import type { Parts } from '../pipeline/stages.ts'
+import type { Call } from './endpoint.ts'
+
+/** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
+export async function readAdminBody(
+  { request }: Call,
+  { limits, runtime }: Pick<Parts, 'limits' | 'runtime'>,
+): Promise<JsonObject> {
+  const bytes = await readBody(request, { maxBytes: limits.bodyBytes, readMs: limits.bodyReadMs, after: runtime.after })
+  try {
+    return parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys }).body
+  } catch (error) {
+    if (GatewayError.is(error) && error.kind === 'invalid-request') {
+      throw new GatewayError('invalid-admin-request', error.message, error.details)
+    }
+    throw error
+  }
+}
+
+/** The `:id` of the path. */
+export function idOf({ variables }: Call): string {
+  return variables['id'] ?? ''
+}
+
+/** `limit` and `after` of the query. */
+export function pageOf({ url }: Call): { readonly limit?: number; readonly after?: string } {
+  const limit = url.searchParams.get('limit')
+  const after = url.searchParams.get('after')
+  return { ...(limit !== null && { limit: toNumber(limit) }), ...(after !== null && { after }) }
+}
+
+/** NaN for what is no number written in digits: `Number` alone would take ' ', '1e2' and '0x10'. */
+function toNumber(text: string): number {
+  return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
+}

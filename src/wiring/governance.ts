@@ -1,0 +1,90 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Runtime, Store } from '../core/ports.ts'
+import { createBudgets, type BudgetDesk } from '../governance/budgets.ts'
+import { applyConfiguration, parseConfiguration } from '../governance/configuration.ts'
+import { createKeyring } from '../governance/keyring.ts'
+import { createKeys, type KeyDesk } from '../governance/keys.ts'
+import { createLedger, type Ledger } from '../governance/ledger.ts'
+import { createRateLimits, type RateLimitDesk } from '../governance/rate-limits.ts'
+import { createSharedLimits } from '../governance/shared-limits.ts'
+import { createUsageReports } from '../governance/usage-report.ts'
+import type { FindKey } from '../pipeline/stages.ts'
+
+/** Who may do how much, and the desks at which that is decided. */
+export interface Governance {
+  readonly keys: KeyDesk
+  readonly budgets: BudgetDesk
+  readonly rateLimits: RateLimitDesk
+  readonly ledger: Ledger
+  readonly findKey: FindKey
+}
+
+/**
+ * Reads the configuration at once, so that a wrong field is an error at the start, and puts it in place before the
+ * first key is looked up or shown. `onFailure` is told when that did not work.
+ */
+export function createGovernance(
+  configuration: unknown,
+  parts: { readonly store: Store; readonly runtime: Runtime; readonly onFailure: (cause: unknown) => void },
+): Governance {
+  const { store, runtime } = parts
+  const { now, uuid } = runtime
+  const configured = parseConfiguration(configuration ?? {})
+  const shared = createSharedLimits({ store, now })
+  const keyring = createKeyring({ store, now, uuid, shared })
+  const reports = createUsageReports({ store, now, shared })
+  const inPlace = startOnce(() => applyConfiguration(configured, { keyring, shared }), parts.onFailure, runtime.after)
+  inPlace().catch(() => {})
+  return {
+    keys: afterStart(inPlace, createKeys({ keyring, reports })),
+    budgets: afterStart(inPlace, createBudgets({ shared, reports, uuid })),
+    rateLimits: afterStart(inPlace, createRateLimits({ shared, uuid })),
+    ledger: createLedger({ store, now, uuid, shared }),
+    findKey: async (secret) => {
+      await inPlace()
+      return keyring.find(secret)
+    },
+  }
+}
+
+const REST_MS = 1000
+
+/** Runs until it has succeeded once; a failure is tried again by whoever comes a second later. */
+function startOnce(
+  work: () => Promise<void>,
+  onFailure: (cause: unknown) => void,
+  after: Runtime['after'],
+): () => Promise<void> {
+  let running: Promise<void> | undefined
+  const attempt = async (): Promise<void> => {
+    try {
+      await work()
+    } catch (cause) {
+      after(REST_MS, () => {
+        running = undefined
+      })
+      onFailure(cause)
+      throw new GatewayError(
+        'overloaded',
+        'The configured keys, budgets and rate limits could not be put in place yet, so nothing is served. Try again later.',
+        { retryAfterSeconds: 1, cause },
+      )
+    }
+  }
+  return () => (running ??= attempt())
+}
+
+type Methods<desk> = { readonly [name in keyof desk]: (...given: never[]) => Promise<unknown> }
+
+/** The same desk, none of whose methods begins before the start is done. */
+function afterStart<desk extends Methods<desk>>(start: () => Promise<void>, desk: desk): desk {
+  const methods = Object.entries<(...given: never[]) => Promise<unknown>>(desk)
+  const waiting = methods.map(([name, method]) => [
+    name,
+    async (...given: never[]) => {
+      await start()
+      return method(...given)
+    },
+  ])
+  return Object.fromEntries(waiting) as desk
+}
