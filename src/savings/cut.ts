@@ -2,7 +2,7 @@ import type { Message, Prompt } from '../core/prompt.ts'
 import type { Talk } from './freeze.ts'
 import { queryOf } from './query.ts'
 import { rebuild } from './rebuild.ts'
-import { select, type Selected, type Selection, type SelectionTools } from './selection.ts'
+import { select, type Selected, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
 import type { Unit } from './turns.ts'
 
@@ -110,7 +110,7 @@ async function assemble(
   const missing = talk.units.filter((unit) => !selected.selection.has(unit))
   const size = await sizeOf(missing, job, tools)
   const notice = options.notice === undefined ? noticeOf(size) : await options.notice(missing, size)
-  const prompt = promptWith(talk, selected.selection, notice)
+  const prompt = rebuild(job.prompt, talk.turns, selected.selection, { notice })
   return {
     prompt,
     tokens: await tools.meter.countOf(prompt, job.signal),
@@ -119,11 +119,6 @@ async function assemble(
     selected,
     notice,
   }
-}
-
-/** The prompt with a selection; the notice stands where the first unit is missing. */
-export function promptWith(talk: Talk, selection: Selection, notice: string): Prompt {
-  return rebuild(talk.prompt, talk.turns, selection, { role: 'user', parts: [{ type: 'text', text: notice }] })
 }
 
 function systemOf(prompt: Prompt): readonly Message[] {

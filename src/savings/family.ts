@@ -1,7 +1,8 @@
 import { ZERO, type NanoUsd } from '../core/money.ts'
-import { cutToQuery, promptWith } from './cut.ts'
+import { cutToQuery } from './cut.ts'
 import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
 import type { Memory } from './memory.ts'
+import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
 import { summarise, summaryNotice, summaryOf, tellUnit, type Summariser, type Summary } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
@@ -41,7 +42,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
 
   const thawed = async (job: TierJob, talk: Talk, freeze: Freeze): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
     const selection = thaw(talk, freeze, (unit) => tools.read(unit, job.owner))
-    const prompt = promptWith(talk, selection, freeze.notice)
+    const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
     return { prompt, tokens: await tools.meter.countOf(prompt, job.signal) }
   }
 

@@ -17,6 +17,8 @@ export interface Freeze {
   readonly picks: readonly (readonly number[])[]
   /** What the notice or the summary says, word for word. */
   readonly notice: string
+  /** Where the live turn began when the cut was made: a bridge that stood before it goes on standing there. */
+  readonly asked: number
 }
 
 /** A conversation seen as its units from the first to the last, live turn included. */
@@ -49,7 +51,7 @@ export function freezeOf(talk: Talk, selected: Selected, notice: string): Freeze
     if (!selected.selection.has(unit)) return []
     return [[at, ...(selected.picks.get(unit) ?? [-1])]]
   })
-  return { from: talk.units.length, picks, notice }
+  return { from: talk.units.length, picks, notice, asked: talk.turns.live[0]?.places[0] ?? -1 }
 }
 
 /** What the frozen cut leaves of the conversation as it is now; the live turn's first unit is always whole. */
@@ -103,9 +105,10 @@ export function parseFreeze(text: string | undefined): Freeze | undefined {
   if (!isJsonObject(value)) return undefined
   const from = asCount(value['from'])
   const notice = value['notice']
-  if (from === undefined || typeof notice !== 'string') return undefined
+  const asked = value['asked']
+  if (from === undefined || typeof notice !== 'string' || typeof asked !== 'number') return undefined
   const picks = asArray(value['picks']).map((pick) => asArray(pick).filter((place) => typeof place === 'number'))
-  return { from, picks, notice }
+  return { from, picks, notice, asked }
 }
 
 function parseJson(text: string): Json | undefined {

@@ -1,7 +1,7 @@
 import type { Message, Prompt } from '../core/prompt.ts'
 import { GAP } from './excerpt.ts'
 import type { Selection } from './selection.ts'
-import type { Turns, Unit } from './turns.ts'
+import type { Turns } from './turns.ts'
 
 /** A message of a rewritten prompt, and where it stood in the original; -1 for one that was not there. */
 interface Placed {
@@ -9,42 +9,45 @@ interface Placed {
   readonly place: number
 }
 
+/** What stands where units are missing. */
+export interface Gap {
+  readonly notice: string
+  /** The place of a message that was the last user message when the same cut was sent first. */
+  readonly asked?: number
+}
+
 /**
- * The prompt with what was selected. System messages and everything that is in no unit stay where they are; `notice`
+ * The prompt with what was selected. System messages and everything that is in no unit stay where they are; the notice
  * stands where the first unit is missing. Where the format wants alternating roles, messages that have become
  * neighbours are joined, but never with the last user message.
  */
-export function rebuild(prompt: Prompt, turns: Turns, selection: Selection, notice: Message | undefined): Prompt {
+export function rebuild(prompt: Prompt, turns: Turns, selection: Selection, gap: Gap): Prompt {
   const instead = new Map<number, Message | undefined>()
   const units = [...turns.old, ...turns.live]
   for (const unit of units) {
     const messages = selection.get(unit)
     for (const [index, place] of unit.places.entries()) instead.set(place, messages?.[index])
   }
-  const gap = units.find((unit) => !selection.has(unit))?.places[0]
+  const missing = units.find((unit) => !selection.has(unit))?.places[0]
+  const notice: Message = { role: 'user', parts: [{ type: 'text', text: gap.notice }] }
   const placed: Placed[] = []
   for (const [place, message] of prompt.messages.entries()) {
-    if (place === gap && notice !== undefined) placed.push({ message: notice, place: -1 })
+    if (place === missing) placed.push({ message: notice, place: -1 })
     const kept = instead.has(place) ? instead.get(place) : message
     if (kept !== undefined) placed.push({ message: kept, place })
   }
-  const liveStart = firstPlace(turns.live)
-  const messages =
-    prompt.native.dialect === 'anthropic' ? alternate(placed, liveStart) : placed.map((one) => one.message)
+  const asked = new Set([turns.live[0]?.places[0], gap.asked])
+  const messages = prompt.native.dialect === 'anthropic' ? alternate(placed, asked) : placed.map((one) => one.message)
   return { ...prompt, messages }
 }
 
-function firstPlace(units: readonly Unit[]): number {
-  return units[0]?.places[0] ?? Number.POSITIVE_INFINITY
-}
-
-function alternate(placed: readonly Placed[], liveStart: number): readonly Message[] {
+function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefined>): readonly Message[] {
   const out: Placed[] = []
   for (const next of placed) {
     const last = out.at(-1)
     const broken = last !== undefined && last.message.role === next.message.role && next.place !== last.place + 1
     if (!broken || next.message.role === 'system') out.push(next)
-    else if (next.place === liveStart) out.push({ message: bridgeTo(next.message), place: -1 }, next)
+    else if (asked.has(next.place)) out.push({ message: bridgeTo(next.message), place: -1 }, next)
     else out[out.length - 1] = { message: join(last.message, next.message), place: next.place }
   }
   return out.map((one) => one.message)

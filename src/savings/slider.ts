@@ -1,7 +1,8 @@
 import { ZERO } from '../core/money.ts'
-import { cutToQuery, promptWith } from './cut.ts'
+import { cutToQuery } from './cut.ts'
 import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Talk } from './freeze.ts'
 import type { Memory } from './memory.ts'
+import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
 import type { Tier, TierJob, TierResult } from './tier.ts'
 import { LEVEL_CAPS } from './wishes.ts'
@@ -46,7 +47,7 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
     const freeze = parseFreeze(await recallAt(memory, job.owner, talk, `slider-${cap}`))
     if (freeze === undefined) return undefined
     const selection = thaw(talk, freeze, (unit) => tools.read(unit, job.owner))
-    const prompt = promptWith(talk, selection, freeze.notice)
+    const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
     const tokens = await tools.meter.countOf(prompt, job.signal)
     if (tokens > cap) return undefined
     await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value: JSON.stringify(freeze) })

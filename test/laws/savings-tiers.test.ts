@@ -1,0 +1,118 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { lastUserIndex, type Message, type Prompt } from '../../src/core/prompt.ts'
+import { LEVEL_CAPS } from '../../src/savings/wishes.ts'
+import type { Wishes } from '../../src/savings/tier.ts'
+import { conversation, pairsAreValid, rolesAlternate } from '../savings/conversation.ts'
+import { jobOf, meter, smallModel, waterfallOf } from '../savings/bench.ts'
+
+const RUNS = { numRuns: 60 }
+const CAP = LEVEL_CAPS.extreme
+const orders: readonly [string, Wishes][] = [
+  ['the slider', { level: 'extreme', vanishing: false, recursive: false }],
+  ['vanishing context', { vanishing: true, recursive: false }],
+  ['recursive summaries', { vanishing: false, recursive: true }],
+  ['no header', { vanishing: false, recursive: false }],
+]
+
+const systemOf = (prompt: Prompt): readonly Message[] => prompt.messages.filter((message) => message.role === 'system')
+const liveOf = (prompt: Prompt): readonly Message[] => prompt.messages.slice(lastUserIndex(prompt.messages))
+
+/** With the message before it: a user who also answers tool calls stands or falls with who made them. */
+async function liveSize(prompt: Prompt): Promise<number> {
+  const before = prompt.messages.slice(lastUserIndex(prompt.messages) - 1)
+  return meter.countOf({ ...prompt, messages: [...systemOf(prompt), ...before] })
+}
+
+describe.each(orders)('whatever the conversation, with %s', (_, wishes) => {
+  const optimise = async (prompt: Prompt) => {
+    const { small } = smallModel((text) => `Facts and values: ${text.slice(0, 200)}`)
+    const waterfall = waterfallOf({ thresholds: { vanishing: 9000, recursive: 14_000, family: 4000 } })
+    return waterfall(jobOf(prompt, { wishes, small }))
+  }
+
+  it('system prompt, tools and last user message stay to the byte', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async (prompt) => {
+        const { rewrite } = await optimise(prompt)
+        const after = rewrite?.prompt ?? prompt
+        expect(after.tools).toBe(prompt.tools)
+        expect(systemOf(after)).toEqual(systemOf(prompt))
+        expect(liveOf(after)[0]).toEqual(liveOf(prompt)[0])
+      }),
+      RUNS,
+    )
+  })
+
+  it('everything after the last user message stays while it fits', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async (prompt) => {
+        fc.pre((await liveSize(prompt)) < 3000)
+        const { rewrite } = await optimise(prompt)
+        expect(liveOf(rewrite?.prompt ?? prompt)).toEqual(liveOf(prompt))
+      }),
+      RUNS,
+    )
+  })
+
+  it('calls keep their results, and roles alternate where they did', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async (prompt) => {
+        const { rewrite } = await optimise(prompt)
+        const { messages } = rewrite?.prompt ?? prompt
+        expect(pairsAreValid(messages)).toBe(pairsAreValid(prompt.messages))
+        if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
+          expect(rolesAlternate(messages)).toBe(true)
+        }
+      }),
+      RUNS,
+    )
+  })
+
+  it('a rewritten prompt is smaller, and counted right', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async (prompt) => {
+        const { rewrite, tokens } = await optimise(prompt)
+        if (rewrite === undefined) return
+        expect(rewrite.tokens).toBe(await meter.countOf(rewrite.prompt))
+        expect(tokens).toBe(await meter.countOf(prompt))
+        expect(rewrite.tokens).toBeLessThan(tokens)
+      }),
+      RUNS,
+    )
+  })
+})
+
+describe('the slider', () => {
+  const wishes: Wishes = { level: 'extreme', vanishing: false, recursive: false }
+
+  it('never passes its cap, and leaves what is within it alone', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async (prompt) => {
+        const { rewrite } = await waterfallOf()(jobOf(prompt, { wishes }))
+        const before = await meter.countOf(prompt)
+        if (before <= CAP) expect(rewrite).toBeUndefined()
+        else expect(rewrite?.tokens).toBeLessThanOrEqual(CAP)
+      }),
+      { numRuns: 100 },
+    )
+  })
+
+  it('sends the same beginning again on the next turn, in stable mode', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async (prompt) => {
+        const waterfall = waterfallOf({ slider: 'stable' })
+        const first = await waterfall(jobOf(prompt, { wishes }))
+        const more: readonly Message[] = [
+          { role: 'assistant', parts: [{ type: 'text', text: 'It was the orchard.' }] },
+          { role: 'user', parts: [{ type: 'text', text: 'And the harbour?' }] },
+        ]
+        const second = await waterfall(jobOf({ ...prompt, messages: [...prompt.messages, ...more] }, { wishes }))
+        if (first.rewrite === undefined || first.rewrite.tokens > CAP - 200) return
+        const sent = first.rewrite.prompt.messages
+        expect(second.rewrite?.prompt.messages.slice(0, sent.length)).toEqual(sent)
+      }),
+      RUNS,
+    )
+  })
+})

@@ -1,0 +1,76 @@
+import type { Model } from '../../src/core/model.ts'
+import { nano, ZERO } from '../../src/core/money.ts'
+import type { Meter } from '../../src/core/ports.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
+import type { SmallModel, TierJob, Waterfall } from '../../src/savings/tier.ts'
+import { breathe } from '../../src/tokens/breathe.ts'
+import { createMeter } from '../../src/tokens/size.ts'
+import { createTokenizer } from '../../src/tokens/tokenizer.ts'
+
+export const meter: Meter = createMeter(createTokenizer())
+
+export const MODEL: Model = {
+  id: 'large',
+  family: 'mock',
+  contextWindow: 1_000_000,
+  maxOutputTokens: 1000,
+  price: { input: 3, output: 15 },
+}
+
+/** A store of texts, and what is in it. */
+export function textStore(): { readonly store: WaterfallOptions['store']; readonly entries: Map<string, string> } {
+  const entries = new Map<string, string>()
+  const store = {
+    get: async (key: string) => entries.get(key),
+    set: async (key: string, value: string) => {
+      entries.set(key, value)
+    },
+  }
+  return { store, entries }
+}
+
+export function waterfallOf(options: Partial<WaterfallOptions> = {}): Waterfall {
+  return createWaterfall({
+    meter,
+    store: textStore().store,
+    now: () => 1e12,
+    after: () => () => undefined,
+    breathe,
+    ...options,
+  })
+}
+
+/** A small model that says the same to everything, and what it was asked. */
+export function smallModel(reply: string | ((text: string) => string | Promise<string>)): {
+  readonly small: SmallModel
+  readonly asked: { instruction: string; text: string }[]
+} {
+  const asked: { instruction: string; text: string }[] = []
+  const small: SmallModel = {
+    name: 'mock/small',
+    async ask({ instruction, text }) {
+      asked.push({ instruction, text })
+      return { text: typeof reply === 'string' ? reply : await reply(text), spent: nano(1000) }
+    },
+    price: (input, output) => nano(input * 100 + output * 400),
+  }
+  return { small, asked }
+}
+
+export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
+  return {
+    prompt,
+    modelName: 'mock/large',
+    model: MODEL,
+    tokens: meter.estimateOf(prompt),
+    wishes: { vanishing: false, recursive: false },
+    owner: 'key-1',
+    small: undefined,
+    signal: new AbortController().signal,
+    now: 1e12,
+    ...more,
+  }
+}
+
+export const NOTHING_SPENT: typeof ZERO = ZERO
