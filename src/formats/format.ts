@@ -1,6 +1,6 @@
 import type { Completion, Frame, Step } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
-import type { JsonObject } from '../core/json.ts'
+import type { Json, JsonObject } from '../core/json.ts'
 import type { Dialect, Prompt, Span } from '../core/prompt.ts'
 
 /**
@@ -30,6 +30,10 @@ export interface WriteContext {
   readonly prompt: Prompt
   /** Seconds since 1970. */
   readonly created: number
+  /** Names the answer in formats whose ids are the gateway's own. @default the upstream's id of the answer */
+  readonly requestId?: string
+  /** The caller's body as it came, before earlier turns took their place in it. @default the prompt's native */
+  readonly asked?: JsonObject
 }
 
 /** The body for an upstream, and the names of hints that its format does not have. */
@@ -54,6 +58,27 @@ export interface StepWriter {
   write(step: Step): readonly Frame[]
   /** The frames that close a whole stream, the bill on the one that tells why the answer ended. */
   end(metrics: Metrics): readonly Frame[]
+  /** The frames that end a stream which broke, where they depend on what was written. @default writeFailureFrame */
+  fail?(failure: GatewayError): readonly Frame[]
+}
+
+/** One answered request as it is kept for those that refer to it. */
+export interface KeptTurn {
+  readonly id: string
+  /** The whole conversation that was asked with, in the format's own items. */
+  readonly input: readonly Json[]
+  /** The answer as it was told. */
+  readonly answer: JsonObject
+}
+
+/** What a format must say whose servers keep answered requests, so that later ones refer to them by their ids. */
+export interface TurnFormat {
+  /** The ids of the turns that a body refers to, each once. Reads loosely: what is wrong is told by `readPrompt`. */
+  refersTo(body: JsonObject): readonly string[]
+  /** The body with what it refers to in its place. Throws `invalid-request` for turns that are not there. */
+  recall(body: JsonObject, kept: ReadonlyMap<string, KeptTurn>): JsonObject
+  /** What to keep, or undefined where the caller wants nothing kept. `told` is the whole body, or the last frame's data. */
+  keep(context: WriteContext, told: string): KeptTurn | undefined
 }
 
 /** One wire format, both ways. Pure: no clock, no network, no store. */
@@ -80,6 +105,8 @@ export interface Format {
   readCompletion(body: JsonObject, text?: string): Completion
   /** provider → library */
   stepReader(): StepReader
+  /** Absent: each request says all that it means. */
+  readonly turns?: TurnFormat
   /** provider → library: what an upstream's error body says, for any status. `body` is undefined when it was no JSON. */
   readFailure(status: number, body: JsonObject | undefined): GatewayError
 }

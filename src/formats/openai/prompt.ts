@@ -1,8 +1,6 @@
-import { GatewayError } from '../../core/errors.ts'
 import type { Json, JsonObject } from '../../core/json.ts'
-import { isSafeModelName } from '../../core/model.ts'
 import type { Native, Prompt, Span } from '../../core/prompt.ts'
-import { badField, booleanAt, isAbsent, objectAt } from './fields.ts'
+import { booleanAt, isAbsent, modelAt, objectAt } from '../fields.ts'
 import { readMessages } from './read-messages.ts'
 import { readSettings } from './settings.ts'
 import { readTools } from './tools.ts'
@@ -18,23 +16,13 @@ export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): P
     ...(text === undefined ? {} : { text }),
     ...(modelSpan === undefined ? {} : { modelSpan }),
   }
-  const model = readModel(body['model'])
+  const model = modelAt(body['model'])
   const messages = readMessages(body['messages'])
   const settings = readSettings(body)
   const tools = readTools(body)
   const stream = booleanAt(body['stream'], 'stream') ?? false
   checkStreamOptions(body['stream_options'])
   return { native, model, messages, settings, tools, stream }
-}
-
-function readModel(value: Json | undefined): string {
-  if (typeof value !== 'string' || value === '') throw badField('model', value, 'the name of a model')
-  if (isSafeModelName(value)) return value
-  throw new GatewayError(
-    'invalid-request',
-    'model is no valid name; expected <provider>/<model_id> of at most 200 letters, digits and the signs . _ : @ + - /',
-    { param: 'model', code: 'invalid_model' },
-  )
 }
 
 function checkStreamOptions(value: Json | undefined): void {

@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from '../../core/json.ts'
-import type { Native, Part, Source } from '../../core/prompt.ts'
-import { arrayAt, badField, objectAt, stringAt } from './fields.ts'
+import type { Native, Part } from '../../core/prompt.ts'
+import { sourceOf } from '../data-url.ts'
+import { arrayAt, badField, objectAt, stringAt } from '../fields.ts'
 
 const MOST_PARTS = 1000
 
@@ -40,16 +41,4 @@ function readFile(file: JsonObject, native: Native): Part {
   const source = typeof file['file_data'] === 'string' ? sourceOf(file['file_data']) : undefined
   if (source?.type !== 'base64') return { type: 'opaque', native }
   return { type: 'document', source, ...title, native }
-}
-
-const BASE64_MARK = ';base64'
-
-/** `data:<media type>;base64,<data>` as its bytes, any other address as itself. */
-function sourceOf(url: string): Source {
-  if (!url.startsWith('data:')) return { type: 'url', url }
-  const comma = url.indexOf(',')
-  const head = url.slice('data:'.length, comma)
-  if (comma === -1 || !head.endsWith(BASE64_MARK)) return { type: 'url', url }
-  const mediaType = head.slice(0, -BASE64_MARK.length).split(';')[0] ?? ''
-  return { type: 'base64', mediaType, data: url.slice(comma + 1) }
 }

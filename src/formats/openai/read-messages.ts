@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Role, ToolCallPart } from '../../core/prompt.ts'
-import { arrayAt, badField, isAbsent, objectAt, stringAt } from './fields.ts'
+import { arrayAt, badField, isAbsent, objectAt, stringAt } from '../fields.ts'
 import { readContent } from './read-content.ts'
 
 const MOST_MESSAGES = 10_000

@@ -1,6 +1,6 @@
 import { asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Settings } from '../../core/prompt.ts'
-import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from './fields.ts'
+import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
 import { readToolChoice, writeToolChoice } from './tools.ts'
 
 /** No model answers with more; what is greater is a mistake. */

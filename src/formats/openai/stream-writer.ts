@@ -35,7 +35,8 @@ export function stepWriter(context: WriteContext): StepWriter {
   }
 }
 
-function writeMetrics(metrics: Metrics): JsonObject {
+/** The bill as the chat and the responses format show it. */
+export function writeMetrics(metrics: Metrics): JsonObject {
   return {
     original_tokens: metrics.originalTokens,
     optimized_tokens: metrics.optimizedTokens,

@@ -1,6 +1,6 @@
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Native, Tool, ToolChoice } from '../../core/prompt.ts'
-import { arrayAt, badField, isAbsent, objectAt, stringAt } from './fields.ts'
+import { arrayAt, badField, isAbsent, objectAt, stringAt } from '../fields.ts'
 
 const MOST_TOOLS = 128
 

@@ -6,7 +6,7 @@ import { asCount, asObject, type Json, type JsonObject } from '../../core/json.t
 const MOST_TOKENS = 1e9
 
 /** A count of tokens, or undefined for what cannot be one. */
-function tokensOf(value: Json | undefined): number | undefined {
+export function tokensOf(value: Json | undefined): number | undefined {
   const count = asCount(value)
   return count === undefined || count > MOST_TOKENS ? undefined : count
 }

@@ -1,5 +1,6 @@
-import { GatewayError } from '../../core/errors.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import { GatewayError } from '../core/errors.ts'
+import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import { isSafeModelName } from '../core/model.ts'
 
 const LONGEST_ECHO = 100
 
@@ -18,7 +19,7 @@ function nameOf(value: Json | undefined): string {
   return value.length > LONGEST_ECHO ? `a text of ${value.length} characters` : JSON.stringify(value)
 }
 
-/** The chat format treats null like a field that was left out. */
+/** Null means the same as a field that was left out. */
 export function isAbsent(value: Json | undefined): value is null | undefined {
   return value === undefined || value === null
 }
@@ -63,4 +64,15 @@ export function numberAt(
   if (isFine) return value
   const upTo = bounds.most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`
   throw badField(param, value, `${whole ? 'an integer' : 'a number'}${upTo}`)
+}
+
+/** The name of a model. */
+export function modelAt(value: Json | undefined): string {
+  if (typeof value !== 'string' || value === '') throw badField('model', value, 'the name of a model')
+  if (isSafeModelName(value)) return value
+  throw new GatewayError(
+    'invalid-request',
+    'model is no valid name; expected <provider>/<model_id> of at most 200 letters, digits and the signs . _ : @ + - /',
+    { param: 'model', code: 'invalid_model' },
+  )
 }

@@ -1,0 +1,75 @@
+import type { Completion } from '../../core/answer.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import type { Native, Part } from '../../core/prompt.ts'
+import { stepsOf } from '../../core/steps.ts'
+import type { Metrics, WriteContext } from '../format.ts'
+import { writeMetrics } from '../openai/stream-writer.ts'
+import { failureOfResponse } from './failure.ts'
+import { readThought } from './read-items.ts'
+import { readFinish, readUsage } from './usage.ts'
+import { responseWriter } from './write-response.ts'
+
+/** An upstream's response, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
+export function readCompletion(body: JsonObject, text?: string): Completion {
+  if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw failureOfResponse(body)
+  if (!Array.isArray(body['output'])) {
+    throw new GatewayError('upstream', 'The model provider sent no answer: its body has no output.')
+  }
+  const items = asArray(body['output']).filter(isJsonObject)
+  const usage = readUsage(body['usage'])
+  const calls = items.some((item) => item['type'] === 'function_call')
+  const refusal = items.some((item) =>
+    asArray(item['content']).some((block) => asObject(block)?.['type'] === 'refusal'),
+  )
+  return {
+    id: asString(body['id']) ?? '',
+    model: asString(body['model']) ?? '',
+    parts: items.flatMap(partsOf),
+    finish: readFinish(body, { calls, refusal }),
+    ...(usage === undefined ? {} : { usage }),
+    native: { dialect: 'responses', value: body, ...(text === undefined ? {} : { text }) },
+  }
+}
+
+/** What one output item says. */
+function partsOf(item: JsonObject): readonly Part[] {
+  const native: Native = { dialect: 'responses', value: item }
+  switch (item['type']) {
+    case 'message':
+      return asArray(item['content']).flatMap((block) => wordsOf(asObject(block)))
+    case 'function_call':
+      return [
+        {
+          type: 'tool-call',
+          id: asString(item['call_id']) ?? asString(item['id']) ?? '',
+          name: asString(item['name']) ?? '',
+          input: asString(item['arguments']) ?? '',
+          native,
+        },
+      ]
+    case 'reasoning':
+      return [readThought(item, native)]
+    default:
+      return [{ type: 'opaque', native }]
+  }
+}
+
+function wordsOf(block: JsonObject | undefined): readonly Part[] {
+  const text = asString(block?.['text']) ?? asString(block?.['refusal'])
+  return block === undefined || text === undefined
+    ? []
+    : [{ type: 'text', text, native: { dialect: 'responses', value: block } }]
+}
+
+/**
+ * The JSON text of a response with its bill. An upstream's own response keeps all its fields; any other is what the last
+ * event of its stream would hold, so that whole and streamed answers never differ.
+ */
+export function writeCompletion(completion: Completion, metrics: Metrics, context: WriteContext): string {
+  const { native } = completion
+  if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics(metrics) })
+  const writer = responseWriter(context)
+  for (const step of stepsOf(completion)) for (const event of step.events) writer.take(event)
+  return JSON.stringify(writer.end(metrics).at(-1)?.['response'])
+}

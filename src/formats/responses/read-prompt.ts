@@ -1,0 +1,59 @@
+import type { Json, JsonObject } from '../../core/json.ts'
+import type { Message, Native, Prompt, Span } from '../../core/prompt.ts'
+import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
+import { readInput } from './read-items.ts'
+import { readSettings } from './settings.ts'
+import { readTools } from './tools.ts'
+
+/** Fields that stand for an input that the server holds. */
+const HELD_INPUTS = ['previous_response_id', 'conversation', 'prompt'] as const
+
+/**
+ * A responses request as a prompt. What the gateway must know is checked strictly; all else is carried untouched.
+ * Throws `invalid-request` with the `param` that was wrong.
+ */
+export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt {
+  const native: Native = {
+    dialect: 'responses',
+    value: body,
+    ...(text === undefined ? {} : { text }),
+    ...(modelSpan === undefined ? {} : { modelSpan }),
+  }
+  const model = modelAt(body['model'])
+  const system = readInstructions(body['instructions'])
+  const messages = readConversation(body)
+  const settings = readSettings(body)
+  checkOthers(body)
+  return {
+    native,
+    model,
+    messages: system === undefined ? messages : [system, ...messages],
+    settings,
+    tools: readTools(body['tools']),
+    stream: booleanAt(body['stream'], 'stream') ?? false,
+  }
+}
+
+/** They stand outside the input: the first message of the prompt, under a native of its own. */
+function readInstructions(value: Json | undefined): Message | undefined {
+  if (isAbsent(value)) return undefined
+  const content = stringAt(value, 'instructions')
+  const native: Native = { dialect: 'responses', value: { role: 'system', content } }
+  return { role: 'system', parts: [{ type: 'text', text: content }], native }
+}
+
+function readConversation(body: JsonObject): readonly Message[] {
+  const isHeld = HELD_INPUTS.some((field) => !isAbsent(body[field]))
+  if (isHeld && isAbsent(body['input'])) return []
+  const messages = readInput(body['input'])
+  if (messages.length === 0 && !isHeld) throw badField('input', body['input'], 'a string or at least one item')
+  return messages
+}
+
+function checkOthers(body: JsonObject): void {
+  booleanAt(body['store'], 'store')
+  if (!isAbsent(body['previous_response_id'])) {
+    stringAt(body['previous_response_id'], 'previous_response_id', 'the id of a response')
+  }
+  if (!isAbsent(body['metadata'])) objectAt(body['metadata'], 'metadata')
+}

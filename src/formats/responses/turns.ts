@@ -1,0 +1,68 @@
+import { GatewayError } from '../../core/errors.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { KeptTurn, TurnFormat, WriteContext } from '../format.ts'
+import { inputItems } from './items.ts'
+import { responseOfItem } from './response.ts'
+
+/** `previous_response_id` and references to items, which lead to earlier responses of the same key. */
+export const responseTurns: TurnFormat = { refersTo, recall, keep }
+
+function refersTo(body: JsonObject): readonly string[] {
+  const previous = asString(body['previous_response_id'])
+  const referred = asArray(body['input']).flatMap((item) => responseOfItem(referenceIn(item) ?? '') ?? [])
+  return [...new Set([...(previous === undefined ? [] : [previous]), ...referred])]
+}
+
+/** The id of the item that an item stands for. */
+function referenceIn(item: Json): string | undefined {
+  return isJsonObject(item) && item['type'] === 'item_reference' ? asString(item['id']) : undefined
+}
+
+/** The body itself where it refers to nothing. */
+function recall(body: JsonObject, kept: ReadonlyMap<string, KeptTurn>): JsonObject {
+  const { previous_response_id: previous, ...others } = body
+  const isContinued = typeof previous === 'string'
+  const refers = asArray(body['input']).some((item) => referenceIn(item) !== undefined)
+  if (!isContinued && !refers) return body
+  const earlier = isContinued ? conversationOf(previous, kept) : []
+  const given = body['input'] === undefined ? [] : inputItems(body['input'])
+  const input = [...earlier, ...given.map((item, index) => resolved(item, `input[${index}]`, kept))]
+  return isContinued ? { ...others, input } : { ...body, input }
+}
+
+function conversationOf(id: string, kept: ReadonlyMap<string, KeptTurn>): readonly Json[] {
+  const turn = kept.get(id)
+  if (turn !== undefined) return [...turn.input, ...asArray(turn.answer['output'])]
+  throw new GatewayError(
+    'invalid-request',
+    `Previous response with id ${shown(id)} not found: responses are kept for a day, for the key that asked, and not with store: false. Send the whole conversation as input.`,
+    { param: 'previous_response_id', code: 'previous_response_not_found' },
+  )
+}
+
+function resolved(item: Json, param: string, kept: ReadonlyMap<string, KeptTurn>): Json {
+  const id = referenceIn(item)
+  if (id === undefined) return item
+  const answer = kept.get(responseOfItem(id) ?? '')?.answer
+  const found = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
+  if (found !== undefined) return found
+  throw new GatewayError(
+    'invalid-request',
+    `Item with id ${shown(id)} not found: items are kept for a day, for the key that asked, and not with store: false. Send the item itself.`,
+    { param },
+  )
+}
+
+const LONGEST_ID = 100
+
+function shown(id: string): string {
+  return JSON.stringify(id.slice(0, LONGEST_ID))
+}
+
+function keep({ prompt, asked }: WriteContext, told: string): KeptTurn | undefined {
+  if ((asked ?? prompt.native.value)['store'] === false) return undefined
+  const value: unknown = JSON.parse(told)
+  const answer = isJsonObject(value) ? (asObject(value['response']) ?? value) : {}
+  const id = asString(answer['id'])
+  return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }
+}

@@ -1,0 +1,64 @@
+import { promptTokens, type Finish, type Usage } from '../../core/answer.ts'
+import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
+import { tokensOf } from '../openai/usage.ts'
+
+/** What an upstream reported, in disjoint parts: its `input_tokens` contain the cached ones. */
+export function readUsage(value: Json | undefined): Usage | undefined {
+  const usage = asObject(value)
+  const input = tokensOf(usage?.['input_tokens'])
+  const output = tokensOf(usage?.['output_tokens'])
+  if (usage === undefined || input === undefined || output === undefined) return undefined
+  const inInput = asObject(usage['input_tokens_details'])
+  const cacheRead = Math.min(input, tokensOf(inInput?.['cached_tokens']) ?? 0)
+  const cacheWrite = Math.min(input - cacheRead, tokensOf(inInput?.['cache_write_tokens']) ?? 0)
+  const reasoning = tokensOf(asObject(usage['output_tokens_details'])?.['reasoning_tokens']) ?? 0
+  return {
+    inputTokens: input - cacheRead - cacheWrite,
+    cacheReadTokens: cacheRead,
+    cacheWriteTokens: cacheWrite,
+    cacheWrite1hTokens: 0,
+    outputTokens: output,
+    reasoningTokens: Math.min(output, reasoning),
+  }
+}
+
+export function writeUsage(usage: Usage): JsonObject {
+  const input = promptTokens(usage)
+  const written = usage.cacheWriteTokens + usage.cacheWrite1hTokens
+  return {
+    input_tokens: input,
+    input_tokens_details: {
+      cached_tokens: usage.cacheReadTokens,
+      ...(written === 0 ? {} : { cache_write_tokens: written }),
+    },
+    output_tokens: usage.outputTokens,
+    output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+    total_tokens: input + usage.outputTokens,
+  }
+}
+
+/** Why an answer that came in full or in part ended. */
+export function readFinish(response: JsonObject, has: { readonly calls: boolean; readonly refusal: boolean }): Finish {
+  if (response['status'] === 'incomplete') {
+    return asString(asObject(response['incomplete_details'])?.['reason']) === 'content_filter' ? 'filtered' : 'length'
+  }
+  if (has.calls) return 'tool-call'
+  return has.refusal ? 'filtered' : 'stop'
+}
+
+export interface Status {
+  readonly status: 'completed' | 'incomplete'
+  readonly incomplete_details: { readonly reason: string } | null
+}
+
+const INCOMPLETE: Readonly<Partial<Record<Finish, string>>> = {
+  length: 'max_output_tokens',
+  filtered: 'content_filter',
+}
+
+/** How an answer ended, as the fields of a response say it. */
+export function writeFinish(finish: Finish): Status {
+  const reason = INCOMPLETE[finish]
+  if (reason === undefined) return { status: 'completed', incomplete_details: null }
+  return { status: 'incomplete', incomplete_details: { reason } }
+}
