@@ -24,6 +24,7 @@ export interface Parts {
   readonly tallies: Tallies
   readonly forms: LRUCache<string, Canonical>
   readonly lexicon: () => Promise<Lexicon>
+  readonly pause: () => Promise<void>
   readonly embedderHealth: { failures: number; restsUntil: number }
 }
 
@@ -42,7 +43,7 @@ export function partsOf(options: SemanticCacheOptions): Parts {
   const threshold = options.similarityThreshold ?? DEFAULT_THRESHOLD
   const lexicon = lexiconLoader()
   const embedderHealth = { failures: 0, restsUntil: 0 }
-  return { options, threshold, embedder, index, shelf, tallies: emptyTallies(), forms, lexicon, embedderHealth }
+  return { options, threshold, embedder, index, shelf, tallies: emptyTallies(), forms, lexicon, pause, embedderHealth }
 }
 
 /** Loads the English words when the first slip of the finger may have to be judged. */

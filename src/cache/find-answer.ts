@@ -12,6 +12,8 @@ import type { CacheWishes } from './wishes.ts'
 
 /** Candidates that the guard looks at: the best one that passes answers, which need not be the nearest. */
 const CANDIDATES = 16
+/** So many long texts are compared between two pauses. */
+const AT_ONCE = 4
 /** Above this similarity two slips of the finger are forgiven, below it one. */
 const NEAR = 0.95
 
@@ -61,7 +63,8 @@ export async function findAnswer(parts: Parts, asked: Asked): Promise<CacheHit |
 async function bestOf(parts: Parts, asked: Asked, neighbours: readonly Neighbour[]): Promise<CacheHit | undefined> {
   const lexicon = await parts.lexicon()
   const query = canonicalise(asked.place.text)
-  for (const { id, similarity } of neighbours) {
+  for (const [place, { id, similarity }] of neighbours.entries()) {
+    if (place % AT_ONCE === AT_ONCE - 1) await parts.pause()
     if (!(similarity >= asked.threshold)) continue
     const entry = await alive(parts, id, asked.place.scope)
     if (entry === undefined || !entry.comparable || similarity < (entry.threshold ?? 0)) continue
