@@ -78,7 +78,13 @@ const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\
 const YES_OR_NO = /^(true|false)$/
 
 /** Those kinds whose status is the upstream's own: its waiting advice fits only there. */
-const ADVISED: ReadonlySet<FailureKind> = new Set(['upstream-rejected', 'upstream-rate-limited', 'overloaded'])
+const ADVISED: ReadonlySet<FailureKind> = new Set([
+  'upstream-rejected',
+  'upstream-rate-limited',
+  'overloaded',
+  // Official clients retry every 409, also one that lasts: the advice is ours.
+  'conflict',
+])
 
 /** The headers that a failure adds to its response, names in lower case. */
 export function failureHeaders(failure: GatewayError): Record<string, string> {
