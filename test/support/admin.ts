@@ -1,0 +1,182 @@
+import * as z from 'zod'
+import { ask, type AskOptions, type Reply, type Sendable } from './ask.ts'
+import type { Stage } from './stage.ts'
+
+export const ADMIN_KEY = 'an-admin-key-of-this-test'
+
+export const KEYS = '/api/governance/virtual-keys'
+export const BUDGETS = '/api/governance/budgets'
+export const RATE_LIMITS = '/api/governance/rate-limits'
+export const AUDIT = '/api/governance/audit'
+
+/** One request of an administrator over the port. */
+export function administrate(
+  stage: Pick<Stage, 'url' | 'secret'>,
+  method: string,
+  path: string,
+  body?: Sendable,
+  options: AskOptions = {},
+): Promise<Reply> {
+  const headers = { 'x-admin-key': ADMIN_KEY, ...options.headers }
+  return ask(stage, body, { ...options, method, path, secret: null, headers })
+}
+
+const whole = z.int().nonnegative()
+const moment = z.iso.datetime()
+const duration = z.enum(['1m', '1h', '1d', '1w', '1M'])
+
+/** What the admin API answers, field by field: nothing less, nothing more. */
+export const LISTED_KEY = z.strictObject({
+  id: z.string(),
+  name: z.string(),
+  key_prefix: z.string().length(10),
+  is_active: z.boolean(),
+  current_usage_cents: whole,
+  budget_limit_cents: whole,
+})
+
+export const KEY = z.strictObject({
+  ...LISTED_KEY.shape,
+  object: z.literal('virtual_key'),
+  description: z.string(),
+  created_at: moment,
+  expires_at: moment.nullable(),
+  budget_reset_duration: duration.nullable(),
+  budget_id: z.string().nullable(),
+  plan: z.string().nullable(),
+  rate_limit_requests: whole,
+  rate_limit_reset_duration: duration.nullable(),
+  rate_limit_tokens: whole,
+  token_reset_duration: duration.nullable(),
+  rate_limit_id: z.string().nullable(),
+  provider_configs: z.array(
+    z.strictObject({ provider: z.string(), weight: z.number(), allowed_models: z.array(z.string()) }),
+  ),
+  allowed_models: z.array(z.string()).nullable(),
+  max_tokens: whole.nullable(),
+  disable_tools: z.boolean(),
+})
+
+export const CREATED_KEY = z.strictObject({
+  ...KEY.shape,
+  value: z.string().regex(/^sk-(bf|svc)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/),
+})
+
+export const KEY_LIST = z.strictObject({ keys: z.array(LISTED_KEY), has_more: z.boolean() })
+
+export const BUDGET = z.strictObject({
+  id: z.string(),
+  object: z.literal('budget'),
+  name: z.string(),
+  max_limit: z.number().nonnegative(),
+  reset_duration: duration,
+  current_usage_cents: whole,
+  resets_at: moment,
+})
+
+export const BUDGET_LIST = z.strictObject({ budgets: z.array(BUDGET), has_more: z.boolean() })
+
+export const RATE_LIMIT = z.strictObject({
+  id: z.string(),
+  object: z.literal('rate_limit'),
+  name: z.string(),
+  request_max_limit: whole,
+  request_reset_duration: duration.nullable(),
+  token_max_limit: whole,
+  token_reset_duration: duration.nullable(),
+})
+
+export const RATE_LIMIT_LIST = z.strictObject({ rate_limits: z.array(RATE_LIMIT), has_more: z.boolean() })
+
+const sums = {
+  requests: whole,
+  tokens: z.strictObject({ prompt: whole, completion: whole, total: whole, saved: z.int() }),
+  cost: z.strictObject({
+    theoretical_usd: z.number(),
+    actual_usd: z.number(),
+    billed_usd: z.number(),
+    savings_usd: z.number(),
+  }),
+}
+
+export const USAGE = z.strictObject({
+  key_id: z.string(),
+  period_start: moment,
+  current_usage_cents: whole,
+  budget_limit_cents: whole,
+  budget_resets_at: moment,
+  ...sums,
+  by_model: z.array(z.strictObject({ model: z.string(), ...sums })),
+})
+
+export const RATE_STATUS = z.strictObject({
+  request_limit: whole,
+  request_remaining: whole,
+  request_reset_at: moment,
+  token_limit: whole,
+  token_remaining: whole,
+  token_reset_at: moment,
+})
+
+export const LIMITS = z.strictObject({
+  remaining_requests: whole,
+  request_limit: whole,
+  request_reset_at: moment,
+  remaining_tokens: whole,
+  token_limit: whole,
+  token_reset_at: moment,
+  remaining_budget_cents: whole,
+  budget_limit_cents: whole,
+  budget_resets_at: moment,
+})
+
+export const AUDIT_PAGE = z.strictObject({
+  records: z.array(
+    z.strictObject({
+      timestamp: moment,
+      key_id: z.string().nullable(),
+      model: z.string().nullable(),
+      tokens_used: whole,
+      cost_cents: whole,
+      cost_usd: z.number(),
+      request_id: z.string(),
+      outcome: z.enum(['answered', 'refused', 'failed', 'left']),
+      status: z.int(),
+      failure: z.string().nullable(),
+    }),
+  ),
+  has_more: z.boolean(),
+  next: z.string().nullable(),
+})
+
+export const METRICS = z.strictObject({
+  optimizer: z.strictObject({
+    requests_total: whole,
+    requests_per_second: z.number(),
+    error_rate: z.number(),
+    latency_p50_ms: z.number(),
+    latency_p95_ms: z.number(),
+    latency_p99_ms: z.number(),
+  }),
+  optimization: z.strictObject({
+    tier_1_cache_hits: whole,
+    tier_2_vanishing_context: whole,
+    tier_3_rlm: whole,
+    tier_4_family_locked: whole,
+    tier_5_savings_slider: whole,
+    total_savings_usd: z.number(),
+  }),
+  billing: z.strictObject({
+    total_cost_usd: z.number(),
+    theoretical_cost_usd: z.number(),
+    total_billed_usd: z.number(),
+    savings_percentage: z.number(),
+  }),
+})
+
+export const CACHE_METRICS = z.strictObject({
+  hit_rate: z.number().min(0).max(1),
+  total_requests: whole,
+  cache_hits: whole,
+  cache_misses: whole,
+})
