@@ -26,6 +26,7 @@ export async function respond(answered: Answered, parts: Parts): Promise<Respons
     after: parts.runtime.after,
     now: parts.runtime.now,
     leave: () => answered.abort(new Error('The caller left.')),
+    signal: answered.signal,
   })
   const head: Head = {
     ...answerHead(answered),

@@ -10,6 +10,8 @@ export interface StreamBodyOptions {
   readonly now: Runtime['now']
   /** Called when the reader leaves, before the texts are ended. */
   readonly leave: () => void
+  /** Ends the texts: some callers abort their request and never touch its body again. */
+  readonly signal: AbortSignal
 }
 
 interface Silence {
@@ -30,13 +32,22 @@ export async function streamBody(
   const first = await texts.next()
   const silence = heartbeatTimer(options)
   let next: Promise<IteratorResult<string, void>> = Promise.resolve(first)
+  const end = (): void => {
+    silence.stop()
+    // Texts that wait for their reader would not see the signal.
+    texts.return().catch(() => {})
+  }
+  options.signal.addEventListener('abort', end, { once: true })
   return new ReadableStream<Uint8Array>({
     start: (controller) => {
       const beat = encoder.encode(options.heartbeat === 'comment' ? comment('ping') : writeFrame(options.heartbeat))
       silence.start(() => controller.enqueue(beat))
     },
     pull: async (controller) => {
-      const { value, done } = await next
+      const { value, done } = await next.catch((error: unknown) => {
+        silence.stop()
+        throw error
+      })
       silence.broken()
       if (done === true) {
         silence.stop()

@@ -154,6 +154,21 @@ describe.each(CROSSINGS)('on the $name, a request settles once', (front) => {
     expect(await stage.store.spent('budget')).toBeGreaterThan(0)
   })
 
+  it('when its caller aborts after any piece and never touches the body again', async () => {
+    for (let count = 0; count < MOST_FRAMES; count += 1) {
+      const stage = await watched((request) => ({ kind: 'events', items: [...framesFor(request), HANG] }))
+      const controller = new AbortController()
+      const response = await inProcess(stage, front, { stream: true }, controller.signal)
+      const reader = response.body!.getReader()
+      for (let read = 0; read < count; read += 1) if ((await reader.read()).done) break
+      // Whatever has come by now waits for a reader.
+      await ask(stage, undefined, { method: 'GET', path: '/health' })
+      controller.abort()
+
+      await expectSettledOnce(stage)
+    }
+  })
+
   it('when its caller never reads the body and cancels it', async () => {
     for (const stream of [false, true]) {
       const stage = await watched(() => ({ text: 'Hello.' }))
@@ -221,12 +236,22 @@ describe('many requests at once settle once each', () => {
   const ending = fc.constantFrom('whole', 'stream', 'refused', 'cut', 'left', 'hung', 'cancelled', 'unread')
   type Ending = 'whole' | 'stream' | 'refused' | 'cut' | 'left' | 'hung' | 'cancelled' | 'unread'
 
+  let ids = 0
+
+  /** Only a request that has reached the upstream can be left without a race. */
+  async function reachedUpstream(stage: Stage, id: string): Promise<void> {
+    for (let count = 1; ; count += 1) {
+      if ((await stage.upstream.arrival(count)).text.includes(`"${id}"`)) return
+    }
+  }
+
   async function end(
     stage: Stage,
     front: Front,
     { kind, frames }: { readonly kind: Ending; readonly frames: number },
   ): Promise<void> {
-    const told = { user: `${kind} ${frames}`, metadata: { user_id: `${kind} ${frames}` } }
+    const id = `${kind} ${frames} ${(ids += 1)}`
+    const told = { user: id, metadata: { user_id: id } }
     if (kind === 'whole' || kind === 'refused') {
       await inProcess(stage, front, told).then((response) => response.text())
     } else if (kind === 'stream' || kind === 'cut') {
@@ -243,7 +268,7 @@ describe('many requests at once settle once each', () => {
         { ...front.body, ...told, stream: true },
         { path: front.path, signal: controller.signal },
       )
-      setImmediate(() => setImmediate(() => controller.abort()))
+      void reachedUpstream(stage, id).then(() => controller.abort())
       await reply.catch(() => undefined)
     } else {
       const reader = (await inProcess(stage, front, { ...told, stream: true })).body!.getReader()
@@ -253,7 +278,7 @@ describe('many requests at once settle once each', () => {
   }
 
   function replyTo(request: UpstreamRequest): Reply {
-    const [kind, frames] = (/(\w+) (\d+)"/.exec(request.text) ?? []).slice(1)
+    const [kind, frames] = (/(\w+) (\d+) \d+"/.exec(request.text) ?? []).slice(1)
     if (kind === 'refused') return { kind: 'failure', status: 400 }
     if (kind === 'hung' || kind === 'left') return { kind: 'hang' }
     if (kind === 'cut') return { kind: 'events', items: [...framesFor(request).slice(0, Number(frames)), CUT] }
