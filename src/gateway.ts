@@ -1,10 +1,12 @@
-import { ZERO } from './core/money.ts'
+import type { JsonObject } from './core/json.ts'
+import { toDollars } from './core/money.ts'
 import type { SemanticCacheOptions } from './cache/cache-options.ts'
 import { createFlights } from './cache/flights.ts'
 import { createSemanticCache, type SemanticCache } from './cache/semantic-cache.ts'
 import type { Provider, Runtime, Store, Timeouts } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import { openaiFormat } from './formats/openai/format.ts'
+import { responsesFormat } from './formats/responses/format.ts'
 import type { Format } from './formats/format.ts'
 import type { Budgets } from './governance/budgets.ts'
 import type { GovernanceConfiguration } from './governance/configuration.ts'
@@ -24,6 +26,7 @@ import {
 import { asFailure } from './pipeline/refuse.ts'
 import { createResolve } from './pipeline/resolve.ts'
 import type { Parts } from './pipeline/stages.ts'
+import { createTurns } from './pipeline/turns.ts'
 import { createRecords, type Books } from './pipeline/write-down.ts'
 import { createDirectory, type CatalogOptions, type Directory } from './providers/catalog.ts'
 import { smallModelFor } from './providers/small-model.ts'
@@ -34,6 +37,7 @@ import { adminEndpoints, type AdminParts } from './routes/admin.ts'
 import { createAuthorize, type AdminOptions } from './routes/authorize.ts'
 import { completions } from './routes/completions.ts'
 import { refusal, type Call, type Handler } from './routes/endpoint.ts'
+import { deleteResponse, getResponse } from './routes/responses.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { getModel, listModels } from './routes/models.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
@@ -44,6 +48,9 @@ import { createMeter } from './tokens/size.ts'
 import { createTokenizer } from './tokens/tokenizer.ts'
 import { createGovernance, type Governance } from './wiring/governance.ts'
 import { createMetricsReports } from './wiring/metrics.ts'
+import { createSavings, type SavingsOptions } from './wiring/savings.ts'
+import type { ShadowRecord } from './savings/shadow.ts'
+import type { TierJob } from './savings/tier.ts'
 
 /** Everything that a gateway can be told. Unknown options are refused at the start. */
 export interface GatewayOptions {
@@ -55,6 +62,8 @@ export interface GatewayOptions {
   readonly margin?: number | ((call: MarginCall) => number)
   /** Models, prices and aliases of your own. */
   readonly catalog?: CatalogOptions
+  /** Tiers 2 to 5. @default on, where they pay */
+  readonly savings?: SavingsOptions
   /** Tier 1; `false` stores no answers. @default on, in memory, within each key, from similarity 0.95 */
   readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that exist from the start. */
@@ -118,7 +127,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     onFailure: (cause) => books.log.event('ERROR', `configuration not in place: ${reasonOf(cause)}`, runtime.now()),
   })
   const cache = options.cache === false ? undefined : createSemanticCache({ ...options.cache, runtime })
-  const parts = createParts(options, { runtime, governance, failover, directory, timeouts, books, cache })
+  const parts = createParts(options, { runtime, store, governance, failover, directory, timeouts, books, cache })
   const states = (): Record<string, boolean> => {
     const circuits = failover.circuits()
     return Object.fromEntries(options.providers.map(({ name }) => [name, !(name in circuits)]))
@@ -183,6 +192,7 @@ function createParts(
   options: GatewayOptions,
   rooms: {
     readonly runtime: Runtime
+    readonly store: Store
     readonly governance: Governance
     readonly directory: Directory
     readonly failover: Failover
@@ -193,21 +203,39 @@ function createParts(
 ): Parts {
   const { runtime, governance, directory, timeouts } = rooms
   const { margin = DEFAULT_MARGIN } = options
+  const meter = createMeter(createTokenizer())
   return {
     findKey: governance.findKey,
     ...(rooms.cache !== undefined && { memory: { cache: rooms.cache, flights: createFlights() } }),
     resolve: createResolve(directory.resolve, runtime.random),
     ledger: governance.ledger,
-    waterfall: async (job) => ({ tokens: job.tokens, spent: ZERO, verdicts: [] }),
+    turns: createTurns(rooms.store),
+    waterfall: createSavings(options.savings, {
+      store: rooms.store,
+      meter,
+      runtime,
+      onShadow: (record, job) => rooms.books.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
+    }),
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: rooms.failover,
-    meter: createMeter(createTokenizer()),
+    meter,
     margin:
       typeof margin === 'number' ? () => margin : (key, model) => margin({ keyId: key.id, keyName: key.name, model }),
     records: createRecords({ ...rooms.books, now: runtime.now }),
     limits: { ...DEFAULT_LIMITS, ...options.limits },
     timeouts,
     runtime,
+  }
+}
+
+function shadowFields(record: ShadowRecord, job: TierJob): JsonObject {
+  return {
+    virtual_key_id: job.owner,
+    model: job.modelName,
+    strategy: record.strategy,
+    original_tokens: record.originalTokens,
+    optimized_tokens: record.optimizedTokens,
+    small_models_usd: toDollars(record.spent),
   }
 }
 
@@ -227,6 +255,9 @@ function endpoints({ parts, directory, store, states, basePath, admin }: Rooms):
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: completions(openaiFormat, parts) },
     { method: 'POST', path: '/v1/messages', handle: completions(anthropicFormat, parts) },
+    { method: 'POST', path: '/v1/responses', handle: completions(responsesFormat, parts) },
+    { method: 'GET', path: '/v1/responses/:id', handle: getResponse(parts) },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(parts) },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
     { method: 'GET', path: '/health', handle: health(status) },

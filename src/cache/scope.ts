@@ -1,5 +1,13 @@
 import type { Json, JsonObject } from '../core/json.ts'
-import { lastUserIndex, type Message, type Native, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
+import {
+  lastUserIndex,
+  type Dialect,
+  type Message,
+  type Native,
+  type Part,
+  type Prompt,
+  type TextPart,
+} from '../core/prompt.ts'
 import { foldText, hasProgramLines } from './fold.ts'
 
 export interface ScopeOptions {
@@ -22,21 +30,44 @@ export interface Place {
 }
 
 /** Body fields that the canonical prompt says completely, or that do not change an answer. All others are hashed as they came. */
-const READ_FIELDS: ReadonlySet<string> = new Set([
-  'model',
-  'messages',
-  'system',
-  'stream',
-  'stream_options',
-  'max_tokens',
-  'max_completion_tokens',
-  'temperature',
-  'top_p',
-  'top_k',
-  'stop',
-  'stop_sequences',
-  'n',
-])
+const READ_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
+  openai: new Set([
+    'model',
+    'messages',
+    'stream',
+    'stream_options',
+    'max_tokens',
+    'max_completion_tokens',
+    'temperature',
+    'top_p',
+    'top_k',
+    'stop',
+    'n',
+  ]),
+  anthropic: new Set([
+    'model',
+    'messages',
+    'system',
+    'stream',
+    'max_tokens',
+    'temperature',
+    'top_p',
+    'top_k',
+    'stop_sequences',
+  ]),
+  responses: new Set([
+    'model',
+    'input',
+    'instructions',
+    'stream',
+    'stream_options',
+    'max_output_tokens',
+    'temperature',
+    'top_p',
+    'store',
+    'metadata',
+  ]),
+}
 
 /** A longer question is compared by its hash alone: near neighbours of long texts are other texts. */
 const LONGEST_COMPARED = 4000
@@ -94,7 +125,7 @@ function addSettings(frame: Frame, prompt: Prompt): void {
   const { value, dialect } = prompt.native
   const unread: Record<string, Json | undefined> = {}
   for (const field of Object.keys(value)) {
-    if (!READ_FIELDS.has(field) && value[field] !== undefined) unread[field] = value[field]
+    if (!READ_FIELDS[dialect].has(field) && value[field] !== undefined) unread[field] = value[field]
   }
   if (hasBothLimits(value)) unread['max_tokens'] = value['max_tokens']
   if (topK === undefined && value['top_k'] !== undefined) unread['top_k'] = value['top_k']

@@ -42,7 +42,7 @@ function promptFor(prompt: Prompt, route: Route, planned: Planned): Prompt {
   const granted = planned.reservation.outputTokens
   const { model, provider } = route
   const silent = asked === undefined && granted >= model.maxOutputTokens
-  const free = model.enforcesMaxOutput !== false && provider.dialect === 'openai'
+  const free = model.enforcesMaxOutput !== false && provider.dialect !== 'anthropic'
   if (asked === undefined ? silent && free : asked <= granted) return prompt
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }

@@ -4,6 +4,7 @@ import { baseHead, jsonResponse, type Head } from './head.ts'
 import { settle } from './settle.ts'
 import type { Answered, Parts } from './stages.ts'
 import { statementOf } from './statement.ts'
+import { writeContext } from './turns.ts'
 import { streamBody } from './stream-body.ts'
 import { writeStream } from './write-stream.ts'
 
@@ -13,10 +14,8 @@ export async function respond(answered: Answered, parts: Parts): Promise<Respons
   if (answer.kind === 'whole') {
     const { completion } = answer
     const bill = billFor(answered, completion, parts.meter)
-    const body = answered.format.writeCompletion(completion, statementOf(bill), {
-      prompt: answered.prompt,
-      created: Math.floor(answered.startedAt / 1000),
-    })
+    const body = answered.format.writeCompletion(completion, statementOf(bill), writeContext(answered))
+    await parts.turns.keep(answered, body)
     await settle(answered, bill, { status: 200, completion }, parts)
     return jsonResponse(200, { ...answerHead(answered), ...billHeaders(bill) }, body)
   }

@@ -3,10 +3,11 @@ import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { Completion, Step } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Meter, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Format } from '../formats/format.ts'
+import type { Format, KeptTurn } from '../formats/format.ts'
 import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Optimized, SmallModel, Waterfall, Wishes } from '../savings/tier.ts'
@@ -40,6 +41,9 @@ export interface Admitted extends Received {
   readonly key: VirtualKey
 }
 
+/** The first stage: whose request it is. */
+export type Admitting = (received: Received, parts: Parts) => Promise<Admitted>
+
 /** Tokens of the prompt by our own count. */
 export interface Size {
   readonly estimate: number
@@ -48,6 +52,8 @@ export interface Size {
 }
 
 export interface Understood extends Admitted {
+  /** The body as the caller wrote it: what it refers to has taken its place in the prompt. */
+  readonly asked: JsonObject
   readonly prompt: Prompt
   readonly resolved: Resolved
   readonly size: Size
@@ -159,6 +165,17 @@ export interface Memory {
   readonly flights: Flights<Completion>
 }
 
+/** Answered requests that later ones refer to by their ids. Each key finds its own only. */
+export interface Turns {
+  /** The body with what it refers to in its place; the body itself where it refers to nothing. */
+  recall(format: Format, key: VirtualKey, body: JsonObject): Promise<JsonObject>
+  /** Keeps an answered request, where its format and its caller want that. Never rejects: the answer is there. */
+  keep(answered: Answered, told: string | undefined): Promise<void>
+  find(key: VirtualKey, id: string): Promise<KeptTurn | undefined>
+  /** True when there was something to forget. */
+  forget(key: VirtualKey, id: string): Promise<boolean>
+}
+
 /** What every stage may lean on. Made once, by createGateway. */
 export interface Parts {
   readonly findKey: FindKey
@@ -166,6 +183,7 @@ export interface Parts {
   readonly ledger: Ledger
   /** Absent: no answer is ever stored. */
   readonly memory?: Memory
+  readonly turns: Turns
   readonly waterfall: Waterfall
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream

@@ -19,7 +19,9 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   })
   const wishes = readWishes(admitted.request.headers)
   const { body, text, modelSpan } = parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
-  const read = admitted.format.readPrompt(body, text, modelSpan)
+  const whole = await parts.turns.recall(admitted.format, admitted.key, body)
+  const { format } = admitted
+  const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
   checkTemperature(read.settings, admitted, limits.maxTemperature)
   const resolved = parts.resolve(read.model, admitted.key)
   checkAccess(admitted.key, { prompt: read, modelName: resolved.name, also: resolved.routes.map(routeName) })
@@ -28,7 +30,7 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   const { meter } = parts
   const bounds = resolved.routes.map((route) => meter.boundOf(prompt, route.model))
   const size = { estimate: meter.estimateOf(prompt), bound: Math.max(...bounds) }
-  return { ...admitted, prompt, resolved, size, wishes, margin: marginOf(parts, admitted.key, resolved.name) }
+  return { ...admitted, asked: body, prompt, resolved, size, wishes, margin: marginOf(parts, admitted.key, resolved.name) }
 }
 
 /** An operator's function may answer anything; a bill that is no number would pass every budget. */

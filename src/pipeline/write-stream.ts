@@ -7,6 +7,7 @@ import { settle } from './settle.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { Answered, Outcome, Parts } from './stages.ts'
 import { statementOf } from './statement.ts'
+import { writeContext } from './turns.ts'
 
 /**
  * A streamed answer as server-sent events in the caller's format. What broke off is told as the format's own error
@@ -17,8 +18,8 @@ export async function* writeStream(
   steps: AsyncIterable<Step>,
   parts: Parts,
 ): AsyncGenerator<string, void, undefined> {
-  const { format, prompt } = answered
-  const writer = format.stepWriter({ prompt, created: Math.floor(answered.startedAt / 1000) })
+  const { format } = answered
+  const writer = format.stepWriter(writeContext(answered))
   const collected = collector()
   try {
     for await (const step of settling(answered, steps, collected, parts)) {
@@ -26,10 +27,13 @@ export async function* writeStream(
       if (text !== '') yield text
     }
   } catch (error) {
-    yield writeFrame(format.writeFailureFrame(asFailure(error), answered.id))
+    const failure = asFailure(error)
+    yield join(writer.fail?.(failure) ?? [format.writeFailureFrame(failure, answered.id)])
     return
   }
-  yield join(writer.end(statementOf(billOfStream(answered, collected, parts))))
+  const ending = writer.end(statementOf(billOfStream(answered, collected, parts)))
+  await parts.turns.keep(answered, ending.at(-1)?.data)
+  yield join(ending)
 }
 
 function join(frames: readonly Frame[]): string {
