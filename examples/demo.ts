@@ -39,12 +39,17 @@ const chat = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: key.value, maxRet
 const messages = new Anthropic({ baseURL: server.url, apiKey: key.value, maxRetries: 0 })
 const inMessages = toMessages(conversation.messages)
 
+/** The tiers are shown one by one, so stored answers are left out but in the last row. */
+const fresh = { 'Cache-Control': 'no-store' }
 const wishes: Record<string, Record<string, string>> = {
-  nothing: {},
-  'X-Savings-Level: extreme': { 'X-Savings-Level': 'extreme' },
-  'X-Savings-Level: med': { 'X-Savings-Level': 'med' },
-  'X-Vanishing-Context': { 'X-Vanishing-Context': 'true' },
-  'X-Svc-RLM': { 'X-Svc-RLM': 'true' },
+  'off (X-Savings-Level)': { 'X-Savings-Level': 'off', ...fresh },
+  'nothing: what pays': fresh,
+  'tier 5, min': { 'X-Savings-Level': 'min', ...fresh },
+  'tier 5, extreme': { 'X-Savings-Level': 'extreme', ...fresh },
+  'tier 2 (X-Vanishing-Context)': { 'X-Vanishing-Context': 'true', ...fresh },
+  'tier 3 (X-Svc-RLM)': { 'X-Svc-RLM': 'true', ...fresh },
+  'tier 1, first time': {},
+  'tier 1, asked again': {},
 }
 
 const rows: Row[] = []

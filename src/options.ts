@@ -1,5 +1,6 @@
 import * as z from 'zod/mini'
 import { GatewayError } from './core/errors.ts'
+import { savingsSchema } from './wiring/savings.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
 import type { AdminOptions } from './routes/authorize.ts'
@@ -94,7 +95,7 @@ const schema = z.strictObject({
     }),
   ),
   catalog: z.optional(z.unknown()),
-  savings: z.optional(z.unknown()),
+  savings: z.optional(savingsSchema),
   cache: z.optional(
     z.union([z.literal(false), z.strictObject(anyOf(CACHE_OPTIONS))], {
       error: `false, or an object of ${CACHE_OPTIONS.join(', ')}, was expected`,

@@ -1,0 +1,112 @@
+import * as z from 'zod/mini'
+import type { Meter, Runtime, Store } from '../core/ports.ts'
+import { ZERO } from '../core/money.ts'
+import { isShadowed, shadow, type ShadowRecord } from '../savings/shadow.ts'
+import type { SliderMode } from '../savings/slider.ts'
+import { DEFAULT_THRESHOLDS, type Thresholds } from '../savings/thresholds.ts'
+import type { Optimized, Tier, TierJob, Waterfall } from '../savings/tier.ts'
+import { breathe } from '../tokens/breathe.ts'
+
+/** The savings waterfall; see docs/tiers. */
+export interface SavingsOptions {
+  /** Context sizes in tokens above which a tier starts by itself. @default { vanishing: 50_000, recursive: 80_000, family: 20_000 } */
+  readonly thresholds?: Partial<Thresholds>
+  /** How tier 5 chooses what stays. @default 'auto' */
+  readonly slider?: SliderMode
+  /** Who writes the summaries of tiers 3 and 4: the family's small model, or nobody (`extractive` costs nothing). @default 'model' */
+  readonly summarizer?: 'model' | 'extractive'
+  /** Tier 2's prompt: a share of the context, but at least so many tokens. @default { targetShare: 0.01, leastTarget: 4000 } */
+  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: number }
+  /** Other tiers, or the own ones in another order. @default 5, 2, 3, 4 */
+  readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
+  /**
+   * From 0 to 1: tiers that start by themselves are only tried, on this share of the requests, beside the request that is
+   * sent as it came; what they would have saved is logged. Tiers asked for by a header still run.
+   * @default undefined: tiers run
+   */
+  readonly shadow?: number
+}
+
+const between = (least: number, greatest: number): z.ZodMiniType<number> =>
+  z
+    .number({ error: `a number from ${least} to ${greatest} was expected` })
+    .check(
+      z.minimum(least, { error: `at least ${least} was expected` }),
+      z.maximum(greatest, { error: `at most ${greatest} was expected` }),
+    )
+
+const tokens = between(0, 1e9)
+
+/** The schema of `savings` in the gateway's options. */
+export const savingsSchema: z.ZodMiniType<unknown> = z.strictObject({
+  thresholds: z.optional(
+    z.strictObject({ vanishing: z.optional(tokens), recursive: z.optional(tokens), family: z.optional(tokens) }),
+  ),
+  slider: z.optional(z.enum(['auto', 'query', 'stable'], { error: "'auto', 'query' or 'stable' was expected" })),
+  summarizer: z.optional(z.enum(['model', 'extractive'], { error: "'model' or 'extractive' was expected" })),
+  vanishing: z.optional(
+    z.strictObject({ targetShare: z.optional(between(0.0001, 1)), leastTarget: z.optional(between(200, 1e6)) }),
+  ),
+  tiers: z.optional(
+    z.custom((value) => Array.isArray(value) || typeof value === 'function', {
+      error: 'a list of tiers, or a function from the own tiers to one, was expected',
+    }),
+  ),
+  shadow: z.optional(between(0, 1)),
+})
+
+export interface SavingsParts {
+  readonly store: Store
+  readonly meter: Meter
+  readonly runtime: Runtime
+  /** Told what a tier would have saved. */
+  readonly onShadow: (record: ShadowRecord, job: TierJob) => void
+}
+
+/** The waterfall, which is loaded when a request is first large enough or asks for it. */
+export function createSavings(options: SavingsOptions = {}, parts: SavingsParts): Waterfall {
+  const waterfall = lazily(options, parts)
+  const { shadow: share } = options
+  if (share === undefined) return waterfall
+  return async (job) => {
+    if (hasWish(job)) return waterfall(job)
+    if (isShadowed(share, parts.runtime.random())) {
+      void waterfall(job).then((optimized) => {
+        const { record } = shadow(optimized)
+        if (record !== undefined) parts.onShadow(record, job)
+      })
+    }
+    return untouched(job)
+  }
+}
+
+function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
+  const { summarizer = 'model', shadow: _, ...others } = options
+  const own = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
+  const custom = options.tiers !== undefined
+  let loading: Promise<Waterfall> | undefined
+  const load = async (): Promise<Waterfall> => {
+    const { createWaterfall } = await import('../savings/waterfall.ts')
+    const { now, after } = runtime
+    return createWaterfall({ ...others, summariser: summarizer, store, meter, now, after, breathe })
+  }
+  return async (job) => {
+    if (!custom && !concerns(job, own)) return untouched(job)
+    const waterfall = await (loading ??= load())
+    return waterfall(job)
+  }
+}
+
+/** Half of the least threshold: below it no tier starts and no conversation is followed. */
+function concerns(job: TierJob, thresholds: Thresholds): boolean {
+  const least = Math.min(...Object.values(thresholds)) * (job.model.thresholdFactor ?? 1)
+  return hasWish(job) || job.tokens > least / 2
+}
+
+function hasWish({ wishes }: TierJob): boolean {
+  return wishes.level !== undefined || wishes.vanishing || wishes.recursive
+}
+
+function untouched(job: TierJob): Optimized {
+  return { tokens: job.tokens, spent: ZERO, verdicts: [] }
+}
