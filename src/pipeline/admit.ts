@@ -17,11 +17,13 @@ export async function findCaller(headers: Headers, parts: Pick<Parts, 'findKey' 
       'The request carries no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',
     )
   }
-  const key = await parts.findKey(secret)
-  if (key === undefined || !isValid(key, parts.runtime.now())) {
-    throw new GatewayError('unauthenticated', 'The key is not valid here: it is unknown, inactive or expired.')
-  }
-  return key
+  return checkValid(await parts.findKey(secret), parts.runtime.now())
+}
+
+/** The key when it may be used now; else 401. */
+export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
+  if (key !== undefined && isValid(key, now)) return key
+  throw new GatewayError('unauthenticated', 'The key is not valid here: it is unknown, inactive or expired.')
 }
 
 function isValid(key: VirtualKey, now: number): boolean {

@@ -4,17 +4,19 @@ import { plan } from './plan.ts'
 import { refuse } from './refuse.ts'
 import { reserve } from './reserve.ts'
 import { respond } from './respond.ts'
-import type { Parts, Reached, Received } from './stages.ts'
+import type { Admitting, Parts, Reached, Received } from './stages.ts'
 import { understand } from './understand.ts'
 
 /**
  * The whole way of a model request, one line a stage. Each stage knows more than the one before it and none goes back.
  * A failure anywhere becomes a response in one place, which gives back whatever had been reserved by then.
+ *
+ * @param admitting another way to find the key, for requests that carry none: the items of batches.
  */
-export async function run(received: Received, parts: Parts): Promise<Response> {
+export async function run(received: Received, parts: Parts, admitting: Admitting = admit): Promise<Response> {
   let reached: Reached = received
   try {
-    const admitted = (reached = await admit(received, parts)) //        whose request: 401
+    const admitted = (reached = await admitting(received, parts)) //    whose request: 401
     const understood = (reached = await understand(admitted, parts)) // what it asks for: 400 403 404 413
     const reserved = (reached = await reserve(understood, parts)) //    places and money in advance: 402 429
     const planned = (reached = await plan(reserved, parts)) //          replay, or ask with what prompt

@@ -1,0 +1,186 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Store } from '../core/ports.ts'
+import { EXPIRES_AFTER_MS, isBatchId, makeBatchId, parseBatch, type Batch } from './batch.ts'
+import { dueKey, headKey, headsOf, itemKey, itemsOf, OPEN, placeOf } from './batch-keys.ts'
+import type { BatchRequest } from './batch-requests.ts'
+import { changeBatch, forgetBatch, FREE, lineOf, type OpenBatch } from './batch-values.ts'
+
+/** The batches of each key: what is asked and changed through the interface. */
+export interface BatchBook {
+  /** Writes a batch with all its items; it is there when this resolves, else nothing of it stays. */
+  create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
+  /** Throws `not-found` for one that is unknown or another key's. */
+  read(keyId: string, id: string): Promise<Batch>
+  /** Newest first. */
+  page(keyId: string, query: BatchQuery): Promise<BatchPage>
+  /** From now on no item is begun. Changes nothing on one that has ended. Throws `not-found`. */
+  cancel(keyId: string, id: string): Promise<Batch>
+  /** Forgets an ended batch with its results. Throws `not-found`, or `invalid-request` for one that has not ended. */
+  remove(keyId: string, id: string): Promise<void>
+  /** The lines of the results, read page by page; each ends in a line feed. */
+  results(batch: Batch): AsyncGenerator<string, void, undefined>
+  /** Batches with work left, of all keys. */
+  open(): Promise<readonly OpenBatch[]>
+}
+
+export interface BatchOwner {
+  readonly keyId: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+export interface BatchQuery {
+  readonly limit: number
+  /** Those older than this one. */
+  readonly after?: string
+  /** Those newer than this one, the nearest of them. */
+  readonly before?: string
+}
+
+export interface BatchPage {
+  readonly batches: readonly Batch[]
+  readonly hasMore: boolean
+}
+
+export interface BatchParts {
+  readonly store: Store
+  readonly now: () => number
+  readonly uuid: () => string
+}
+
+/** How many batches a key may have at once, ended ones included. */
+const MOST_BATCHES = 1_000
+/** Values that are written or read side by side. */
+const PAGE = 100
+const RESULTS_PAGE = 32
+/** A batch that is still not filled by then is what a dead process left. */
+const FILLED_WITHIN_MS = 3_600_000
+
+export function createBatchBook({ store, now, uuid }: BatchParts): BatchBook {
+  async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
+    const { keyId } = owner
+    const kept = await store.list(headsOf(keyId), { limit: MOST_BATCHES })
+    if (kept.length >= MOST_BATCHES) throw tooMany()
+    const createdAt = now()
+    const id = makeBatchId(createdAt, uuid())
+    const expiresAt = createdAt + EXPIRES_AFTER_MS
+    const batch: Batch = { ...owner, id, total: requests.length, createdAt, expiresAt, state: 'filling' }
+    try {
+      await store.set(dueKey(createdAt + FILLED_WITHIN_MS, id), keyId)
+      await store.set(headKey(keyId, id), JSON.stringify(batch))
+      await fill(id, requests)
+      await store.set(OPEN + id, keyId)
+      return await change(keyId, id, (present) => ({ ...present, state: 'working' }))
+    } catch (error) {
+      await forgetBatch(store, keyId, id).catch(() => {})
+      throw error
+    }
+  }
+
+  async function fill(id: string, requests: readonly BatchRequest[]): Promise<void> {
+    for (let from = 0; from < requests.length; from += PAGE) {
+      const page = requests.slice(from, from + PAGE)
+      await Promise.all(
+        page.flatMap(({ customId, params }, index) => {
+          const place = placeOf(from + index)
+          const request = JSON.stringify({ custom_id: customId, params })
+          return [store.set(itemKey('request', id, place), request), store.set(itemKey('todo', id, place), FREE)]
+        }),
+      )
+    }
+  }
+
+  async function read(keyId: string, id: string): Promise<Batch> {
+    const batch = isBatchId(id) ? parseBatch(await store.get(headKey(keyId, id))) : undefined
+    if (batch === undefined || batch.state === 'filling') throw unknown()
+    return batch
+  }
+
+  async function change(keyId: string, id: string, make: (batch: Batch) => Batch): Promise<Batch> {
+    const changed = await changeBatch(store, { keyId, id }, make)
+    if (changed === undefined) throw unknown()
+    return changed
+  }
+
+  async function page(keyId: string, query: BatchQuery): Promise<BatchPage> {
+    const heads = headsOf(keyId)
+    const { keys, hasMore } = query.before === undefined ? await older(heads, query) : await newer(heads, query)
+    const texts = await Promise.all(keys.map((key) => store.get(key)))
+    const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
+    return { batches: batches as readonly Batch[], hasMore }
+  }
+
+  async function older(heads: string, { limit, after }: BatchQuery): Promise<Keys> {
+    const from = after === undefined ? {} : { after: heads + after }
+    const keys = await store.list(heads, { limit: limit + 1, ...from })
+    return { keys: keys.slice(0, limit), hasMore: keys.length > limit }
+  }
+
+  /** A key has at most a thousand: all of them are one list. */
+  async function newer(heads: string, { limit, before }: BatchQuery): Promise<Keys> {
+    const all = await store.list(heads, { limit: MOST_BATCHES })
+    const keys = all.filter((key) => key < heads + before)
+    return { keys: keys.slice(-limit), hasMore: keys.length > limit }
+  }
+
+  async function cancel(keyId: string, id: string): Promise<Batch> {
+    const batch = await read(keyId, id)
+    if (batch.state === 'ended' || batch.cancelledAt !== undefined) return batch
+    return change(keyId, id, (present) =>
+      present.state === 'ended' ? present : { ...present, cancelledAt: present.cancelledAt ?? now() },
+    )
+  }
+
+  async function remove(keyId: string, id: string): Promise<void> {
+    const batch = await read(keyId, id)
+    if (batch.state !== 'ended') throw notEnded('deleted')
+    await forgetBatch(store, keyId, id)
+  }
+
+  async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
+    const prefix = itemsOf('result', batch.id)
+    for (let after: string | undefined; ;) {
+      const keys = await store.list(prefix, { limit: RESULTS_PAGE, ...(after !== undefined && { after }) })
+      if (keys.length === 0) return
+      const values = await Promise.all(keys.map((key) => store.get(key)))
+      yield values.map((value) => (value === undefined ? '' : `${lineOf(value)}\n`)).join('')
+      after = keys.at(-1)
+    }
+  }
+
+  async function open(): Promise<readonly OpenBatch[]> {
+    const keys = await store.list(OPEN, { limit: MOST_BATCHES })
+    const owners = await Promise.all(keys.map((key) => store.get(key)))
+    return keys.flatMap((key, index) => {
+      const keyId = owners[index]
+      return keyId === undefined ? [] : [{ id: key.slice(OPEN.length), keyId }]
+    })
+  }
+
+  return { create, read, page, cancel, remove, results, open }
+}
+
+interface Keys {
+  readonly keys: readonly string[]
+  readonly hasMore: boolean
+}
+
+function unknown(): GatewayError {
+  return new GatewayError(
+    'not-found',
+    'This key has no message batch of this id. GET /v1/messages/batches lists those there are.',
+  )
+}
+
+export function notEnded(what: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `The batch has not ended, so it cannot be ${what} yet. Wait until its processing_status is ended, or cancel it.`,
+  )
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `This key has ${MOST_BATCHES} message batches already. Delete some that have ended.`,
+  )
+}

@@ -1,0 +1,95 @@
+import { isJsonObject, type JsonObject } from '../core/json.ts'
+
+/** How an item ended. */
+export type ItemEnd = 'succeeded' | 'errored' | 'canceled' | 'expired'
+
+export type Counts = Readonly<Record<ItemEnd, number>>
+
+/** One batch as the store keeps it; its items and results are values of their own. Times in milliseconds since 1970. */
+export interface Batch {
+  readonly id: string
+  readonly keyId: string
+  /** How many items it has. */
+  readonly total: number
+  readonly createdAt: number
+  /** Items that have not been answered by then expire. */
+  readonly expiresAt: number
+  /** Headers of the request that made the batch, which hold for each of its items. */
+  readonly headers: Readonly<Record<string, string>>
+  /** `filling` until all of its items are written: before that it is shown to nobody. */
+  readonly state: 'filling' | 'working' | 'ended'
+  readonly cancelledAt?: number
+  readonly endedAt?: number
+  /** When its results were deleted. */
+  readonly archivedAt?: number
+  /** Known when it has ended. */
+  readonly counts?: Counts
+}
+
+const DAY_MS = 86_400_000
+
+export const EXPIRES_AFTER_MS: number = DAY_MS
+/** How long results are kept, from the creation. */
+export const RESULTS_FOR_MS: number = 29 * DAY_MS
+/** How long a batch itself is listed, from the creation. */
+export const LISTED_FOR_MS: number = 90 * DAY_MS
+
+const PREFIX = 'msgbatch_'
+const ID = /^msgbatch_[0-9a-f]{32}$/
+const TIME_DIGITS = 12
+const LATEST = 16 ** TIME_DIGITS - 1
+
+/** Ids of later batches are smaller, so that a list in ascending order begins with the newest. */
+export function makeBatchId(now: number, uuid: string): string {
+  const age = (LATEST - now).toString(16).padStart(TIME_DIGITS, '0')
+  return `${PREFIX}${age}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
+}
+
+/** True for what may be an id: nothing else becomes part of a key of the store. */
+export function isBatchId(text: string): boolean {
+  return ID.test(text)
+}
+
+export const NO_COUNTS: Counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
+
+/** Reads a stored batch; undefined for what is none. */
+export function parseBatch(text: string | undefined): Batch | undefined {
+  if (text === undefined) return undefined
+  try {
+    const value: unknown = JSON.parse(text)
+    return isBatch(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isBatch(value: unknown): value is Batch & JsonObject {
+  return (
+    isJsonObject(value) &&
+    ['id', 'keyId', 'state'].every((field) => typeof value[field] === 'string') &&
+    ['total', 'createdAt', 'expiresAt'].every((field) => typeof value[field] === 'number') &&
+    isJsonObject(value['headers'])
+  )
+}
+
+/** A batch as the message format shows it. Until it has ended, all its items count as being processed. */
+export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
+  const { counts = NO_COUNTS } = batch
+  const hasEnded = batch.state === 'ended'
+  return {
+    id: batch.id,
+    type: 'message_batch',
+    processing_status: hasEnded ? 'ended' : batch.cancelledAt === undefined ? 'in_progress' : 'canceling',
+    request_counts: { processing: hasEnded ? 0 : batch.total, ...counts },
+    created_at: time(batch.createdAt),
+    expires_at: time(batch.expiresAt),
+    ended_at: time(batch.endedAt),
+    cancel_initiated_at: time(batch.cancelledAt),
+    archived_at: time(batch.archivedAt),
+    results_url: hasEnded && batch.archivedAt === undefined ? resultsUrl : null,
+  }
+}
+
+function time(at: number | undefined): string | null {
+  return at === undefined ? null : new Date(at).toISOString()
+}

@@ -1,0 +1,204 @@
+import type { Settlement, Store } from '../core/ports.ts'
+import { isJsonObject, type JsonObject } from '../core/json.ts'
+import { NO_COUNTS, parseBatch, type Batch, type Counts, type ItemEnd } from './batch.ts'
+import type { BatchParts } from './batch-book.ts'
+import { headKey, itemKey, itemsOf, OPEN } from './batch-keys.ts'
+import { changeBatch, FREE, lineOf, type OpenBatch } from './batch-values.ts'
+
+/** An item that this process may work on until `held` says otherwise. */
+export interface Claim {
+  readonly batch: OpenBatch
+  readonly place: string
+  /** What stands in the store while the claim lasts. */
+  held: string
+}
+
+export type Taking =
+  | { readonly kind: 'claimed'; readonly claim: Claim }
+  /** Someone else has it, or it waits, until about then. */
+  | { readonly kind: 'busy'; readonly until: number }
+  | { readonly kind: 'gone' }
+
+/** What stands in the place of a finished item. */
+export interface ItemResult {
+  /** One line of the results. */
+  readonly line: string
+  /** What must have been settled before the item is closed; absent where no money was reserved, or all is settled. */
+  readonly settlement?: Settlement
+}
+
+/**
+ * The items of batches, claimed by lease. Each item has a `todo` value: a time and a holder. Nobody but the holder
+ * touches it before that time; whoever replaces it in one atomic step is the next holder. A process that was killed
+ * holds its items no longer than the lease.
+ *
+ * An item ends in this order, each step safe to be made twice: its result is put in place together with its
+ * settlement, only where no other is; the settlement is made; the result is shortened to its line; the todo goes.
+ * Wherever a process dies, whoever claims the item next goes on from there: one result, settled once.
+ */
+export interface ItemQueue {
+  /** Items that are not finished, those after a place, in order. */
+  places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
+  take(batch: OpenBatch, place: string): Promise<Taking>
+  /** Holds the item for another lease; false when someone else has it. */
+  renew(claim: Claim): Promise<boolean>
+  /** Lets the item go, for anyone from `at` on. */
+  release(claim: Claim, at: number): Promise<void>
+  /** The batch as it is now. */
+  batch(of: OpenBatch): Promise<Batch | undefined>
+  request(claim: Claim): Promise<StoredRequest | undefined>
+  result(claim: Claim): Promise<ItemResult | undefined>
+  /** Puts the result in place; false when there is one already, which then counts. */
+  finish(claim: Claim, result: ItemResult): Promise<boolean>
+  /** After the settlement: nothing of the item is left but its line. */
+  close(claim: Claim, result: ItemResult): Promise<void>
+  /** Ends a batch that has no unfinished items: counts its results. */
+  end(batch: OpenBatch): Promise<void>
+}
+
+export interface StoredRequest {
+  readonly customId: string
+  readonly params: JsonObject
+}
+
+export interface ItemQueueOptions extends BatchParts {
+  readonly leaseMs: number
+}
+
+const PAGE = 64
+
+export function createItemQueue({ store, now, uuid, leaseMs }: ItemQueueOptions): ItemQueue {
+  const key = (kind: 'todo' | 'request' | 'result', { batch, place }: Pick<Claim, 'batch' | 'place'>): string =>
+    itemKey(kind, batch.id, place)
+  const holding = (): string => `${now() + leaseMs} ${uuid()}`
+
+  async function places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]> {
+    const prefix = itemsOf('todo', batch.id)
+    const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after: prefix + after }) })
+    return keys.map((found) => found.slice(prefix.length))
+  }
+
+  async function take(batch: OpenBatch, place: string): Promise<Taking> {
+    const todo = key('todo', { batch, place })
+    const held = holding()
+    if (await store.swap(todo, FREE, held)) return { kind: 'claimed', claim: { batch, place, held } }
+    const found = await store.get(todo)
+    if (found === undefined) return { kind: 'gone' }
+    const until = Number(found.split(' ', 1)[0])
+    if (until > now()) return { kind: 'busy', until }
+    if (await store.swap(todo, found, held)) return { kind: 'claimed', claim: { batch, place, held } }
+    return { kind: 'busy', until: now() + leaseMs }
+  }
+
+  async function renew(claim: Claim): Promise<boolean> {
+    const held = holding()
+    if (!(await store.swap(key('todo', claim), claim.held, held))) return false
+    claim.held = held
+    return true
+  }
+
+  async function request(claim: Claim): Promise<StoredRequest | undefined> {
+    const value = parse(await store.get(key('request', claim)))
+    const { custom_id: customId, params } = isJsonObject(value) ? value : {}
+    return typeof customId === 'string' && isJsonObject(params) ? { customId, params } : undefined
+  }
+
+  async function result(claim: Claim): Promise<ItemResult | undefined> {
+    const value = await store.get(key('result', claim))
+    return value === undefined ? undefined : readResult(value)
+  }
+
+  /** An answer of the store that was lost on its way is no reason to think that another was first. */
+  async function finish(claim: Claim, given: ItemResult): Promise<boolean> {
+    const slot = key('result', claim)
+    const value = writeResult(given)
+    return (await store.swap(slot, undefined, value)) || (await store.get(slot)) === value
+  }
+
+  async function close(claim: Claim, given: ItemResult): Promise<void> {
+    const value = writeResult(given)
+    if (value !== given.line) await store.swap(key('result', claim), value, given.line)
+    await store.delete(key('request', claim))
+    await store.delete(key('todo', claim))
+  }
+
+  async function release(claim: Claim, at: number): Promise<void> {
+    await store.swap(key('todo', claim), claim.held, String(Math.ceil(at)))
+  }
+
+  async function end(batch: OpenBatch): Promise<void> {
+    const counts = await countResults(store, batch)
+    await changeBatch(store, batch, (present) =>
+      present.state === 'working' ? { ...present, state: 'ended', endedAt: now(), counts } : present,
+    )
+    await store.delete(OPEN + batch.id)
+  }
+
+  return {
+    places,
+    take,
+    renew,
+    release,
+    batch: async ({ keyId, id }) => parseBatch(await store.get(headKey(keyId, id))),
+    request,
+    result,
+    finish,
+    close,
+    end,
+  }
+}
+
+/** Reads every result once, a page at a time. */
+async function countResults(store: Store, batch: OpenBatch): Promise<Counts> {
+  const prefix = itemsOf('result', batch.id)
+  const counts = { ...NO_COUNTS }
+  for (let after: string | undefined; ;) {
+    const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
+    if (keys.length === 0) return counts
+    const values = await Promise.all(keys.map((found) => store.get(found)))
+    for (const value of values) counts[endOf(value)] += 1
+    after = keys.at(-1)
+  }
+}
+
+/** How an item ended stands at the beginning of its line, before anything that a caller or a model wrote. */
+const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
+
+/** One line of the results. `body` is the JSON text of the message or of the error. */
+export function writeLine(customId: string, end: ItemEnd, body?: string): string {
+  const field = end === 'succeeded' ? 'message' : 'error'
+  const told = body === undefined ? '' : `,"${field}":${oneLine(body)}`
+  return `{"result":{"type":"${end}"${told}},"custom_id":${JSON.stringify(customId)}}`
+}
+
+function endOf(value: string | undefined): ItemEnd {
+  return (LINE_START.exec(value ?? '')?.[1] ?? 'errored') as ItemEnd
+}
+
+/** An upstream's own JSON may stand on several lines. */
+function oneLine(json: string): string {
+  return /[\r\n]/.test(json) ? JSON.stringify(JSON.parse(json)) : json
+}
+
+function writeResult({ line, settlement }: ItemResult): string {
+  return settlement === undefined ? line : `${line}\n${JSON.stringify(settlement)}`
+}
+
+function readResult(value: string): ItemResult {
+  const line = lineOf(value)
+  const settlement = parse(value.slice(line.length + 1))
+  return isSettlement(settlement) ? { line, settlement } : { line }
+}
+
+/** Only what `writeResult` wrote stands there. */
+function isSettlement(value: unknown): value is Settlement {
+  return isJsonObject(value) && typeof value['ticket'] === 'string' && Array.isArray(value['charges'])
+}
+
+function parse(text: string | undefined): unknown {
+  try {
+    return JSON.parse(text ?? '')
+  } catch {
+    return undefined
+  }
+}
