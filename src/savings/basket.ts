@@ -45,22 +45,11 @@ const SMALL = 20
 export function createBasket(room: number, meter: Meter): Basket {
   let spent = 0
   const stale = new Set<Entry>()
-  const skeletons = new Map<Entry, number>()
 
   const put = (entry: Entry, state: 'excerpt' | 'whole', cost: number): void => {
     spent += cost - entry.spent
     entry.spent = cost
     entry.state = state
-  }
-
-  const skeletonCost = (entry: Entry): number => {
-    const known = skeletons.get(entry)
-    if (known !== undefined) return known
-    const isUser = entry.unit.kind === 'user'
-    const skeleton = isUser ? [] : excerptUnit(entry.unit, [])
-    const cost = skeleton.reduce((sum, message) => sum + meter.estimateOfMessage(message), isUser ? SMALL : 0)
-    skeletons.set(entry, cost)
-    return cost
   }
 
   const takeWhole = (entries: readonly Entry[], limit: number): void => {
@@ -78,7 +67,7 @@ export function createBasket(room: number, meter: Meter): Basket {
   const takeSkeletons = (entries: readonly Entry[], limit: number): void => {
     let left = limit
     for (const entry of entries) {
-      const cost = skeletonCost(entry)
+      const cost = entry.reading.skeletonTokens
       if (entry.state !== 'out' || cost > left || spent + cost > room) continue
       left -= cost
       put(entry, 'excerpt', cost)
@@ -87,13 +76,13 @@ export function createBasket(room: number, meter: Meter): Basket {
   }
 
   const takePassages = (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean => {
-    const offers = entries.flatMap((entry) => (entry.state === 'whole' ? [] : offersOf(entry, scores, skeletonCost)))
+    const offers = entries.flatMap((entry) => (entry.state === 'whole' ? [] : offersOf(entry, scores)))
     offers.sort((a, b) => b.worth - a.worth)
     const shown = new Set(entries.flatMap(shownPassages).map((passage) => passage.mark))
     let took = false
     for (const { entry, passage } of offers) {
       if (shown.has(passage.mark)) continue
-      const cost = passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? skeletonCost(entry) : 0)
+      const cost = passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? entry.reading.skeletonTokens : 0)
       if (spent + cost > room) continue
       put(entry, 'excerpt', entry.spent + cost)
       entry.picked.push(passage)
@@ -146,12 +135,8 @@ interface Offer {
   readonly worth: number
 }
 
-function offersOf(
-  entry: Entry,
-  scores: ReadonlyMap<Passage, number>,
-  skeletonCost: (entry: Entry) => number,
-): readonly Offer[] {
-  const frame = entry.state === 'out' ? skeletonCost(entry) : 0
+function offersOf(entry: Entry, scores: ReadonlyMap<Passage, number>): readonly Offer[] {
+  const frame = entry.state === 'out' ? entry.reading.skeletonTokens : 0
   const taken = new Set(entry.picked)
   return entry.reading.passages
     .filter((passage) => !taken.has(passage))

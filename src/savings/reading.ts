@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { fingerprintOf } from '../core/fingerprint.ts'
-import { holdsOnlyToolResults, textOfPart, type Message, type Part } from '../core/prompt.ts'
+import { holdsOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
+import { excerptUnit } from './excerpt.ts'
 import { countTerms, type TermCounts } from './keywords.ts'
 import { termsOf } from './terms.ts'
 import type { Unit } from './turns.ts'
@@ -31,6 +32,8 @@ export interface Reading {
   readonly counts: TermCounts
   /** Of the texts that may be excerpted, in their order. */
   readonly passages: readonly Passage[]
+  /** About what an excerpt takes besides its passages: calls, arguments, frames. */
+  readonly skeletonTokens: number
 }
 
 /** Reads units; what it has read once it remembers for a while. */
@@ -54,29 +57,71 @@ export function createReader(estimate: (text: string) => number): Reader {
       ),
   })
   return (unit, owner) => {
-    const texts = unit.messages.map((message) => message.parts.map(textOfRanked).join('\n'))
-    const shape = unit.messages
-      .map((message) => `${message.role}${message.parts.map((part) => part.type).join()}`)
-      .join(';')
-    const key = `${owner} ${shape} ${texts.map(fingerprintOf).join()}`
+    const key = `${owner} ${unit.messages.map(markOf).join(';')}`
     const known = remembered.get(key)
     if (known !== undefined) return known
-    const reading = readUnit(unit, texts.join('\n'), estimate)
+    const reading = readUnit(unit, estimate)
     remembered.set(key, reading)
     return reading
   }
 }
 
-/** Old thoughts are not searched: hardly any upstream shows them to its model again. */
-function textOfRanked(part: Part): string {
-  return part.type === 'thinking' ? '' : textOfPart(part)
+/** Tells messages apart whose readings differ: by their texts and by where these are divided. */
+function markOf(message: Message): string {
+  const parts = message.parts.map((part) => {
+    const pieces = part.type === 'tool-result' ? part.content : [part]
+    return `${part.type}${pieces.map((piece) => `${piece.type}${textOfPart(piece).length}`).join('+')}`
+  })
+  return `${message.role}${parts.join()} ${fingerprintOf(textOfMessage(message))}`
 }
 
-function readUnit(unit: Unit, text: string, estimate: (text: string) => number): Reading {
-  const passages = unit.messages.flatMap((message, index) =>
-    mayBeExcerpted(message) ? passagesOf(message, index, estimate) : [],
-  )
-  return { counts: countTerms(termsOf(text)), passages }
+/** What one reading collects. */
+interface Notes {
+  readonly passages: Passage[]
+  readonly terms: number[]
+}
+
+/** Each text is taken apart once: the terms of the whole are those of its passages and of the rest. */
+function readUnit(unit: Unit, estimate: (text: string) => number): Reading {
+  const notes: Notes = { passages: [], terms: [] }
+  for (const { text, spot, divided } of unit.messages.flatMap(textsOf)) {
+    if (divided) cutText(text, spot, { notes, estimate })
+    else append(notes.terms, termsOf(text))
+  }
+  return { counts: countTerms(notes.terms), passages: notes.passages, skeletonTokens: skeletonTokens(unit, estimate) }
+}
+
+interface Found {
+  readonly text: string
+  readonly spot: Spot
+  readonly divided: boolean
+}
+
+/** The texts of a message that are searched. Old thoughts are not: hardly any upstream shows them to its model again. */
+function textsOf(message: Message, index: number): readonly Found[] {
+  const divided = mayBeExcerpted(message)
+  return message.parts.flatMap((part, at) => {
+    const inResult = part.type === 'tool-result'
+    const pieces = inResult ? part.content : [part]
+    return pieces.flatMap((piece, inner) => {
+      const spot = { message: index, part: at, piece: inResult ? inner : -1 }
+      const found = { text: textOfPart(piece), spot, divided: divided && piece.type === 'text' }
+      return piece.type === 'thinking' || found.text === '' ? [] : [found]
+    })
+  })
+}
+
+/** A spread call would put every term on the stack. */
+function append(terms: number[], more: readonly number[]): void {
+  for (const term of more) terms.push(term)
+}
+
+const MESSAGE_FRAME = 8
+
+function skeletonTokens(unit: Unit, estimate: (text: string) => number): number {
+  const frames = MESSAGE_FRAME * unit.messages.length
+  if (unit.kind === 'user') return frames
+  return excerptUnit(unit, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
 }
 
 function mayBeExcerpted(message: Message): boolean {
@@ -85,36 +130,31 @@ function mayBeExcerpted(message: Message): boolean {
   return longest > LONGEST_WORDS && message.parts.every((part) => part.type !== 'tool-result')
 }
 
-function passagesOf(message: Message, index: number, estimate: (text: string) => number): Passage[] {
-  return message.parts.flatMap((part, at) => {
-    if (part.type === 'text') return cutText(part.text, { message: index, part: at, piece: -1 }, estimate)
-    if (part.type !== 'tool-result') return []
-    return part.content.flatMap((piece, inner) =>
-      piece.type === 'text' ? cutText(piece.text, { message: index, part: at, piece: inner }, estimate) : [],
-    )
-  })
-}
-
-function cutText(text: string, spot: Spot, estimate: (text: string) => number): Passage[] {
-  const passages: Passage[] = []
+function cutText(
+  text: string,
+  spot: Spot,
+  { notes, estimate }: { readonly notes: Notes; readonly estimate: (text: string) => number },
+): void {
+  const perCharacter = estimate(text) / Math.max(1, text.length)
   let start = 0
   let tokens = 0
   const close = (end: number): void => {
     const lines = text.slice(start, end)
-    const terms = Int32Array.from(new Set(termsOf(lines)))
-    if (terms.length > 0) passages.push({ spot, start, end, tokens, terms, mark: fingerprintOf(lines.trim()) })
+    const said = termsOf(lines)
+    append(notes.terms, said)
+    const terms = Int32Array.from(new Set(said))
+    if (terms.length > 0) notes.passages.push({ spot, start, end, tokens, terms, mark: fingerprintOf(lines.trim()) })
     start = end
     tokens = 0
   }
   for (let at = 0; at < text.length;) {
     const end = endOfLine(text, at)
-    const size = estimate(text.slice(at, end))
+    const size = Math.ceil((end - at) * perCharacter)
     if (tokens > 0 && tokens + size > PASSAGE_TOKENS) close(at)
     tokens += size
     at = end
   }
   close(text.length)
-  return passages
 }
 
 function endOfLine(text: string, start: number): number {

@@ -18,8 +18,8 @@ const TOKEN_FACTOR = 1.5
 const ANSWER_FRAME = 3
 const TOOL_INSTRUCTION_BOUND = 600
 
+/** What is known of one text. */
 interface Sizes {
-  readonly text: string
   estimate?: number
   exact?: number
 }
@@ -27,30 +27,27 @@ interface Sizes {
 /** The default meter over a tokenizer. Nothing is counted exactly before somebody asks for it. */
 export function createMeter(tokenizer: Tokenizer): Meter {
   const seen = new WeakMap<Message | Tool, Sizes>()
-  const counts = new LRUCache<number, number>({ max: REMEMBERED_COUNTS })
+  const remembered = new LRUCache<number, Sizes>({ max: REMEMBERED_COUNTS })
 
   const sizesOf = (thing: Message | Tool): Sizes => {
     const known = seen.get(thing)
     if (known !== undefined) return known
-    const sizes: Sizes = { text: 'parts' in thing ? countedText(thing) : toolText(thing) }
+    const text = textOf(thing)
+    const key = text.length < SHORTEST_REMEMBERED ? undefined : fingerprintOf(text)
+    const sizes: Sizes = (key === undefined ? undefined : remembered.get(key)) ?? {}
+    if (key !== undefined) remembered.set(key, sizes)
     seen.set(thing, sizes)
     return sizes
   }
 
   const estimateText = (thing: Message | Tool): number => {
     const sizes = sizesOf(thing)
-    return (sizes.estimate ??= tokenizer.estimate(sizes.text))
+    return sizes.exact ?? (sizes.estimate ??= tokenizer.estimate(textOf(thing)))
   }
 
   const countText = async (thing: Message | Tool, signal?: AbortSignal): Promise<number> => {
     const sizes = sizesOf(thing)
-    if (sizes.exact !== undefined) return sizes.exact
-    const key = sizes.text.length < SHORTEST_REMEMBERED ? undefined : fingerprintOf(sizes.text)
-    const known = key === undefined ? undefined : counts.get(key)
-    const exact = known ?? (await tokenizer.count(sizes.text, signal))
-    if (key !== undefined && known === undefined) counts.set(key, exact)
-    sizes.exact = exact
-    return exact
+    return (sizes.exact ??= await tokenizer.count(textOf(thing), signal))
   }
 
   const estimateOf = (prompt: Prompt): number => {
@@ -85,12 +82,16 @@ export function createMeter(tokenizer: Tokenizer): Meter {
       const factor = model.tokenFactor ?? TOKEN_FACTOR
       let sum = ANSWER_FRAME
       for (const message of prompt.messages) {
-        sum += textBound(sizesOf(message).text, estimateText(message), factor) + 2 * fixedTokens(message, IMAGE_BOUND)
+        sum += textBound(textOf(message), estimateText(message), factor) + 2 * fixedTokens(message, IMAGE_BOUND)
       }
-      for (const tool of prompt.tools) sum += textBound(sizesOf(tool).text, estimateText(tool), factor) + 2 * TOOL_FRAME
+      for (const tool of prompt.tools) sum += textBound(textOf(tool), estimateText(tool), factor) + 2 * TOOL_FRAME
       return prompt.tools.length > 0 ? sum + TOOL_INSTRUCTION_BOUND : sum
     },
   }
+}
+
+function textOf(thing: Message | Tool): string {
+  return 'parts' in thing ? countedText(thing) : toolText(thing)
 }
 
 /** No text has more tokens than bytes. */
