@@ -8,7 +8,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { anthropic, createGateway, extractive, memoryStore, openai, type Provider } from 'sluice'
 import { serve } from 'sluice/node'
-import { conversationFrom, ownSession } from './demo/conversation.ts'
+import { conversationFrom, ownSession, shortened, type Conversation } from './demo/conversation.ts'
 import { toMessages } from './demo/to-messages.ts'
 
 interface Row {
@@ -37,7 +37,6 @@ console.log(`Conversation: ${conversation.name}, ${conversation.messages.length}
 
 const chat = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: key.value, maxRetries: 0 })
 const messages = new Anthropic({ baseURL: server.url, apiKey: key.value, maxRetries: 0 })
-const inMessages = toMessages(conversation.messages)
 
 /** The tiers are shown one by one, so stored answers are left out but in the last row. */
 const fresh = { 'Cache-Control': 'no-store' }
@@ -51,31 +50,39 @@ const wishes: Record<string, Record<string, string>> = {
   'tier 1, first time': {},
   'tier 1, asked again': {},
 }
+/** Without a header, above 20,000 and below 50,000 tokens. */
+const forTier4 = shortened(conversation, 100_000)
 
 const rows: Row[] = []
-for (const [wanted, headers] of Object.entries(wishes)) {
-  rows.push(await chatJson(wanted, headers), await chatStream(wanted, headers))
-  rows.push(await messageJson(wanted, headers), await messageStream(wanted, headers))
-}
+for (const [wanted, headers] of Object.entries(wishes)) rows.push(...(await onAllFronts(conversation, wanted, headers)))
+rows.push(...(await onAllFronts(forTier4, 'tier 4 (a shorter conversation)', fresh)))
 console.log('\nWhat was saved')
 console.table(rows)
 await server.close()
 await gateway.close()
 
-async function chatJson(wanted: string, headers: Record<string, string>): Promise<Row> {
+interface Asked {
+  readonly wanted: string
+  readonly headers: Record<string, string>
+  readonly conversation: Conversation
+}
+
+async function onAllFronts(given: Conversation, wanted: string, headers: Record<string, string>): Promise<Row[]> {
+  const asked = { wanted, headers, conversation: given }
+  return [await chatJson(asked), await chatStream(asked), await messageJson(asked), await messageStream(asked)]
+}
+
+async function chatJson({ wanted, headers, conversation: { messages: turns } }: Asked): Promise<Row> {
   const { data, response } = await chat.chat.completions
-    .create(
-      { model, max_tokens: 300, messages: conversation.messages as OpenAI.ChatCompletionMessageParam[] },
-      { headers },
-    )
+    .create({ model, max_tokens: 300, messages: turns as OpenAI.ChatCompletionMessageParam[] }, { headers })
     .withResponse()
   show(`chat, JSON, wanted: ${wanted}`, data.choices[0]?.message.content ?? '')
   return rowOf('chat JSON', wanted, response.headers)
 }
 
-async function chatStream(wanted: string, headers: Record<string, string>): Promise<Row> {
+async function chatStream({ wanted, headers, conversation: { messages: turns } }: Asked): Promise<Row> {
   const stream = await chat.chat.completions.create(
-    { model, max_tokens: 300, messages: conversation.messages as OpenAI.ChatCompletionMessageParam[], stream: true },
+    { model, max_tokens: 300, messages: turns as OpenAI.ChatCompletionMessageParam[], stream: true },
     { headers },
   )
   let text = ''
@@ -97,9 +104,9 @@ async function chatStream(wanted: string, headers: Record<string, string>): Prom
   }
 }
 
-async function messageJson(wanted: string, headers: Record<string, string>): Promise<Row> {
+async function messageJson({ wanted, headers, conversation: { messages: turns } }: Asked): Promise<Row> {
   const { data, response } = await messages.messages
-    .create({ model, max_tokens: 300, ...inMessages }, { headers })
+    .create({ model, max_tokens: 300, ...toMessages(turns) }, { headers })
     .withResponse()
   show(
     `messages, JSON, wanted: ${wanted}`,
@@ -108,9 +115,9 @@ async function messageJson(wanted: string, headers: Record<string, string>): Pro
   return rowOf('messages JSON', wanted, response.headers)
 }
 
-async function messageStream(wanted: string, headers: Record<string, string>): Promise<Row> {
+async function messageStream({ wanted, headers, conversation: { messages: turns } }: Asked): Promise<Row> {
   const { data: stream, response } = await messages.messages
-    .create({ model, max_tokens: 300, ...inMessages, stream: true }, { headers })
+    .create({ model, max_tokens: 300, ...toMessages(turns), stream: true }, { headers })
     .withResponse()
   let text = ''
   let saved = ''

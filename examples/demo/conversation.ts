@@ -26,13 +26,13 @@ const QUESTION =
 
 /** A long agent session over this very project: each source file is read by a tool call, as coding agents do. */
 export function ownSession(root: string): Conversation {
-  const files = sourceFiles(join(root, 'src')).map((path) => ({
+  const files = [...filesIn(join(root, 'docs'), '.md'), ...filesIn(join(root, 'src'), '.ts')].map((path) => ({
     path: relative(root, path),
     text: readFileSync(path, 'utf8'),
   }))
   const turns = files.flatMap(({ path, text }, index) => readingTurn(path, text, index))
   return {
-    name: `a review of this project's own source (${files.length} files read by tool calls)`,
+    name: `a review of this project's own pages and source (${files.length} files read by tool calls)`,
     messages: [
       { role: 'system', content: SYSTEM },
       {
@@ -55,11 +55,25 @@ function readingTurn(path: string, text: string, index: number): ChatMessage[] {
   ]
 }
 
-function sourceFiles(folder: string): string[] {
+function filesIn(folder: string, ending: string): string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+    .filter((entry) => entry.isFile() && entry.name.endsWith(ending))
     .map((entry) => join(entry.parentPath, entry.name))
     .sort()
+}
+
+/** The beginning and the question of a conversation, of about so many characters: long enough for tier 4, too short for the others. */
+export function shortened(conversation: Conversation, characters: number): Conversation {
+  const { messages, name } = conversation
+  const question = messages.slice(-1)
+  let left = characters
+  let end = 0
+  for (const message of messages.slice(0, -1)) {
+    left -= message.content?.length ?? 0
+    if (left < 0 && message.role !== 'tool') break
+    end += 1
+  }
+  return { name: `the beginning of ${name}`, messages: [...messages.slice(0, end), ...question] }
 }
 
 /** The first conversation of a JSON Lines file, `{ id, messages }` a line. A question is added where none is open. */
