@@ -45,6 +45,7 @@ const SMALL = 20
 export function createBasket(room: number, meter: Meter): Basket {
   let spent = 0
   const stale = new Set<Entry>()
+  let offers: readonly Offer[] | undefined
 
   const put = (entry: Entry, state: 'excerpt' | 'whole', cost: number): void => {
     spent += cost - entry.spent
@@ -76,12 +77,11 @@ export function createBasket(room: number, meter: Meter): Basket {
   }
 
   const takePassages = (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean => {
-    const offers = entries.flatMap((entry) => (entry.state === 'whole' ? [] : offersOf(entry, scores)))
-    offers.sort((a, b) => b.worth - a.worth)
+    offers ??= entries.flatMap((entry) => offersOf(entry, scores)).toSorted((a, b) => b.worth - a.worth)
     const shown = new Set(entries.flatMap(shownPassages).map((passage) => passage.mark))
     let took = false
     for (const { entry, passage } of offers) {
-      if (shown.has(passage.mark)) continue
+      if (entry.state === 'whole' || shown.has(passage.mark)) continue
       const cost = passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? entry.reading.skeletonTokens : 0)
       if (spent + cost > room) continue
       put(entry, 'excerpt', entry.spent + cost)
@@ -135,13 +135,12 @@ interface Offer {
   readonly worth: number
 }
 
+/** What is not whole when passages are first asked for. */
 function offersOf(entry: Entry, scores: ReadonlyMap<Passage, number>): readonly Offer[] {
+  if (entry.state === 'whole') return []
   const frame = entry.state === 'out' ? entry.reading.skeletonTokens : 0
-  const taken = new Set(entry.picked)
-  return entry.reading.passages
-    .filter((passage) => !taken.has(passage))
-    .map((passage) => {
-      const score = (scores.get(passage) ?? 0) + UNIT_SHARE * entry.share
-      return { entry, passage, worth: score / (passage.tokens + SMALL + frame / 4) ** PASSAGE_POWER }
-    })
+  return entry.reading.passages.map((passage) => {
+    const score = (scores.get(passage) ?? 0) + UNIT_SHARE * entry.share
+    return { entry, passage, worth: score / (passage.tokens + SMALL + frame / 4) ** PASSAGE_POWER }
+  })
 }
