@@ -26,6 +26,7 @@ import {
 import { asFailure } from './pipeline/refuse.ts'
 import { createResolve } from './pipeline/resolve.ts'
 import type { Parts } from './pipeline/stages.ts'
+import { createTraffic, type Traffic } from './pipeline/traffic.ts'
 import { createTurns } from './pipeline/turns.ts'
 import { createRecords, type Books } from './pipeline/write-down.ts'
 import { createDirectory, type CatalogOptions, type Directory } from './providers/catalog.ts'
@@ -35,8 +36,10 @@ import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import { adminEndpoints, type AdminParts } from './routes/admin.ts'
 import { createAuthorize, type AdminOptions } from './routes/authorize.ts'
+import { batchEndpoints } from './routes/batches.ts'
 import { completions } from './routes/completions.ts'
 import { refusal, type Call, type Handler } from './routes/endpoint.ts'
+import { inTraffic } from './routes/in-traffic.ts'
 import { deleteResponse, getResponse } from './routes/responses.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { getModel, listModels } from './routes/models.ts'
@@ -46,6 +49,7 @@ import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
 import { createMeter } from './tokens/size.ts'
 import { createTokenizer } from './tokens/tokenizer.ts'
+import { createBatches, type Batches, type BatchOptions } from './wiring/batches.ts'
 import { createGovernance, type Governance } from './wiring/governance.ts'
 import { createMetricsReports } from './wiring/metrics.ts'
 import { createSavings, type SavingsOptions } from './wiring/savings.ts'
@@ -70,6 +74,8 @@ export interface GatewayOptions {
   readonly governance?: GovernanceConfiguration
   /** Who may administrate. @default nobody */
   readonly admin?: AdminOptions
+  /** How this process works off message batches. */
+  readonly batches?: BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
   readonly basePath?: string
   readonly limits?: Partial<Limits>
@@ -98,6 +104,11 @@ export interface Gateway {
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
   /** Tier 1: forgets stored answers, all or those of one key. */
   readonly cache: { readonly clear: (which?: { readonly key?: string }) => Promise<void> }
+  /**
+   * Works off message batches until nothing can be done at the moment: for hosts that sleep between requests. A process
+   * that serves requests does so by itself.
+   */
+  readonly batches: { readonly work: () => Promise<void> }
   /** Ends upstream connections and closes the store. Requests under way are not waited for: end the server first. */
   readonly close: () => Promise<void>
 }
@@ -142,7 +153,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     audit: books.audit,
     metrics,
   }
-  const route = createRouter(endpoints({ parts, directory, store, states, basePath, admin }))
+  const traffic = createTraffic(runtime)
+  const batches = createBatches(options.batches, { store, parts, keyById: governance.keyById, traffic })
+  const route = createRouter(endpoints({ parts, directory, store, states, basePath, admin, traffic, batches }))
 
   const answer = async (call: Call): Promise<Response> => {
     try {
@@ -155,21 +168,25 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 
   return {
-    fetch: (request) =>
-      answer({
+    fetch: (request) => {
+      batches.start()
+      return answer({
         id: `req_${runtime.uuid().replaceAll('-', '')}`,
         startedAt: runtime.now(),
         request,
         url: new URL(request.url),
         variables: {},
-      }),
+      })
+    },
     keys,
     budgets,
     rateLimits,
     metrics,
     audit: { read: books.audit.read },
     cache: { clear: async (which) => cache?.clear(which) },
+    batches: { work: batches.work.work },
     close: async () => {
+      await batches.work.stop()
       await governance.ledger.retry()
       await runtime.close()
       await store.close()
@@ -246,22 +263,26 @@ interface Rooms {
   readonly states: ProviderStates
   readonly basePath: string
   readonly admin: Omit<AdminParts, 'line'>
+  readonly traffic: Traffic
+  readonly batches: Batches
 }
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
-function endpoints({ parts, directory, store, states, basePath, admin }: Rooms): readonly Endpoint<Handler>[] {
+function endpoints(rooms: Rooms): readonly Endpoint<Handler>[] {
+  const { parts, directory, store, states, basePath, admin, traffic, batches } = rooms
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
   const status = { store, providers: states, runtime: parts.runtime }
   const table: readonly Endpoint<Handler>[] = [
-    { method: 'POST', path: '/v1/chat/completions', handle: completions(openaiFormat, parts) },
-    { method: 'POST', path: '/v1/messages', handle: completions(anthropicFormat, parts) },
-    { method: 'POST', path: '/v1/responses', handle: completions(responsesFormat, parts) },
+    { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, parts)) },
+    { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, parts)) },
+    { method: 'POST', path: '/v1/responses', handle: inTraffic(traffic, completions(responsesFormat, parts)) },
     { method: 'GET', path: '/v1/responses/:id', handle: getResponse(parts) },
     { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(parts) },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
+    ...batchEndpoints({ book: batches.book, wake: batches.work.wake, line: parts, basePath }),
     ...adminEndpoints({ ...admin, line: parts }),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))

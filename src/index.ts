@@ -16,6 +16,7 @@ export type { Limits, LogRecord, MarginCall } from './options.ts'
 export type { AdminOptions } from './routes/authorize.ts'
 export type { MetricsReports } from './routes/metrics.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
+export type { BatchOptions } from './wiring/batches.ts'
 
 // Upstreams
 export { openai, type OpenaiOptions } from './providers/openai.ts'

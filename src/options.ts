@@ -1,5 +1,6 @@
 import * as z from 'zod/mini'
 import { GatewayError } from './core/errors.ts'
+import { batchSchema } from './wiring/batches.ts'
 import { savingsSchema } from './wiring/savings.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
@@ -108,6 +109,7 @@ const schema = z.strictObject({
       authorize: z.optional(functionFor<NonNullable<AdminOptions['authorize']>>('authorize(request)')),
     }),
   ),
+  batches: z.optional(batchSchema),
   basePath: z.optional(
     z
       .string()

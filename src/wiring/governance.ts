@@ -8,6 +8,7 @@ import { createLedger, type Ledger } from '../governance/ledger.ts'
 import { createRateLimits, type RateLimitDesk } from '../governance/rate-limits.ts'
 import { createSharedLimits } from '../governance/shared-limits.ts'
 import { createUsageReports } from '../governance/usage-report.ts'
+import type { KeyById } from '../pipeline/answer-item.ts'
 import type { FindKey } from '../pipeline/stages.ts'
 
 /** Who may do how much, and the desks at which that is decided. */
@@ -17,6 +18,8 @@ export interface Governance {
   readonly rateLimits: RateLimitDesk
   readonly ledger: Ledger
   readonly findKey: FindKey
+  /** The key of an id, for work that goes on without its secret; undefined for one that was deleted. */
+  readonly keyById: KeyById
 }
 
 /**
@@ -44,6 +47,19 @@ export function createGovernance(
       await inPlace()
       return keyring.find(secret)
     },
+    keyById: async (id) => {
+      await inPlace()
+      return orNothing(keyring.read(id))
+    },
+  }
+}
+
+async function orNothing<value>(reading: Promise<value>): Promise<value | undefined> {
+  try {
+    return await reading
+  } catch (error) {
+    if (GatewayError.is(error) && error.kind === 'not-found') return undefined
+    throw error
   }
 }
 
