@@ -1,0 +1,202 @@
+import * as fc from 'fast-check'
+import { Stream } from 'openai/core/streaming'
+import { ResponseStream } from 'openai/lib/responses/ResponseStream'
+import { describe, expect, it } from 'vitest'
+import type { AnswerEvent, Completion, Frame } from '../../src/core/answer.ts'
+import { asArray, asObject, type JsonObject } from '../../src/core/json.ts'
+import type { Part } from '../../src/core/prompt.ts'
+import { collector, stepsOf } from '../../src/core/steps.ts'
+import { responsesFormat } from '../../src/formats/responses/format.ts'
+import { metrics } from '../formats/openai/support.ts'
+
+const text = fc.string({ unit: 'grapheme', maxLength: 20 })
+const some = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })
+
+/** Events of one answer in any order that the canonical form allows: deltas of calls may alternate. */
+const block = fc.oneof(
+  fc.record({ kind: fc.constant('text' as const), pieces: fc.array(text, { maxLength: 3 }) }),
+  fc.record({
+    kind: fc.constant('thinking' as const),
+    pieces: fc.array(text, { maxLength: 3 }),
+    signature: fc.option(some),
+  }),
+  fc.record({ kind: fc.constant('redacted' as const), data: some }),
+  fc.record({ kind: fc.constant('call' as const), name: some, pieces: fc.array(text, { maxLength: 3 }) }),
+)
+const finish = fc.constantFrom('stop' as const, 'length' as const, 'filtered' as const)
+const answer = fc.tuple(fc.array(block, { maxLength: 5 }), finish, fc.nat(3))
+
+function eventsOf([blocks, end, late]: Given): readonly AnswerEvent[] {
+  let calls = 0
+  const events: AnswerEvent[] = [{ type: 'answer-start', id: 'chatcmpl-1', model: 'm' }]
+  for (const one of blocks) {
+    switch (one.kind) {
+      case 'text':
+        events.push(
+          { type: 'text-start' },
+          ...one.pieces.map((piece) => ({ type: 'text-delta', text: piece }) as const),
+        )
+        break
+      case 'thinking':
+        events.push({ type: 'thinking-start' })
+        events.push(...one.pieces.map((piece) => ({ type: 'thinking-delta', text: piece }) as const))
+        if (one.signature !== null) events.push({ type: 'thinking-delta', signature: one.signature })
+        break
+      case 'redacted':
+        events.push({ type: 'thinking-start', redacted: one.data })
+        break
+      case 'call': {
+        const index = calls++
+        events.push({ type: 'tool-call-start', index, id: `call_${index}`, name: one.name })
+        events.push(...one.pieces.map((input) => ({ type: 'tool-call-delta', index, input }) as const))
+      }
+    }
+  }
+  if (calls > 0) events.push({ type: 'tool-call-delta', index: late % calls, input: ' ' })
+  return [...events, { type: 'usage', usage: { inputTokens: 3, outputTokens: 4 } }, { type: 'answer-end', finish: end }]
+}
+
+type Given = readonly [readonly Block[], 'stop' | 'length' | 'filtered', number]
+
+type Block =
+  | { readonly kind: 'text'; readonly pieces: readonly string[] }
+  | { readonly kind: 'thinking'; readonly pieces: readonly string[]; readonly signature: string | null }
+  | { readonly kind: 'redacted'; readonly data: string }
+  | { readonly kind: 'call'; readonly name: string; readonly pieces: readonly string[] }
+
+const prompt = responsesFormat.readPrompt({ model: 'a/b', input: 'Hello?', stream: true })
+const context = { prompt, created: 1, requestId: 'req_0123' }
+
+function framesOf(events: readonly AnswerEvent[]): readonly Frame[] {
+  const writer = responsesFormat.stepWriter(context)
+  return [...events.flatMap((event) => [...writer.write({ events: [event] })]), ...writer.end(metrics)]
+}
+
+function dataOf(frame: Frame): JsonObject {
+  return JSON.parse(frame.data) as JsonObject
+}
+
+function completionOf(events: readonly AnswerEvent[]): Completion {
+  const collected = collector()
+  collected.add({ events })
+  return collected.completion()
+}
+
+describe('law: a stream in the responses format', () => {
+  it('numbers its events, names each as its data does, and ends in the whole response', () => {
+    fc.assert(
+      fc.property(answer, (given) => {
+        const frames = framesOf(eventsOf(given))
+        const data = frames.map(dataOf)
+        expect(data.map((one) => one['sequence_number'])).toEqual(data.map((_one, index) => index))
+        expect(frames.map((frame) => frame.event)).toEqual(data.map((one) => one['type']))
+        const whole = responsesFormat.writeCompletion(completionOf(eventsOf(given)), metrics, context)
+        expect(data.at(-1)?.['response']).toEqual(JSON.parse(whole))
+      }),
+    )
+  })
+
+  it('opens and closes every item that it tells of, and the items are the output', () => {
+    fc.assert(
+      fc.property(answer, (given) => {
+        const data = framesOf(eventsOf(given)).map(dataOf)
+        const ofType = (type: string): readonly JsonObject[] => data.filter((one) => one['type'] === type)
+        const added = ofType('response.output_item.added')
+        const done = ofType('response.output_item.done').toSorted(
+          (left, right) => Number(left['output_index']) - Number(right['output_index']),
+        )
+        expect(added.map((one) => one['output_index'])).toEqual(added.map((_one, index) => index))
+        expect(asObject(data.at(-1)?.['response'])?.['output']).toEqual(done.map((one) => one['item']))
+        expect(added.map((one) => asObject(one['item'])?.['id'])).toEqual(
+          done.map((one) => asObject(one['item'])?.['id']),
+        )
+      }),
+    )
+  })
+
+  it('is accepted by the official client, which comes to the same response', async () => {
+    await fc.assert(
+      fc.asyncProperty(answer, async (given) => {
+        const data = framesOf(eventsOf(given)).map(dataOf)
+        async function* events(): AsyncGenerator<JsonObject> {
+          yield* data
+        }
+        const lines = new Stream(events, new AbortController()).toReadableStream()
+        const response = await ResponseStream.fromReadableStream(lines).finalResponse()
+        const output = asArray(asObject(data.at(-1)?.['response'])?.['output'])
+        expect(response.output).toHaveLength(output.length)
+        expect(response.output.map((one) => one.id)).toEqual(output.map((one) => asObject(one)?.['id']))
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  it('is read back as the answer that was written, frames of its own format word for word', () => {
+    fc.assert(
+      fc.property(answer, (given) => {
+        const written = framesOf(eventsOf(given))
+        const read = responsesFormat.stepReader()
+        const steps = written.map(read)
+        const collected = collector()
+        for (const step of steps) collected.add(step)
+        expect(collected.isWhole()).toBe(true)
+        expect(collected.completion().parts.map(said)).toEqual(
+          completionOf(eventsOf(given)).parts.filter(saysSomething).map(said),
+        )
+        const writer = responsesFormat.stepWriter(context)
+        const again = [...steps.flatMap((step) => [...writer.write(step)]), ...writer.end(metrics)]
+        expect(again.slice(0, -1)).toEqual(written.slice(0, -1))
+        expect(again.map(dataOf)).toEqual(written.map(dataOf))
+      }),
+    )
+  })
+})
+
+describe('law: a whole answer in the responses format', () => {
+  it('is read back as what was written', () => {
+    fc.assert(
+      fc.property(answer, (given) => {
+        const completion = completionOf(eventsOf(given))
+        const body = JSON.parse(responsesFormat.writeCompletion(completion, metrics, context)) as JsonObject
+        const read = responsesFormat.readCompletion(body)
+        expect(read.parts.map(said)).toEqual(completion.parts.filter(saysSomething).map(said))
+        expect(read.usage).toMatchObject({ inputTokens: 3, outputTokens: 4 })
+        const replayed = collector()
+        for (const step of stepsOf(read)) replayed.add(step)
+        expect(replayed.completion().parts.map(said)).toEqual(read.parts.map(said))
+      }),
+    )
+  })
+
+  it('goes back as input of the next request and means the same there', () => {
+    fc.assert(
+      fc.property(answer, (given) => {
+        const completion = completionOf(eventsOf(given))
+        const told = responsesFormat.writeCompletion(completion, metrics, context)
+        const kept = responsesFormat.turns?.keep({ ...context, asked: {} }, told)
+        expect(kept?.id).toBe('resp_0123')
+        const body = { model: 'a/b', previous_response_id: 'resp_0123', input: 'And then?' }
+        expect(responsesFormat.turns?.refersTo(body)).toEqual(['resp_0123'])
+        const whole = responsesFormat.turns?.recall(body, new Map([['resp_0123', kept!]])) ?? {}
+        const [first, ...others] = responsesFormat.readPrompt(whole).messages
+        expect(first?.parts.map(said)).toEqual([{ type: 'text', text: 'Hello?' }])
+        expect(others.at(-1)?.parts.map(said)).toEqual([{ type: 'text', text: 'And then?' }])
+        expect(others.slice(0, -1).flatMap((message) => message.parts.map(said))).toEqual(
+          completion.parts.filter(saysSomething).map(said),
+        )
+      }),
+    )
+  })
+})
+
+/** An empty text and an empty thought without a seal leave no item. */
+function saysSomething(part: Part): boolean {
+  if (part.type === 'text') return part.text !== ''
+  return part.type !== 'thinking' || part.text !== '' || part.signature !== undefined
+}
+
+/** A part without its native; a call without arguments is still called with JSON. */
+function said(part: Part): unknown {
+  const { native: _native, ...fields } = part
+  return fields.type === 'tool-call' && fields.input === '' ? { ...fields, input: '{}' } : fields
+}
