@@ -12,7 +12,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { COMMON_PROBES, REAL_PROBES, bitsOfWord, stemsOf } from '../../src/cache/lexicon.ts'
 import { isOneSlip } from '../../src/cache/typo.ts'
 
-/** Names of products and companies that people write in small letters and that no dictionary has. */
+/** Names of products that people write in small letters, and words of trades, that no dictionary has. */
 const PRODUCTS =
   `airbnb ansible asana astro avro azure bazel binance bing bitcoin bower brave chai cassandra celery chef
   cline clojure cloudflare coinbase copilot cypress databricks datadog deno diffusers digg django docker dropbox drizzle
@@ -27,7 +27,19 @@ const PRODUCTS =
   shein shopify signal skype slack snapchat snowflake solr spark spotify spring sqlite stripe supabase svelte
   swift tailwind telegram temu tensorflow terraform tesla threads tiktok tinder torch toyota trello trino tumblr twilio
   twitch twitter typescript uber ubuntu unity unreal vagrant venmo vercel viber vite vitest volvo vscode waze wechat
-  weaviate webpack whatsapp wikipedia windsurf wix wordpress xero xiaomi yarn yelp youtube zapier zelle zendesk zillow zoom`
+  weaviate webpack whatsapp wikipedia windsurf wix wordpress xero xiaomi yarn yelp youtube zapier zelle zendesk zillow zoom
+  async backend backends frontend frontends struct structs iter enum enums regex regexes config configs param params repo
+  repos auth oauth middleware webhook webhooks dropdown plugin plugins blog blogs vlog vlogs wifi emoji emojis podcast
+  podcasts crypto blockchain timm quals kwargs args stdin stdout stderr printf malloc mutex daemon daemons cron chmod
+  chown grep curl wget sudo tmux nano bash boolean booleans bigint varchar tuple tuples hashmap lambda lambdas closure
+  dataset datasets dataframe tokenizer tokenizers embeddings multimodal chatbot chatbots deepfake firmware malware
+  ransomware spyware phishing vishing smishing kernel kernels cuda tensor tensors epoch epochs logit logits softmax relu
+  dropout argmax setup setups popup popups inline online offline uptime downtime email emails ebook ebooks inbox signup
+  signups checkout checkouts paywall freemium fintech biotech startup startups unicorn vegan vegans keto paleo covid
+  vaping vape vapes selfie selfies meme memes hashtag hashtags influencer millennial brexit statin statins insulin
+  inulin estrogen androgen nitrite nitrate sulfite sulfate chlorite chlorate ethane ethene ethyne methane propane propene
+  butane butene glycine glycerine alanine aniline thymine thiamine adenine adenosine guanine guanidine cytosine cytokine
+  keratin creatine creatinine carnitine carotene lactose lactase maltose maltase sucrose sucrase amylose amylase`
     .split(/\s+/)
     .filter((word) => word.length >= 4)
 

@@ -1,26 +1,20 @@
+import { withoutCourtesies, withoutEnd } from './courtesies.ts'
 import {
-  ABOUT_COURTESY,
   ABOUT_LETTERS,
   ABOUT_WORDS,
   AFTER_BOUND_ARTICLE,
   AFTER_WOULD,
   BEFORE_ARTICLE,
-  CLAUSE_OPENING,
-  ENDING,
   ENGLISH_HINTS,
   ENGLISH_MARKS,
   FILLERS,
-  HOW_TO,
   NEGATIONS,
-  OPENINGS,
   ORDER_MATTERS,
-  PLEA,
   QUESTION_WORDS,
-  SUBJECT_OPENINGS,
   expandShortForm,
   plainSpelling,
 } from './english.ts'
-import { tokenise, type Token } from './tokens.ts'
+import { asWords, isPlainWord, tokenise, type Token } from './tokens.ts'
 
 /** One thing that a text says. */
 export interface Item extends Token {
@@ -80,95 +74,16 @@ function expand(tokens: readonly Token[]): readonly Token[] {
   return tokens.flatMap((token, index) => {
     if (token.kind !== 'word') return [token]
     const would = /^(i|you|he|she|we|they)'d$/.exec(token.key)?.[1]
-    if (would !== undefined && AFTER_WOULD.has(tokens[index + 1]?.key ?? '')) return split(token, [would, 'would'])
-    return split(token, expandShortForm(token.key))
+    if (would !== undefined && AFTER_WOULD.has(tokens[index + 1]?.key ?? '')) return asWords(token, [would, 'would'])
+    return asWords(token, expandShortForm(token.key))
   })
 }
 
 /** Names keep their spelling. */
 function respell(tokens: readonly Token[]): readonly Token[] {
   return tokens.flatMap((token, index) =>
-    isPlainWord(token) ? split(token, plainSpelling(token.key, tokens[index - 1]?.key ?? '')) : [token],
+    isPlainWord(token) ? asWords(token, plainSpelling(token.key, tokens[index - 1]?.key ?? '')) : [token],
   )
-}
-
-/** A word that cannot be a name by its capital letter. */
-export function isPlainWord(token: Token): boolean {
-  if (token.kind !== 'word') return false
-  const rest = token.opens ? token.raw.slice(1) : token.raw
-  return rest === rest.toLowerCase()
-}
-
-function split(token: Token, keys: readonly string[]): readonly Token[] {
-  if (keys.length === 1 && keys[0] === token.key) return [token]
-  return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))
-}
-
-/** The words joined by blanks, everything that is no word as a sign, so that patterns can be matched on them. */
-function lineOf(items: readonly Token[]): string {
-  return items.map((item) => (item.kind === 'exact' ? '\u0001' : item.kind === 'number' ? '0' : item.key)).join(' ')
-}
-
-function countIn(text: string): number {
-  return text.split(' ').filter((word) => word !== '').length
-}
-
-/** How much of a text's head and tail is looked at for courtesies, in items. */
-const HEAD = 40
-
-function withoutCourtesies(tokens: readonly Token[]): readonly Token[] {
-  let items = tokens
-  let clause = false
-  for (let found = true; found;) {
-    found = false
-    const line = lineOf(items.slice(0, HEAD))
-    for (const pattern of OPENINGS) {
-      const opening = pattern.exec(line)?.[0]
-      if (opening === undefined) continue
-      items = items.slice(countIn(opening))
-      clause = CLAUSE_OPENING.test(opening)
-      found = true
-      break
-    }
-  }
-  const ended = withoutEnd(withoutEnding(items))
-  return foldHowTo((clause ? asQuestion(ended) : ended).filter((item) => item.key !== ',' || item.kind !== 'symbol'))
-}
-
-function withoutEnding(items: readonly Token[]): readonly Token[] {
-  if (items.some((item) => ABOUT_COURTESY.has(item.key))) return items
-  const line = lineOf(items.slice(-HEAD))
-  const ending = ENDING.exec(line)?.[0] ?? PLEA.exec(line)?.[0]
-  return ending === undefined ? items : items.slice(0, items.length - countIn(ending))
-}
-
-function withoutEnd(items: readonly Token[]): readonly Token[] {
-  const last = items.findLastIndex((item) => item.kind !== 'stop')
-  return last < 0 ? items : items.slice(0, last + 1)
-}
-
-/** `what the price is` as `what is the price`, `why the sky is blue` as `why is the sky blue`. */
-function asQuestion(items: readonly Token[]): readonly Token[] {
-  const [first, second] = items
-  const verb = items.find(isForm)
-  if (first === undefined || second === undefined || verb === undefined) return items
-  if (items.some((item) => item.kind === 'stop') || items.filter(isForm).length > 1) return items
-  const hasSubject = SUBJECT_OPENINGS.has(second.key) || !isPlainWord(second) || verb === items.at(-1)
-  if (!QUESTION_WORDS.has(first.key) || !hasSubject) return items
-  return [first, verb, ...items.slice(1).filter((item) => item !== verb)]
-}
-
-function isForm(item: Token): boolean {
-  return item.key === 'is' || item.key === 'are' || item.key === 'was' || item.key === 'were'
-}
-
-function foldHowTo(items: readonly Token[]): readonly Token[] {
-  const found = HOW_TO.exec(lineOf(items))
-  if (found === null) return items
-  const start = countIn(lineOf(items).slice(0, found.index))
-  const how = items[start]
-  if (how === undefined) return items
-  return [...items.slice(0, start), ...split(how, ['how', 'to']), ...items.slice(start + countIn(found[0]))]
 }
 
 function withoutFillers(items: readonly Token[]): readonly Token[] {

@@ -1,6 +1,7 @@
-import { isPlainWord, type Canonical, type Item } from './canonical.ts'
+import type { Canonical, Item } from './canonical.ts'
 import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
 import { noLexicon, type Lexicon } from './lexicon.ts'
+import { isPlainWord } from './tokens.ts'
 import { isOneSlip, isTypingSlip } from './typo.ts'
 
 /** Why two texts do not ask the same. */

@@ -90,3 +90,16 @@ function stopKey(sign: string): string {
 function unquote(text: string): string {
   return text.startsWith('`') ? text : `"${text.slice(1, -1)}"`
 }
+
+/** A word that cannot be a name by its capital letter. */
+export function isPlainWord(token: Token): boolean {
+  if (token.kind !== 'word') return false
+  const rest = token.opens ? token.raw.slice(1) : token.raw
+  return rest === rest.toLowerCase()
+}
+
+/** The token as other words in its place; itself when there is nothing to change. */
+export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
+  if (keys.length === 1 && keys[0] === token.key) return [token]
+  return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))
+}

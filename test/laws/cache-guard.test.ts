@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { canonicalise } from '../../src/cache/canonical.ts'
 import { foldText } from '../../src/cache/fold.ts'
