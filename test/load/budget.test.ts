@@ -1,0 +1,127 @@
+import { afterEach, expect, it } from 'vitest'
+import { ask, CHAT, MESSAGE, type Reply as Told } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { tightStore } from '../support/tight-store.ts'
+import { HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { CUT, framesUntilText } from '../support/upstream-frames.ts'
+
+/** Nano-dollars of a token at the stage's prices, without a margin. */
+const [INPUT, OUTPUT] = [1_000, 2_000]
+/** What the upstream counts of each prompt, and the longest answer that is asked for. */
+const [PROMPT, ANSWER] = [20, 240]
+const BUDGET_CENTS = 5
+const BUDGET = BUDGET_CENTS * 10_000_000
+const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
+
+/** How a request goes: answered whole, refused, told to slow down, cut, left after its first word or before it. */
+type Kind = 'whole' | 'stream' | 'refused' | 'down' | 'cut' | 'left' | 'hung'
+const MIXTURE: readonly Kind[] = [
+  ...(['whole', 'stream', 'whole', 'stream', 'stream'] as const),
+  ...(['refused', 'down', 'cut', 'left', 'hung'] as const),
+]
+
+interface Sent {
+  readonly number: number
+  readonly kind: Kind
+  /** Undefined for a request whose caller left. */
+  readonly told: Told | undefined
+}
+
+let stage: Stage | undefined
+afterEach(() => stage?.close())
+
+/** What the upstream said that each request used, in nano-dollars, by the number of the request. */
+const reported = new Map<number, number>()
+const leaving = new Map<number, AbortController>()
+
+function reply(request: UpstreamRequest): Reply {
+  const [, digits, kind] = /Question (\d+) (\w+)\?/.exec(request.text) ?? []
+  const leave = (): void => leaving.get(Number(digits))?.abort()
+  const begun = framesUntilText(request.dialect)
+  if (kind === 'refused') return { kind: 'failure', status: 400 }
+  if (kind === 'down') return { kind: 'failure', status: 429 }
+  if (kind === 'cut') return { kind: 'events', items: [...begun, CUT] }
+  if (kind === 'left') return { kind: 'events', items: [...begun, new Promise(setImmediate).then(leave), HANG] }
+  if (kind !== 'hung') return answer(request, Number(digits))
+  setImmediate(leave)
+  return { kind: 'hang' }
+}
+
+/** As long as it may be, so that the answer costs what was granted. */
+function answer(request: UpstreamRequest, number: number): Reply {
+  const output = Math.min(ANSWER, Number(request.body['max_tokens']))
+  reported.set(number, PROMPT * INPUT + output * OUTPUT)
+  const usage =
+    request.dialect === 'openai'
+      ? { prompt_tokens: PROMPT, completion_tokens: output, total_tokens: PROMPT + output }
+      : { input_tokens: PROMPT, output_tokens: output }
+  return { text: 'Some words.', usage }
+}
+
+/** Both fronts over both upstreams. */
+async function send(at: Stage, number: number, kind: Kind): Promise<Sent> {
+  const front = number % 2 === 0 ? CHAT : MESSAGE
+  const { model } = number % 3 === 0 ? MESSAGE : CHAT
+  const stream = kind === 'stream' || kind === 'cut' || kind === 'left' || (kind === 'hung' && number % 2 === 0)
+  const messages = [{ role: 'user', content: `Question ${number} ${kind}?` }]
+  const controller = new AbortController()
+  leaving.set(number, controller)
+  const body = { model, messages, max_tokens: ANSWER, stream }
+  const told = ask(at, body, { path: front.path, signal: controller.signal })
+  return { number, kind, told: await told.catch(() => undefined) }
+}
+
+/** The cost of each request as the audit trail has it, in nano-dollars, by its id. */
+async function trailOf({ gateway }: Stage): Promise<ReadonlyMap<string, number>> {
+  const costs = new Map<string, number>()
+  for (let query: { limit: number; after?: string } | undefined = { limit: 1000 }; query !== undefined;) {
+    const { records, next } = await gateway.audit.read(query)
+    for (const record of records) costs.set(record.request_id, Math.round(record.cost_usd * 1e9))
+    query = next === undefined ? undefined : { limit: 1000, after: next }
+  }
+  return costs
+}
+
+it('a thousand requests at once against a budget that pays for a hundred spend it to its end, and never more', async () => {
+  expect(BUDGET / (PROMPT * INPUT + ANSWER * OUTPUT)).toBe(100)
+  // It fails every step that passes the budget, and every refusal of what would have fitted.
+  const store = tightStore(() => NOON)
+  const key = { name: 'load', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 }
+  const at = await startStage({ store, margin: 1, runtime: { now: () => NOON, random: () => 0 }, key, reply })
+  stage = at
+
+  const kindOf = (number: number): Kind => MIXTURE[(number * 7) % MIXTURE.length] ?? 'whole'
+  const sent = await Promise.all(Array.from({ length: 1000 }, (_, number) => send(at, number, kindOf(number))))
+  await store.allSettled()
+  expect(await store.held()).toBe(0)
+  // What failures and leaving callers gave back can be spent to the end.
+  let number = 1000
+  do sent.push(await send(at, number, number % 2 === 0 ? 'whole' : 'stream'))
+  while (sent.at(-1)?.told?.status !== 402 && (number += 1) < 1200)
+  await store.allSettled()
+
+  const statuses = new Set(sent.map(({ told }) => String(told?.status ?? 'left')))
+  expect([...statuses].toSorted()).toEqual(['200', '400', '402', '429', 'left'])
+  const spent = await store.spent('budget')
+  expect(await store.held()).toBe(0)
+  expect(spent).toBeLessThanOrEqual(BUDGET)
+  expect(store.violations).toEqual([])
+
+  // Less is left than the shortest useful answer costs.
+  const least = store.refusals.at(-1)?.least ?? 0
+  expect(BUDGET - spent).toBeLessThan(least)
+  expect(least).toBeLessThan(2 * (PROMPT * INPUT + 16 * OUTPUT))
+
+  // The books: every whole answer at what the upstream reported, and nothing beside what the trail says.
+  const costs = await trailOf(at)
+  const whole = sent.filter(({ told, kind }) => told?.status === 200 && kind !== 'cut')
+  expect(whole.length).toBeGreaterThan(60)
+  for (const { number, told } of whole) {
+    expect(costs.get(String(told?.headers['x-request-id']))).toBe(reported.get(number))
+  }
+  for (const { told } of sent.filter((one) => [400, 402, 429].includes(one.told?.status ?? 0))) {
+    expect(costs.get(String(told?.headers['x-request-id']))).toBe(0)
+  }
+  expect([...costs.values()].reduce((sum, cost) => sum + cost, 0)).toBe(spent)
+  expect(costs.size).toBe(sent.length)
+}, 60_000)
