@@ -41,12 +41,12 @@ export interface Batches {
 }
 
 export function createBatches(
-  options: BatchOptions = {},
+  options: BatchOptions | undefined,
   rooms: { readonly store: Store; readonly parts: Parts; readonly keyById: KeyById; readonly traffic: Traffic },
 ): Batches {
   const { store, parts } = rooms
   const { now, uuid } = parts.runtime
-  const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options
+  const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options ?? {}
   const book = createBatchBook({ store, now, uuid })
   const work = createBatchWork({
     queue: createItemQueue({ store, now, uuid, leaseMs }),
