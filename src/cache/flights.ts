@@ -1,3 +1,5 @@
+import type { Runtime } from '../core/ports.ts'
+
 /** How a leader ends its flight. */
 export type Landing<T> =
   /** Everyone who waits gets this value. */
@@ -30,15 +32,17 @@ export interface Flights<T> {
 export interface FlightsOptions {
   /** Who comes when so many wait for one key goes alone. @default 1000 */
   readonly mostWaiting?: number
+  /** Who has waited so long goes alone: the leader's own caller may read its stream slowly. @default waits for ever */
+  readonly patience?: { readonly ms: number; readonly after: Runtime['after'] }
 }
 
 interface Waiting<T> {
   readonly seat: (seat: Seat<T>) => void
 }
 
-/** Single flight: no timers and no memory of flights that have landed. */
+/** Single flight, without memory of flights that have landed. */
 export function createFlights<T>(options: FlightsOptions = {}): Flights<T> {
-  const { mostWaiting = 1000 } = options
+  const { mostWaiting = 1000, patience } = options
   const flights = new Map<string, Set<Waiting<T>>>()
 
   const leader = (key: string, queue: Set<Waiting<T>>): Seat<T> => {
@@ -59,12 +63,12 @@ export function createFlights<T>(options: FlightsOptions = {}): Flights<T> {
       flights.delete(key)
       return
     }
-    queue.delete(next)
     next.seat(leader(key, queue))
   }
   const dissolve = (key: string, queue: Set<Waiting<T>>, landing: { readonly shared: T } | 'scattered'): void => {
     flights.delete(key)
-    for (const waiting of queue) {
+    // Who gets a seat leaves the queue.
+    for (const waiting of Array.from(queue)) {
       waiting.seat(landing === 'scattered' ? { role: 'alone' } : { role: 'passenger', value: landing.shared })
     }
   }
@@ -81,22 +85,32 @@ export function createFlights<T>(options: FlightsOptions = {}): Flights<T> {
         flights.set(key, fresh)
         return leader(key, fresh)
       }
-      return queue.size >= mostWaiting ? { role: 'alone' } : waitIn(queue, signal)
+      return queue.size >= mostWaiting ? { role: 'alone' } : waitIn(queue, signal, patience)
     },
   }
 }
 
-function waitIn<T>(queue: Set<Waiting<T>>, signal: AbortSignal | undefined): Promise<Seat<T>> {
+function waitIn<T>(
+  queue: Set<Waiting<T>>,
+  signal: AbortSignal | undefined,
+  patience: FlightsOptions['patience'],
+): Promise<Seat<T>> {
   return new Promise((resolve, reject) => {
     const leave = (): void => {
-      queue.delete(waiting)
+      end()
       reject(signal?.reason)
     }
     const waiting: Waiting<T> = {
       seat: (seat) => {
-        signal?.removeEventListener('abort', leave)
+        end()
         resolve(seat)
       },
+    }
+    const forget = patience?.after(patience.ms, () => waiting.seat({ role: 'alone' }))
+    const end = (): void => {
+      queue.delete(waiting)
+      forget?.()
+      signal?.removeEventListener('abort', leave)
     }
     queue.add(waiting)
     signal?.addEventListener('abort', leave, { once: true })

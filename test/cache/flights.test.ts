@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createFlights, type Seat } from '../../src/cache/flights.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
 
 type Leader = Extract<Seat<string>, { role: 'leader' }>
 
@@ -114,5 +115,28 @@ describe('flights', () => {
 
     expect(await stateOf(flights.board('k'))).toBe('alone')
     expect(await stateOf(waiting)).toBe('waiting')
+  })
+
+  it('who has waited too long goes alone, and leaves no timer behind', async () => {
+    const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+    const flights = createFlights<string>({ patience: { ms: 1000, after: runtime.after } })
+    const first = await leaderOf(flights.board('k'))
+    const impatient = flights.board('k')
+    runtime.advance(999)
+
+    expect(await stateOf(impatient)).toBe('waiting')
+
+    runtime.advance(1)
+
+    expect(await impatient).toEqual({ role: 'alone' })
+
+    const leaving = new AbortController()
+    const [left, served] = [flights.board('k', leaving.signal), flights.board('k')]
+    leaving.abort(new Error('gone'))
+    first.land({ shared: 'answer' })
+
+    await expect(left).rejects.toThrow('gone')
+    expect(await served).toEqual({ role: 'passenger', value: 'answer' })
+    expect(runtime.pending()).toBe(0)
   })
 })
