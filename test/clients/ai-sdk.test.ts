@@ -1,7 +1,7 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
-import { APICallError, generateText, jsonSchema, streamText, type LanguageModel, type ToolSet } from 'ai'
+import { APICallError, generateText, jsonSchema, stepCountIs, streamText, type LanguageModel, type ToolSet } from 'ai'
 import { afterEach, describe, expect, it } from 'vitest'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 
@@ -21,20 +21,20 @@ type Front = (stage: Stage, model: string) => LanguageModel
 const fronts: Record<string, Front> = {
   'openai-compatible': ({ url, secret }, model) =>
     createOpenAICompatible({ name: 'sluice', baseURL: `${url}/v1`, apiKey: secret, includeUsage: true })(model),
+  'default openai': ({ url, secret }, model) => createOpenAI({ baseURL: `${url}/v1`, apiKey: secret })(model),
   'openai chat': ({ url, secret }, model) => createOpenAI({ baseURL: `${url}/v1`, apiKey: secret }).chat(model),
   anthropic: ({ url, secret }, model) => createAnthropic({ baseURL: `${url}/v1`, apiKey: secret })(model),
 }
 
-const tools: ToolSet = {
-  weather: {
-    description: 'The weather of a city',
-    inputSchema: jsonSchema<{ city: string }>({
-      type: 'object',
-      properties: { city: { type: 'string' } },
-      required: ['city'],
-    }),
-  },
+const weatherIn = {
+  description: 'The weather of a city',
+  inputSchema: jsonSchema<{ city: string }>({
+    type: 'object',
+    properties: { city: { type: 'string' } },
+    required: ['city'],
+  }),
 }
+const tools: ToolSet = { weather: weatherIn }
 
 describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front) => {
   describe.each([
@@ -85,6 +85,34 @@ describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front
 
       for (const calls of [whole.toolCalls, await streamed.toolCalls]) {
         expect(calls).toMatchObject([{ toolCallId: 'call_1', toolName: 'weather', input: { city: 'Paris' } }])
+      }
+    })
+
+    it('works through several steps, in which a tool runs', async () => {
+      const started = await stage({
+        reply: ({ index }) =>
+          index % 2 === 0
+            ? { text: 'I look.', toolCalls: [{ id: 'call_1', name: 'weather', input: '{"city":"Paris"}' }] }
+            : 'Sunny.',
+      })
+      const run = { ...weatherIn, execute: async ({ city }: { city: string }) => `22 degrees in ${city}` }
+      const call = {
+        model: front(started, model),
+        prompt: 'Weather in Paris?',
+        maxOutputTokens: 60,
+        maxRetries: 0,
+        tools: { weather: run },
+        stopWhen: stepCountIs(3),
+      }
+
+      const whole = await generateText(call)
+      const streamed = streamText(call)
+
+      expect(whole.text).toBe('Sunny.')
+      expect(await streamed.text).toBe('Sunny.')
+      for (const index of [1, 3]) {
+        expect(started.upstream.requests[index]?.text).toContain('22 degrees in Paris')
+        expect(started.upstream.requests[index]?.text).toContain('I look.')
       }
     })
 
