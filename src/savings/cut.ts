@@ -24,8 +24,10 @@ export interface Cut {
 export interface CutOptions {
   /** The greatest number of tokens of the whole prompt. */
   readonly cap: number
-  /** The live turn stays as it is up to this; beyond, its open tool results are excerpted down to it. @default cap */
+  /** The live turn stays as it is up to this; beyond, its open tool results are excerpted. @default cap */
   readonly liveCap?: number
+  /** The greatest number of tokens once the live turn is excerpted. @default cap */
+  readonly excerptCap?: number
   /** What the old units may take where the live turn alone fills the cap. @default 0 */
   readonly leastRoom?: number
   /** The newest messages that stay as they are: so many, live turn included, and at least so many tokens. */
@@ -63,7 +65,7 @@ export async function cutToQuery(
   const taken = frame + (await sizeOf(pinned, job, tools)) + noticeRoom
   const query = queryOf(turns, options.terms)
 
-  let room = Math.max(options.leastRoom ?? 0, (overflows ? liveCap : options.cap) - taken)
+  let room = Math.max(options.leastRoom ?? 0, (overflows ? (options.excerptCap ?? options.cap) : options.cap) - taken)
   const cap = taken + room
   for (let attempt = 1; ; attempt++) {
     const picked = await select(

@@ -40,7 +40,8 @@ export function createVanishing(tools: SelectionTools, memory: Memory, options: 
         : await askForTerms({ small: job.small, turns: talk.turns, signal: job.signal, after: options.after })
     await storing
     const cap = Math.max(least, Math.round(job.tokens * (options.targetShare ?? TARGET_SHARE)))
-    const limits = { cap, liveCap: Math.max(LIVE_CAP, cap), leastRoom: Math.round(cap / 2) }
+    const liveCap = Math.max(LIVE_CAP, cap)
+    const limits = { cap, liveCap, excerptCap: liveCap, leastRoom: Math.round(cap / 2) }
     const cut = await cutToQuery(job, talk, { ...limits, terms }, tools)
     if (cut === undefined || cut.matches === 0) return { declined: 'no section matches the query', spent }
     const strategy = `Vanishing-Context (${cut.kept} of ${total} sections)`

@@ -1,0 +1,91 @@
+import type { Model } from '../../src/core/model.ts'
+import { nano } from '../../src/core/money.ts'
+import type { Prompt } from '../../src/core/prompt.ts'
+import type { SmallModel, TierJob, Waterfall, Wishes } from '../../src/savings/tier.ts'
+import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
+import { breathe } from '../../src/tokens/breathe.ts'
+import { createMeter } from '../../src/tokens/size.ts'
+import { createTokenizer } from '../../src/tokens/tokenizer.ts'
+
+/** What every measurement works with: one meter, so that a conversation is counted once. */
+export const meter: ReturnType<typeof createMeter> = createMeter(createTokenizer())
+
+/** The clock stands still, save where a measurement moves it. */
+export const START = 1_700_000_000_000
+
+export const MODEL: Model = {
+  id: 'large',
+  family: 'mock',
+  contextWindow: 1_000_000,
+  maxOutputTokens: 4096,
+  price: { input: 3, output: 15 },
+}
+
+/** A waterfall with an empty store of its own. */
+export function newWaterfall(options: Partial<WaterfallOptions> = {}): Waterfall {
+  const texts = new Map<string, string>()
+  const store = {
+    get: async (key: string) => texts.get(key),
+    set: async (key: string, value: string) => {
+      texts.set(key, value)
+    },
+  }
+  const after = (ms: number, callback: () => void): (() => void) => {
+    const timer = setTimeout(callback, ms)
+    return () => clearTimeout(timer)
+  }
+  return createWaterfall({ meter, store, now: () => START, after, breathe, ...options })
+}
+
+export const NO_WISHES: Wishes = { vanishing: false, recursive: false }
+
+export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
+  return {
+    prompt,
+    modelName: 'mock/large',
+    model: MODEL,
+    tokens: meter.estimateOf(prompt),
+    wishes: NO_WISHES,
+    owner: 'bench',
+    small: undefined,
+    signal: new AbortController().signal,
+    now: START,
+    ...more,
+  }
+}
+
+/** Stand-ins for the small model, from useful to hostile. */
+export const SMALL_REPLIES: Readonly<Record<string, (text: string, maxTokens: number) => string | Promise<string>>> = {
+  lazy: (text, maxTokens) =>
+    text
+      .split('\n')
+      .slice(1)
+      .join('\n')
+      .slice(0, maxTokens * 2),
+  refusing: () => 'I am sorry, but I cannot help with that.',
+  nonsense: () => '{"terms": ["banana", "quantum", "weather", "soccer", "paris", "recipe", "guitar", "ocean"]}',
+  empty: () => '',
+  failing: () => Promise.reject(new Error('down')),
+}
+
+/** A small model a fifth as dear as the large one; counts its calls and what they cost. */
+export function smallModelOf(kind: string): { readonly small: SmallModel; calls: number; dollars: number } {
+  const price = (prompt: number, output: number): number => prompt * 600 + output * 3000
+  const reply = SMALL_REPLIES[kind] ?? (() => '')
+  const ledger = {
+    calls: 0,
+    dollars: 0,
+    small: {
+      name: 'mock/small',
+      price: (prompt: number, output: number) => nano(price(prompt, output)),
+      async ask({ instruction, text, maxTokens }: Parameters<SmallModel['ask']>[0]) {
+        ledger.calls++
+        const said = await reply(text, maxTokens)
+        const spent = price(meter.tokenizer.estimate(instruction + text), meter.tokenizer.estimate(said))
+        ledger.dollars += spent / 1e9
+        return { text: said, spent: nano(spent) }
+      },
+    },
+  }
+  return ledger
+}

@@ -1,0 +1,101 @@
+import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
+import { cutToQuery } from '../../src/savings/cut.ts'
+import { talkOf } from '../../src/savings/freeze.ts'
+import { createReader } from '../../src/savings/reading.ts'
+import type { TierJob, Waterfall } from '../../src/savings/tier.ts'
+import { breathe } from '../../src/tokens/breathe.ts'
+import { loadCases } from './data.ts'
+import { jobOf, meter } from './lab.ts'
+import { createHaystack, percent, shareOf } from './metrics.ts'
+import { promptOf } from './prompts.ts'
+
+/** Makes the prompt that would be sent. */
+export type Method = (prompt: Prompt) => Promise<Prompt>
+
+export interface Figures {
+  readonly requests: number
+  /** Share of the evidence, in percent; NaN where the data has none. */
+  readonly evidence: number
+  readonly needed: number
+  readonly tokensBefore: number
+  readonly tokensAfter: number
+  /** Share of requests whose cap held, whose system prompt, tools and last user message stayed, whose pairs are valid. */
+  readonly sound: number
+}
+
+export interface RecallOptions {
+  readonly root: string
+  readonly kind: string
+  readonly step: number
+  readonly cap?: number
+}
+
+export async function measureRecall(options: RecallOptions, method: Method): Promise<Figures> {
+  const rows: { evidence?: number; needed?: number; before: number; after: number; sound: number }[] = []
+  for (const one of loadCases(options.root, options.kind, options.step)) {
+    const prompt = promptOf(one.messages)
+    const sent = await method(prompt)
+    const texts = sent.messages.map(textOfMessage)
+    const earlier = createHaystack(texts.slice(0, -1))
+    const all = createHaystack(texts)
+    const evidence = shareOf(one.evidence, (text) => earlier.keeps(text))
+    const needed = shareOf(one.needed, (lines) => lines.some((line) => all.keeps(line)))
+    const before = await meter.countOf(prompt)
+    const after = await meter.countOf(sent)
+    const sound = Number(after <= (options.cap ?? before) && isSound(prompt, sent))
+    rows.push({
+      ...(evidence !== undefined && { evidence }),
+      ...(needed !== undefined && { needed }),
+      before,
+      after,
+      sound,
+    })
+  }
+  const mean = (values: readonly number[]): number =>
+    values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length)
+  return {
+    requests: rows.length,
+    evidence: percent(rows.map((row) => row.evidence)),
+    needed: percent(rows.map((row) => row.needed)),
+    tokensBefore: mean(rows.map((row) => row.before)),
+    tokensAfter: mean(rows.map((row) => row.after)),
+    sound: 100 * mean(rows.map((row) => row.sound)),
+  }
+}
+
+function isSound(before: Prompt, after: Prompt): boolean {
+  const lastUser = (prompt: Prompt): Message | undefined =>
+    prompt.messages.findLast((message) => message.role === 'user')
+  const system = (prompt: Prompt): string =>
+    JSON.stringify(prompt.messages.filter((message) => message.role === 'system'))
+  const same = JSON.stringify(lastUser(before)) === JSON.stringify(lastUser(after)) && system(before) === system(after)
+  return same && after.tools === before.tools && (pairsAreValid(after.messages) || !pairsAreValid(before.messages))
+}
+
+function pairsAreValid(messages: readonly Message[]): boolean {
+  let open = new Set<string>()
+  for (const message of messages) {
+    if (message.role === 'tool') {
+      for (const part of message.parts) if (part.type === 'tool-result' && !open.delete(part.callId)) return false
+      continue
+    }
+    if (open.size > 0) return false
+    open = new Set(message.parts.flatMap((part) => (part.type === 'tool-call' ? [part.id] : [])))
+  }
+  return true
+}
+
+/** A tier through the whole waterfall. */
+export function through(waterfall: () => Waterfall, more: () => Partial<TierJob>): Method {
+  return async (prompt) => (await waterfall()(jobOf(prompt, more()))).rewrite?.prompt ?? prompt
+}
+
+const tools = { meter, read: createReader(meter.tokenizer.estimate), breathe }
+
+/** The selection of tiers 5 and 2 at any cap. */
+export function selectionAt(cap: number): Method {
+  return async (prompt) => {
+    if ((await meter.countOf(prompt)) <= cap) return prompt
+    return (await cutToQuery(jobOf(prompt), talkOf(prompt), { cap }, tools))?.prompt ?? prompt
+  }
+}

@@ -1,0 +1,118 @@
+import { writeFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { measureCosts } from './costs.ts'
+import { meter, newWaterfall, NO_WISHES, SMALL_REPLIES, smallModelOf } from './lab.ts'
+import { cutMiddle } from './middle.ts'
+import { measureRecall, selectionAt, through, type Figures, type Method } from './recall.ts'
+
+const { values } = parseArgs({
+  options: {
+    data: { type: 'string', default: '../shared/data' },
+    step: { type: 'string', default: '4' },
+    out: { type: 'string', default: 'bench/quality/result.json' },
+  },
+})
+const root = values.data
+const step = Number(values.step)
+
+interface Row {
+  readonly figure: string
+  readonly naive: string
+  readonly ours: string
+  readonly goal: string
+  readonly tokens: string
+}
+const rows: Row[] = []
+const round = (value: number): string => (Number.isNaN(value) ? '-' : value.toFixed(1))
+const recallOf = (figures: Figures): number => (Number.isNaN(figures.evidence) ? figures.needed : figures.evidence)
+
+function note(figure: string, row: Omit<Row, 'figure'>): void {
+  rows.push({ figure, ...row })
+  process.stderr.write(`${figure}: ${row.ours} (naive ${row.naive}, goal ${row.goal})\n`)
+}
+
+async function selection(kind: string, cap: number, goal: number): Promise<void> {
+  const options = { root, kind, step, cap }
+  const ours = await measureRecall(options, selectionAt(cap))
+  const naive = await measureRecall(options, (prompt) => cutMiddle(prompt, cap, meter))
+  const tokens = `${Math.round(ours.tokensBefore)} to ${Math.round(ours.tokensAfter)}`
+  note(`${kind} at ${cap}: needed text kept, %`, {
+    naive: round(recallOf(naive)),
+    ours: round(recallOf(ours)),
+    goal: String(goal),
+    tokens,
+  })
+  note(`${kind} at ${cap}: cap, system, last user message and pairs sound, %`, {
+    naive: round(naive.sound),
+    ours: round(ours.sound),
+    goal: '100',
+    tokens,
+  })
+}
+
+async function tier(name: string, kind: string, method: Method, goal: string): Promise<void> {
+  const ours = await measureRecall({ root, kind, step }, method)
+  const cap = Math.round(ours.tokensAfter)
+  const naive = await measureRecall({ root, kind, step }, (prompt) => cutMiddle(prompt, cap, meter))
+  const tokens = `${Math.round(ours.tokensBefore)} to ${cap}`
+  note(`${name} (${kind}): needed text kept, %`, {
+    naive: round(recallOf(naive)),
+    ours: round(recallOf(ours)),
+    goal,
+    tokens,
+  })
+}
+
+async function costs(kind: string, goal: string): Promise<void> {
+  const base = { root, kind, conversations: 6, requests: 120 }
+  const plain = await measureCosts(base)
+  const extreme = { level: 'extreme', ...NO_WISHES } as const
+  const ways = [
+    ['slider, anew on every turn', { wishes: extreme, waterfall: { slider: 'query' } }],
+    ['slider, auto', { wishes: extreme, waterfall: { slider: 'auto' } }],
+    ['slider, stable', { wishes: extreme, waterfall: { slider: 'stable' } }],
+    ['family lock', { wishes: NO_WISHES, waterfall: { tiers: (own) => own.filter((one) => one.tier === 4) } }],
+    ['automatic', { wishes: NO_WISHES }],
+  ] as const satisfies readonly (readonly [string, Partial<Parameters<typeof measureCosts>[0]>])[]
+  for (const [name, more] of ways) {
+    const ours = await measureCosts({ ...base, ...more })
+    note(`cost of whole conversations, ${kind}, ${name}: % of list`, {
+      naive: `${round(plain.share)} (everything)`,
+      ours: round(ours.share),
+      goal,
+      tokens: `${ours.requests} requests, ${ours.smallCalls} small calls`,
+    })
+  }
+}
+
+await selection('specstory', 16_384, 78)
+await selection('specstory', 32_768, 88)
+await selection('specstory', 65_536, 97)
+await selection('qmsum', 4096, 56)
+await selection('qmsum', 8192, 78)
+
+const fresh = (): ReturnType<typeof newWaterfall> => newWaterfall()
+await tier(
+  'tier 2, no small model',
+  'mtragun',
+  through(fresh, () => ({ wishes: { vanishing: true, recursive: false } })),
+  '97',
+)
+for (const kind of Object.keys(SMALL_REPLIES)) {
+  const asked = (): object => ({ wishes: { vanishing: true, recursive: false }, small: smallModelOf(kind).small })
+  await tier(`tier 2, small model ${kind}`, 'mtragun', through(fresh, asked), 'at most 1 less')
+}
+const lazy = (wishes: object) => (): object => ({
+  wishes: { ...NO_WISHES, ...wishes },
+  small: smallModelOf('lazy').small,
+})
+await tier('tier 3, lazy controller', 'mtragun', through(fresh, lazy({ recursive: true })), '92 at 21k')
+const onlyFamily = (): ReturnType<typeof newWaterfall> =>
+  newWaterfall({ tiers: (own) => own.filter((one) => one.tier === 4) })
+await tier('tier 4, lazy summariser', 'mtragun', through(onlyFamily, lazy({})), '92 at 13k')
+await tier('tier 4, lazy summariser', 'qmsum', through(onlyFamily, lazy({})), '92 at 13k')
+
+await costs('specstory', '3')
+
+console.table(rows)
+writeFileSync(values.out, `${JSON.stringify({ data: root, step, rows }, undefined, 2)}\n`)
