@@ -1,0 +1,160 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { anthropic, createGateway, openaiCompatible } from '../../src/index.ts'
+import { CHAT, MESSAGE } from '../support/ask.ts'
+import { PRICE } from '../support/stage.ts'
+import { tightStore } from '../support/tight-store.ts'
+import { framesOf, frameText } from '../support/upstream.ts'
+import { wholeAnswer } from '../support/upstream-answers.ts'
+
+const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
+const CENT = 10_000_000
+const PROMPT = 20
+
+const request = fc.record({
+  key: fc.nat(1),
+  front: fc.constantFrom(CHAT, MESSAGE),
+  model: fc.constantFrom(CHAT.model, MESSAGE.model),
+  stream: fc.boolean(),
+  maxTokens: fc.integer({ min: 1, max: 1_000 }),
+  /** How much of what it may the answer uses. */
+  share: fc.double({ min: 0, max: 1, noNaN: true }),
+  ending: fc.constantFrom('whole', 'whole', 'whole', 'refused', 'cut', 'left'),
+})
+type Asked = typeof request extends fc.Arbitrary<infer value> ? value : never
+
+/** The shared budget is changed while requests run. */
+const change = fc.record({ cents: fc.integer({ min: 0, max: 4 }), every: fc.constantFrom('1h', '1d', '1M' as const) })
+
+interface Play {
+  readonly schedule: fc.Scheduler
+  readonly requests: readonly Asked[]
+  /** Nano-dollars by the number of the request. */
+  readonly reported: Map<number, number>
+}
+
+/** An upstream each of whose answers, and each piece of a stream, comes when the schedule says. */
+function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
+  return async (url, init) => {
+    const text = typeof init?.body === 'string' ? init.body : new TextDecoder().decode(init?.body as Uint8Array)
+    const body = JSON.parse(text) as JsonObject
+    const dialect = String(url).includes('/messages') ? 'anthropic' : 'openai'
+    const index = Number(/Question (\d+)\?/.exec(text)?.[1])
+    const { ending, share, stream } = requests[index] as Asked
+    await schedule.schedule(Promise.resolve(), `answer ${index}`)
+    init?.signal?.throwIfAborted()
+    if (ending === 'refused') return Response.json({ error: { message: 'No.' } }, { status: 400 })
+
+    const output = Math.ceil(share * Number(body['max_tokens']))
+    reported.set(index, PROMPT * 1_000 + output * 2_000)
+    const usage =
+      dialect === 'openai'
+        ? { prompt_tokens: PROMPT, completion_tokens: output, total_tokens: PROMPT + output }
+        : { input_tokens: PROMPT, output_tokens: output }
+    const asked = { index, text, body, dialect } as const
+    const answer = { text: output === 0 ? '' : 'Some words.', usage }
+    if (!stream) return Response.json(wholeAnswer(asked, answer))
+    const frames = framesOf(asked, answer).map(frameText)
+    // Before the reason why it ended, the usage and the last event of the chat format; before the usage of the other.
+    const sent = ending === 'cut' ? frames.slice(0, dialect === 'openai' ? -3 : -2) : frames
+    return new Response(piecesOf(sent, schedule, init?.signal ?? undefined), {
+      headers: { 'content-type': 'text/event-stream' },
+    })
+  }
+}
+
+function piecesOf(
+  texts: readonly string[],
+  schedule: fc.Scheduler,
+  signal: AbortSignal | undefined,
+): ReadableStream<Uint8Array> {
+  let next = 0
+  return new ReadableStream({
+    pull: async (controller) => {
+      await schedule.schedule(Promise.resolve(), 'piece')
+      const text = texts[next++]
+      if (signal?.aborted === true) controller.error(signal.reason)
+      else if (text === undefined) controller.close()
+      else controller.enqueue(new TextEncoder().encode(text))
+    },
+  })
+}
+
+it('in whatever order things happen, budgets are not passed, refuse only what does not fit, and sum up what was reported', async () => {
+  const acts = fc.array(request, { minLength: 1, maxLength: 20 })
+  await fc.assert(
+    fc.asyncProperty(fc.scheduler(), acts, fc.array(change, { maxLength: 3 }), async (schedule, requests, changes) => {
+      const store = tightStore(() => NOON)
+      const reported = new Map<number, number>()
+      const models = ['large'].map((id) => ({ id, price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }))
+      const gateway = createGateway({
+        providers: [
+          openaiCompatible({ name: 'chat', baseUrl: 'http://upstream/v1', models }),
+          anthropic({ baseUrl: 'http://upstream', apiKey: 'none', models }),
+        ],
+        store,
+        margin: 1,
+        cache: false,
+        runtime: { now: () => NOON, random: () => 0, fetch: upstreamOf({ schedule, requests, reported }) },
+      })
+      await gateway.budgets.create({ id: 'team', max_limit: 0.01, reset_duration: '1d' })
+      const keys = [
+        await gateway.keys.create({ name: 'own', budget_id: 'team', budget_limit_cents: 1 }),
+        await gateway.keys.create({ name: 'other', budget_id: 'team' }),
+      ]
+
+      const send = async (one: Asked, index: number): Promise<{ status: number; id: string | null; text: string }> => {
+        const controller = new AbortController()
+        if (one.ending === 'left') {
+          void schedule.schedule(Promise.resolve(), `leave ${index}`).then(() => controller.abort())
+        }
+        const response = await gateway.fetch(
+          new Request(`http://gateway${one.front.path}`, {
+            method: 'POST',
+            headers: { 'x-bf-vk': keys[one.key]?.value ?? '', 'content-type': 'application/json' },
+            body: JSON.stringify({
+              model: one.model,
+              stream: one.stream,
+              max_tokens: one.maxTokens,
+              messages: [{ role: 'user', content: `Question ${index}?` }],
+            }),
+            signal: controller.signal,
+          }),
+        )
+        const text = await response.text().catch(() => '')
+        return { status: response.status, id: response.headers.get('x-request-id'), text }
+      }
+      const changing = changes.map(async ({ cents, every }) => {
+        await schedule.schedule(Promise.resolve(), 'change')
+        await gateway.budgets.update('team', { max_limit: cents / 100, reset_duration: every })
+      })
+      const ended = await schedule.waitFor(Promise.all(requests.map(send)))
+      await schedule.waitFor(Promise.all(changing))
+      await schedule.waitFor(store.allSettled())
+
+      expect(store.violations).toEqual([])
+      expect(await store.held()).toBe(0)
+      const spent = await store.spent('budget')
+      const highest = Math.max(1, ...changes.map(({ cents }) => cents)) * CENT
+      expect(spent).toBeLessThanOrEqual(highest)
+      const records = (await gateway.audit.read({ limit: 1000 })).records
+      const costs = new Map(records.map((record) => [record.request_id, Math.round(record.cost_usd * 1e9)]))
+      expect([...costs.values()].reduce((sum, cost) => sum + cost, 0)).toBe(spent)
+      expect(costs.size).toBe(requests.length)
+      for (const [index, { status, id, text }] of ended.entries()) {
+        const isWhole = status === 200 && (requests[index]?.stream === false || /\[DONE\]|message_stop/.test(text))
+        if (isWhole) expect(costs.get(id ?? '')).toBe(reported.get(index))
+        if (status !== 200) expect(costs.get(id ?? '')).toBe(0)
+      }
+      const own = records.filter((record) => record.key_id === keys[0]?.id)
+      const usage = await gateway.keys.usage(keys[0]?.id ?? '')
+      expect(usage['requests']).toBeLessThanOrEqual(own.length)
+      const [level] = await store.levels([`budget:key:${keys[0]?.id}:1M:${Date.UTC(2026, 0, 1)}`])
+      expect(level?.spent).toBe(own.reduce((sum, record) => sum + Math.round(record.cost_usd * 1e9), 0))
+      expect(level?.spent).toBeLessThanOrEqual(CENT)
+      await gateway.close()
+    }),
+    { numRuns: 60 },
+  )
+}, 60_000)
