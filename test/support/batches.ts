@@ -1,0 +1,19 @@
+import type Anthropic from '@anthropic-ai/sdk'
+
+/** The batch as soon as it has ended. */
+export async function ended(client: Anthropic, id: string): Promise<Anthropic.Messages.MessageBatch> {
+  for (;;) {
+    const batch = await client.messages.batches.retrieve(id)
+    if (batch.processing_status === 'ended') return batch
+  }
+}
+
+/** All lines of the results. */
+export async function resultsOf(
+  client: Anthropic,
+  id: string,
+): Promise<readonly Anthropic.Messages.MessageBatchIndividualResponse[]> {
+  const lines = []
+  for await (const line of await client.messages.batches.results(id)) lines.push(line)
+  return lines
+}
