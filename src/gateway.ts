@@ -44,12 +44,14 @@ import { deleteResponse, getResponse } from './routes/responses.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { getModel, listModels } from './routes/models.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
+import { replayStream } from './routes/replay.ts'
 import { health, ready, type ProviderStates } from './routes/status.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
 import { createMeter } from './tokens/size.ts'
 import { createTokenizer } from './tokens/tokenizer.ts'
 import { createBatches, type Batches, type BatchOptions } from './wiring/batches.ts'
+import { createReplay, type Replay, type StreamsOptions } from './wiring/replay.ts'
 import { createGovernance, type Governance } from './wiring/governance.ts'
 import { createMetricsReports } from './wiring/metrics.ts'
 import { createSavings, type SavingsOptions } from './wiring/savings.ts'
@@ -74,6 +76,8 @@ export interface GatewayOptions {
   readonly governance?: GovernanceConfiguration
   /** Who may administrate. @default nobody */
   readonly admin?: AdminOptions
+  /** Messages that can be streamed again; `false` keeps none. @default on, for an hour */
+  readonly streams?: false | StreamsOptions
   /** How this process works off message batches. */
   readonly batches?: BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
@@ -109,7 +113,10 @@ export interface Gateway {
    * that serves requests does so by itself.
    */
   readonly batches: { readonly work: () => Promise<void> }
-  /** Ends upstream connections and closes the store. Requests under way are not waited for: end the server first. */
+  /**
+   * Ends detached work, then upstream connections, and closes the store. Requests under way are not waited for: end the
+   * server first.
+   */
   readonly close: () => Promise<void>
 }
 
@@ -138,7 +145,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     onFailure: (cause) => books.log.event('ERROR', `configuration not in place: ${reasonOf(cause)}`, runtime.now()),
   })
   const cache = options.cache === false ? undefined : createSemanticCache({ ...options.cache, runtime })
-  const parts = createParts(options, { runtime, store, governance, failover, directory, timeouts, books, cache })
+  const replay = createReplay(options.streams, store, runtime)
+  const parts = createParts(options, { runtime, store, governance, failover, directory, timeouts, books, cache, replay })
   const states = (): Record<string, boolean> => {
     const circuits = failover.circuits()
     return Object.fromEntries(options.providers.map(({ name }) => [name, !(name in circuits)]))
@@ -187,6 +195,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     batches: { work: batches.work.work },
     close: async () => {
       await batches.work.stop()
+      await replay.close()
       await governance.ledger.retry()
       await runtime.close()
       await store.close()
@@ -216,6 +225,7 @@ function createParts(
     readonly timeouts: Timeouts
     readonly books: Omit<Books, 'now'>
     readonly cache: SemanticCache | undefined
+    readonly replay: Replay
   },
 ): Parts {
   const { runtime, governance, directory, timeouts } = rooms
@@ -227,6 +237,9 @@ function createParts(
     resolve: createResolve(directory.resolve, runtime.random),
     ledger: governance.ledger,
     turns: createTurns(rooms.store),
+    recordings: rooms.replay.recordings,
+    idempotency: rooms.replay.idempotency,
+    detached: rooms.replay.detached,
     waterfall: createSavings(options.savings, {
       store: rooms.store,
       meter,
@@ -278,6 +291,7 @@ function endpoints(rooms: Rooms): readonly Endpoint<Handler>[] {
     { method: 'POST', path: '/v1/responses', handle: inTraffic(traffic, completions(responsesFormat, parts)) },
     { method: 'GET', path: '/v1/responses/:id', handle: getResponse(parts) },
     { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(parts) },
+    { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(anthropicFormat, parts) },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
     { method: 'GET', path: '/health', handle: health(status) },

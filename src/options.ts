@@ -1,6 +1,7 @@
 import * as z from 'zod/mini'
 import { GatewayError } from './core/errors.ts'
 import { batchSchema } from './wiring/batches.ts'
+import { streamsSchema } from './wiring/replay.ts'
 import { savingsSchema } from './wiring/savings.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
@@ -110,6 +111,7 @@ const schema = z.strictObject({
     }),
   ),
   batches: z.optional(batchSchema),
+  streams: z.optional(streamsSchema),
   basePath: z.optional(
     z
       .string()

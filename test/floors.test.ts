@@ -7,7 +7,19 @@ import { describe, expect, it } from 'vitest'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const source = join(root, 'src')
 
-const ground = ['formats', 'tokens', 'savings', 'cache', 'billing', 'governance', 'records', 'http', 'stores', 'batches']
+const ground = [
+  'formats',
+  'tokens',
+  'savings',
+  'cache',
+  'billing',
+  'governance',
+  'records',
+  'http',
+  'stores',
+  'batches',
+  'replay',
+]
 
 /** What each folder may import besides itself. The files at the top of src may import everything. */
 const floors: Readonly<Record<string, readonly string[]>> = {

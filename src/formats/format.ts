@@ -101,6 +101,11 @@ export interface Format {
    * cannot be told.
    */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
+  /**
+   * How an answer's id is written, for formats whose streams can be had again: their events carry ids. Written twice it
+   * stays the same. Absent: streams cannot be resumed.
+   */
+  readonly answerId?: (id: string) => string
   /** provider → library. Throws `upstream` when the body is no answer. */
   readCompletion(body: JsonObject, text?: string): Completion
   /** provider → library */

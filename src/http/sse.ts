@@ -66,9 +66,9 @@ export async function* readFrames(body: AsyncIterable<Uint8Array>): AsyncGenerat
  * A frame as text on the wire. Line ends within the data, CR and CRLF too, become several data lines, which a reader
  * joins by LF; event names and ids cannot hold line ends or NUL and lose them.
  */
-export function writeFrame(frame: Frame): string {
+export function writeFrame(frame: Frame, eventId: string | undefined = frame.id): string {
   const event = frame.event === undefined || frame.event === '' ? '' : `event: ${oneLine(frame.event)}\n`
-  const id = frame.id === undefined ? '' : `id: ${oneLine(frame.id)}\n`
+  const id = eventId === undefined ? '' : `id: ${oneLine(eventId)}\n`
   return `${event}${id}data: ${dataLines(frame.data)}\n\n`
 }
 

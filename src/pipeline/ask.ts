@@ -10,7 +10,7 @@ const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 export async function ask(planned: Planned, parts: Parts): Promise<Answered> {
   const { plan, prompt, resolved } = planned
   if (plan.kind === 'replay') {
-    const { completion } = plan
+    const completion = underOwnId(plan.completion, planned, parts)
     const answer = prompt.stream
       ? ({ kind: 'streamed', steps: replay(completion) } as const)
       : ({ kind: 'whole', completion } as const)
@@ -27,6 +27,18 @@ export async function ask(planned: Planned, parts: Parts): Promise<Answered> {
   }
   const { answer, route, ignored } = await parts.upstream.complete(resolved.routes, call)
   return { ...planned, answer: { kind: 'whole', completion: answer }, route, ignored }
+}
+
+/**
+ * Where streams are had again by their ids, an answer from memory is an answer of its own: its events and its bill are
+ * not those of the one that was stored.
+ */
+function underOwnId(completion: Completion, { format }: Planned, parts: Parts): Completion {
+  if (format.answerId === undefined) return completion
+  const id = format.answerId(parts.runtime.uuid().replaceAll('-', ''))
+  const { native, ...others } = completion
+  if (native === undefined || native.dialect !== format.dialect) return { ...completion, id }
+  return { ...others, id, native: { dialect: native.dialect, value: { ...native.value, id } } }
 }
 
 async function* replay(completion: Completion): AsyncGenerator<Step, void, undefined> {

@@ -1,3 +1,4 @@
+import { textResponse } from '../http/text-response.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 
 /** Header names in lower case. Always built afresh: nothing of an upstream's response is reused. */
@@ -17,5 +18,5 @@ export function baseHead(requestId: string, rate: RateStatus): Head {
 /** A JSON response. */
 export function jsonResponse(status: number, head: Head, body: string): Response {
   head['content-type'] = 'application/json'
-  return new Response(body, { status, headers: head })
+  return textResponse(body, status, head)
 }

@@ -3,7 +3,7 @@ import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import { baseHead, jsonResponse } from './head.ts'
 import { release } from './settle.ts'
-import type { Parts, Reached } from './stages.ts'
+import type { Claimed, Parts, Reached } from './stages.ts'
 
 /** The one place where a failure becomes a response, in the caller's format. */
 export async function refuse(reached: Reached, error: unknown, parts: Parts): Promise<Response> {
@@ -11,8 +11,22 @@ export async function refuse(reached: Reached, error: unknown, parts: Parts): Pr
   const rate = failure.details.rate ?? (await rateOf(reached, parts))
   const status = failureStatus(failure)
   const head = { ...baseHead(reached.id, rate), ...failureHeaders(failure) }
+  const body = JSON.stringify(reached.format.writeFailure(failure, reached.id))
   await release(reached, { status, failure }, parts)
-  return jsonResponse(status, head, JSON.stringify(reached.format.writeFailure(failure, reached.id)))
+  if ('first' in reached) await conclude(reached.first, failure, body)
+  return jsonResponse(status, head, body)
+}
+
+/**
+ * Those who wait with the same Idempotency-Key get the same refusal, save that of a caller who left. Later ones get it
+ * only where asking again would not change it: when the upstream blamed the request itself.
+ */
+async function conclude(first: Claimed['first'], failure: GatewayError, body: string): Promise<void> {
+  if (failure.kind === 'cancelled') return first?.forget()
+  const status = failureStatus(failure)
+  const answer = { status, head: { ...failureHeaders(failure), 'content-type': 'application/json' }, body }
+  const isLasting = failure.kind === 'upstream-rejected' && status !== 409
+  await (isLasting ? first?.remember(answer) : first?.forget(answer))
 }
 
 /** Whatever stopped the request after its caller had left, nobody will read it. */

@@ -1,44 +1,40 @@
 import { billHeaders, headerSafe } from '../billing/headers.ts'
 import { billFor, expectedBill } from './charge.ts'
 import { baseHead, jsonResponse, type Head } from './head.ts'
+import { keepWhole, startRecording } from './record.ts'
 import { settle } from './settle.ts'
 import type { Answered, Parts } from './stages.ts'
 import { statementOf } from './statement.ts'
+import { STREAM_HEAD, streamBody } from './stream-body.ts'
 import { writeContext } from './turns.ts'
-import { streamBody } from './stream-body.ts'
-import { writeStream } from './write-stream.ts'
 
 /** The answer in the caller's own format, with its bill. A stream settles when it ends, however it ends. */
 export async function respond(answered: Answered, parts: Parts): Promise<Response> {
   const { answer } = answered
+  const base = baseHead(answered.id, answered.reservation.rate)
   if (answer.kind === 'whole') {
     const { completion } = answer
     const bill = billFor(answered, completion, parts.meter)
-    const body = answered.format.writeCompletion(completion, statementOf(bill), writeContext(answered))
+    const statement = statementOf(bill)
+    const body = answered.format.writeCompletion(completion, statement, writeContext(answered))
+    const head = { ...answerHead(answered), ...billHeaders(bill) }
     await parts.turns.keep(answered, body)
     await settle(answered, bill, { status: 200, completion }, parts)
-    return jsonResponse(200, { ...answerHead(answered), ...billHeaders(bill) }, body)
+    await keepWhole(answered, { head, body, id: completion.id, metrics: { ...statement } }, parts)
+    return jsonResponse(200, { ...base, ...head }, body)
   }
-  const body = await streamBody(writeStream(answered, answer.steps, parts), {
+  const head = { ...answerHead(answered), ...billHeaders(expectedBill(answered)), ...STREAM_HEAD }
+  const reader = startRecording(answered, answer.steps, head, parts)
+  const body = await streamBody(reader, {
     heartbeat: answered.format.heartbeat,
     heartbeatMs: parts.limits.heartbeatMs,
     after: parts.runtime.after,
     now: parts.runtime.now,
-    leave: () => answered.abort(new Error('The caller left.')),
-    signal: answered.signal,
+    signal: answered.request.signal,
   })
-  const head: Head = {
-    ...answerHead(answered),
-    ...billHeaders(expectedBill(answered)),
-    'content-type': 'text/event-stream; charset=utf-8',
-    'cache-control': 'no-cache, no-transform',
-    'x-accel-buffering': 'no',
-  }
-  return new Response(body, { status: 200, headers: head })
+  return new Response(body, { status: 200, headers: { ...base, ...head } })
 }
 
 function answerHead(answered: Answered): Head {
-  const head = baseHead(answered.id, answered.reservation.rate)
-  if (answered.ignored.length > 0) head['x-svc-ignored'] = headerSafe(answered.ignored.join(', '))
-  return head
+  return answered.ignored.length > 0 ? { 'x-svc-ignored': headerSafe(answered.ignored.join(', ')) } : {}
 }

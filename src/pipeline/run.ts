@@ -1,7 +1,9 @@
 import { admit } from './admit.ts'
 import { ask } from './ask.ts'
+import { claim } from './claim.ts'
 import { plan } from './plan.ts'
 import { refuse } from './refuse.ts'
+import { repeat } from './repeat.ts'
 import { reserve } from './reserve.ts'
 import { respond } from './respond.ts'
 import type { Admitting, Parts, Reached, Received } from './stages.ts'
@@ -18,7 +20,9 @@ export async function run(received: Received, parts: Parts, admitting: Admitting
   try {
     const admitted = (reached = await admitting(received, parts)) //    whose request: 401
     const understood = (reached = await understand(admitted, parts)) // what it asks for: 400 403 404 413
-    const reserved = (reached = await reserve(understood, parts)) //    places and money in advance: 402 429
+    const claimed = (reached = await claim(understood, parts)) //       first of its Idempotency-Key, or not: 400 409
+    if ('repeated' in claimed) return await repeat(claimed, parts) //   the same answer again, free of charge
+    const reserved = (reached = await reserve(claimed, parts)) //       places and money in advance: 402 429
     const planned = (reached = await plan(reserved, parts)) //          replay, or ask with what prompt
     const answered = (reached = await ask(planned, parts)) //           an answer, or its first step: 502 503 504
     return await respond(answered, parts) //                            in the caller's format; settles, once

@@ -10,6 +10,10 @@ import type { Prompt } from '../core/prompt.ts'
 import type { Format, KeptTurn } from '../formats/format.ts'
 import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Audience } from '../replay/audience.ts'
+import type { Detached } from '../replay/detached.ts'
+import type { First, Idempotency, Repeated } from '../replay/idempotency.ts'
+import type { Recordings } from '../replay/recordings.ts'
 import type { Optimized, SmallModel, Waterfall, Wishes } from '../savings/tier.ts'
 
 /** One place that can answer a request. */
@@ -35,6 +39,18 @@ export interface Received {
   readonly signal: AbortSignal
   /** Ends everything that this request still has under way. */
   readonly abort: (reason: unknown) => void
+  /** Absent: nobody is connected, as with the items of a batch. */
+  readonly caller?: Caller
+}
+
+/** Whoever is connected and waits for the answer. */
+export interface Caller {
+  /** The request is aborted when the last of them leaves. */
+  readonly audience: Audience
+  /** The caller itself leaves. */
+  readonly leave: () => void
+  /** The request goes on without anyone. */
+  readonly isDetached: boolean
 }
 
 export interface Admitted extends Received {
@@ -61,7 +77,17 @@ export interface Understood extends Admitted {
   readonly margin: number
 }
 
-export interface Reserved extends Understood {
+export interface Claimed extends Understood {
+  /** Present where the request carries an Idempotency-Key: is told how it ended. */
+  readonly first?: First
+}
+
+/** A request that was answered before, or is being answered, under the same Idempotency-Key. */
+export interface Repetition extends Understood {
+  readonly repeated: Repeated
+}
+
+export interface Reserved extends Claimed {
   readonly reservation: Reservation
 }
 
@@ -104,7 +130,7 @@ export interface Answered extends Planned {
 }
 
 /** How far a request came, for the one place that turns failures into responses. */
-export type Reached = Received | Admitted | Understood | Reserved | Planned | Answered
+export type Reached = Received | Admitted | Understood | Claimed | Repetition | Reserved | Planned | Answered
 
 /** How a request ended, for the records. */
 export interface Outcome {
@@ -184,6 +210,9 @@ export interface Parts {
   /** Absent: no answer is ever stored. */
   readonly memory?: Memory
   readonly turns: Turns
+  readonly idempotency: Idempotency
+  readonly recordings: Recordings
+  readonly detached: Detached
   readonly waterfall: Waterfall
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream

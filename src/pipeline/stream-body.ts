@@ -1,6 +1,7 @@
 import type { Frame } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import { comment, writeFrame } from '../http/sse.ts'
+import type { TextReader } from '../replay/recording.ts'
 
 export interface StreamBodyOptions {
   /** What is sent when nothing else was for `heartbeatMs`. */
@@ -8,11 +9,16 @@ export interface StreamBodyOptions {
   readonly heartbeatMs: number
   readonly after: Runtime['after']
   readonly now: Runtime['now']
-  /** Called when the reader leaves, before the texts are ended. */
-  readonly leave: () => void
   /** Ends the texts: some callers abort their request and never touch its body again. */
   readonly signal: AbortSignal
 }
+
+/** What every event stream says of itself: nothing on its way may keep or change it. */
+export const STREAM_HEAD = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+} as const
 
 interface Silence {
   readonly start: (beat: () => void) => void
@@ -21,17 +27,24 @@ interface Silence {
 }
 
 /**
- * Texts as a response body, one piece each, drawn only as fast as the reader reads. The generator is started here:
- * `return()` on one that never started would run no `finally`, and nothing would settle.
+ * Texts as a response body, one piece each, drawn only as fast as the reader reads. The first one is waited for, so that
+ * the generator behind them has started: `return()` on one that never did would run no `finally`, and nothing would
+ * settle.
  */
-export async function streamBody(
-  texts: AsyncGenerator<string, void, undefined>,
+export async function streamBody(texts: TextReader, options: StreamBodyOptions): Promise<ReadableStream<Uint8Array>> {
+  return bodyOf(texts, options, await texts.next())
+}
+
+/** The same without waiting: for texts that others have started. */
+export function bodyOf(
+  texts: TextReader,
   options: StreamBodyOptions,
-): Promise<ReadableStream<Uint8Array>> {
+  first?: IteratorResult<string, void>,
+): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder()
-  const first = await texts.next()
   const silence = heartbeatTimer(options)
-  let next: Promise<IteratorResult<string, void>> = Promise.resolve(first)
+  let next = first === undefined ? texts.next() : Promise.resolve(first)
+  next.catch(() => {})
   const end = (): void => {
     silence.stop()
     // Texts that wait for their reader would not see the signal.
@@ -60,7 +73,6 @@ export async function streamBody(
     },
     cancel: async () => {
       silence.stop()
-      options.leave()
       await texts.return()
     },
   })

@@ -1,13 +1,14 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
+import type { Meter } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
-import type { Admitted, Parts, Resolved, Route, Understood } from './stages.ts'
+import type { Admitted, Parts, Resolved, Route, Size, Understood } from './stages.ts'
 
 /** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
@@ -27,10 +28,22 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   checkAccess(admitted.key, { prompt: read, modelName: resolved.name, also: resolved.routes.map(routeName) })
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
-  const { meter } = parts
-  const bounds = resolved.routes.map((route) => meter.boundOf(prompt, route.model))
-  const size = { estimate: meter.estimateOf(prompt), bound: Math.max(...bounds) }
+  const size = measure(prompt, resolved, parts.meter)
   return { ...admitted, asked: body, prompt, resolved, size, wishes, margin: marginOf(parts, admitted.key, resolved.name) }
+}
+
+/** Counted when somebody asks, and then once: a long prompt without limits and tiers needs no count at all. */
+function measure(prompt: Prompt, { routes }: Resolved, meter: Meter): Size {
+  let estimate: number | undefined
+  let bound: number | undefined
+  return {
+    get estimate() {
+      return (estimate ??= meter.estimateOf(prompt))
+    },
+    get bound() {
+      return (bound ??= Math.max(...routes.map((route) => meter.boundOf(prompt, route.model))))
+    },
+  }
 }
 
 /** An operator's function may answer anything; a bill that is no number would pass every budget. */

@@ -1,6 +1,8 @@
-import type { Frame, Step } from '../core/answer.ts'
+import type { AnswerEvent, Frame, Step } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
 import { collector, type Collector } from '../core/steps.ts'
 import { writeFrame } from '../http/sse.ts'
+import type { TextSource } from '../replay/recording.ts'
 import { billFor, billForPart } from './charge.ts'
 import { asFailure } from './refuse.ts'
 import { settle } from './settle.ts'
@@ -9,35 +11,66 @@ import type { Answered, Outcome, Parts } from './stages.ts'
 import { statementOf } from './statement.ts'
 import { writeContext } from './turns.ts'
 
-/**
- * A streamed answer as server-sent events in the caller's format. What broke off is told as the format's own error
- * event, without the event that would make it look whole.
- */
-export async function* writeStream(
-  answered: Answered,
-  steps: AsyncIterable<Step>,
-  parts: Parts,
-): AsyncGenerator<string, void, undefined> {
-  const { format } = answered
-  const writer = format.stepWriter(writeContext(answered))
-  const collected = collector()
-  try {
-    for await (const step of settling(answered, steps, collected, parts)) {
-      const text = join(writer.write(step))
-      if (text !== '') yield text
-    }
-  } catch (error) {
-    const failure = asFailure(error)
-    yield join(writer.fail?.(failure) ?? [format.writeFailureFrame(failure, answered.id)])
-    return
-  }
-  const ending = writer.end(statementOf(billOfStream(answered, collected, parts)))
-  await parts.turns.keep(answered, ending.at(-1)?.data)
-  yield join(ending)
+/** A streamed answer in the caller's format. */
+export interface WrittenStream {
+  /**
+   * Server-sent events. What broke off is told as the format's own error event, without the event that would make it
+   * look whole.
+   */
+  readonly texts: TextSource
+  /** The error event for a stream that was stopped. */
+  readonly farewell: () => string
 }
 
-function join(frames: readonly Frame[]): string {
-  return frames.map(writeFrame).join('')
+/** `named` is told the answer's id, as the upstream gave it, before the first text. */
+export function writeStream(
+  answered: Answered,
+  steps: AsyncIterable<Step>,
+  named: (id: string) => void,
+  parts: Parts,
+): WrittenStream {
+  const { format } = answered
+  const writer = format.stepWriter(writeContext(answered))
+  const join = eventJoiner(format.answerId !== undefined)
+  const fail = (failure: GatewayError): string =>
+    join(writer.fail?.(failure) ?? [format.writeFailureFrame(failure, answered.id)])
+
+  async function* texts(): TextSource {
+    const collected = collector()
+    try {
+      for await (const step of settling(answered, steps, collected, parts)) {
+        for (const event of step.events) if (isNaming(event)) named(event.id)
+        const text = join(writer.write(step))
+        if (text !== '') yield text
+      }
+    } catch (error) {
+      if (answered.signal.aborted) return
+      yield { last: fail(asFailure(error)), isWhole: false }
+      return
+    }
+    const ending = writer.end(statementOf(billOfStream(answered, collected, parts)))
+    await parts.turns.keep(answered, ending.at(-1)?.data)
+    yield { last: join(ending), isWhole: true }
+  }
+  return { texts: texts(), farewell: () => fail(stopped()) }
+}
+
+function isNaming(event: AnswerEvent): event is Extract<AnswerEvent, { readonly type: 'answer-start' }> {
+  return event.type === 'answer-start'
+}
+
+/** Events that can be resumed are numbered from 1: an id is how many events a reader has seen. */
+function eventJoiner(isNumbered: boolean): (frames: readonly Frame[]) => string {
+  let count = 0
+  if (!isNumbered) return (frames) => frames.map((frame) => writeFrame(frame)).join('')
+  return (frames) => frames.map((frame) => writeFrame(frame, String(++count))).join('')
+}
+
+function stopped(): GatewayError {
+  return new GatewayError(
+    'cancelled',
+    'The generation was stopped before its end: its caller left, or the gateway was closed. Send X-Svc-Detach: true with a request that shall go on without a reader.',
+  )
 }
 
 /**

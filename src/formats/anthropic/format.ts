@@ -1,5 +1,5 @@
 import type { Format } from '../format.ts'
-import { readCompletion, writeCompletion } from './answer.ts'
+import { messageId, readCompletion, writeCompletion } from './answer.ts'
 import { readFailure, writeFailure, writeFailureFrame } from './failure.ts'
 import { readPrompt } from './read-prompt.ts'
 import { stepReader } from './read-steps.ts'
@@ -17,6 +17,7 @@ export const anthropicFormat: Format = {
   writeFailureFrame,
   heartbeat: frameOf({ type: 'ping' }),
   writePrompt,
+  answerId: messageId,
   readCompletion,
   stepReader,
   readFailure,

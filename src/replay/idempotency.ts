@@ -1,0 +1,217 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Runtime, Store } from '../core/ports.ts'
+import type { Audience } from './audience.ts'
+import { readClaim, writeClaim, type KeptAnswer } from './claim-record.ts'
+import { takeLease, type Lease } from './lease.ts'
+import { patient, type Patience } from './patience.ts'
+import type { Recording } from './recording.ts'
+import { createRun, type Outcome, type Run, type RunControl } from './run.ts'
+
+/** A request that carries an Idempotency-Key. */
+export interface Asked {
+  /** Whose it is: the keys of two owners never meet. */
+  readonly owner: string
+  readonly idempotencyKey: string
+  /** Equal for requests that ask the same. */
+  readonly fingerprint: string
+  /** Those who wait for this request, should it be the first. */
+  readonly audience: Audience
+  /** Fires when this caller leaves. */
+  readonly signal: AbortSignal
+  /** How long to wait for the first at the most, in milliseconds. */
+  readonly patienceMs: number
+}
+
+/** What the first request answered; `leave` says that this caller does no longer follow. */
+export type Repeated =
+  | Extract<Outcome, { readonly kind: 'kept' }>
+  | (Extract<Outcome, { readonly kind: 'live' }> & { readonly leave: () => void })
+
+/** Is told once how the first request ends; further calls do nothing. Nothing here rejects. */
+export interface First {
+  /** Everyone who waits gets it, and later ones for as long as answers are kept. Resolves when it is in the store. */
+  remember(answer: KeptAnswer): Promise<void>
+  /** Everyone who waits may follow; when it ends whole it is remembered, else forgotten. */
+  share(head: KeptAnswer['head'], recording: Recording): void
+  /** Those who wait get this answer; without one they ask anew, one after the other. The next request asks anew. */
+  forget(answer?: KeptAnswer): Promise<void>
+}
+
+export type Claim =
+  | { readonly role: 'first'; readonly first: First }
+  | { readonly role: 'repetition'; readonly repeated: Repeated }
+
+/** The same request twice is answered once. */
+export interface Idempotency {
+  /**
+   * Waits for the first of these requests while it runs. Throws `conflict` when the key was used for another request,
+   * or when the first still runs after all patience; rejects when the store cannot tell.
+   */
+  claim(asked: Asked): Promise<Claim>
+  /** Resolves when the store was told of everything that ended. */
+  flush(): Promise<void>
+  /** Requests of this process that are not over. */
+  readonly size: number
+}
+
+export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
+  readonly store: Store
+  /** How long an answer is given again, in seconds. @default 86,400 (24 hours) */
+  readonly keepSeconds?: number
+  /** A first request whose process died is given up after this time, in milliseconds. @default 30,000 */
+  readonly leaseMs?: number
+  /** How often the store is asked for the answer of another process, in milliseconds. @default 250 */
+  readonly pollMs?: number
+}
+
+const DAY_SECONDS = 86_400
+const LEASE_MS = 30_000
+const POLL_MS = 250
+
+export function createIdempotency(options: IdempotencyOptions): Idempotency {
+  const { store, now, uuid, after } = options
+  const { keepSeconds = DAY_SECONDS, leaseMs = LEASE_MS, pollMs = POLL_MS } = options
+  const runs = new Map<string, Run>()
+  const closing = new Set<Promise<void>>()
+
+  async function claim(asked: Asked): Promise<Claim> {
+    const name = `idempotency:${asked.owner}:${encodeURIComponent(asked.idempotencyKey)}`
+    const until = now() + asked.patienceMs
+    const patience = (): Patience => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
+    for (;;) {
+      const run = runs.get(name)
+      if (run === undefined) return lead(name, asked, patience)
+      const repeated = await join(run, asked, patience)
+      if (repeated !== undefined) return { role: 'repetition', repeated }
+    }
+  }
+
+  /** Is the first of this process, and of all unless the store knows of another. */
+  async function lead(name: string, asked: Asked, patience: () => Patience): Promise<Claim> {
+    const control = createRun(asked.fingerprint, asked.audience)
+    runs.set(name, control.run)
+    const end = (): void => {
+      runs.delete(name)
+      control.end()
+    }
+    try {
+      const found = await findOrTake(name, asked, patience)
+      if ('lease' in found) {
+        control.begin()
+        return { role: 'first', first: firstOf(found.lease, control, end) }
+      }
+      control.tell(found)
+      end()
+      return { role: 'repetition', repeated: found }
+    } catch (error) {
+      end()
+      throw error
+    }
+  }
+
+  async function findOrTake(
+    name: string,
+    { fingerprint }: Asked,
+    patience: () => Patience,
+  ): Promise<{ readonly lease: Lease } | Extract<Outcome, { readonly kind: 'kept' }>> {
+    const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
+    for (;;) {
+      const expected = await store.get(name)
+      const record = expected === undefined ? undefined : readClaim(expected)
+      if (record === undefined) {
+        const lease = await takeLease({ store, after }, { name, expected, text, leaseMs })
+        if (lease !== undefined) return { lease }
+      } else if (record.fingerprint !== fingerprint) {
+        throw otherRequest()
+      } else if (record.state === 'done') {
+        return { kind: 'kept', answer: record.answer }
+      } else {
+        await patient(pause(pollMs), patience())
+      }
+    }
+  }
+
+  function pause(ms: number): Promise<void> {
+    return new Promise((resolve) => void after(ms, resolve))
+  }
+
+  function firstOf(lease: Lease, { run, tell }: RunControl, end: () => void): First {
+    let isTold = false
+    const tellOnce = (outcome: Outcome | undefined): boolean => {
+      if (isTold) return false
+      isTold = true
+      tell(outcome)
+      return true
+    }
+    const close = (answer: KeptAnswer | undefined): Promise<void> => {
+      const done =
+        answer === undefined ? undefined : writeClaim({ state: 'done', fingerprint: run.fingerprint, answer })
+      const closed = lease.end(done, keepSeconds * 1000).then(end)
+      closing.add(closed)
+      return closed.finally(() => void closing.delete(closed))
+    }
+    return {
+      remember: async (answer) => {
+        if (tellOnce({ kind: 'kept', answer })) await close(answer)
+      },
+      share: (head, recording) => {
+        if (!tellOnce({ kind: 'live', head, recording })) return
+        void recording.ended.then(({ isWhole, text }) =>
+          close(isWhole && text !== undefined ? { status: 200, head, body: text } : undefined),
+        )
+      },
+      forget: async (answer) => {
+        if (tellOnce(answer === undefined ? undefined : { kind: 'kept', answer })) await close(undefined)
+      },
+    }
+  }
+
+  return {
+    claim,
+    flush: async () => {
+      while (closing.size > 0) await Promise.all(closing)
+    },
+    get size() {
+      return runs.size
+    },
+  }
+}
+
+/** Undefined: that request is over, and the key may be claimed again. */
+async function join(run: Run, asked: Asked, patience: () => Patience): Promise<Repeated | undefined> {
+  if (run.fingerprint !== asked.fingerprint) {
+    if (await patient(run.begun, patience())) throw otherRequest()
+    return undefined
+  }
+  if (run.audience.isOver) {
+    await patient(run.over, patience())
+    return undefined
+  }
+  const leave = run.audience.join()
+  let follows = false
+  try {
+    const outcome = await patient(run.outcome, patience())
+    if (outcome === undefined) await patient(run.over, patience())
+    if (outcome?.kind !== 'live') return outcome
+    follows = true
+    return { ...outcome, leave }
+  } finally {
+    if (!follows) leave()
+  }
+}
+
+function otherRequest(): GatewayError {
+  return new GatewayError(
+    'conflict',
+    'This Idempotency-Key was used for another request within 24 hours: the path or the body differs. Take a new key for a new request.',
+    { param: 'Idempotency-Key', code: 'idempotency_key_reused', advice: { shouldRetry: 'false' } },
+  )
+}
+
+function stillRunning(): GatewayError {
+  return new GatewayError(
+    'conflict',
+    'The first request with this Idempotency-Key is still running. Send it again later to get its answer.',
+    { param: 'Idempotency-Key', code: 'idempotency_key_in_use', retryAfterSeconds: 1 },
+  )
+}

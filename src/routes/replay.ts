@@ -1,0 +1,133 @@
+import { GatewayError } from '../core/errors.ts'
+import { isJsonObject, type JsonObject } from '../core/json.ts'
+import { stepsOf } from '../core/steps.ts'
+import type { Format, Metrics } from '../formats/format.ts'
+import { parseBody } from '../formats/parse-body.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import { readBody } from '../http/body.ts'
+import { writeFrame } from '../http/sse.ts'
+import { findCaller } from '../pipeline/admit.ts'
+import { followBody } from '../pipeline/follow.ts'
+import { baseHead } from '../pipeline/head.ts'
+import { asFailure } from '../pipeline/refuse.ts'
+import type { Parts } from '../pipeline/stages.ts'
+import { STREAM_HEAD } from '../pipeline/stream-body.ts'
+import { countEvents, skipEvents } from '../replay/events.ts'
+import type { Kept } from '../replay/recordings.ts'
+import { refusal, type Call, type Handler } from './endpoint.ts'
+
+/**
+ * POST /v1/messages/{id}/streams: a message of the calling key as the event stream it was or would have been, from any
+ * event on; one that is still being generated is followed. It costs nothing and takes no place of a limit.
+ */
+export function replayStream(format: Format, parts: Parts): Handler {
+  return async (call) => {
+    const key = await findCaller(call.request.headers, parts)
+    const rate = await parts.ledger.status(key)
+    try {
+      const after = await readPosition(call.request, parts)
+      const body = await find(call, key, { format, after, parts })
+      return new Response(body, { status: 200, headers: { ...baseHead(call.id, rate), ...STREAM_HEAD } })
+    } catch (error) {
+      return refusal(asFailure(error), call.id, format, rate)
+    }
+  }
+}
+
+interface Wanted {
+  readonly format: Format
+  /** How many events the caller has seen. */
+  readonly after: number
+  readonly parts: Parts
+}
+
+async function find(call: Call, key: VirtualKey, wanted: Wanted): Promise<ReadableStream | string> {
+  const { format, after, parts } = wanted
+  const id = call.variables['id'] ?? ''
+  const found = await parts.recordings.find(key.id, format.answerId?.(id) ?? id)
+  if (found === undefined) throw unknownMessage()
+  if ('live' in found) {
+    checkPosition(after, found.live.count())
+    const leave = found.audience?.join() ?? (() => {})
+    const { id: requestId, request } = call
+    return followBody({ recording: found.live, after, format, request, requestId, leave }, parts)
+  }
+  const text = textOf(found.kept, format, parts)
+  checkPosition(after, countEvents(text))
+  return skipEvents(text, after)
+}
+
+/** The events of an answer that left as JSON are made now: few ask for them. */
+function textOf(kept: Kept, format: Format, parts: Parts): string {
+  if (kept.kind === 'events') return kept.text
+  const { metrics } = kept
+  if (!isMetrics(metrics)) throw unknownMessage()
+  const completion = format.readCompletion(JSON.parse(kept.text) as JsonObject)
+  const prompt = {
+    native: { dialect: format.dialect, value: {} },
+    model: completion.model,
+    messages: [],
+    settings: {},
+    tools: [],
+    stream: true,
+  } as const
+  const writer = format.stepWriter({ prompt, created: Math.floor(parts.runtime.now() / 1000) })
+  const frames = stepsOf(completion).flatMap((step) => writer.write(step))
+  return [...frames, ...writer.end(metrics)].map((frame, index) => writeFrame(frame, String(index + 1))).join('')
+}
+
+/** Written by `keepWhole` from a bill. */
+function isMetrics(value: JsonObject): value is JsonObject & Metrics {
+  return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
+}
+
+/** The later of `Last-Event-ID` and `starting_after`: a client that reconnects by itself repeats its first body. */
+async function readPosition(request: Request, parts: Parts): Promise<number> {
+  const header = request.headers.get('last-event-id')
+  const fromHeader = header === null || header === '' ? 0 : positionOf(Number(header.trim()), 'Last-Event-ID')
+  const body = await readOptionalBody(request, parts)
+  const given = body['starting_after']
+  return Math.max(fromHeader, given === undefined || given === null ? 0 : positionOf(given, 'starting_after'))
+}
+
+async function readOptionalBody(request: Request, parts: Parts): Promise<JsonObject> {
+  const { headers } = request
+  const isEmpty = headers.get('content-length') === '0' || request.body === null
+  const isUnsaid = headers.get('content-length') === null && headers.get('content-type') === null
+  if (isEmpty || isUnsaid) return {}
+  const { limits, runtime } = parts
+  const bytes = await readBody(request, { maxBytes: LONGEST_BODY, readMs: limits.bodyReadMs, after: runtime.after })
+  if (bytes.byteLength === 0) return {}
+  const { body } = parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
+  return isJsonObject(body) ? body : {}
+}
+
+/** The body says one number. */
+const LONGEST_BODY = 64 * 1024
+
+function positionOf(value: unknown, param: string): number {
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value
+  throw new GatewayError(
+    'invalid-request',
+    `${param} must be the id of the last event that was received, a whole number of 0 or more.`,
+    { param },
+  )
+}
+
+function checkPosition(after: number, count: number): void {
+  if (after <= count) return
+  throw new GatewayError(
+    'invalid-request',
+    `There are ${count} events until now, so none can have been received with the id ${after}. Take the id of the last event that was.`,
+    { param: 'starting_after' },
+  )
+}
+
+/** The same words for an id that never was and for one of another key. */
+function unknownMessage(): GatewayError {
+  return new GatewayError(
+    'not-found',
+    'There is no such message for this key. Messages can be streamed again for an hour after they were answered.',
+    { param: 'message_id' },
+  )
+}

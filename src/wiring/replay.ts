@@ -1,0 +1,57 @@
+import * as z from 'zod/mini'
+import type { Runtime, Store } from '../core/ports.ts'
+import { createDetached, type Detached } from '../replay/detached.ts'
+import { createIdempotency, type Idempotency } from '../replay/idempotency.ts'
+import { createRecordings, type Recordings } from '../replay/recordings.ts'
+
+/** Messages that can be streamed again. See docs/streams.md. Bytes are counted as two for each UTF-16 unit. */
+export interface StreamsOptions {
+  /** How long a message can be streamed again, in seconds. @default 3600 */
+  readonly keepSeconds?: number
+  /** Streams that are recorded at once; more are answered and not recorded. @default 10_000 */
+  readonly entries?: number
+  /** What all streams that are being recorded hold together. @default 67_108_864 (64 MiB) */
+  readonly bytes?: number
+  /** The longest message that can be streamed again. @default 8_388_608 (8 MiB) */
+  readonly bytesOfOne?: number
+}
+
+const whole = z.int({ error: 'a whole number of at least 1 was expected' }).check(z.minimum(1))
+
+export const streamsSchema: z.ZodMiniType = z.union(
+  [
+    z.literal(false),
+    z.strictObject({
+      keepSeconds: z.optional(whole),
+      entries: z.optional(whole),
+      bytes: z.optional(whole),
+      bytesOfOne: z.optional(whole),
+    }),
+  ],
+  { error: 'false, or an object of keepSeconds, entries, bytes, bytesOfOne, was expected' },
+)
+
+/** What outlives a response: recordings, remembered answers, and work that goes on without its caller. */
+export interface Replay {
+  readonly recordings: Recordings
+  readonly idempotency: Idempotency
+  readonly detached: Detached
+  /** Ends detached work and waits, for a bounded time, until all that has ended is in the store. */
+  close(): Promise<void>
+}
+
+export function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
+  const { now, uuid, after } = runtime
+  const recordings = createRecordings({ ...(options === false ? { isOn: false } : options), store })
+  const idempotency = createIdempotency({ store, now, uuid, after })
+  const detached = createDetached({ after })
+  return {
+    recordings,
+    idempotency,
+    detached,
+    close: async () => {
+      await detached.close()
+      await Promise.all([recordings.flush(), idempotency.flush()])
+    },
+  }
+}
