@@ -115,6 +115,8 @@ export interface Store {
   append(log: string, entry: { readonly at: number; readonly value: string; readonly ttlMs?: number }): Promise<void>
   /** Entries of a log in the order they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
+  /** True for a store that is part of this process and never waits: its calls need no deadline. @default false */
+  readonly local?: boolean
   /** Resolves when the storage answers. */
   ping(): Promise<void>
   close(): Promise<void>

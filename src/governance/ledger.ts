@@ -48,11 +48,12 @@ export function createLedger(options: LedgerOptions): Ledger {
   async function reserve(key: VirtualKey, quote: Quote): Promise<Reservation> {
     const at = now()
     const limits = await limitsInForce(key, shared, at)
-    const worst = countable(quote.cost(quote.outputTokens))
-    const tokens = Math.max(1, countable(quote.promptTokens))
+    // Counting a long prompt costs time: only what a limit asks for is counted.
+    const worst = hasBudget(limits) ? countable(quote.cost(quote.outputTokens)) : 0
+    const tokens = countsTokens(limits) ? Math.max(1, countable(quote.promptTokens)) : 1
     const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
     const claims = claimed.map((limit) => claim(limit, tokens, worst))
-    const least = countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens)))
+    const least = worst > 0 ? countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens))) : 0
     const ticket = uuid()
     const result = await take({ ticket, claims, least: Math.max(1, least), lapsesAfterMs })
     const refused = result.accepted ? undefined : claimed[result.refused]
@@ -101,6 +102,10 @@ function claim(limit: Limit, tokens: number, worst: number): Claim {
   const expiresAt = forgottenAt(limit.every, limit.period)
   if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worst), elastic: true }
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
+}
+
+function countsTokens(limits: readonly Limit[]): boolean {
+  return limits.some((limit) => limit.kind === 'tokens')
 }
 
 function hasBudget(limits: readonly Limit[]): boolean {

@@ -1,5 +1,6 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import { failure } from './fetcher.ts'
+import { textOf } from './text-response.ts'
 
 /** How long a caller who still sends its request may go on after the answer, in milliseconds. */
 const lingerMs = 1_000
@@ -34,7 +35,12 @@ async function deliver(response: Response, incoming: IncomingMessage, outgoing: 
   const headers = headersOf(response, outgoing)
   if (!incoming.complete) headers['connection'] = 'close'
   const writeHead = (): void => void outgoing.writeHead(response.status, headers)
-  if (response.body !== null && incoming.method !== 'HEAD') {
+  const text = incoming.method === 'HEAD' ? undefined : textOf(response)
+  if (text !== undefined) {
+    headers['content-length'] ??= String(Buffer.byteLength(text))
+    writeHead()
+    outgoing.write(text)
+  } else if (response.body !== null && incoming.method !== 'HEAD') {
     await sendBody(response.body.getReader(), outgoing, { headers, writeHead })
   } else {
     writeHead()

@@ -20,7 +20,9 @@ const LONGEST_TEXT = 300
 export function createRequestLog(sink: Sink<JsonObject> | undefined, service: string = 'sluice'): RequestLog {
   const { hand, dropped } = guardSink(sink)
   return {
-    write: (finished) => hand(requestRecord(finished, service)),
+    write: (finished) => {
+      if (sink !== undefined) hand(requestRecord(finished, service))
+    },
     event: (level, event, at, fields = {}) =>
       hand({ ...fields, timestamp: new Date(at).toISOString(), level, service, event: event.slice(0, LONGEST_TEXT) }),
     dropped,

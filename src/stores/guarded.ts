@@ -16,6 +16,8 @@ const TIMEOUT_MS = 2_000
  * store; every step is safe to be sent again, save `append`.
  */
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: GuardOptions): Store {
+  if (store.local === true) return store
+
   function guarded<result>(work: () => Promise<result>): Promise<result> {
     return new Promise((resolve, reject) => {
       const cancel = after(timeoutMs, () => reject(fault(`did not answer within ${timeoutMs} ms`, undefined)))

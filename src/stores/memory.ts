@@ -58,6 +58,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   const tallies = createTallies(now, most.tallies)
   const logs = createLogs(now, most.logs)
   return {
+    local: true,
     get: async (key) => values.get(key),
     set: async (key, value, how) => values.set(key, value, how?.ttlMs),
     swap: async (key, expected, value, how) => {
