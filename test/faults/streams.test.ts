@@ -295,6 +295,20 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expect(ours).toBeLessThan(theirs * 1.4)
   })
 
+  it('that is cut after 300 words is billed for 300 words and its prompt', async () => {
+    const prompt = 'The fox jumps over the dog. '.repeat(200)
+    const text = Array.from({ length: 300 }, () => 'word ')
+    const stage = await startOne((request) => {
+      const frames = framesOf(request, { text })
+      return events([...frames.slice(0, frames.findLastIndex((frame) => frame.data.includes('word ')) + 1), CUT])
+    })
+    expectBroken(await stream(stage, front, { messages: [{ role: 'user', content: prompt }], max_tokens: 1000 }), front)
+
+    const priced = 1.5 * (1400 + 2 * 300) * 1000
+    expect(await stage.store.spent('budget')).toBeGreaterThan(priced * 0.7)
+    expect(await stage.store.spent('budget')).toBeLessThan(priced * 1.4)
+  })
+
   it('whose caller leaves is billed for what it heard, never more than was reserved', async () => {
     const stage = await startOne((request) => {
       const { before, words } = parted(request)
