@@ -9,6 +9,8 @@ export interface Model {
   /** The vendor's line of models: `claude`, `gpt`, `gemini`, `llama`, `mistral` … Data of a prompt never leaves it. */
   readonly family: string
   readonly displayName?: string
+  /** What the model does. @default unknown: it is asked for either, and its upstream decides */
+  readonly kind?: 'chat' | 'embedding'
   /** When the vendor published it, seconds since 1970. */
   readonly created?: number
   /** Tokens of prompt and answer together. */

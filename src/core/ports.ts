@@ -1,4 +1,5 @@
 import type { Completion, Step } from './answer.ts'
+import type { JsonObject } from './json.ts'
 import type { Model } from './model.ts'
 import type { Dialect, Message, Prompt } from './prompt.ts'
 
@@ -251,6 +252,39 @@ export interface Sent<answer> {
   readonly ignored: readonly string[]
 }
 
+/** How vectors are written: as numbers, or as the base64 of their 32-bit floats, least byte first. */
+export type Encoding = 'float' | 'base64'
+
+/** A text, or the tokens of one. */
+export type EmbedInput = string | readonly number[]
+
+/** One vector in one of the encodings. */
+export type Embedding = readonly number[] | string
+
+export interface EmbeddingRequest {
+  /** The body as the caller wrote it; an upstream gets it with only the model replaced. */
+  readonly native: JsonObject
+  readonly model: string
+  /** At least one. */
+  readonly inputs: readonly EmbedInput[]
+  readonly encoding: Encoding
+  /** The length of the vectors. @default the model's own */
+  readonly dimensions?: number
+}
+
+export interface EmbedCall extends Omit<ProviderCall, 'prompt'> {
+  readonly request: EmbeddingRequest
+}
+
+export interface Embedded {
+  /** The model as the upstream names it. */
+  readonly model: string
+  /** One for each input, in their order. */
+  readonly embeddings: readonly Embedding[]
+  /** Absent when the upstream reported none. */
+  readonly inputTokens?: number
+}
+
 /** One upstream service. */
 export interface Provider {
   /** The first part of `<provider>/<model_id>`. */
@@ -263,6 +297,8 @@ export interface Provider {
   complete(call: ProviderCall): Promise<Sent<Completion>>
   /** Resolves when the upstream has accepted the call; fails when it refuses, so that no header has left yet. */
   stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step>>>
+  /** Turns texts into vectors. Absent: the upstream cannot. */
+  embed?(call: EmbedCall): Promise<Embedded>
   /** Asks the upstream itself to count a prompt's tokens, where it can. */
   countTokens?(call: ProviderCall): Promise<number>
   /** Resolves when the upstream can be reached. */

@@ -7,6 +7,7 @@ import { lastUserIndex, textOfMessage, type Part, type Prompt, type Tool } from 
 import { stepsOf } from '../core/steps.ts'
 import { extractAnswer, extractDigest, splitSentences } from './extract-sentences.ts'
 import { fillSchema } from './fill-schema.ts'
+import { embedOffline } from './offline-embeddings.ts'
 import { parseOptions, priceSchema, providerName } from './provider-options.ts'
 
 export interface ExtractiveOptions {
@@ -30,13 +31,15 @@ const schema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
  * it is no language model. Nothing is paid for it, yet it has list prices, so that bills, budgets and savings show what
  * they would show with a real provider.
  *
- * Models: `extractive` and, as the small model of its family, `extractive-small`.
+ * Models: `extractive` and, as the small model of its family, `extractive-small`; `extractive-embedding` turns texts into
+ * vectors of 1024 dimensions.
  */
 export function extractive(options: ExtractiveOptions = {}): Provider {
   const { name = 'extractive', price, smallPrice } = parseOptions('extractive', schema, options)
   const models = [
     describe('extractive', price ?? { input: 0.5, output: 2 }, { small: 'extractive-small' }),
     describe('extractive-small', smallPrice ?? { input: 0.05, output: 0.2 }, {}),
+    describe('extractive-embedding', { input: 0.02, output: 0 }, { kind: 'embedding', maxOutputTokens: 0 }),
   ]
   return {
     name,
@@ -51,14 +54,19 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
       call.signal.throwIfAborted()
       return { answer: pieceByPiece(stepsOf(answer(call)), call.signal), ignored: [] }
     },
+    async embed(call) {
+      call.signal.throwIfAborted()
+      return embedOffline(call, tokens)
+    },
     async ping() {
       // There is nothing to reach.
     },
   }
 }
 
-function describe(id: string, price: Price, more: Pick<Model, 'small'>): Model {
-  return { id, family: 'extractive', contextWindow: 1_000_000, maxOutputTokens: 8192, price, ...more }
+function describe(id: string, price: Price, more: Partial<Model>): Model {
+  const size = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
+  return { id, family: 'extractive', kind: 'chat', ...size, price, ...more }
 }
 
 function answer(call: ProviderCall): Completion {

@@ -1,7 +1,7 @@
 import type { Completion, Step } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type { Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Embedded, EmbeddingRequest, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createCircuits, type Circuits, type CircuitState } from './circuits.ts'
 import { untilContent } from './first-content.ts'
@@ -15,6 +15,11 @@ export interface Candidate {
 export interface FailoverCall extends Omit<ProviderCall, 'model' | 'prompt' | 'runtime' | 'timeouts'> {
   /** The prompt for one candidate: providers differ in what must be said. */
   readonly promptFor: (candidate: Candidate) => Prompt
+}
+
+/** A call without a prompt: the same request for every candidate. */
+export interface FailoverEmbedding extends Pick<ProviderCall, 'headers' | 'signal'> {
+  readonly request: EmbeddingRequest
 }
 
 export interface FailoverAnswer<answer> extends Sent<answer> {
@@ -34,6 +39,8 @@ export interface Failover {
   complete(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
   /** Resolves when the stream says something: until then another candidate can still take over. */
   stream(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<AsyncIterable<Step>>>
+  /** Candidates that cannot embed fail and are passed over. */
+  embed(candidates: readonly Candidate[], call: FailoverEmbedding): Promise<FailoverAnswer<Embedded>>
   /** The providers whose circuit is not closed. */
   circuits(): Readonly<Record<string, CircuitState>>
 }
@@ -71,6 +78,13 @@ export function createFailover(options: FailoverOptions): Failover {
         })
         return { answer: steps, ignored }
       }),
+    embed: (candidates, call) =>
+      askInTurn(run, candidates, call, async ({ provider, model }) => {
+        if (provider.embed === undefined) throw new GatewayError('internal', `"${provider.name}" cannot embed.`)
+        const answer = await provider.embed({ ...call, model, runtime, timeouts })
+        circuits.succeeded(provider.name)
+        return { answer, ignored: [] }
+      }),
     circuits: () => circuits.states(runtime.now()),
   }
 }
@@ -87,7 +101,7 @@ type Ask<answer> = (candidate: Candidate) => Promise<Sent<answer>>
 async function askInTurn<answer>(
   run: Run,
   candidates: readonly Candidate[],
-  call: FailoverCall,
+  call: Pick<ProviderCall, 'signal'>,
   ask: Ask<answer>,
 ): Promise<FailoverAnswer<answer>> {
   const startedAt = run.runtime.now()
@@ -107,7 +121,7 @@ async function askInTurn<answer>(
 
 interface Turn {
   readonly candidate: Candidate
-  readonly call: FailoverCall
+  readonly call: Pick<ProviderCall, 'signal'>
   readonly isLast: boolean
   readonly startedAt: number
 }
@@ -153,7 +167,7 @@ function isFinal(error: unknown): boolean {
 }
 
 /** Only the provider's own faults count. An upstream that refuses a request, or us, is alive. */
-function tellCircuit(run: Run, name: string, error: unknown, call: FailoverCall): void {
+function tellCircuit(run: Run, name: string, error: unknown, call: Pick<ProviderCall, 'signal'>): void {
   const { circuits, runtime } = run
   if (call.signal.aborted || !GatewayError.is(error)) return circuits.undecided(name)
   const { kind, details } = error

@@ -2,7 +2,17 @@ import type { Completion, Step } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import type { Provider, ProviderCall, Sent, Transport, TransportRequest, TransportResponse } from '../core/ports.ts'
+import type {
+  EmbedCall,
+  Embedded,
+  Provider,
+  ProviderCall,
+  Sent,
+  Transport,
+  TransportRequest,
+  TransportResponse,
+} from '../core/ports.ts'
+import { readEmbeddings } from '../formats/embeddings.ts'
 import type { Format } from '../formats/format.ts'
 import { readSteps, readText, type Opened } from './read-answer.ts'
 import { brokenUpstream, parseObject, readAdvice, unreachable, withoutSecrets } from './upstream-failure.ts'
@@ -16,6 +26,8 @@ export interface HttpProviderOptions {
   /** Whole addresses: nothing of a request is ever part of them. */
   readonly urls: {
     readonly create: string
+    /** Where the upstream embeds texts, when it can. */
+    readonly embed?: string
     /** Where the upstream counts a prompt's tokens, when it can. */
     readonly count?: string
     /** An address that answers a GET when the upstream is up. */
@@ -39,7 +51,7 @@ const ERROR_BYTES = 64 * 1024
 /** One provider for any format: the same deadlines, bounds and failures for every upstream. */
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, models, model, urls } = options
-  const { count, ping } = urls
+  const { embed, count, ping } = urls
   return {
     name,
     dialect: format.dialect,
@@ -47,6 +59,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     model,
     complete: (call) => complete(options, call),
     stream: (call) => stream(options, call),
+    ...(embed !== undefined && { embed: (call: EmbedCall) => embedTexts(options, call, embed) }),
     ...(count !== undefined && { countTokens: (call: ProviderCall) => countTokens(options, call, count) }),
     ...(ping !== undefined && { ping: (call: OpenCall) => answersAtAll(options, call, ping) }),
   }
@@ -69,6 +82,13 @@ async function stream(options: HttpProviderOptions, call: ProviderCall): Promise
     throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
   }
   return { answer: readSteps(opened, options.format.stepReader()), ignored }
+}
+
+async function embedTexts(options: HttpProviderOptions, call: EmbedCall, url: string): Promise<Embedded> {
+  const body = JSON.stringify({ ...call.request.native, model: call.model.id })
+  const { opened } = await open(options, call, { method: 'POST', url, body, accept: JSON_TYPE })
+  const { value } = await readJson(opened)
+  return readable(opened, () => readEmbeddings(value, call.request.inputs.length))
 }
 
 /** What a token count must not be told: it is about the prompt, and vendors refuse everything else. */

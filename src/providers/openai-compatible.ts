@@ -25,7 +25,7 @@ import {
 export interface OpenaiCompatibleOptions {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
-  /** The address that `/chat/completions` follows, usually ending in `/v1`. */
+  /** The address that `/chat/completions` and `/embeddings` follow, usually ending in `/v1`. */
   readonly baseUrl: string
   /** Sent as `Authorization: Bearer`. @default none is sent */
   readonly apiKey?: string
@@ -73,7 +73,11 @@ export function chatProvider(who: string, options: OpenaiCompatibleOptions, know
     name,
     format: openaiFormat,
     ...createModelBook({ who, family, known, entries: models, defaultPrice }),
-    urls: { create: `${baseUrl}/chat/completions`, ping: `${baseUrl}/models` },
+    urls: {
+      create: `${baseUrl}/chat/completions`,
+      embed: `${baseUrl}/embeddings`,
+      ping: `${baseUrl}/models`,
+    },
     headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }), ...headers },
     secrets: [...(apiKey === undefined ? [] : [apiKey]), ...Object.values(headers ?? {})].filter(isLong),
     ...transportOf(options.fetch),

@@ -21,6 +21,7 @@ function withLongGpt(price: Price): Price {
 const gpt = (id: string, facts: Omit<KnownModel, 'id' | 'family'>): KnownModel => ({
   id,
   family: 'gpt',
+  kind: 'chat',
   ...(id === GPT_SMALL ? {} : { small: GPT_SMALL }),
   ...facts,
 })

@@ -1,6 +1,7 @@
 import * as z from 'zod/mini'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
+import { OPENAI_EMBEDDING_MODELS } from './openai-embedding-models.ts'
 import { OPENAI_MODELS } from './openai-models.ts'
 import { chatProvider } from './openai-compatible.ts'
 import {
@@ -12,6 +13,8 @@ import {
   priceSchema,
   type ModelEntry,
 } from './provider-options.ts'
+
+const KNOWN = [...OPENAI_MODELS, ...OPENAI_EMBEDDING_MODELS]
 
 export interface OpenaiOptions {
   readonly apiKey: string
@@ -37,5 +40,5 @@ const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject({
 export function openai(options: OpenaiOptions): Provider {
   const parsed = parseOptions('openai', schema, options)
   const { baseUrl = 'https://api.openai.com/v1' } = parsed
-  return chatProvider('openai', { ...parsed, name: 'openai', family: 'gpt', baseUrl }, OPENAI_MODELS)
+  return chatProvider('openai', { ...parsed, name: 'openai', family: 'gpt', baseUrl }, KNOWN)
 }

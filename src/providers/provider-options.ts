@@ -62,6 +62,7 @@ export const thresholdFactor: Schema<number> = between(0.001, 100)
 const modelFields = {
   family: z.exactOptional(nonEmpty),
   displayName: z.exactOptional(nonEmpty),
+  kind: z.exactOptional(z.enum(['chat', 'embedding'], { error: 'expected chat or embedding' })),
   created: z.exactOptional(z.int({ error: 'expected whole seconds since 1970' })),
   contextWindow: z.exactOptional(tokenCount),
   maxOutputTokens: z.exactOptional(tokenCount),

@@ -88,8 +88,9 @@ export function changedSettings(body: JsonObject, settings: Settings, model: str
   compare('stop', 'stop', settings.stop)
   compare('parallelToolCalls', 'parallel_tool_calls', settings.parallelToolCalls)
   compare('choices', 'n', settings.choices)
-  compare('effort', 'reasoning_effort', settings.effort)
-  compare('user', 'user', settings.user)
+  // No stage takes these back: where the prompt does not say them, the body may.
+  if (settings.effort !== undefined) compare('effort', 'reasoning_effort', settings.effort)
+  if (settings.user !== undefined) compare('user', 'user', settings.user)
   compare('toolChoice', 'tool_choice', toolChoice === undefined ? undefined : writeToolChoice(toolChoice))
   compare('shape', 'response_format', shape === undefined ? undefined : writeShape(shape))
   return { ...changes, ...changedLimit(body, before.maxTokens, settings.maxTokens, model) }

@@ -61,9 +61,12 @@ export function changedSettings(body: JsonObject, settings: Settings): Changes {
   compare('temperature', 'temperature', settings.temperature)
   compare('topP', 'top_p', settings.topP)
   compare('parallelToolCalls', 'parallel_tool_calls', settings.parallelToolCalls)
-  compare('user', 'user', settings.user)
   compare('toolChoice', 'tool_choice', writeToolChoice(settings.toolChoice))
   compare('shape', 'text', { ...asObject(body['text']), format: writeShape(settings.shape) })
-  compare('effort', 'reasoning', { ...asObject(body['reasoning']), effort: settings.effort })
+  // No stage takes these back: where the prompt does not say them, the body may.
+  if (settings.user !== undefined) compare('user', 'user', settings.user)
+  if (settings.effort !== undefined) {
+    compare('effort', 'reasoning', { ...asObject(body['reasoning']), effort: settings.effort })
+  }
   return changes
 }

@@ -1,0 +1,126 @@
+import { GatewayError } from '../core/errors.ts'
+import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
+import type { Embedded, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
+import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
+import { tokensOf } from './openai/usage.ts'
+
+/** As the vendor counts: inputs of one request, and tokens of one input that is given as tokens. */
+const MOST_INPUTS = 2048
+const MOST_TOKENS = 100_000
+const MOST_DIMENSIONS = 65_536
+
+/** An embeddings request. Throws `invalid-request` with the `param` that was wrong; further fields are carried untouched. */
+export function readEmbeddingRequest(body: JsonObject): EmbeddingRequest {
+  const model = modelAt(body['model'])
+  const inputs = readInputs(body['input'])
+  const dimensions = numberAt(body['dimensions'], 'dimensions', { least: 1, most: MOST_DIMENSIONS, whole: true })
+  return {
+    native: body,
+    model,
+    inputs,
+    encoding: readEncoding(body['encoding_format']),
+    ...(dimensions === undefined ? {} : { dimensions }),
+  }
+}
+
+function readEncoding(value: Json | undefined): Encoding {
+  if (isAbsent(value)) return 'float'
+  if (value === 'float' || value === 'base64') return value
+  throw badField('encoding_format', value, 'float or base64')
+}
+
+/** One text, several, the tokens of one text, or those of several. */
+function readInputs(value: Json | undefined): readonly EmbedInput[] {
+  if (typeof value === 'string') return [readText(value, 'input')]
+  if (!Array.isArray(value) || value.length === 0) throw badField('input', value, EXPECTED)
+  if (typeof value[0] === 'number') return [readTokens(value, 'input')]
+  return arrayAt(value, 'input', MOST_INPUTS).map((item, index) =>
+    typeof item === 'string' ? readText(item, `input[${index}]`) : readTokens(item, `input[${index}]`),
+  )
+}
+
+const EXPECTED = 'a text, an array of texts, an array of tokens, or an array of arrays of tokens'
+
+function readText(text: string, param: string): string {
+  if (text === '') throw badField(param, text, 'a text that is not empty')
+  return text
+}
+
+function readTokens(value: Json, param: string): readonly number[] {
+  if (!Array.isArray(value)) throw badField(param, value, 'a text or an array of tokens')
+  const tokens = arrayAt(value, param, MOST_TOKENS)
+  if (tokens.length === 0) throw badField(param, value, 'at least one token')
+  return tokens.map((token, index) => {
+    if (typeof token === 'number' && Number.isInteger(token) && token >= 0) return token
+    throw badField(`${param}[${index}]`, token, 'a whole number of 0 or more')
+  })
+}
+
+/** What an upstream answered, read loosely. Throws `upstream` unless there is one vector for each input. */
+export function readEmbeddings(body: JsonObject, count: number): Embedded {
+  const found = Array.from({ length: count }, (): Embedding | undefined => undefined)
+  asArray(body['data']).forEach((item, place) => {
+    const { index = place, embedding } = asObject(item) ?? {}
+    if (typeof index === 'number' && index in found) found[index] = vectorOf(embedding)
+  })
+  const embeddings = found.map((embedding) => {
+    if (embedding === undefined) {
+      throw new GatewayError('upstream', 'The model provider did not send one vector for each input.')
+    }
+    return embedding
+  })
+  const inputTokens = tokensOf(asObject(body['usage'])?.['prompt_tokens'])
+  return {
+    model: asString(body['model']) ?? '',
+    embeddings,
+    ...(inputTokens === undefined ? {} : { inputTokens }),
+  }
+}
+
+function vectorOf(value: Json | undefined): Embedding | undefined {
+  if (typeof value === 'string') return value
+  const numbers = asArray(value).filter((number) => typeof number === 'number')
+  return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
+}
+
+/** The body of an answer. Vectors that came in the encoding that was asked for leave as they came. */
+export function writeEmbeddings(answer: Embedded, encoding: Encoding, inputTokens: number): JsonObject {
+  return {
+    object: 'list',
+    data: answer.embeddings.map((embedding, index) => ({
+      object: 'embedding',
+      index,
+      embedding: encode(embedding, encoding),
+    })),
+    model: answer.model,
+    usage: { prompt_tokens: inputTokens, total_tokens: inputTokens },
+  }
+}
+
+function encode(embedding: Embedding, encoding: Encoding): Embedding {
+  if (typeof embedding === 'string') return encoding === 'base64' ? embedding : fromBase64(embedding)
+  return encoding === 'float' ? embedding : toBase64(embedding)
+}
+
+const BYTES_PER_NUMBER = 4
+
+/** 32-bit floats, least byte first, whatever the machine. */
+function toBase64(numbers: readonly number[]): string {
+  const view = new DataView(new ArrayBuffer(numbers.length * BYTES_PER_NUMBER))
+  numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))
+  let letters = ''
+  for (let at = 0; at < view.byteLength; at++) letters += String.fromCharCode(view.getUint8(at))
+  return btoa(letters)
+}
+
+function fromBase64(text: string): readonly number[] {
+  let letters: string
+  try {
+    letters = atob(text)
+  } catch (cause) {
+    throw new GatewayError('upstream', 'The model provider sent a vector that is not base64.', { cause })
+  }
+  const view = new DataView(Uint8Array.from(letters, (letter) => letter.charCodeAt(0)).buffer)
+  const count = Math.floor(view.byteLength / BYTES_PER_NUMBER)
+  return Array.from({ length: count }, (_number, index) => view.getFloat32(index * BYTES_PER_NUMBER, true))
+}
