@@ -75,10 +75,9 @@ function isSound(before: Prompt, after: Prompt): boolean {
 function pairsAreValid(messages: readonly Message[]): boolean {
   let open = new Set<string>()
   for (const message of messages) {
-    if (message.role === 'tool') {
-      for (const part of message.parts) if (part.type === 'tool-result' && !open.delete(part.callId)) return false
-      continue
-    }
+    const results = message.parts.flatMap((part) => (part.type === 'tool-result' ? [part.callId] : []))
+    if (results.some((id) => !open.delete(id))) return false
+    if (message.role === 'tool') continue
     if (open.size > 0) return false
     open = new Set(message.parts.flatMap((part) => (part.type === 'tool-call' ? [part.id] : [])))
   }

@@ -1,0 +1,202 @@
+import { describe, expect, it } from 'vitest'
+import { nano, ZERO } from '../../src/core/money.ts'
+import type { Message } from '../../src/core/prompt.ts'
+import { createChain } from '../../src/savings/chain.ts'
+import { summariseByExtract } from '../../src/savings/extractive-summary.ts'
+import { parseFreeze, talkOf } from '../../src/savings/freeze.ts'
+import { createMemory } from '../../src/savings/memory.ts'
+import { pays } from '../../src/savings/net.ts'
+import { holdsStandingInstruction } from '../../src/savings/pins.ts'
+import { readTerms } from '../../src/savings/search-terms.ts'
+import { isShadowed, shadow } from '../../src/savings/shadow.ts'
+import { stemOf, termsOf } from '../../src/savings/terms.ts'
+import { createTranscripts } from '../../src/savings/transcript.ts'
+import { splitTurns } from '../../src/savings/turns.ts'
+import { meter, MODEL, textStore } from './bench.ts'
+import { promptOf, text } from './conversation.ts'
+
+const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
+const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
+const call: Message = { role: 'assistant', parts: [{ type: 'tool-call', id: 'c1', name: 'read', input: '{}' }] }
+const result = { type: 'tool-result', callId: 'c1', content: [text('lines')], failed: false } as const
+
+describe('units', () => {
+  it('keep a call with its results, in both dialects', () => {
+    const openai = splitTurns([user('a'), call, { role: 'tool', parts: [result] }, assistant('b'), user('c')])
+    expect(openai.old.map((unit) => [unit.kind, unit.places])).toEqual([
+      ['user', [0]],
+      ['exchange', [1, 2]],
+      ['assistant', [3]],
+    ])
+    const anthropic = splitTurns([user('a'), call, { role: 'user', parts: [result] }, assistant('b'), user('c')])
+    expect(anthropic.old.map((unit) => unit.places)).toEqual([[0], [1, 2], [3]])
+    expect(anthropic.live.map((unit) => unit.places)).toEqual([[4]])
+  })
+
+  it('begin the live turn with the last word of the user, not with a tool result', () => {
+    const { live } = splitTurns([user('a'), assistant('b'), user('c'), call, { role: 'user', parts: [result] }])
+    expect(live.map((unit) => unit.places)).toEqual([[2], [3, 4]])
+  })
+
+  it('begin it with the call when the user answers it and speaks in one message', () => {
+    const { old, live } = splitTurns([user('a'), call, { role: 'user', parts: [result, text('and now?')] }])
+    expect(old.map((unit) => unit.places)).toEqual([[0]])
+    expect(live.map((unit) => unit.places)).toEqual([[1, 2]])
+  })
+})
+
+describe('terms', () => {
+  it.each([
+    ['ledgers', 'ledger'],
+    ['running', 'run'],
+    ['stopped', 'stop'],
+    ['queries', 'query'],
+    ['boxes', 'box'],
+    ['v1.2s', 'v1.2s'],
+  ])('take %s for %s', (word, stem) => {
+    expect(stemOf(word)).toBe(stem)
+  })
+
+  it.each([
+    ['readFile of src/tokens/exact.ts', 'the read_file in exact.ts'],
+    ['两个账本的预算', '预算'],
+  ])('are shared by "%s" and "%s"', (first, second) => {
+    const known = new Set(termsOf(first))
+    expect(termsOf(second).some((term) => known.has(term))).toBe(true)
+  })
+})
+
+describe('standing instructions', () => {
+  it.each(['From now on answer in French.', 'I prefer metric units', "Don't ever use semicolons", 'My name is Ada'])(
+    'are seen in "%s"',
+    (words) => {
+      const [unit] = splitTurns([user(words), assistant('ok'), user('x')]).old
+      expect(unit !== undefined && holdsStandingInstruction(unit)).toBe(true)
+    },
+  )
+
+  it('are not seen in a question', () => {
+    const [unit] = splitTurns([user('What is the capital of France?'), assistant('ok'), user('x')]).old
+    expect(unit !== undefined && holdsStandingInstruction(unit)).toBe(false)
+  })
+})
+
+describe('what pays', () => {
+  const model = { ...MODEL, price: { input: 3, output: 15, cacheRead: 0.3 } }
+  const cold = { passedThrough: 0, optimized: 0 }
+
+  it.each([
+    ['a cold prompt cut to a third', { tokens: 60_000, optimizedTokens: 20_000, warmth: cold, calls: ZERO }, true],
+    [
+      'the same with calls dearer than what is saved',
+      { tokens: 60_000, optimizedTokens: 20_000, warmth: cold, calls: nano(1.3e8) },
+      false,
+    ],
+    [
+      'a warm prompt cut to a third',
+      { tokens: 60_000, optimizedTokens: 20_000, warmth: { passedThrough: 58_000, optimized: 0 }, calls: ZERO },
+      false,
+    ],
+    [
+      'a cut that is warm itself',
+      { tokens: 60_000, optimizedTokens: 20_000, warmth: { passedThrough: 0, optimized: 19_000 }, calls: ZERO },
+      true,
+    ],
+  ] as const)('is said of %s: ', (_, comparison, paying) => {
+    expect(pays({ model, ...comparison })).toBe(paying)
+  })
+})
+
+describe('memory', () => {
+  it('outlives neither its hour nor its owner', async () => {
+    let now = 1000
+    const memory = createMemory({ store: { get: async () => undefined, set: async () => undefined }, now: () => now })
+    await memory.remember('a', 'key', 'value')
+    expect(await memory.recall('a', 'key')).toBe('value')
+    expect(await memory.recall('b', 'key')).toBeUndefined()
+    now += 60 * 60 * 1000
+    expect(await memory.recall('a', 'key')).toBeUndefined()
+  })
+
+  it.each(['', 'null', '[]', '{"from":-1}', '{"from":3,"notice":7,"picks":[],"asked":0}', '{'])(
+    'takes the damaged state %j for none',
+    (value) => {
+      expect(parseFreeze(value)).toBeUndefined()
+    },
+  )
+})
+
+describe('the names of beginnings', () => {
+  const messages = Array.from({ length: 40 }, (_, at) =>
+    at % 2 === 0 ? user(`q${at} `.repeat(200)) : assistant(`a${at} `.repeat(200)),
+  )
+  const { old } = splitTurns([...messages, user('end')])
+
+  it('are the same when more follows, and others when one word differs', async () => {
+    const short = createChain([], old.slice(0, 30))
+    const long = createChain([], old)
+    const other = createChain([], [...splitTurns([user('q0 other'), ...messages.slice(1), user('end')]).old])
+    for (const count of [0, 1, 7, 30]) expect(await long.at(count)).toBe(await short.at(count))
+    expect(await other.at(30)).not.toBe(await long.at(30))
+    expect(await long.at(29)).not.toBe(await long.at(30))
+  })
+})
+
+describe('transcripts', () => {
+  it('give back the whole conversation to its owner only, and store each page once', async () => {
+    const { store, entries } = textStore()
+    const transcripts = createTranscripts(createMemory({ store, now: () => 1 }))
+    const messages = Array.from({ length: 100 }, (_, at) =>
+      at % 2 === 0 ? user(`question ${at}`) : assistant(`answer ${at}`),
+    )
+    const name = await transcripts.store('a', talkOf(promptOf([...messages, user('now?')], 'openai')))
+    const sections = await transcripts.read('a', name)
+    expect(sections.map((section) => section.text)).toEqual(
+      messages.map((_, at) => `${at % 2 === 0 ? 'question' : 'answer'} ${at}`),
+    )
+    expect(await transcripts.read('b', name)).toEqual([])
+    const before = entries.size
+    await transcripts.store('a', talkOf(promptOf([...messages, user('now?')], 'openai')))
+    expect(entries.size).toBe(before)
+  })
+})
+
+describe('the extractive summary', () => {
+  it('keeps facts word for word and within its size', () => {
+    const filler = 'It went on for a while and nothing of note was said by anyone there. '
+    const summary = summariseByExtract(
+      `${filler.repeat(3)}We decided to move the launch to 2026-03-14 on server eu-west-7.\n${filler}`,
+      40,
+      meter.tokenizer.estimate,
+    )
+    expect(summary).toContain('2026-03-14 on server eu-west-7')
+    expect(meter.tokenizer.estimate(summary)).toBeLessThanOrEqual(40)
+  })
+})
+
+describe("the small model's terms", () => {
+  it.each([
+    ['{"terms": ["ledger", "budget"], "names": ["Ada"]}', ['ledger', 'budget', 'Ada']],
+    ['Sure! ```json\n{"terms": ["ledger"]}\n```', ['ledger']],
+    ['{"terms": [7, null, "", "!!!", {"a": 1}, "ok"]}', ['ok']],
+    ['no json', []],
+    ['{"terms": "ledger"}', []],
+    [`{"terms": ["${'x'.repeat(100_000)}"]}`, []],
+  ])('are read loosely from %.40j', (reply, terms) => {
+    expect(readTerms(reply)).toEqual(terms)
+  })
+})
+
+describe('shadow mode', () => {
+  it('takes its share of the requests', () => {
+    expect([0, 0.09, 0.1, 0.99].map((random) => isShadowed(0.1, random))).toEqual([true, true, false, false])
+  })
+
+  it('sends the prompt as it came and records what would have been', () => {
+    const prompt = promptOf([user('a')], 'openai')
+    const rewrite = { prompt, tier: 2, strategy: 'Vanishing-Context (1 of 9 sections)', tokens: 10 } as const
+    const { sent, record } = shadow({ rewrite, tokens: 90, spent: nano(5), verdicts: [] })
+    expect(sent).toEqual({ tokens: 90, spent: nano(5), verdicts: [] })
+    expect(record).toEqual({ strategy: rewrite.strategy, originalTokens: 90, optimizedTokens: 10, spent: nano(5) })
+  })
+})
