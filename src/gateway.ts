@@ -48,6 +48,7 @@ import { replayStream } from './routes/replay.ts'
 import { health, ready, type ProviderStates } from './routes/status.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
+import { breathe } from './tokens/breathe.ts'
 import { createMeter } from './tokens/size.ts'
 import { createTokenizer } from './tokens/tokenizer.ts'
 import { createBatches, type Batches, type BatchOptions } from './wiring/batches.ts'
@@ -57,6 +58,9 @@ import { createMetricsReports } from './wiring/metrics.ts'
 import { createSavings, type SavingsOptions } from './wiring/savings.ts'
 import type { ShadowRecord } from './savings/shadow.ts'
 import type { TierJob } from './savings/tier.ts'
+
+/** How long equal requests wait for the first of them, in milliseconds, before they ask for themselves. */
+const PATIENCE_MS = 30_000
 
 /** Everything that a gateway can be told. Unknown options are refused at the start. */
 export interface GatewayOptions {
@@ -144,9 +148,19 @@ export function createGateway(options: GatewayOptions): Gateway {
     runtime,
     onFailure: (cause) => books.log.event('ERROR', `configuration not in place: ${reasonOf(cause)}`, runtime.now()),
   })
-  const cache = options.cache === false ? undefined : createSemanticCache({ ...options.cache, runtime })
+  const cache = options.cache === false ? undefined : createSemanticCache({ pause: breathe, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
-  const parts = createParts(options, { runtime, store, governance, failover, directory, timeouts, books, cache, replay })
+  const parts = createParts(options, {
+    runtime,
+    store,
+    governance,
+    failover,
+    directory,
+    timeouts,
+    books,
+    cache,
+    replay,
+  })
   const states = (): Record<string, boolean> => {
     const circuits = failover.circuits()
     return Object.fromEntries(options.providers.map(({ name }) => [name, !(name in circuits)]))
@@ -233,7 +247,9 @@ function createParts(
   const meter = createMeter(createTokenizer())
   return {
     findKey: governance.findKey,
-    ...(rooms.cache !== undefined && { memory: { cache: rooms.cache, flights: createFlights() } }),
+    ...(rooms.cache !== undefined && {
+      memory: { cache: rooms.cache, flights: createFlights({ patience: { ms: PATIENCE_MS, after: runtime.after } }) },
+    }),
     resolve: createResolve(directory.resolve, runtime.random),
     ledger: governance.ledger,
     turns: createTurns(rooms.store),

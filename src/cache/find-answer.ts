@@ -33,6 +33,8 @@ export interface CacheHit {
   /** For `reportWrongHit`. */
   readonly id: string
   readonly completion: Completion
+  /** Tokens of the prompt that was answered, before any tier made it smaller. */
+  readonly promptTokens: number
   /** 1 for the same text. */
   readonly similarity: number
   /** Milliseconds since 1970. */
@@ -112,7 +114,8 @@ async function alive(parts: Parts, id: string, scope: string): Promise<CachedAns
 }
 
 function hitOf(entry: CachedAnswer, similarity: number): CacheHit {
-  return { hit: true, id: entry.id, completion: entry.completion, similarity, storedAt: entry.storedAt }
+  const { id, completion, promptTokens, storedAt } = entry
+  return { hit: true, id, completion, promptTokens, similarity, storedAt }
 }
 
 /** So many failures of the embedder in a row, and it is left alone for a while: a dead one must not delay each request. */

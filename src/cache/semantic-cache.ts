@@ -5,6 +5,7 @@ import { findAnswer, vectorOf, type Asked, type CacheHit, type CacheQuestion } f
 import { asksAboutNow } from './freshness.ts'
 import { placeOf } from './scope.ts'
 import { statisticsOf, type CacheStatistics, type Tallies } from './statistics.ts'
+import type { CachedAnswer } from './shelf.ts'
 import { isStorable } from './storable.ts'
 import { NO_WISHES, type CacheWishes } from './wishes.ts'
 
@@ -12,8 +13,8 @@ export interface CacheMiss {
   readonly hit: false
   /** Equal for requests that ask exactly the same, so that one of them may ask for all; absent where nothing is kept. */
   readonly id?: string
-  /** Keeps a whole answer of status 200; says whether it did. Never rejects. */
-  save(completion: Completion): Promise<boolean>
+  /** Keeps a whole answer of status 200 and the size of its prompt; says whether it did. Never rejects. */
+  save(completion: Completion, promptTokens: number): Promise<boolean>
   /** Call when another request's flight answered this one: it then counts as a hit. */
   becameHit(): void
 }
@@ -87,7 +88,8 @@ function missOf(parts: Parts, asked: Asked, wishes: CacheWishes): CacheMiss {
   return {
     hit: false,
     ...(wishes.read && wishes.write ? { id: asked.place.id } : {}),
-    save: (completion) => (wishes.write ? save(parts, asked, completion) : Promise.resolve(false)),
+    save: (completion, promptTokens) =>
+      wishes.write ? save(parts, asked, { completion, promptTokens }) : Promise.resolve(false),
     becameHit: () => {
       if (!counted) return
       counted = false
@@ -97,10 +99,12 @@ function missOf(parts: Parts, asked: Asked, wishes: CacheWishes): CacheMiss {
   }
 }
 
-async function save(parts: Parts, asked: Asked, completion: Completion): Promise<boolean> {
-  if (!isStorable(completion)) return false
+type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
+
+async function save(parts: Parts, asked: Asked, answered: Answered): Promise<boolean> {
+  if (!isStorable(answered.completion)) return false
   try {
-    return await store(parts, asked, completion)
+    return await store(parts, asked, answered)
   } catch {
     parts.tallies.failures += 1
     return false
@@ -108,7 +112,7 @@ async function save(parts: Parts, asked: Asked, completion: Completion): Promise
 }
 
 /** Without a vector an answer is still found by the same text. */
-async function store(parts: Parts, asked: Asked, completion: Completion): Promise<boolean> {
+async function store(parts: Parts, asked: Asked, answered: Answered): Promise<boolean> {
   const { id, scope, text } = asked.place
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
   const vector = await vectorToKeep(parts, asked)
@@ -121,7 +125,7 @@ async function store(parts: Parts, asked: Asked, completion: Completion): Promis
     scope,
     text,
     keyId: asked.keyId,
-    completion,
+    ...answered,
     storedAt,
     expiresAt,
     comparable,

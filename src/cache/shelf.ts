@@ -10,6 +10,8 @@ export interface CachedAnswer {
   /** Whose request it was; the scope says who may find it. */
   readonly keyId: string
   readonly completion: Completion
+  /** Tokens of the prompt as it came, before any tier made it smaller: what a hit would have cost. */
+  readonly promptTokens: number
   /** Milliseconds since 1970. */
   readonly storedAt: number
   readonly expiresAt: number

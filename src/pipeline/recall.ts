@@ -2,8 +2,7 @@ import { makeHitBill } from '../billing/bill.ts'
 import type { Seat } from '../cache/flights.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
 import { readCacheWishes } from '../cache/wishes.ts'
-import { promptTokens, type Completion } from '../core/answer.ts'
-import type { Keep, Outcome, Parts, Plan, Reserved } from './stages.ts'
+import type { Keep, Outcome, Parts, Plan, Remembered, Reserved } from './stages.ts'
 
 /** Keeps nothing: for requests that the cache must not see. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
@@ -23,7 +22,7 @@ export async function recall(
     wishes: readCacheWishes((name) => request.headers.get(name)),
     signal,
   })
-  if (found.hit) return { replay: replayOf(reserved, found.completion) }
+  if (found.hit) return { replay: replayOf(reserved, found) }
   if (found.id === undefined) return { keep: keepFor(found, undefined) }
   const seat = await memory.flights.board(`${key.id} ${found.id}`, signal)
   if (seat.role !== 'passenger') return { keep: keepFor(found, seat) }
@@ -32,12 +31,11 @@ export async function recall(
 }
 
 /** What the stored answer would have cost this request. */
-function replayOf(reserved: Reserved, completion: Completion): Plan {
-  const { size, resolved, margin } = reserved
+function replayOf({ resolved, margin }: Reserved, { completion, promptTokens }: Remembered): Plan {
   const bill = makeHitBill({
     price: resolved.routes[0].model.price,
     margin,
-    originalTokens: completion.usage === undefined ? size.estimate : promptTokens(completion.usage),
+    originalTokens: promptTokens,
     completionTokens: completion.usage?.outputTokens ?? 0,
   })
   return { kind: 'replay', completion, bill }
@@ -47,15 +45,16 @@ function replayOf(reserved: Reserved, completion: Completion): Plan {
  * Stores a whole answer and lets those who wait have it. Nobody waits for the storing but they: a slow embedder must
  * not hold up the one whose answer it is.
  */
-function keepFor(miss: CacheMiss, seat: Seat<Completion> | undefined): Keep {
+function keepFor(miss: CacheMiss, seat: Seat<Remembered> | undefined): Keep {
   const land = seat?.role === 'leader' ? seat.land : () => {}
   return {
-    finish: ({ status, completion }: Outcome) => {
-      if (status !== 200 || completion === undefined) {
+    finish: ({ status, completion, bill }: Outcome) => {
+      if (status !== 200 || completion === undefined || bill === undefined) {
         land(status === 499 ? 'handed-over' : 'scattered')
         return
       }
-      void miss.save(completion).then((kept) => land(kept ? { shared: completion } : 'scattered'))
+      const shared = { completion, promptTokens: bill.originalTokens }
+      void miss.save(completion, shared.promptTokens).then((kept) => land(kept ? { shared } : 'scattered'))
     },
   }
 }

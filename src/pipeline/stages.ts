@@ -188,7 +188,13 @@ export interface PipelineLimits {
 /** Tier 1: stored answers, and one call for all who ask the same at once. */
 export interface Memory {
   readonly cache: SemanticCache
-  readonly flights: Flights<Completion>
+  readonly flights: Flights<Remembered>
+}
+
+/** An answer that others may have, and the tokens of its prompt as it came. */
+export interface Remembered {
+  readonly completion: Completion
+  readonly promptTokens: number
 }
 
 /** Answered requests that later ones refer to by their ids. Each key finds its own only. */

@@ -77,7 +77,7 @@ export function room(options: Partial<SemanticCacheOptions> = {}): Room {
     teach: async (prompt, answer, rest) => {
       const found = await ask(prompt, rest)
       if (found.hit) throw new Error('there was an answer already')
-      return found.save(typeof answer === 'string' ? says(answer) : answer)
+      return found.save(typeof answer === 'string' ? says(answer) : answer, 100)
     },
     recall: async (prompt, rest) => {
       const found = await ask(prompt, rest)

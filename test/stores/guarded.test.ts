@@ -27,7 +27,13 @@ const calls: readonly (readonly [string, (store: Store) => Promise<unknown>])[] 
 
 /** A store each of whose methods does the same. */
 const every = (method: () => Promise<never>): Store =>
-  Object.fromEntries(Object.keys(memoryStore()).map((name) => [name, method])) as Record<keyof Store, typeof method>
+  Object.fromEntries(calls.map(([name]) => [name, method])) as Record<Exclude<keyof Store, 'local'>, typeof method>
+
+it('a store within the process is left as it is', () => {
+  const store = memoryStore()
+
+  expect(guardStore(store, { after: () => () => {} })).toBe(store)
+})
 
 describe.each(calls)('%s', (_name, call) => {
   it.each<[string, () => Promise<never>]>([
