@@ -233,6 +233,27 @@ describe('no secret is told', () => {
     expect(JSON.stringify(await keys.get(again.id))).not.toContain(again.value)
   })
 
+  it('by the request log and the audit, which are written', async () => {
+    upstream.reply = () => 'Well.'
+    for (const front of CROSSINGS) {
+      const marked = { ...front.body, messages: [{ role: 'user', content: 'words-of-a-caller' }] }
+      await ask(stage, { ...marked, stream: true }, { path: `${front.path}?key=${stage.secret}` })
+      await ask(stage, marked, {
+        path: front.path,
+        secret: other,
+        headers: { cookie: other, 'x-api-key': 'sk-bf-wrong-key' },
+      })
+    }
+    const audit = await stage.gateway.audit.read()
+
+    expect(written.length).toBeGreaterThan(0)
+    expect(JSON.stringify(audit).length).toBeGreaterThan(100)
+    for (const text of [inspect(written, { depth: 20 }), JSON.stringify(audit)]) {
+      expectClean(text, 'the books')
+      expect(text).not.toMatch(/words-of-a-caller|sk-bf-wrong-key|at \S+:\d+:\d+/)
+    }
+  })
+
   it('by a fetch that fails with all it knows', async () => {
     const failing: Gateway = createGateway({
       providers: [

@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import fc from 'fast-check'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { Frame } from '../../src/core/answer.ts'
 import { ask, bearer, CROSSINGS, type Front } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
@@ -25,14 +25,19 @@ async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Repl
   return { ...stage, store }
 }
 
-/** The law: every ticket is settled, by one call, and nothing stays held. */
-async function expectSettledOnce({ store }: Watched, tickets = 1): Promise<void> {
+/** The law: every ticket is settled, by one call, nothing stays held, and the request is written down once. */
+async function expectSettledOnce({ store, gateway }: Watched, tickets = 1): Promise<void> {
   expect(store.tickets).toHaveLength(tickets)
   await store.allSettled()
   // Whatever else a request does after its settlement has had its turn by then.
   await new Promise((resolve) => setImmediate(resolve))
   expect(store.settlements.map((settlement) => settlement.ticket).toSorted()).toEqual([...store.tickets].toSorted())
   expect(await store.held()).toBe(0)
+  await vi.waitFor(async () => {
+    const { records } = await gateway.audit.read({ limit: 1000 })
+    expect(records.length).toBeGreaterThanOrEqual(tickets)
+    expect(new Set(records.map((record) => record.request_id)).size).toBe(records.length)
+  })
 }
 
 function inProcess(stage: Stage, front: Front, more: object = {}, signal?: AbortSignal): Promise<Response> {
