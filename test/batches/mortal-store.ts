@@ -1,0 +1,33 @@
+import type { Store } from '../../src/core/ports.ts'
+
+/** What a process sees of a store until it dies: afterwards nothing that it does reaches the store. */
+export interface MortalStore extends Store {
+  /** Lets so many further calls through; the one after them is the first that does not happen. */
+  dieAfter(calls: number): void
+  readonly isDead: boolean
+}
+
+export function mortalStore(store: Store): MortalStore {
+  let left = Infinity
+  const alive = (): void => {
+    if (left <= 0) throw new Error('the process is dead')
+    left -= 1
+  }
+  const methods = Object.entries(store).map(([name, method]: [string, (...given: never[]) => Promise<unknown>]) => [
+    name,
+    async (...given: never[]) => {
+      alive()
+      return method(...given)
+    },
+  ])
+  return {
+    ...(Object.fromEntries(methods) as Store),
+    close: async () => {},
+    dieAfter: (calls) => {
+      left = calls
+    },
+    get isDead() {
+      return left <= 0
+    },
+  }
+}

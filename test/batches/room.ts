@@ -1,0 +1,136 @@
+import type Anthropic from '@anthropic-ai/sdk'
+import type { Store } from '../../src/core/ports.ts'
+import { createGateway, memoryStore, openaiCompatible, type Gateway, type GatewayOptions } from '../../src/index.ts'
+
+/** What one item of these tests is billed: 100 and 50 tokens at 1 $ and 2 $ per million, at a margin of 1. */
+export const ITEM_USD = 0.0002
+
+/** A store and a clock that outlive the gateways that work with them. */
+export interface Room {
+  readonly store: Store
+  now: number
+  /** How often the upstream was asked. */
+  calls: number
+  /** What the upstream answers; a text by default. */
+  answer: (body: string) => Response | Promise<Response>
+  /** A process that works with the room's store, or with one that stands before it. */
+  process(store?: Store, options?: Partial<GatewayOptions>): Gateway
+}
+
+export function openRoom(): Room {
+  const room: Room = {
+    now: Date.UTC(2026, 0, 2, 3, 4, 5),
+    calls: 0,
+    store: memoryStore({ now: () => room.now }),
+    answer: () => said('Yes.'),
+    process: (store = room.store, options = {}) =>
+      createGateway({
+        providers: [
+          openaiCompatible({
+            name: 'up',
+            baseUrl: 'https://upstream.example/v1',
+            apiKey: 'sk-upstream',
+            models: [{ id: 'model', price: { input: 1, output: 2 }, contextWindow: 10_000, maxOutputTokens: 1000 }],
+          }),
+        ],
+        store,
+        margin: 1,
+        cache: false,
+        ...options,
+        batches: { leaseMs: 60_000, ...options.batches },
+        runtime: {
+          now: () => room.now,
+          random: () => 0,
+          fetch: async (_, init) => {
+            room.calls += 1
+            return room.answer(String(init?.body))
+          },
+        },
+      }),
+  }
+  return room
+}
+
+/** A whole answer of the chat format. */
+export function said(text: string, format: (value: unknown) => string = JSON.stringify): Response {
+  const body = {
+    id: 'chatcmpl-1',
+    object: 'chat.completion',
+    created: 1,
+    model: 'model',
+    choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: text } }],
+    usage: { prompt_tokens: 100, completion_tokens: 50, total_tokens: 150 },
+  }
+  return new Response(format(body), { headers: { 'content-type': 'application/json' } })
+}
+
+export interface Answered {
+  readonly status: number
+  readonly body: Anthropic.Messages.MessageBatch & {
+    readonly error?: { readonly type: string; readonly message: string }
+  }
+}
+
+/** One call of the batches' interface. */
+export async function call(
+  gateway: Gateway,
+  secret: string,
+  method: string,
+  path = '',
+  body?: object,
+): Promise<Answered> {
+  const response = await gateway.fetch(requestOf(secret, method, path, body))
+  return { status: response.status, body: (await response.json()) as Answered['body'] }
+}
+
+export function requestOf(secret: string, method: string, path = '', body?: object): Request {
+  return new Request(`https://gateway.example/v1/messages/batches${path}`, {
+    method,
+    headers: { 'x-api-key': secret, 'content-type': 'application/json' },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  })
+}
+
+export interface Line {
+  readonly custom_id: string
+  readonly result: {
+    readonly type: string
+    readonly error?: { readonly error: { readonly type: string } }
+    readonly message?: object
+  }
+}
+
+export async function linesOf(gateway: Gateway, secret: string, id: string): Promise<readonly Line[]> {
+  const response = await gateway.fetch(requestOf(secret, 'GET', `/${id}/results`))
+  const text = await response.text()
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Line)
+}
+
+export function items(count: number): {
+  readonly requests: readonly { readonly custom_id: string; readonly params: object }[]
+} {
+  return {
+    requests: Array.from({ length: count }, (_, n) => ({
+      custom_id: `item-${n}`,
+      params: { model: 'up/model', max_tokens: 20, messages: [{ role: 'user', content: `Item ${n}?` }] },
+    })),
+  }
+}
+
+/** Works until the batch has ended; where nothing can be done, time passes. */
+export async function workToTheEnd(
+  room: Room,
+  secret: string,
+  id: string,
+  gateway: Gateway = room.process(),
+): Promise<void> {
+  for (;;) {
+    await gateway.batches.work()
+    const { body } = await call(gateway, secret, 'GET', `/${id}`)
+    if (body.processing_status === 'ended') return
+    room.now += 61_000
+  }
+}
