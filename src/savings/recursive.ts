@@ -49,7 +49,8 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const talk = talkOf(job.prompt)
-    const chunks = chunkUnits(talk.turns.old, CHUNK, estimate).full.map((chunk) => chunk.text)
+    const { full, rest } = chunkUnits(talk.turns.old, CHUNK, estimate)
+    const chunks = full.map((chunk) => chunk.text)
     if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
     if (chunks.length > MOST_CALLS) return { declined: `there are more than ${MOST_CALLS} chunks`, spent: ZERO }
     const room = Math.round(target * SUMMARY_SHARE)
@@ -59,7 +60,9 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     const notice = async (): Promise<string> => summaryNotice(joined)
     const noticeRoom = (await tools.meter.tokenizer.count(joined, job.signal)) + NOTICE_FRAME
     const cap = Math.max(target, noticeRoom + target / 2)
-    const cut = await cutToQuery(job, talk, { cap, liveCap: LIVE_CAP, noticeRoom, notice }, tools)
+    const unread = [...rest, ...talk.turns.live].reduce((sum, unit) => sum + unit.messages.length, 0)
+    const newest = { messages: unread, tokens: 0 }
+    const cut = await cutToQuery(job, talk, { cap, liveCap: LIVE_CAP, noticeRoom, notice, newest }, tools)
     if (cut === undefined) return { declined: 'there is nothing that could be left out', spent }
     const strategy = `Recursive-RLM (controller: ${controllerOf(job)})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
