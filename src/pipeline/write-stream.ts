@@ -1,4 +1,4 @@
-import type { AnswerEvent, Frame, Step } from '../core/answer.ts'
+import type { Frame, Step } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { collector, type Collector } from '../core/steps.ts'
 import { writeFrame } from '../http/sse.ts'
@@ -39,7 +39,8 @@ export function writeStream(
     const collected = collector()
     try {
       for await (const step of settling(answered, steps, collected, parts)) {
-        for (const event of step.events) if (isNaming(event)) named(event.id)
+        const name = nameIn(step)
+        if (name !== undefined) named(name)
         const text = join(writer.write(step))
         if (text !== '') yield text
       }
@@ -55,8 +56,9 @@ export function writeStream(
   return { texts: texts(), farewell: () => fail(stopped()) }
 }
 
-function isNaming(event: AnswerEvent): event is Extract<AnswerEvent, { readonly type: 'answer-start' }> {
-  return event.type === 'answer-start'
+function nameIn(step: Step): string | undefined {
+  for (const event of step.events) if (event.type === 'answer-start') return event.id
+  return undefined
 }
 
 /** Events that can be resumed are numbered from 1: an id is how many events a reader has seen. */

@@ -61,11 +61,8 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   function save(name: string, kept: Kept): Promise<void> {
     const text = writeKept(kept)
     if (2 * text.length > most) return Promise.resolve()
-    const saved = store.set(name, text, { ttlMs: keepSeconds * 1000 }).then(
-      () => {},
-      // An answer that cannot be had again is still answered.
-      () => {},
-    )
+    // An answer that cannot be had again is still answered.
+    const saved = store.set(name, text, { ttlMs: keepSeconds * 1000 }).catch(() => {})
     saving.add(saved)
     return saved.finally(() => void saving.delete(saved))
   }

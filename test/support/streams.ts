@@ -1,0 +1,71 @@
+import { expect } from 'vitest'
+import type { Stage } from './stage.ts'
+
+/** Bodies of event streams as texts, and single events of them. */
+export interface StreamReading {
+  readonly response: Response
+  /** Resolves with what came by then, as soon as there are `count` events or the stream has ended. */
+  events(count: number): Promise<string>
+  /** All that comes until the end. */
+  rest(): Promise<string>
+  leave(): Promise<void>
+}
+
+/** One call in this process, with the stage's own key. */
+export function post(
+  stage: Pick<Stage, 'gateway' | 'secret'>,
+  path: string,
+  options: {
+    readonly body?: object
+    readonly headers?: Readonly<Record<string, string>>
+    readonly signal?: AbortSignal
+    readonly secret?: string
+  } = {},
+): Promise<Response> {
+  const { body, headers, signal = null, secret = stage.secret } = options
+  const given = { 'x-api-key': secret, ...(body !== undefined && { 'content-type': 'application/json' }), ...headers }
+  const init = { method: 'POST', headers: given, signal, ...(body !== undefined && { body: JSON.stringify(body) }) }
+  return stage.gateway.fetch(new Request(`http://gateway${path}`, init))
+}
+
+export function reading(response: Response): StreamReading {
+  const reader = response.body!.getReader()
+  const decoder = new TextDecoder()
+  let text = ''
+  const more = async (): Promise<boolean> => {
+    const { value, done } = await reader.read()
+    if (value !== undefined) text += decoder.decode(value, { stream: true })
+    return !done
+  }
+  return {
+    response,
+    events: async (count) => {
+      while (eventTexts(text).length < count && (await more()));
+      return text
+    },
+    rest: async () => {
+      while (await more());
+      return text
+    },
+    leave: () => reader.cancel(),
+  }
+}
+
+/** Each event as it stood on the wire, comments and heartbeats without an id left out. */
+export function eventTexts(text: string): readonly string[] {
+  return text
+    .split('\n\n')
+    .filter((event) => event !== '' && /^id: /m.test(event))
+    .map((event) => `${event}\n\n`)
+}
+
+/** The ids of a stream are 1, 2, 3 and so on. */
+export function expectCounted(text: string, from = 1): void {
+  const ids = [...text.matchAll(/^id: (.*)$/gm)].map((match) => Number(match[1]))
+  expect(ids).toEqual(ids.map((_, index) => from + index))
+}
+
+/** The id of the message that a stream begins. */
+export function messageIdOf(text: string): string {
+  return /"id":"([^"]+)"/.exec(text)?.[1] ?? ''
+}
