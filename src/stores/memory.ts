@@ -7,8 +7,8 @@ import { createValues, type PoolBounds } from './memory/values.ts'
 /** How much a memory store holds at the most. */
 export interface MemoryBounds {
   /**
-   * Values without an end: key, budget and rate limit records. Full, writing fails.
-   * @default 100,000 entries, 64 MiB
+   * Values without an end: key, budget and rate limit records, message batches. Full, writing fails.
+   * @default 500,000 entries, 256 MiB
    */
   readonly kept: PoolBounds
   /**
@@ -37,7 +37,7 @@ export interface MemoryStoreOptions extends Partial<MemoryBounds> {
 const MIB = 1024 * 1024
 
 const DEFAULTS: MemoryBounds = {
-  kept: { entries: 100_000, bytes: 64 * MIB },
+  kept: { entries: 500_000, bytes: 256 * MIB },
   passing: { entries: 50_000, bytes: 128 * MIB },
   counters: 500_000,
   tickets: 100_000,

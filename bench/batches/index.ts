@@ -1,0 +1,57 @@
+/**
+ * npm run bench:batches: a batch of 10,000 items by the official client, worked off by a process that is killed three
+ * times with SIGKILL, over a store in a process of its own. States what came out, how long it took and how much memory
+ * the worker and the store had at their peaks.
+ */
+import { startFarm } from '../../test/support/farm/farm.ts'
+import { resultsOf } from '../../test/support/batches.ts'
+
+const count = Number(process.env['BENCH_ITEMS'] ?? 10_000)
+const kills = [0.2, 0.45, 0.7].map((share) => Math.round(share * count))
+const farm = await startFarm()
+const startedAt = performance.now()
+const made = await farm.client.messages.batches.create({
+  requests: Array.from({ length: count }, (_, n) => ({
+    custom_id: `item-${n}`,
+    params: { model: 'up/model', max_tokens: 20, messages: [{ role: 'user', content: `Item ${n}?` }] },
+  })),
+})
+const createdAt = performance.now()
+await farm.replaceWorker()
+for (const times of kills) {
+  await farm.askedSoOften(times)
+  await farm.replaceWorker()
+}
+await farm.askedSoOften(count)
+for (let batch = made; batch.processing_status !== 'ended';) {
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  batch = await farm.client.messages.batches.retrieve(made.id)
+}
+const endedAt = performance.now()
+const { request_counts: counts } = await farm.client.messages.batches.retrieve(made.id)
+const results = await resultsOf(farm.client, made.id)
+const readAt = performance.now()
+const usage = await farm.gateway.keys.usage(farm.keyId)
+const peaks = farm.peaks()
+
+console.table({
+  items: count,
+  results: results.length,
+  'different custom_ids': new Set(results.map((one) => one.custom_id)).size,
+  succeeded: counts.succeeded,
+  'upstream calls': farm.asked(),
+  'billed $': (usage['cost'] as { billed_usd: number }).billed_usd,
+  'expected $': Number((count * 0.0002).toFixed(6)),
+  kills: kills.length,
+  'create s': seconds(createdAt - startedAt),
+  'work s': seconds(endedAt - createdAt),
+  'results s': seconds(readAt - endedAt),
+  'items/s': Math.round(count / ((endedAt - createdAt) / 1000)),
+  'worker peak MiB': peaks.worker,
+  'store peak MiB': peaks.store,
+})
+await farm.close()
+
+function seconds(ms: number): number {
+  return Math.round(ms / 100) / 10
+}

@@ -1,0 +1,30 @@
+import { expect, it } from 'vitest'
+import { startFarm } from '../support/farm/farm.ts'
+import { ended, resultsOf } from '../support/batches.ts'
+import { ITEM_USD, items } from './room.ts'
+
+const COUNT = 500
+const KILLS = [80, 200, 350]
+
+it('a worker is killed three times with SIGKILL, and each item has one result and is paid once', async () => {
+  const farm = await startFarm()
+  try {
+    const made = await farm.client.messages.batches.create(items(COUNT) as never)
+    await farm.replaceWorker()
+    for (const times of KILLS) {
+      await farm.askedSoOften(times)
+      await farm.replaceWorker()
+    }
+    await farm.askedSoOften(COUNT)
+    const batch = await ended(farm.client, made.id)
+
+    const results = await resultsOf(farm.client, made.id)
+    const usage = await farm.gateway.keys.usage(farm.keyId)
+    expect(batch.request_counts).toEqual({ processing: 0, succeeded: COUNT, errored: 0, canceled: 0, expired: 0 })
+    expect(results).toHaveLength(COUNT)
+    expect(new Set(results.map((one) => one.custom_id)).size).toBe(COUNT)
+    expect(usage).toMatchObject({ cost: { billed_usd: Number((COUNT * ITEM_USD).toFixed(6)) } })
+  } finally {
+    await farm.close()
+  }
+}, 120_000)

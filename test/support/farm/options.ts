@@ -1,0 +1,22 @@
+import { openaiCompatible, type BatchOptions, type GatewayOptions, type Store } from '../../../src/index.ts'
+
+/** A process that was killed keeps its items for so long. */
+export const LEASE_MS = 2_000
+
+/** What every process of a farm is told. */
+export function farmOptions(store: Store, upstream: string, batches: BatchOptions): GatewayOptions {
+  return {
+    providers: [
+      openaiCompatible({
+        name: 'up',
+        baseUrl: upstream,
+        apiKey: 'sk-upstream',
+        models: [{ id: 'model', price: { input: 1, output: 2 }, contextWindow: 10_000, maxOutputTokens: 1000 }],
+      }),
+    ],
+    store,
+    margin: 1,
+    cache: false,
+    batches: { leaseMs: LEASE_MS, ...batches },
+  }
+}

@@ -1,0 +1,25 @@
+import type { Socket } from 'node:net'
+import type { Store } from '../../../src/index.ts'
+
+export interface StoreCall {
+  readonly id: number
+  readonly method: keyof Store
+  readonly given: readonly unknown[]
+}
+
+export interface StoreAnswer {
+  readonly id: number
+  readonly result?: unknown
+  readonly error?: string
+}
+
+/** Calls back with each whole line that a socket sends. */
+export function eachLine(socket: Socket, take: (line: string) => void): void {
+  let rest = ''
+  socket.setEncoding('utf8')
+  socket.on('data', (text: string) => {
+    const lines = (rest + text).split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) take(line)
+  })
+}
