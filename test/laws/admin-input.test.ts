@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createGateway, extractive, type Gateway } from '../../src/index.ts'
 import { DURATION_CODES } from '../../src/core/period.ts'
@@ -37,11 +37,39 @@ async function send(method: string, path: string, body?: string): Promise<{ stat
 }
 
 const FIELDS = [
-  ...['name', 'description', 'budget_limit_cents', 'budget_reset_duration', 'rate_limit_requests'],
-  ...['rate_limit_reset_duration', 'rate_limit_tokens', 'token_reset_duration', 'provider_configs', 'allowed_models'],
-  ...['max_tokens', 'disable_tools', 'plan', 'expires_at', 'budget_id', 'rate_limit_id', 'is_active', 'key_format'],
-  ...['id', 'max_limit', 'reset_duration', 'request_max_limit', 'request_reset_duration', 'token_max_limit'],
-  ...['value', 'hash', 'object', '__proto__', 'constructor', 'toString', '', 'provider', 'weight'],
+  '',
+  'name',
+  'description',
+  'budget_limit_cents',
+  'budget_reset_duration',
+  'rate_limit_requests',
+  'rate_limit_reset_duration',
+  'rate_limit_tokens',
+  'token_reset_duration',
+  'provider_configs',
+  'allowed_models',
+  'max_tokens',
+  'disable_tools',
+  'plan',
+  'expires_at',
+  'budget_id',
+  'rate_limit_id',
+  'is_active',
+  'key_format',
+  'id',
+  'max_limit',
+  'reset_duration',
+  'request_max_limit',
+  'request_reset_duration',
+  'token_max_limit',
+  'value',
+  'hash',
+  'object',
+  '__proto__',
+  'constructor',
+  'toString',
+  'provider',
+  'weight',
 ]
 
 /** Values that some field takes, values that none takes, and everything between. */

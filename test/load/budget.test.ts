@@ -2,7 +2,7 @@ import { afterEach, expect, it } from 'vitest'
 import { ask, CHAT, MESSAGE, type Reply as Told } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { tightStore } from '../support/tight-store.ts'
-import { HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { CUT, framesUntilText } from '../support/upstream-frames.ts'
 
 /** Nano-dollars of a token at the stage's prices, without a margin. */
@@ -11,6 +11,7 @@ const [INPUT, OUTPUT] = [1_000, 2_000]
 const [PROMPT, ANSWER] = [20, 240]
 const BUDGET_CENTS = 5
 const BUDGET = BUDGET_CENTS * 10_000_000
+const STORM = 1000
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 
 /** How a request goes: answered whole, refused, told to slow down, cut, left after its first word or before it. */
@@ -33,8 +34,10 @@ afterEach(() => stage?.close())
 /** What the upstream said that each request used, in nano-dollars, by the number of the request. */
 const reported = new Map<number, number>()
 const leaving = new Map<number, AbortController>()
+/** Half of the answers wait until every request of the storm has been admitted or refused. */
+const decided = gate()
 
-function reply(request: UpstreamRequest): Reply {
+function reply(request: UpstreamRequest): Reply | Promise<Reply> {
   const [, digits, kind] = /Question (\d+) (\w+)\?/.exec(request.text) ?? []
   const leave = (): void => leaving.get(Number(digits))?.abort()
   const begun = framesUntilText(request.dialect)
@@ -42,7 +45,8 @@ function reply(request: UpstreamRequest): Reply {
   if (kind === 'down') return { kind: 'failure', status: 429 }
   if (kind === 'cut') return { kind: 'events', items: [...begun, CUT] }
   if (kind === 'left') return { kind: 'events', items: [...begun, new Promise(setImmediate).then(leave), HANG] }
-  if (kind !== 'hung') return answer(request, Number(digits))
+  if (kind !== 'hung' && Number(digits) % 4 < 2) return answer(request, Number(digits))
+  if (kind !== 'hung') return decided.opened.then(() => answer(request, Number(digits)))
   setImmediate(leave)
   return { kind: 'hang' }
 }
@@ -85,19 +89,24 @@ async function trailOf({ gateway }: Stage): Promise<ReadonlyMap<string, number>>
 it('a thousand requests at once against a budget that pays for a hundred spend it to its end, and never more', async () => {
   expect(BUDGET / (PROMPT * INPUT + ANSWER * OUTPUT)).toBe(100)
   // It fails every step that passes the budget, and every refusal of what would have fitted.
-  const store = tightStore(() => NOON)
+  const store = tightStore(
+    () => NOON,
+    ({ tickets, refusals }) => {
+      if (tickets.length + refusals.length === STORM) decided.open()
+    },
+  )
   const key = { name: 'load', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 }
   const at = await startStage({ store, margin: 1, runtime: { now: () => NOON, random: () => 0 }, key, reply })
   stage = at
 
   const kindOf = (number: number): Kind => MIXTURE[(number * 7) % MIXTURE.length] ?? 'whole'
-  const sent = await Promise.all(Array.from({ length: 1000 }, (_, number) => send(at, number, kindOf(number))))
+  const sent = await Promise.all(Array.from({ length: STORM }, (_, number) => send(at, number, kindOf(number))))
   await store.allSettled()
   expect(await store.held()).toBe(0)
   // What failures and leaving callers gave back can be spent to the end.
-  let number = 1000
+  let number = STORM
   do sent.push(await send(at, number, number % 2 === 0 ? 'whole' : 'stream'))
-  while (sent.at(-1)?.told?.status !== 402 && (number += 1) < 1200)
+  while (sent.at(-1)?.told?.status !== 402 && (number += 1) < STORM + 200)
   await store.allSettled()
 
   const statuses = new Set(sent.map(({ told }) => String(told?.status ?? 'left')))
@@ -106,6 +115,7 @@ it('a thousand requests at once against a budget that pays for a hundred spend i
   expect(await store.held()).toBe(0)
   expect(spent).toBeLessThanOrEqual(BUDGET)
   expect(store.violations).toEqual([])
+  expect(store.refusals.filter(({ level, max }) => level > max)).toEqual([])
 
   // Less is left than the shortest useful answer costs.
   const least = store.refusals.at(-1)?.least ?? 0

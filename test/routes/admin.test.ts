@@ -346,8 +346,7 @@ describe('the audit trail', () => {
     await ask(stage, { ...MESSAGE.body, model: 'chat/large', stream: true }, { secret, path: MESSAGE.path })
     await ask(stage, CHAT.body, { secret })
     await ask(stage, CHAT.body, { secret })
-    const trail = async (query: string): Promise<ReturnType<typeof AUDIT_PAGE.parse>> =>
-      AUDIT_PAGE.parse((await admin('GET', `${AUDIT}?key_id=${id}${query}`)).body)
+    const trail = async (query: string) => AUDIT_PAGE.parse((await admin('GET', `${AUDIT}?key_id=${id}${query}`)).body)
 
     const whole = await trail('')
     expect(whole.records.map((record) => [record.outcome, record.status, record.failure])).toEqual([

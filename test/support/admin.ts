@@ -1,4 +1,5 @@
 import * as z from 'zod'
+import type { BudgetPage, BudgetRecord, KeyPage, RateLimitPage, RateLimitRecord } from '../../src/index.ts'
 import { ask, type AskOptions, type Reply, type Sendable } from './ask.ts'
 import type { Stage } from './stage.ts'
 
@@ -21,22 +22,36 @@ export function administrate(
   return ask(stage, body, { ...options, method, path, secret: null, headers })
 }
 
+type Shape<value> = z.ZodType<value>
+type Numbers = Readonly<Record<string, unknown>>
+
+interface Sums {
+  readonly tokens: Numbers
+  readonly cost: Numbers
+}
+
+interface AuditAnswer {
+  readonly records: readonly { readonly outcome: string; readonly status: number; readonly failure: string | null }[]
+  readonly has_more: boolean
+  readonly next: string | null
+}
+
 const whole = z.int().nonnegative()
 const moment = z.iso.datetime()
 const duration = z.enum(['1m', '1h', '1d', '1w', '1M'])
 
 /** What the admin API answers, field by field: nothing less, nothing more. */
-export const LISTED_KEY = z.strictObject({
+const listedKey = {
   id: z.string(),
   name: z.string(),
   key_prefix: z.string().length(10),
   is_active: z.boolean(),
   current_usage_cents: whole,
   budget_limit_cents: whole,
-})
+}
 
-export const KEY = z.strictObject({
-  ...LISTED_KEY.shape,
+const key = {
+  ...listedKey,
   object: z.literal('virtual_key'),
   description: z.string(),
   created_at: moment,
@@ -55,16 +70,21 @@ export const KEY = z.strictObject({
   allowed_models: z.array(z.string()).nullable(),
   max_tokens: whole.nullable(),
   disable_tools: z.boolean(),
-})
+}
 
-export const CREATED_KEY = z.strictObject({
-  ...KEY.shape,
+export const KEY: Shape<{ readonly name: string }> = z.strictObject(key)
+
+export const CREATED_KEY: Shape<{ readonly name: string; readonly value: string }> = z.strictObject({
+  ...key,
   value: z.string().regex(/^sk-(bf|svc)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/),
 })
 
-export const KEY_LIST = z.strictObject({ keys: z.array(LISTED_KEY), has_more: z.boolean() })
+export const KEY_LIST: Shape<KeyPage> = z.strictObject({
+  keys: z.array(z.strictObject(listedKey)),
+  has_more: z.boolean(),
+})
 
-export const BUDGET = z.strictObject({
+export const BUDGET: Shape<BudgetRecord> = z.strictObject({
   id: z.string(),
   object: z.literal('budget'),
   name: z.string(),
@@ -74,9 +94,9 @@ export const BUDGET = z.strictObject({
   resets_at: moment,
 })
 
-export const BUDGET_LIST = z.strictObject({ budgets: z.array(BUDGET), has_more: z.boolean() })
+export const BUDGET_LIST: Shape<BudgetPage> = z.strictObject({ budgets: z.array(BUDGET), has_more: z.boolean() })
 
-export const RATE_LIMIT = z.strictObject({
+export const RATE_LIMIT: Shape<RateLimitRecord> = z.strictObject({
   id: z.string(),
   object: z.literal('rate_limit'),
   name: z.string(),
@@ -86,7 +106,10 @@ export const RATE_LIMIT = z.strictObject({
   token_reset_duration: duration.nullable(),
 })
 
-export const RATE_LIMIT_LIST = z.strictObject({ rate_limits: z.array(RATE_LIMIT), has_more: z.boolean() })
+export const RATE_LIMIT_LIST: Shape<RateLimitPage> = z.strictObject({
+  rate_limits: z.array(RATE_LIMIT),
+  has_more: z.boolean(),
+})
 
 const sums = {
   requests: whole,
@@ -99,7 +122,7 @@ const sums = {
   }),
 }
 
-export const USAGE = z.strictObject({
+export const USAGE: Shape<Sums & { readonly by_model: readonly Sums[] }> = z.strictObject({
   key_id: z.string(),
   period_start: moment,
   current_usage_cents: whole,
@@ -109,7 +132,7 @@ export const USAGE = z.strictObject({
   by_model: z.array(z.strictObject({ model: z.string(), ...sums })),
 })
 
-export const RATE_STATUS = z.strictObject({
+export const RATE_STATUS: Shape<Numbers> = z.strictObject({
   request_limit: whole,
   request_remaining: whole,
   request_reset_at: moment,
@@ -118,7 +141,7 @@ export const RATE_STATUS = z.strictObject({
   token_reset_at: moment,
 })
 
-export const LIMITS = z.strictObject({
+export const LIMITS: Shape<Numbers> = z.strictObject({
   remaining_requests: whole,
   request_limit: whole,
   request_reset_at: moment,
@@ -130,7 +153,7 @@ export const LIMITS = z.strictObject({
   budget_resets_at: moment,
 })
 
-export const AUDIT_PAGE = z.strictObject({
+export const AUDIT_PAGE: Shape<AuditAnswer> = z.strictObject({
   records: z.array(
     z.strictObject({
       timestamp: moment,
@@ -149,7 +172,7 @@ export const AUDIT_PAGE = z.strictObject({
   next: z.string().nullable(),
 })
 
-export const METRICS = z.strictObject({
+export const METRICS: Shape<{ readonly optimizer: Numbers }> = z.strictObject({
   optimizer: z.strictObject({
     requests_total: whole,
     requests_per_second: z.number(),
@@ -174,9 +197,10 @@ export const METRICS = z.strictObject({
   }),
 })
 
-export const CACHE_METRICS = z.strictObject({
-  hit_rate: z.number().min(0).max(1),
-  total_requests: whole,
-  cache_hits: whole,
-  cache_misses: whole,
-})
+export const CACHE_METRICS: Shape<Record<'total_requests' | 'cache_hits' | 'cache_misses' | 'hit_rate', number>> =
+  z.strictObject({
+    hit_rate: z.number().min(0).max(1),
+    total_requests: whole,
+    cache_hits: whole,
+    cache_misses: whole,
+  })

@@ -15,8 +15,11 @@ export interface TightStore extends WatchedStore {
   readonly violations: readonly string[]
 }
 
-/** A watched store that looks at every reservation: nothing may pass a limit, and nothing that fits be refused. */
-export function tightStore(now: () => number): TightStore {
+/** A watched store that looks at every reservation: nothing may pass a limit, and nothing that fits be refused. `decided` is told after each. */
+export function tightStore(
+  now: () => number,
+  decided: (so: Pick<TightStore, 'tickets' | 'refusals'>) => void = () => {},
+): TightStore {
   const store = watchedStore(now)
   const refusals: Refusal[] = []
   const violations: string[] = []
@@ -34,6 +37,7 @@ export function tightStore(now: () => number): TightStore {
         refusals.push({ max, level, least })
         if (max - level >= least) violations.push(`${counter}: ${least} refused at ${level} of ${max}`)
       }
+      decided({ tickets: store.tickets, refusals })
       return result
     },
   }
