@@ -1,0 +1,111 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import type { Store } from '../../src/core/ports.ts'
+import { memoryStore } from '../../src/index.ts'
+import { ask, expectRefusal, FRONTS } from '../support/ask.ts'
+import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function startOne(options: StageOptions): Promise<Stage> {
+  const stage = await startStage(options)
+  stages.push(stage)
+  return stage
+}
+
+describe('a request log', () => {
+  it.each<[string, () => unknown]>([
+    [
+      'throws',
+      () => {
+        throw new Error('no space left')
+      },
+    ],
+    ['rejects', () => Promise.reject(new Error('no space left'))],
+    ['never resolves', () => new Promise(() => {})],
+  ])('that %s holds up nobody', async (_, log) => {
+    const stage = await startOne({ log: log as (record: unknown) => void })
+    for (const { path, body } of FRONTS) {
+      for (const stream of [false, true]) {
+        const reply = await ask(stage, { ...body, stream }, { path })
+        expect(reply.status).toBe(200)
+        expect(reply.text).toContain('upstream.')
+      }
+      expect((await ask(stage, 'no JSON', { path })).status).toBe(400)
+    }
+  })
+})
+
+describe('a store', () => {
+  type Method = 'get' | 'reserve' | 'settle' | 'append' | 'levels'
+
+  async function broken(
+    methods: readonly Method[],
+    failing: () => Promise<never>,
+  ): Promise<Stage & { readonly mend: () => void }> {
+    const store: Store = memoryStore()
+    let away = false
+    // A store elsewhere, whose calls are watched: a local one cannot hang.
+    const wrapped: Store = { ...store, local: false }
+    for (const method of methods) {
+      const original = store[method] as (...given: unknown[]) => Promise<unknown>
+      Object.assign(wrapped, { [method]: (...given: unknown[]) => (away ? failing() : original(...given)) })
+    }
+    const stage = await startOne({
+      store: wrapped,
+      key: { name: 'x', rate_limit_requests: 1000, budget_limit_cents: 1000 },
+    })
+    away = true
+    return { ...stage, mend: () => (away = false) }
+  }
+
+  it.each<[string, () => Promise<never>]>([
+    ['refuses', () => Promise.reject(new Error('ECONNREFUSED redis://secret-host:6379'))],
+    ['hangs', () => new Promise(() => {})],
+  ])('that %s when places are taken means 503, serves nothing for free, and is asked again', async (_, failing) => {
+    const stage = await broken(['get', 'reserve', 'levels'], failing)
+    const replies = await Promise.all(FRONTS.map(({ path, body }) => ask(stage, body, { path })))
+    for (const reply of replies) {
+      expectRefusal(reply, { status: 503, type: 'overloaded_error' })
+      expect(reply.text).not.toMatch(/redis|secret-host|ECONN/)
+    }
+    expect(stage.upstream.requests).toHaveLength(0)
+    stage.mend()
+    expect((await ask(stage, FRONTS[0]?.body)).status).toBe(200)
+  })
+
+  it.each<[string, () => Promise<never>]>([
+    ['refuses', () => Promise.reject(new Error('ECONNREFUSED'))],
+    ['hangs', () => new Promise(() => {})],
+  ])('that %s what was used lets the answer through', async (_, failing) => {
+    const stage = await broken(['settle', 'append'], failing)
+    const asked = FRONTS.flatMap(({ path, body }) =>
+      [false, true].map((stream) => ask(stage, { ...body, stream }, { path })),
+    )
+    for (const reply of await Promise.all(asked)) {
+      expect(reply.status).toBe(200)
+      expect(reply.text).toContain('upstream.')
+    }
+    stage.mend()
+    expect((await ask(stage, FRONTS[0]?.body)).status).toBe(200)
+  })
+
+  it.each(['', '{', 'null', '[]', '{}', '{"id":5}', '"key"'])(
+    'with a key record of %j means 503, never a key without limits',
+    async (record) => {
+      const store = memoryStore()
+      const first = await startOne({ store })
+      await store.set(`key:${first.keyId}`, record)
+      const other = await startOne({ store })
+
+      for (const { path, body } of FRONTS) {
+        const reply = await ask(other, body, { path, secret: first.secret })
+        expectRefusal(reply, { status: 503, type: 'overloaded_error' })
+      }
+      expect(other.upstream.requests).toHaveLength(0)
+      expect((await ask(other, FRONTS[0]?.body)).status).toBe(200)
+    },
+  )
+})
