@@ -5,6 +5,7 @@ import { createChain, type Chain } from './chain.ts'
 import type { Memory } from './memory.ts'
 import type { Reader } from './reading.ts'
 import type { Selected, Selection } from './selection.ts'
+import type { Block } from './rebuild.ts'
 import { splitTurns, type Turns, type Unit } from './turns.ts'
 
 /**
@@ -19,6 +20,8 @@ export interface Freeze {
   readonly notice: string
   /** Where the live turn began when the cut was made: a bridge that stood before it goes on standing there. */
   readonly asked: number
+  /** What was looked up for single questions, each before the message that asked; never taken back, so nothing moves. */
+  readonly blocks: readonly Block[]
 }
 
 /** A conversation seen as its units from the first to the last, live turn included. */
@@ -51,7 +54,7 @@ export function freezeOf(talk: Talk, selected: Selected, notice: string): Freeze
     if (!selected.selection.has(unit)) return []
     return [[at, ...(selected.picks.get(unit) ?? [-1])]]
   })
-  return { from: talk.units.length, picks, notice, asked: talk.turns.live[0]?.places[0] ?? -1 }
+  return { from: talk.units.length, picks, notice, asked: talk.turns.live[0]?.places[0] ?? -1, blocks: [] }
 }
 
 /** What the frozen cut leaves of the conversation as it is now; the live turn's first unit is always whole. */
@@ -108,7 +111,12 @@ export function parseFreeze(text: string | undefined): Freeze | undefined {
   const asked = value['asked']
   if (from === undefined || typeof notice !== 'string' || typeof asked !== 'number') return undefined
   const picks = asArray(value['picks']).map((pick) => asArray(pick).filter((place) => typeof place === 'number'))
-  return { from, picks, notice, asked }
+  const blocks = asArray(value['blocks']).flatMap((block) => {
+    if (!isJsonObject(block)) return []
+    const { before, text: words } = block
+    return typeof before === 'number' && typeof words === 'string' ? [{ before, text: words }] : []
+  })
+  return { from, picks, notice, asked, blocks }
 }
 
 function parseJson(text: string): Json | undefined {

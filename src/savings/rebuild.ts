@@ -1,7 +1,7 @@
 import type { Message, Prompt } from '../core/prompt.ts'
 import { GAP } from './excerpt.ts'
 import type { Selection } from './selection.ts'
-import type { Turns } from './turns.ts'
+import type { Turns, Unit } from './turns.ts'
 
 /** A message of a rewritten prompt, and where it stood in the original; -1 for one that was not there. */
 interface Placed {
@@ -14,6 +14,13 @@ export interface Gap {
   readonly notice: string
   /** The place of a message that was the last user message when the same cut was sent first. */
   readonly asked?: number
+  readonly blocks?: readonly Block[]
+}
+
+/** Earlier parts of the conversation that stand right before the message at a place. */
+export interface Block {
+  readonly before: number
+  readonly text: string
 }
 
 /**
@@ -28,17 +35,30 @@ export function rebuild(prompt: Prompt, turns: Turns, selection: Selection, gap:
     const messages = selection.get(unit)
     for (const [index, place] of unit.places.entries()) instead.set(place, messages?.[index])
   }
-  const missing = units.find((unit) => !selection.has(unit))?.places[0]
-  const notice: Message = { role: 'user', parts: [{ type: 'text', text: gap.notice }] }
+  const missing = placeOfNotice(units, turns, selection)
+  const blocks = new Map(gap.blocks?.map((block) => [block.before, block.text]))
   const placed: Placed[] = []
   for (const [place, message] of prompt.messages.entries()) {
-    if (place === missing) placed.push({ message: notice, place: -1 })
+    if (place === missing) placed.push(added(gap.notice))
+    const block = blocks.get(place)
+    if (block !== undefined) placed.push(added(block))
     const kept = instead.has(place) ? instead.get(place) : message
     if (kept !== undefined) placed.push({ message: kept, place })
   }
-  const asked = new Set([turns.live[0]?.places[0], gap.asked])
+  const asked = new Set([turns.live[0]?.places[0], gap.asked, ...blocks.keys()])
   const messages = prompt.native.dialect === 'anthropic' ? alternate(placed, asked) : placed.map((one) => one.message)
   return { ...prompt, messages }
+}
+
+/** Before the first unit that is missing, but never after the last user message: that would make it the last word. */
+function placeOfNotice(units: readonly Unit[], turns: Turns, selection: Selection): number | undefined {
+  const missing = units.find((unit) => !selection.has(unit))?.places[0]
+  const asked = turns.live[0]?.places[0]
+  return missing === undefined || asked === undefined ? missing : Math.min(missing, asked)
+}
+
+function added(text: string): Placed {
+  return { message: { role: 'user', parts: [{ type: 'text', text }] }, place: -1 }
 }
 
 function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefined>): readonly Message[] {

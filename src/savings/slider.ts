@@ -1,6 +1,7 @@
 import { ZERO } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
-import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Talk } from './freeze.ts'
+import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
+import { lookUp } from './look-up.ts'
 import type { Memory } from './memory.ts'
 import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
@@ -13,7 +14,8 @@ import { LEVEL_CAPS } from './wishes.ts'
  * - `query`: anew on every turn, what the question needs; the best recall.
  * - `stable`: down to half of the cap, then the same choice on every turn until the cap is reached again; the
  *   upstream's own cache goes on knowing the beginning.
- * - `auto`: `query` for a conversation that is new here, `stable` for one whose last turn was here within five minutes.
+ * - `auto`: `query` for a conversation that is new here; for one whose last turn was here within five minutes `stable`,
+ *   and before each new question a little of what it needs and the frozen choice left out.
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 
@@ -25,6 +27,9 @@ export interface SliderOptions {
 /** How long upstreams keep what they have read. */
 const UPSTREAM_CACHE_MS = 5 * 60 * 1000
 const STABLE_SHARE = 0.5
+/** What a new question may look up of what the frozen cut left out. */
+const BLOCK_SHARE = 1 / 16
+const BLOCK_FRAME = 64
 
 /** Tier 5: the head, the tail, and of the middle what the query needs most, within the level's cap. */
 export function createSlider(tools: SelectionTools, memory: Memory, options: SliderOptions = {}): Tier {
@@ -44,14 +49,23 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
 
   const thawed = async (job: TierJob, talk: Talk, cap: number): Promise<Shortened | undefined> => {
     if (mode === 'query') return undefined
-    const freeze = parseFreeze(await recallAt(memory, job.owner, talk, `slider-${cap}`))
-    if (freeze === undefined) return undefined
-    const selection = thaw(talk, freeze, (unit) => tools.read(unit, job.owner))
-    const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
-    const tokens = await tools.meter.countOf(prompt, job.signal)
-    if (tokens > cap) return undefined
-    await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value: JSON.stringify(freeze) })
-    return { prompt, tokens }
+    const known = parseFreeze(await recallAt(memory, job.owner, talk, `slider-${cap}`))
+    if (known === undefined) return undefined
+    const selection = thaw(talk, known, (unit) => tools.read(unit, job.owner))
+    const sendBy = async (freeze: Freeze): Promise<Shortened & { readonly freeze: Freeze }> => {
+      const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
+      return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), freeze }
+    }
+    let sent = await sendBy(known)
+    if (sent.tokens > cap) return undefined
+    if (mode === 'auto') {
+      const room = Math.min(cap * BLOCK_SHARE, cap - sent.tokens - BLOCK_FRAME)
+      const block = await lookUp(job, talk, { room, selection, blocks: known.blocks }, tools)
+      const withBlock = block === undefined ? sent : await sendBy({ ...known, blocks: [...known.blocks, block] })
+      if (withBlock.tokens <= cap) sent = withBlock
+    }
+    await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value: JSON.stringify(sent.freeze) })
+    return { prompt: sent.prompt, tokens: sent.tokens }
   }
 
   const fresh = async (job: TierJob, talk: Talk, cap: number): Promise<Shortened | undefined> => {

@@ -98,21 +98,37 @@ describe('the slider', () => {
     )
   })
 
-  it('sends the same beginning again on the next turn, in stable mode', async () => {
-    await fc.assert(
-      fc.asyncProperty(conversation, async (prompt) => {
-        const waterfall = waterfallOf({ slider: 'stable' })
-        const first = await waterfall(jobOf(prompt, { wishes }))
-        const more: readonly Message[] = [
-          { role: 'assistant', parts: [{ type: 'text', text: 'It was the orchard.' }] },
-          { role: 'user', parts: [{ type: 'text', text: 'And the harbour?' }] },
-        ]
-        const second = await waterfall(jobOf({ ...prompt, messages: [...prompt.messages, ...more] }, { wishes }))
-        if (first.rewrite === undefined || first.rewrite.tokens > CAP - 200) return
-        const sent = first.rewrite.prompt.messages
-        expect(second.rewrite?.prompt.messages.slice(0, sent.length)).toEqual(sent)
-      }),
-      RUNS,
-    )
-  })
+  it.each(['stable', 'auto'] as const)(
+    'sends the same beginning again from turn to turn, in %s mode',
+    async (slider) => {
+      await fc.assert(
+        fc.asyncProperty(conversation, async (prompt) => {
+          const waterfall = waterfallOf({ slider })
+          let grown = prompt
+          let before: readonly Message[] = []
+          for (let turn = 0; turn < 4; turn++) {
+            const { rewrite } = await waterfall(jobOf(grown, { wishes }))
+            if (rewrite === undefined || rewrite.tokens > CAP * 0.85) return
+            const { messages } = rewrite.prompt
+            // In auto mode the first turn chooses anew, and the second one chooses what stays.
+            if (turn > (slider === 'auto' ? 1 : 0)) expect(messages.slice(0, before.length)).toEqual(before)
+            if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
+              expect(rolesAlternate(messages)).toBe(true)
+            }
+            before = messages
+            const answer: Message = {
+              role: 'assistant',
+              parts: [{ type: 'text', text: `It was the orchard ${turn}.` }],
+            }
+            const question: Message = {
+              role: 'user',
+              parts: [{ type: 'text', text: `And the harbour-${turn}.ts glacier?` }],
+            }
+            grown = { ...grown, messages: [...grown.messages, answer, question] }
+          }
+        }),
+        RUNS,
+      )
+    },
+  )
 })
