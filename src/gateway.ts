@@ -38,6 +38,7 @@ import { adminEndpoints, type AdminParts } from './routes/admin.ts'
 import { createAuthorize, type AdminOptions } from './routes/authorize.ts'
 import { batchEndpoints } from './routes/batches.ts'
 import { completions } from './routes/completions.ts'
+import { embeddings } from './routes/embeddings.ts'
 import { refusal, type Call, type Handler } from './routes/endpoint.ts'
 import { inTraffic } from './routes/in-traffic.ts'
 import { deleteResponse, getResponse } from './routes/responses.ts'
@@ -307,6 +308,7 @@ function endpoints(rooms: Rooms): readonly Endpoint<Handler>[] {
     { method: 'POST', path: '/v1/responses', handle: inTraffic(traffic, completions(responsesFormat, parts)) },
     { method: 'GET', path: '/v1/responses/:id', handle: getResponse(parts) },
     { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(parts) },
+    { method: 'POST', path: '/v1/embeddings', handle: inTraffic(traffic, embeddings(parts)) },
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(anthropicFormat, parts) },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },

@@ -5,7 +5,7 @@ import type { Bill } from '../billing/bill.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import type { Meter, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { EmbedCall, Embedded, Meter, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Format, KeptTurn } from '../formats/format.ts'
 import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
@@ -149,12 +149,15 @@ export type Resolve = (name: string, key: VirtualKey) => Resolved
 export interface Upstream {
   complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
   stream(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<AsyncIterable<Step>>>
+  embed(routes: readonly Route[], call: UpstreamEmbedding): Promise<UpstreamAnswer<Embedded>>
 }
 
 export interface UpstreamCall extends Omit<ProviderCall, 'model' | 'prompt' | 'runtime' | 'timeouts'> {
   /** The prompt for one route: providers differ in what must be said. */
   readonly promptFor: (route: Route) => Prompt
 }
+
+export type UpstreamEmbedding = Pick<EmbedCall, 'request' | 'headers' | 'signal'>
 
 export interface UpstreamAnswer<answer> extends Sent<answer> {
   readonly route: Route

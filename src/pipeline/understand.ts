@@ -3,33 +3,37 @@ import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Meter } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
-import { parseBody } from '../formats/parse-body.ts'
+import { parseBody, type ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
+import { answeringRoutes } from './kind.ts'
 import type { Admitted, Parts, Resolved, Route, Size, Understood } from './stages.ts'
 
 /** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
   const { limits } = parts
-  const bytes = await readBody(admitted.request, {
-    maxBytes: limits.bodyBytes,
-    readMs: limits.bodyReadMs,
-    after: parts.runtime.after,
-  })
+  const { body, text, modelSpan } = await readJson(admitted, parts)
   const wishes = readWishes(admitted.request.headers)
-  const { body, text, modelSpan } = parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
   const whole = await parts.turns.recall(admitted.format, admitted.key, body)
   const { format } = admitted
   const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
   checkTemperature(read.settings, admitted, limits.maxTemperature)
-  const resolved = parts.resolve(read.model, admitted.key)
-  checkAccess(admitted.key, { prompt: read, modelName: resolved.name, also: resolved.routes.map(routeName) })
+  const named = parts.resolve(read.model, admitted.key)
+  checkAccess(admitted.key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
+  const resolved = answeringRoutes(named)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   const size = measure(prompt, resolved, parts.meter)
   return { ...admitted, asked: body, prompt, resolved, size, wishes, margin: marginOf(parts, admitted.key, resolved.name) }
+}
+
+/** The body of a request, within the limits of the gateway. */
+export async function readJson({ request }: Admitted, { limits, runtime }: Parts): Promise<ParsedBody> {
+  const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
+  const bytes = await readBody(request, { maxBytes, readMs, after: runtime.after })
+  return parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
 }
 
 /** Counted when somebody asks, and then once: a long prompt without limits and tiers needs no count at all. */
@@ -47,13 +51,14 @@ function measure(prompt: Prompt, { routes }: Resolved, meter: Meter): Size {
 }
 
 /** An operator's function may answer anything; a bill that is no number would pass every budget. */
-function marginOf(parts: Parts, key: VirtualKey, modelName: string): number {
+export function marginOf(parts: Parts, key: VirtualKey, modelName: string): number {
   const margin = parts.margin(key, modelName)
   if (Number.isFinite(margin) && margin >= 0) return margin
   throw new GatewayError('internal', 'The margin of this gateway is not a number of 0 or more. Tell its operator.')
 }
 
-function routeName({ provider, model }: Route): string {
+/** The whole name of a route. */
+export function routeName({ provider, model }: Route): string {
   return `${provider.name}/${model.id}`
 }
 

@@ -1,0 +1,27 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Resolved, Route } from './stages.ts'
+
+/** The routes that can answer a prompt: 400 where the model only embeds. */
+export function answeringRoutes(resolved: Resolved): Resolved {
+  return only(resolved, ({ model }) => model.kind !== 'embedding', EMBEDS)
+}
+
+/** The routes that can embed: 400 where the model only answers, or no provider of it embeds. */
+export function embeddingRoutes(resolved: Resolved): Resolved {
+  return only(resolved, ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined, ANSWERS)
+}
+
+const EMBEDS = 'embeds texts and answers no prompts. Send it to POST /v1/embeddings, or choose another model'
+const ANSWERS =
+  'does not embed texts. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'
+
+function only({ name, routes }: Resolved, fits: (route: Route) => boolean, problem: string): Resolved {
+  const [first, ...others] = routes.filter(fits)
+  if (first !== undefined) return { name, routes: [first, ...others] }
+  throw new GatewayError('invalid-request', `The model ${name.slice(0, LONGEST_SHOWN)} ${problem}.`, {
+    param: 'model',
+    code: 'invalid_model',
+  })
+}
+
+const LONGEST_SHOWN = 100

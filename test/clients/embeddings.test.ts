@@ -1,0 +1,304 @@
+import { createOpenAI } from '@ai-sdk/openai'
+import { embedMany } from 'ai'
+import OpenAI from 'openai'
+import { afterEach, describe, expect, it } from 'vitest'
+import { anthropic, extractive, openaiCompatible } from '../../src/index.ts'
+import { PRICE, startStage, type Stage, type StageOptions } from '../support/stage.ts'
+import { startUpstream, type Reply, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
+
+const closers: (() => Promise<void>)[] = []
+afterEach(async () => {
+  await Promise.all(closers.splice(0).map((close) => close()))
+})
+
+const MODEL = 'chat/vectors'
+const VECTORS = [
+  [0.5, -0.25, 0.125],
+  [1, 0, -1],
+]
+
+/** A gateway before an upstream that embeds, one that only answers, and the offline provider. */
+async function stage(reply: Upstream['reply'] = embeds(), options: StageOptions = {}): Promise<Stage> {
+  const upstream = await startUpstream({ reply })
+  const started = await startStage({
+    providers: [
+      openaiCompatible({
+        name: 'chat',
+        baseUrl: upstream.baseUrl,
+        apiKey: 'sk-upstream-secret',
+        models: [
+          { id: 'vectors', kind: 'embedding', price: { input: 1, output: 0 } },
+          { id: 'large', kind: 'chat', price: PRICE },
+          { id: 'unknown', price: PRICE },
+        ],
+      }),
+      anthropic({ baseUrl: upstream.url, apiKey: 'k', models: [{ id: 'large', price: PRICE }] }),
+      extractive(),
+    ],
+    ...options,
+  })
+  closers.push(started.close, upstream.close)
+  return { ...started, upstream }
+}
+
+/** Answers in the encoding that is asked for, or always in one. */
+function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 1000, total_tokens: 1000 }) {
+  return ({ body }: UpstreamRequest): Reply => {
+    const count = Array.isArray(body['input']) && typeof body['input'][0] !== 'number' ? body['input'].length : 1
+    const encoding = always ?? body['encoding_format']
+    const data = VECTORS.slice(0, count).map((vector, index) => ({
+      object: 'embedding',
+      index,
+      embedding: encoding === 'base64' ? Buffer.from(Float32Array.from(vector).buffer).toString('base64') : vector,
+    }))
+    // The order of an answer is told by its indexes alone.
+    return { kind: 'json', value: { object: 'list', model: 'vectors', data: data.toReversed(), usage } }
+  }
+}
+
+describe('embeddings of the official client', () => {
+  it('are decoded from base64, which the client asks for by itself', async () => {
+    const { openai, upstream } = await stage()
+
+    const { data, response } = await openai.embeddings
+      .create({ model: MODEL, input: ['one', 'two'], dimensions: 3, user: 'u' })
+      .withResponse()
+
+    expect(data.data.map(({ index, embedding }) => [index, [...embedding]])).toEqual([
+      [0, VECTORS[0]],
+      [1, VECTORS[1]],
+    ])
+    expect(data.usage).toEqual({ prompt_tokens: 1000, total_tokens: 1000 })
+    expect(upstream.last.path).toBe('/v1/embeddings')
+    expect(upstream.last.body).toEqual({
+      model: 'vectors',
+      input: ['one', 'two'],
+      dimensions: 3,
+      user: 'u',
+      encoding_format: 'base64',
+    })
+    expect(upstream.last.headers['authorization']).toBe('Bearer sk-upstream-secret')
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      'x-svc-original-tokens': '1000',
+      'x-svc-optimized-tokens': '1000',
+      'x-svc-tokens-saved': '0',
+      'x-svc-strategy': 'Passthrough (no optimization needed)',
+      'x-svc-theoretical-cost': '$0.001000',
+      'x-svc-actual-cost': '$0.001000',
+      'x-svc-billed-amount': '$0.001500',
+      'x-svc-profit-margin': '1.5x',
+      'x-svc-cache': 'MISS',
+    })
+  })
+
+  it('are numbers where it asks for numbers', async () => {
+    const { openai } = await stage()
+
+    const { data } = await openai.embeddings.create({ model: MODEL, input: 'one', encoding_format: 'float' })
+
+    expect(data).toEqual([{ object: 'embedding', index: 0, embedding: VECTORS[0] }])
+  })
+
+  it.each([
+    ['float', 'base64'],
+    ['base64', 'float'],
+  ] as const)('come as %s also from an upstream that only knows %s', async (asked, known) => {
+    const { openai } = await stage(embeds(known))
+
+    const { data } = await openai.embeddings.create({ model: MODEL, input: 'one', encoding_format: asked })
+
+    const embedding: unknown = data[0]?.embedding
+    const numbers = typeof embedding === 'string' ? decoded(embedding) : embedding
+    expect(typeof embedding).toBe(asked === 'base64' ? 'string' : 'object')
+    expect(numbers).toEqual(VECTORS[0])
+  })
+
+  it('take the tokens of one text, and of several', async () => {
+    const { openai, upstream } = await stage()
+
+    await openai.embeddings.create({ model: MODEL, input: [1, 2, 3] })
+    expect(upstream.last.body['input']).toEqual([1, 2, 3])
+    const { data } = await openai.embeddings.create({ model: MODEL, input: [[1, 2], [3]] })
+    expect(data).toHaveLength(2)
+  })
+
+  it('are billed by our own count where the upstream reports none', async () => {
+    const { openai } = await stage(embeds(undefined, null))
+
+    const { data, response } = await openai.embeddings.create({ model: MODEL, input: [[1, 2, 3, 4, 5]] }).withResponse()
+
+    expect(response.headers.get('x-svc-estimated')).toBe('true')
+    expect(data.usage.prompt_tokens).toBeGreaterThanOrEqual(5)
+  })
+
+  it.each([
+    [{ input: '' }, 'input'],
+    [{ input: [] }, 'input'],
+    [{ input: ['a', ''] }, 'input[1]'],
+    [{ input: [1, -1] }, 'input[1]'],
+    [{ input: [[]] }, 'input[0]'],
+    [{ input: Array.from({ length: 2049 }, () => 'a') }, 'input'],
+    [{ input: 7 }, 'input'],
+    [{ dimensions: 0 }, 'dimensions'],
+    [{ encoding_format: 'hex' }, 'encoding_format'],
+    [{ model: '' }, 'model'],
+  ])('refuse %j', async (fields, param) => {
+    const { openai, upstream } = await stage()
+    const body = { model: MODEL, input: 'one', ...fields } as OpenAI.EmbeddingCreateParams
+
+    const error = await openai.embeddings.create(body).catch((reason: unknown) => reason)
+
+    expect(error).toBeInstanceOf(OpenAI.BadRequestError)
+    expect(error).toMatchObject({ param, type: 'invalid_request_error' })
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it.each([
+    ['a model that answers', 'chat/large', 400],
+    ['a provider that does not embed', 'anthropic/large', 400],
+    ['an unknown model', 'chat/none', 404],
+  ])('refuse %s with a word on what to do', async (_what, model, status) => {
+    const { openai, upstream } = await stage()
+
+    const error = await openai.embeddings.create({ model, input: 'one' }).catch((reason: unknown) => reason)
+
+    expect(error).toMatchObject({ status, code: 'invalid_model', param: 'model' })
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it('come from a model of unknown kind, whose upstream decides', async () => {
+    const { openai } = await stage()
+
+    expect((await openai.embeddings.create({ model: 'chat/unknown', input: 'one' })).data).toHaveLength(1)
+  })
+
+  it('are not answers: a prompt for an embedding model is refused', async () => {
+    const { openai } = await stage()
+
+    await expect(
+      openai.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content: 'Hello?' }] }),
+    ).rejects.toMatchObject({ status: 400, code: 'invalid_model', param: 'model' })
+  })
+
+  it.each([
+    ['too few vectors', { kind: 'json', value: { data: [] } }],
+    ['words', { kind: 'json', value: { data: [{ index: 0, embedding: ['a'] }] } }],
+    ['base64 that is none', { kind: 'json', value: { data: [{ index: 0, embedding: '%%%' }] } }],
+    ['no JSON', { kind: 'body', body: '<html>' }],
+    ['an error of its own', { kind: 'failure', status: 500 }],
+  ] as const)('fail with 502 when the upstream sends %s, and nothing is billed', async (_what, reply) => {
+    const { openai, gateway, keyId } = await stage(() => reply as Reply)
+
+    const error = await openai.embeddings
+      .create({ model: MODEL, input: 'one', encoding_format: 'float' })
+      .catch((reason: unknown) => reason)
+
+    expect(error).toMatchObject({ status: 502, type: 'upstream_error' })
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billed_usd: 0 } })
+  })
+})
+
+describe('embeddings are governed', () => {
+  it('by the key, its models and its limits, and written down like every request', async () => {
+    const { openai, gateway, keyId, url } = await stage(undefined, {
+      key: {
+        name: 'one',
+        allowed_models: [MODEL],
+        rate_limit_requests: 2,
+        rate_limit_reset_duration: '1h',
+        budget_limit_cents: 100,
+        budget_reset_duration: '1d',
+      },
+    })
+    const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'sk-bf-wrong', maxRetries: 0 })
+
+    await expect(stranger.embeddings.create({ model: MODEL, input: 'a' })).rejects.toMatchObject({ status: 401 })
+    await expect(
+      openai.embeddings.create({ model: 'extractive/extractive-embedding', input: 'a' }),
+    ).rejects.toMatchObject({ status: 403, code: 'model_not_allowed' })
+    await openai.embeddings.create({ model: MODEL, input: 'a' })
+    await openai.embeddings.create({ model: MODEL, input: 'b' })
+    await expect(openai.embeddings.create({ model: MODEL, input: 'c' })).rejects.toMatchObject({
+      status: 429,
+      code: 'rate_limit_exceeded',
+    })
+
+    const usage = await gateway.keys.usage(keyId)
+    expect(usage).toMatchObject({ cost: { billed_usd: 0.003 }, tokens: { prompt: 2000, completion: 0 } })
+    const records = (await gateway.audit.read({ keyId })).records
+    expect(records.filter((record) => record.tokens_used === 1000)).toHaveLength(2)
+    expect(records.every((record) => record.key_id === keyId)).toBe(true)
+  })
+
+  it('by a budget that pays in advance', async () => {
+    const { openai, upstream } = await stage(undefined, {
+      key: { name: 'one', budget_limit_cents: 0, budget_reset_duration: '1d' },
+    })
+
+    await expect(openai.embeddings.create({ model: MODEL, input: 'a' })).rejects.toMatchObject({
+      status: 402,
+      code: 'budget_exceeded',
+    })
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it('by their Idempotency-Key: the same vectors again, free of charge', async () => {
+    const { openai, upstream } = await stage()
+    const ask = () => openai.embeddings.create({ model: MODEL, input: 'a' }, { headers: { 'idempotency-key': 'k1' } })
+
+    const first = await ask()
+    const second = await ask()
+
+    expect(second).toEqual(first)
+    expect(upstream.requests).toHaveLength(1)
+  })
+})
+
+describe('embeddings offline', () => {
+  it('are the same for the same text, near for near texts, and as long as asked for', async () => {
+    const { openai } = await stage()
+    const model = 'extractive/extractive-embedding'
+
+    const { data, usage } = await openai.embeddings.create({
+      model,
+      input: ['What is the capital of France?', 'What is the capital of France', 'Bake bread at home'],
+    })
+    const short = await openai.embeddings.create({ model, input: 'What is the capital of France?', dimensions: 64 })
+
+    const [one, near, far] = data.map(({ embedding }) => [...embedding])
+    expect(one).toHaveLength(1024)
+    expect(dot(one, near)).toBeGreaterThan(0.95)
+    expect(dot(one, far)).toBeLessThan(dot(one, near))
+    expect(usage.prompt_tokens).toBeGreaterThan(0)
+    expect(short.data[0]?.embedding).toHaveLength(64)
+    expect(dot([...(short.data[0]?.embedding ?? [])], [...(short.data[0]?.embedding ?? [])])).toBeCloseTo(1)
+    await expect(openai.embeddings.create({ model, input: 'a', dimensions: 2000 })).rejects.toMatchObject({
+      status: 400,
+      param: 'dimensions',
+    })
+  })
+})
+
+describe('the AI SDK', () => {
+  it('embeds many texts by its default provider', async () => {
+    const { url, secret } = await stage()
+    const provider = createOpenAI({ baseURL: `${url}/v1`, apiKey: secret })
+
+    const { embeddings, usage } = await embedMany({
+      model: provider.embedding(MODEL),
+      values: ['one', 'two'],
+      maxRetries: 0,
+    })
+
+    expect(embeddings).toEqual(VECTORS)
+    expect(usage.tokens).toBe(1000)
+  })
+})
+
+function decoded(base64: string): readonly number[] {
+  return [...new Float32Array(Uint8Array.from(Buffer.from(base64, 'base64')).buffer)]
+}
+
+function dot(one: readonly number[] = [], other: readonly number[] = []): number {
+  return one.reduce((sum, value, index) => sum + value * (other[index] ?? 0), 0)
+}
