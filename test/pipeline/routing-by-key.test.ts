@@ -1,0 +1,200 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { createGateway, memoryStore, openaiCompatible, type Gateway, type NewKey } from '../../src/index.ts'
+import { serve } from '../../src/node.ts'
+import { ask, CHAT, eventsOf, FRONTS, MESSAGE, wordsOf, type Reply as Told } from '../support/ask.ts'
+import { PRICE } from '../support/stage.ts'
+import { startUpstream, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { CUT, framesUntilText } from '../support/upstream-frames.ts'
+
+type Name = 'a' | 'b' | 'c'
+type Config = NonNullable<NewKey['provider_configs']>[number]
+
+interface Place {
+  readonly gateway: Gateway
+  readonly url: string
+  /** Which providers were asked, in their order. */
+  readonly asked: Name[]
+  readonly newSecret: (configs: readonly Config[], fields?: Partial<NewKey>) => Promise<string>
+}
+
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).toReversed()) await close()
+})
+
+/** Three providers on one upstream, told apart by their paths. */
+async function start(
+  replies: Partial<Record<Name, (request: UpstreamRequest) => Reply>> = {},
+  random: () => number = () => 0,
+): Promise<Place> {
+  const asked: Name[] = []
+  const upstream = await startUpstream({
+    reply: (request) => {
+      const name = request.path.slice(1, 2) as Name
+      asked.push(name)
+      return replies[name]?.(request) ?? `Hello from ${name}.`
+    },
+  })
+  const models = ['large', 'small'].map((id) => ({ id, price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }))
+  const gateway = createGateway({
+    providers: (['a', 'b', 'c'] as const).map((name) =>
+      openaiCompatible({ name, baseUrl: `${upstream.url}/${name}`, models }),
+    ),
+    store: memoryStore(),
+    cache: false,
+    runtime: { random },
+  })
+  const server = await serve(gateway, { port: 0 })
+  closing.push(upstream.close, gateway.close, server.close)
+  const newSecret: Place['newSecret'] = async (provider_configs, fields) =>
+    (await gateway.keys.create({ name: 'routed', provider_configs, ...fields })).value
+  return { gateway, url: server.url, asked, newSecret }
+}
+
+const WEIGHTS: readonly Config[] = [
+  { provider: 'a', weight: 1 },
+  { provider: 'b', weight: 5 },
+  { provider: 'c', weight: 3 },
+]
+
+function send(place: Place, secret: string, body: object = {}, path: string = CHAT.path): Promise<Told> {
+  return ask({ url: place.url, secret }, { ...CHAT.body, model: 'large', ...body }, { path })
+}
+
+const down: Reply = { kind: 'failure', status: 503, headers: { 'x-should-retry': 'false' } }
+
+describe('a model without a provider', () => {
+  it('goes to the key’s providers in proportion to their weights', async () => {
+    let draws = 0
+    // Evenly spread over 0 to 1, in an order of its own.
+    const place = await start({}, () => ((draws++ * 41) % 90) / 90)
+    const secret = await place.newSecret(WEIGHTS)
+    for (let count = 0; count < 90; count += 1) {
+      const { path } = count % 2 === 0 ? CHAT : MESSAGE
+      expect((await send(place, secret, { stream: count % 3 === 0 }, path)).status).toBe(200)
+    }
+    const times = (name: Name): number => place.asked.filter((one) => one === name).length
+    expect({ a: times('a'), b: times('b'), c: times('c') }).toEqual({ a: 10, b: 50, c: 30 })
+  })
+
+  it.each(FRONTS)('falls back in falling weight, whole and as a stream ($name front)', async ({ path }) => {
+    for (const stream of [false, true]) {
+      const place = await start({ b: () => down, c: () => down })
+      const secret = await place.newSecret(WEIGHTS)
+      const reply = await send(place, secret, { stream }, path)
+
+      expect(place.asked).toEqual(['b', 'c', 'a'])
+      expect(reply.status).toBe(200)
+      expect(reply.text).toContain(stream ? 'from' : 'Hello from a.')
+    }
+  })
+
+  it('goes first to the one that was drawn, then to the heaviest of the others', async () => {
+    const place = await start({ a: () => down, b: () => down }, () => 0.99)
+    expect((await send(place, await place.newSecret(WEIGHTS))).status).toBe(200)
+    expect(place.asked).toEqual(['a', 'b', 'c'])
+  })
+
+  it('goes to a provider of weight 0 only when the others fail', async () => {
+    const place = await start({ a: () => down }, () => 0.999)
+    const secret = await place.newSecret([
+      { provider: 'a', weight: 1 },
+      { provider: 'b', weight: 0 },
+    ])
+    expect((await send(place, secret)).text).toContain('Hello from b.')
+    expect(place.asked).toEqual(['a', 'b'])
+  })
+
+  it('goes only where the key may use it', async () => {
+    const place = await start({}, () => 0.999)
+    const split = await place.newSecret([
+      { provider: 'a', weight: 1, allowed_models: ['large'] },
+      { provider: 'b', weight: 1, allowed_models: ['sm*'] },
+    ])
+    expect((await send(place, split)).text).toContain('from a.')
+    expect((await send(place, split, { model: 'small' })).text).toContain('from b.')
+    expect((await send(place, split, { model: 'a/small' })).status).toBe(403)
+    expect((await send(place, split, { model: 'c/large' })).status).toBe(403)
+    const narrow = await place.newSecret(WEIGHTS, { allowed_models: ['c/*'] })
+    expect((await send(place, narrow)).text).toContain('from c.')
+    const none = await place.newSecret(WEIGHTS, { allowed_models: ['d/*'] })
+    expect((await send(place, none)).error['code']).toBe('model_not_allowed')
+    expect(place.asked).toEqual(['a', 'b', 'c'])
+  })
+
+  it('never falls back to a route that the key may not use', async () => {
+    const place = await start({ b: () => down })
+    const secret = await place.newSecret(WEIGHTS, { allowed_models: ['b/*'] })
+    expect((await send(place, secret)).status).toBe(503)
+    expect(place.asked).toEqual(['b'])
+  })
+
+  it('is unknown to a key without providers', async () => {
+    const place = await start()
+    expect((await send(place, await place.newSecret([]))).error['code']).toBe('invalid_model')
+    expect(place.asked).toEqual([])
+  })
+})
+
+describe('a fallback', () => {
+  it('takes over a stream that broke before its first word', async () => {
+    const place = await start({
+      b: () => ({ kind: 'events', items: [CUT] }),
+      c: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect).slice(0, 1), CUT] }),
+    })
+    const reply = await send(place, await place.newSecret(WEIGHTS), { stream: true })
+    expect(reply.status).toBe(200)
+    expect(wordsOf(reply.text)).toBe('Hello from a.')
+    expect(new Set(place.asked)).toEqual(new Set(['b', 'c', 'a']))
+  })
+
+  it('takes over nothing of which the caller has heard', async () => {
+    const place = await start({
+      b: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), CUT] }),
+    })
+    const reply = await send(place, await place.newSecret(WEIGHTS), { stream: true })
+    expect(reply.status).toBe(200)
+    expect(place.asked).toEqual(['b'])
+    expect(eventsOf(reply.text).at(-1)?.data).toMatchObject({ error: { type: 'upstream_error' } })
+  })
+
+  it('is not asked where the request itself was wrong', async () => {
+    const place = await start({ b: () => ({ kind: 'failure', status: 400 }) })
+    expect((await send(place, await place.newSecret(WEIGHTS))).status).toBe(400)
+    expect(place.asked).toEqual(['b'])
+  })
+
+  it('answers at once where a provider asks to wait', async () => {
+    const place = await start({ b: () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '15' } }) })
+    expect((await send(place, await place.newSecret(WEIGHTS))).text).toContain('from c.')
+    expect(place.asked).toEqual(['b', 'c'])
+  })
+})
+
+it('a provider that fails for a moment is asked three times before the next one', async () => {
+  const place = await start({ b: () => ({ kind: 'failure', status: 500 }) })
+  expect((await send(place, await place.newSecret(WEIGHTS))).text).toContain('from c.')
+  expect(place.asked).toEqual(['b', 'b', 'b', 'c'])
+})
+
+it('when all providers ask to wait, their 429 and its advice reach the caller, who has paid nothing', async () => {
+  const limited = (seconds: string) => (): Reply => ({
+    kind: 'failure',
+    status: 429,
+    headers: { 'retry-after': seconds },
+  })
+  const place = await start({ a: limited('300'), b: limited('30'), c: limited('120') })
+  const secret = await place.newSecret(WEIGHTS, { budget_limit_cents: 100 })
+  for (const stream of [false, true]) {
+    const reply = await send(place, secret, { stream })
+    expect([reply.status, reply.error['type'], reply.error['code']]).toEqual([
+      429,
+      'rate_limit_error',
+      'upstream_rate_limited',
+    ])
+    expect(reply.headers['retry-after']).toBe('30')
+  }
+  expect(place.asked).toEqual(['b', 'c', 'a', 'b', 'c', 'a'])
+  const [key] = (await place.gateway.keys.list()).keys
+  expect(key?.['current_usage_cents']).toBe(0)
+})
