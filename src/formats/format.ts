@@ -71,12 +71,27 @@ export interface KeptTurn {
   readonly answer: JsonObject
 }
 
+/** The ids of the turns that a body refers to. */
+export interface References {
+  /** The turn whose conversation goes on. */
+  readonly continued: string | undefined
+  /** The turns of whose answers it takes parts, each once. */
+  readonly quoted: readonly string[]
+}
+
+/** What was found of them. */
+export interface Recalled {
+  readonly continued: KeptTurn | undefined
+  /** Answers by the ids of their turns. */
+  readonly quoted: ReadonlyMap<string, JsonObject>
+}
+
 /** What a format must say whose servers keep answered requests, so that later ones refer to them by their ids. */
 export interface TurnFormat {
-  /** The ids of the turns that a body refers to, each once. Reads loosely: what is wrong is told by `readPrompt`. */
-  refersTo(body: JsonObject): readonly string[]
-  /** The body with what it refers to in its place. Throws `invalid-request` for turns that are not there. */
-  recall(body: JsonObject, kept: ReadonlyMap<string, KeptTurn>): JsonObject
+  /** Reads loosely: what is wrong is told by `readPrompt`. */
+  refersTo(body: JsonObject): References
+  /** The body with what it refers to in its place. Throws `invalid-request` for what is not there. */
+  recall(body: JsonObject, found: Recalled): JsonObject
   /** What to keep, or undefined where the caller wants nothing kept. `told` is the whole body, or the last frame's data. */
   keep(context: WriteContext, told: string): KeptTurn | undefined
 }

@@ -7,7 +7,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { EmbedCall, Embedded, Meter, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Format, KeptTurn } from '../formats/format.ts'
+import type { Format } from '../formats/format.ts'
 import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Audience } from '../replay/audience.ts'
@@ -206,7 +206,8 @@ export interface Turns {
   recall(format: Format, key: VirtualKey, body: JsonObject): Promise<JsonObject>
   /** Keeps an answered request, where its format and its caller want that. Never rejects: the answer is there. */
   keep(answered: Answered, told: string | undefined): Promise<void>
-  find(key: VirtualKey, id: string): Promise<KeptTurn | undefined>
+  /** The answer of a turn, as it was told. */
+  find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
   /** True when there was something to forget. */
   forget(key: VirtualKey, id: string): Promise<boolean>
 }

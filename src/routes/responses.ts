@@ -15,9 +15,9 @@ export function getResponse(parts: Parts): Handler {
         param: 'stream',
       })
     }
-    const turn = await parts.turns.find(key, idOf(call))
-    if (turn === undefined) throw notFound(call)
-    return answer(call, key, parts, turn.answer)
+    const kept = await parts.turns.find(key, idOf(call))
+    if (kept === undefined) throw notFound(call)
+    return answer(call, key, parts, kept)
   }
 }
 

@@ -177,8 +177,8 @@ describe('law: junk', () => {
         for (const format of [responsesFormat, openaiFormat, anthropicFormat]) {
           onlyGatewayErrors(() => {
             const { body, text, modelSpan } = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
-            const whole = responsesFormat.turns?.recall(body, new Map()) ?? body
-            expect(responsesFormat.turns?.refersTo(body)).toBeInstanceOf(Array)
+            const whole = responsesFormat.turns?.recall(body, { continued: undefined, quoted: new Map() }) ?? body
+            expect(responsesFormat.turns?.refersTo(body).quoted).toBeInstanceOf(Array)
             const prompt =
               whole === body ? responsesFormat.readPrompt(body, text, modelSpan) : responsesFormat.readPrompt(whole)
             format.writePrompt(prompt, 'm')

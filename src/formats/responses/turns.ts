@@ -1,16 +1,15 @@
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import type { KeptTurn, TurnFormat, WriteContext } from '../format.ts'
+import type { KeptTurn, Recalled, References, TurnFormat, WriteContext } from '../format.ts'
 import { inputItems } from './items.ts'
 import { responseOfItem } from './response.ts'
 
 /** `previous_response_id` and references to items, which lead to earlier responses of the same key. */
 export const responseTurns: TurnFormat = { refersTo, recall, keep }
 
-function refersTo(body: JsonObject): readonly string[] {
-  const previous = asString(body['previous_response_id'])
-  const referred = asArray(body['input']).flatMap((item) => responseOfItem(referenceIn(item) ?? '') ?? [])
-  return [...new Set([...(previous === undefined ? [] : [previous]), ...referred])]
+function refersTo(body: JsonObject): References {
+  const quoted = asArray(body['input']).flatMap((item) => responseOfItem(referenceIn(item) ?? '') ?? [])
+  return { continued: asString(body['previous_response_id']), quoted: [...new Set(quoted)] }
 }
 
 /** The id of the item that an item stands for. */
@@ -19,20 +18,19 @@ function referenceIn(item: Json): string | undefined {
 }
 
 /** The body itself where it refers to nothing. */
-function recall(body: JsonObject, kept: ReadonlyMap<string, KeptTurn>): JsonObject {
+function recall(body: JsonObject, found: Recalled): JsonObject {
   const { previous_response_id: previous, ...others } = body
   const isContinued = typeof previous === 'string'
   const refers = asArray(body['input']).some((item) => referenceIn(item) !== undefined)
   if (!isContinued && !refers) return body
-  const earlier = isContinued ? conversationOf(previous, kept) : []
+  const earlier = isContinued ? conversationOf(previous, found) : []
   const given = body['input'] === undefined ? [] : inputItems(body['input'])
-  const input = [...earlier, ...given.map((item, index) => resolved(item, `input[${index}]`, kept))]
+  const input = [...earlier, ...given.map((item, index) => resolved(item, `input[${index}]`, found))]
   return isContinued ? { ...others, input } : { ...body, input }
 }
 
-function conversationOf(id: string, kept: ReadonlyMap<string, KeptTurn>): readonly Json[] {
-  const turn = kept.get(id)
-  if (turn !== undefined) return [...turn.input, ...asArray(turn.answer['output'])]
+function conversationOf(id: string, { continued }: Recalled): readonly Json[] {
+  if (continued !== undefined) return [...continued.input, ...asArray(continued.answer['output'])]
   throw new GatewayError(
     'invalid-request',
     `Previous response with id ${shown(id)} not found: responses are kept for a day, for the key that asked, and not with store: false. Send the whole conversation as input.`,
@@ -40,10 +38,10 @@ function conversationOf(id: string, kept: ReadonlyMap<string, KeptTurn>): readon
   )
 }
 
-function resolved(item: Json, param: string, kept: ReadonlyMap<string, KeptTurn>): Json {
+function resolved(item: Json, param: string, { quoted }: Recalled): Json {
   const id = referenceIn(item)
   if (id === undefined) return item
-  const answer = kept.get(responseOfItem(id) ?? '')?.answer
+  const answer = quoted.get(responseOfItem(id) ?? '')
   const found = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
   if (found !== undefined) return found
   throw new GatewayError(
