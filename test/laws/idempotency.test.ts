@@ -1,0 +1,311 @@
+import fc from 'fast-check'
+import { afterEach, describe, expect, it } from 'vitest'
+import { CROSSINGS, type Front } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { post, reading } from '../support/streams.ts'
+import { CUT, framesOf, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+
+interface Watched extends Stage {
+  readonly store: WatchedStore
+}
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function watched(
+  reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
+  options: Parameters<typeof startStage>[0] = {},
+): Promise<Watched> {
+  const store = watchedStore()
+  const stage = await startStage({ store, reply, key: { name: 'law', budget_limit_cents: 100_000 }, ...options })
+  stages.push(stage)
+  return { ...stage, store }
+}
+
+async function expectSettledOnce({ store }: Watched, tickets?: number): Promise<void> {
+  if (tickets !== undefined) expect(store.tickets).toHaveLength(tickets)
+  await store.allSettled()
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(store.settlements.map(({ ticket }) => ticket).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(await store.held()).toBe(0)
+}
+
+const send = (
+  stage: Stage,
+  front: Front,
+  {
+    key = 'first',
+    stream = false,
+    more = {},
+    signal,
+  }: { key?: string; stream?: boolean; more?: object; signal?: AbortSignal } = {},
+): Promise<Response> =>
+  post(stage, front.path, {
+    body: { ...front.body, stream, ...more },
+    headers: { 'idempotency-key': key },
+    ...(signal !== undefined && { signal }),
+  })
+
+/** What two answers to the same question have in common: all but what belongs to one response. */
+async function told(response: Response): Promise<unknown> {
+  const own = ['x-request-id', 'request-id', 'idempotency-replayed', 'x-ratelimit-remaining', 'x-ratelimit-reset']
+  const headers = [...response.headers].filter(([name]) => !own.includes(name))
+  return { status: response.status, headers, body: await response.text() }
+}
+
+const ANSWER = { text: ['One', ' two', ' three.'] }
+
+describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
+  it.each([false, true])(
+    'answers the same request again, to the byte, without a call and a bill (stream: %s)',
+    async (stream) => {
+      const stage = await watched(() => ANSWER)
+      const first = await send(stage, front, { stream })
+      expect(first.headers.get('idempotency-replayed')).toBeNull()
+      const answer = await told(first)
+
+      for (const again of [await send(stage, front, { stream }), await send(stage, front, { stream })]) {
+        expect(again.headers.get('idempotency-replayed')).toBe('true')
+        expect(again.headers.get('x-svc-billed-amount')).toMatch(/^\$0\.\d{6}$/)
+        expect(await told(again)).toEqual(answer)
+      }
+      expect(stage.upstream.requests).toHaveLength(1)
+      await expectSettledOnce(stage, 1)
+    },
+  )
+
+  it.each([false, true])(
+    'lets twenty at once ask one time, and gives all the same answer (stream: %s)',
+    async (stream) => {
+      const opened = gate()
+      const stage = await watched(async () => (await opened.opened, ANSWER))
+      const asked = Array.from({ length: 20 }, () => send(stage, front, { stream }))
+      await stage.upstream.arrival(1)
+      opened.open()
+      const answers = await Promise.all((await Promise.all(asked)).map(told))
+
+      expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1)
+      expect(JSON.stringify(answers[0])).toContain('200')
+      expect(stage.upstream.requests).toHaveLength(1)
+      await expectSettledOnce(stage, 1)
+      const audit = await stage.gateway.audit.read({ keyId: stage.keyId })
+      expect(audit.records).toHaveLength(20)
+      expect(audit.records.filter((record) => record.cost_usd > 0)).toHaveLength(1)
+    },
+  )
+
+  it('is refused with another body, while the first runs and after it', async () => {
+    const opened = gate()
+    const stage = await watched(async () => (await opened.opened, ANSWER))
+    const first = send(stage, front)
+    await stage.upstream.arrival(1)
+    const early = await send(stage, front, { more: { max_tokens: 21 } })
+    opened.open()
+    await first
+    const late = await send(stage, front, { stream: true })
+
+    for (const refused of [early, late]) {
+      expect(refused.status).toBe(409)
+      expect(refused.headers.get('x-should-retry')).toBe('false')
+      expect(await refused.text()).toContain('invalid_request_error')
+    }
+    expect(stage.upstream.requests).toHaveLength(1)
+    await expectSettledOnce(stage, 1)
+  })
+
+  it('of another virtual key is another one', async () => {
+    const stage = await watched(() => ANSWER)
+    await send(stage, front)
+    const other = await stage.gateway.keys.create({ name: 'other' })
+    const response = await send({ ...stage, secret: other.value }, front)
+
+    expect(response.headers.get('idempotency-replayed')).toBeNull()
+    expect(stage.upstream.requests).toHaveLength(2)
+  })
+
+  it.each([400, 404, 422])('remembers that the upstream blamed the request with %i', async (status) => {
+    const stage = await watched(() => ({ kind: 'failure', status }))
+    const first = await told(await send(stage, front))
+    const again = await send(stage, front)
+
+    expect(again.headers.get('idempotency-replayed')).toBe('true')
+    expect(await told(again)).toEqual(first)
+    expect(stage.upstream.requests).toHaveLength(1)
+    await expectSettledOnce(stage, 1)
+  })
+
+  it.each<[string, Reply]>([
+    ['the upstream refused with 401', { kind: 'failure', status: 401 }],
+    ['the upstream refused with 409', { kind: 'failure', status: 409 }],
+    ['the upstream refused with 429', { kind: 'failure', status: 429 }],
+    ['the upstream refused with 500', { kind: 'failure', status: 500 }],
+    ['the upstream cut the connection', { kind: 'cut' }],
+  ])('is free again when %s', async (_, reply) => {
+    let failing = true
+    const stage = await watched(() => (failing ? reply : ANSWER))
+    const first = await send(stage, front)
+    failing = false
+    const second = await send(stage, front)
+
+    expect(first.status).toBeGreaterThanOrEqual(400)
+    expect([second.status, second.headers.get('idempotency-replayed')]).toEqual([200, null])
+    await expectSettledOnce(stage, 2)
+  })
+
+  it('is free again when the stream broke', async () => {
+    let failing = true
+    const stage = await watched((request) =>
+      failing ? { kind: 'events', items: [...framesOf(request, ANSWER).slice(0, 5), CUT] } : ANSWER,
+    )
+    const first = await (await send(stage, front, { stream: true })).text()
+    failing = false
+    const second = await send(stage, front, { stream: true })
+
+    expect(first).toContain('"error"')
+    expect(second.headers.get('idempotency-replayed')).toBeNull()
+    expect(await second.text()).not.toContain('"error"')
+    await expectSettledOnce(stage, 2)
+  })
+
+  it('gives those who wait the same refusal', async () => {
+    const opened = gate()
+    const stage = await watched(async () => (await opened.opened, { kind: 'failure', status: 500 }))
+    const asked = Array.from({ length: 5 }, () => send(stage, front))
+    await stage.upstream.arrival(1)
+    const calls = stage.upstream.requests.length
+    opened.open()
+    const answers = await Promise.all((await Promise.all(asked)).map(told))
+
+    expect(calls).toBe(1)
+    expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1)
+    await expectSettledOnce(stage, 1)
+  })
+
+  it('is followed live by a second stream, which keeps the upstream when the first leaves in the middle', async () => {
+    const opened = gate()
+    const stage = await watched((request) => ({ kind: 'events', items: halting(request, opened.opened) }))
+    const first = reading(await send(stage, front, { stream: true }))
+    const second = reading(await send(stage, front, { stream: true }))
+    expect(second.response.headers.get('idempotency-replayed')).toBe('true')
+    await first.leave()
+    opened.open()
+    const whole = await second.rest()
+
+    expect(whole).toMatch(/\[DONE\]|message_stop/)
+    expect(await (await send(stage, front, { stream: true })).text()).toBe(whole)
+    expect(stage.upstream.requests).toHaveLength(1)
+    await expectSettledOnce(stage, 1)
+  })
+
+  it('is free again when everyone has left', async () => {
+    let hanging = true
+    const stage = await watched((request) =>
+      hanging ? { kind: 'events', items: [...framesOf(request, ANSWER).slice(0, 5), HANG] } : ANSWER,
+    )
+    const [first, second] = [await send(stage, front, { stream: true }), await send(stage, front, { stream: true })]
+    await first.body!.cancel()
+    await second.body!.cancel()
+    await stage.upstream.last.leaving
+    hanging = false
+    const third = await send(stage, front, { stream: true })
+
+    expect([third.status, third.headers.get('idempotency-replayed')]).toEqual([200, null])
+    expect(await third.text()).toMatch(/\[DONE\]|message_stop/)
+    await expectSettledOnce(stage, 2)
+  })
+
+  it('finds the answer of a detached request whose caller left', async () => {
+    for (const stream of [false, true]) {
+      const opened = gate()
+      const stage = await watched(async () => (await opened.opened, ANSWER))
+      const leaver = new AbortController()
+      const body = { ...front.body, stream }
+      const headers = { 'idempotency-key': 'first', 'x-svc-detach': 'true' }
+      const first = post(stage, front.path, { body, headers, signal: leaver.signal })
+      await stage.upstream.arrival(1)
+      leaver.abort()
+      opened.open()
+      await (await first).body?.cancel()
+      const second = await send(stage, front, { stream })
+
+      expect([second.status, second.headers.get('idempotency-replayed')]).toEqual([200, 'true'])
+      expect(await second.text()).toContain('three.')
+      expect(stage.upstream.requests).toHaveLength(1)
+      await expectSettledOnce(stage, 1)
+    }
+  })
+
+  it.each(['', 'x'.repeat(256), 'käse'])('that is no key is a 400: %s', async (key) => {
+    const stage = await watched(() => ANSWER)
+    const response = await send(stage, front, { key })
+    expect(response.status).toBe(400)
+    expect(stage.upstream.requests).toHaveLength(0)
+    await expectSettledOnce(stage, 0)
+  })
+})
+
+async function* halting(request: UpstreamRequest, opened: Promise<void>) {
+  const frames = framesOf(request, ANSWER)
+  yield* frames.slice(0, 5)
+  await opened
+  yield* frames.slice(5)
+}
+
+it('the same key on another path is a 409', async () => {
+  const stage = await watched(() => ANSWER)
+  const [chat, , message] = CROSSINGS
+  const body = { ...chat!.body, model: message!.body['model'] }
+  const headers = { 'idempotency-key': 'first' }
+  const first = await post(stage, chat!.path, { body, headers })
+  const second = await post(stage, message!.path, { body, headers })
+  expect([first.status, second.status]).toEqual([200, 409])
+})
+
+describe('in any mixture of callers who stay and leave', () => {
+  const caller = fc.record({
+    key: fc.constantFrom('a', 'b'),
+    leaves: fc.constantFrom('never', 'before', 'in the middle'),
+    turns: fc.nat(3),
+  })
+
+  it('each key is called once as long as somebody stays, all who stay agree, and all settles once', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom(...CROSSINGS),
+        fc.boolean(),
+        fc.array(caller, { minLength: 2, maxLength: 8 }),
+        async (front, stream, callers) => {
+          const stage = await watched((request) =>
+            stream ? { kind: 'events', items: framesOf(request, ANSWER) } : ANSWER,
+          )
+          const answers = await Promise.all(
+            callers.map(async ({ key, leaves, turns }) => {
+              const leaver = new AbortController()
+              const response = send(stage, front, {
+                key,
+                stream,
+                signal: leaver.signal,
+              })
+              for (let turn = 0; turn < turns; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+              if (leaves === 'before') leaver.abort()
+              const read = reading(await response)
+              if (leaves === 'in the middle') await read.leave()
+              return leaves === 'never' ? { key, text: await read.rest(), status: read.response.status } : undefined
+            }),
+          )
+          for (const key of ['a', 'b']) {
+            const stayed = answers.filter((answer) => answer?.key === key)
+            expect(new Set(stayed.map((answer) => answer!.text)).size).toBeLessThanOrEqual(1)
+            expect(stayed.every((answer) => answer!.status === 200)).toBe(true)
+          }
+          await expectSettledOnce(stage)
+          await stages.pop()?.close()
+        },
+      ),
+      { numRuns: 40 },
+    )
+  })
+})

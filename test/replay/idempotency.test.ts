@@ -1,0 +1,281 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Store } from '../../src/core/ports.ts'
+import { memoryStore } from '../../src/index.ts'
+import { createAudience, type Audience } from '../../src/replay/audience.ts'
+import { createIdempotency, type Claim, type First, type Idempotency } from '../../src/replay/idempotency.ts'
+import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+
+const ANSWER = {
+  status: 200,
+  head: { 'x-svc-cache': 'MISS', 'content-type': 'application/json' },
+  body: '{"text":"line\\nline"}\n',
+}
+const HOUR = 3_600_000
+
+interface World {
+  readonly runtime: ManualRuntime
+  readonly store: Store
+  /** One more process on the same store. */
+  readonly process: () => Idempotency
+}
+
+function world(): World {
+  const runtime = manualRuntime(() => Promise.reject(new Error('no upstream here')))
+  const store = memoryStore({ now: runtime.now })
+  return { runtime, store, process: () => createIdempotency({ ...runtime, store }) }
+}
+
+interface Asking {
+  readonly claim: Promise<Claim>
+  readonly audience: Audience
+  readonly leave: () => void
+}
+
+function ask(
+  idempotency: Idempotency,
+  fingerprint = 'body',
+  more: { owner?: string; patienceMs?: number } = {},
+): Asking {
+  const controller = new AbortController()
+  const audience = createAudience(() => controller.abort(new Error('left')))
+  const leave = audience.join()
+  const claim = idempotency.claim({
+    owner: more.owner ?? 'owner',
+    idempotencyKey: 'key',
+    fingerprint,
+    audience,
+    signal: controller.signal,
+    patienceMs: more.patienceMs ?? HOUR,
+  })
+  claim.catch(() => {})
+  return { claim, audience, leave }
+}
+
+async function firstOf(asking: Asking): Promise<First> {
+  const claim = await asking.claim
+  if (claim.role !== 'first') throw new Error('somebody else was first')
+  return claim.first
+}
+
+async function answerOf(asking: Asking): Promise<unknown> {
+  const claim = await asking.claim
+  return claim.role === 'repetition' && claim.repeated.kind === 'kept' ? claim.repeated.answer : claim.role
+}
+
+/** Whatever can happen without time passing has happened. */
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+/** Lets a process that polls find what there is. */
+async function poll({ runtime }: World): Promise<void> {
+  await settled()
+  runtime.advance(250)
+  await settled()
+}
+
+describe('an idempotency key in one process', () => {
+  it('gives everyone who waits the answer of the first, and later ones too', async () => {
+    const { process } = world()
+    const idempotency = process()
+    const [one, two, three] = [ask(idempotency), ask(idempotency), ask(idempotency)]
+    await (await firstOf(one)).remember(ANSWER)
+
+    expect(await answerOf(two)).toEqual(ANSWER)
+    expect(await answerOf(three)).toEqual(ANSWER)
+    expect(await answerOf(ask(idempotency))).toEqual(ANSWER)
+    expect(idempotency.size).toBe(0)
+  })
+
+  it('keeps the first from being ended as long as anybody waits for it', async () => {
+    const { process } = world()
+    const idempotency = process()
+    const [one, two] = [ask(idempotency), ask(idempotency)]
+    const first = await firstOf(one)
+    await settled()
+    one.leave()
+    expect(one.audience.isOver).toBe(false)
+    await first.remember(ANSWER)
+    expect(await answerOf(two)).toEqual(ANSWER)
+  })
+
+  it('ends the first when the last who waits leaves', async () => {
+    const { process } = world()
+    const idempotency = process()
+    const [one, two] = [ask(idempotency), ask(idempotency)]
+    await firstOf(one)
+    await settled()
+    one.leave()
+    two.leave()
+    await expect(two.claim).rejects.toThrow('left')
+    await settled()
+    expect(one.audience.isOver).toBe(true)
+  })
+
+  it('lets the next one ask when the first has been left, and not before it is over', async () => {
+    const { process } = world()
+    const idempotency = process()
+    const one = ask(idempotency)
+    const first = await firstOf(one)
+    one.leave()
+    const two = ask(idempotency)
+    await settled()
+    expect(idempotency.size).toBe(1)
+    await first.forget()
+
+    expect(await answerOf(two)).toBe('first')
+  })
+
+  it('shares a refusal with those who wait, and with nobody after them', async () => {
+    const { process } = world()
+    const idempotency = process()
+    const [one, two] = [ask(idempotency), ask(idempotency)]
+    await (await firstOf(one)).forget({ ...ANSWER, status: 503 })
+
+    expect(await answerOf(two)).toEqual({ ...ANSWER, status: 503 })
+    expect(await answerOf(ask(idempotency))).toBe('first')
+  })
+
+  it('refuses another request while it runs and afterwards, and not while it is unknown which is first', async () => {
+    const { process } = world()
+    const idempotency = process()
+    const first = await firstOf(ask(idempotency))
+    await expect(ask(idempotency, 'other').claim).rejects.toMatchObject({ kind: 'conflict' })
+    await first.remember(ANSWER)
+    await idempotency.flush()
+
+    const [wrong, right] = [ask(idempotency, 'other'), ask(idempotency)]
+    await expect(wrong.claim).rejects.toMatchObject({ kind: 'conflict' })
+    expect(await answerOf(right)).toEqual(ANSWER)
+  })
+
+  it('is told once: what comes later changes nothing', async () => {
+    const { process } = world()
+    const idempotency = process()
+    const first = await firstOf(ask(idempotency))
+    await first.remember(ANSWER)
+    await first.forget()
+    await first.remember({ ...ANSWER, status: 500 })
+    expect(await answerOf(ask(idempotency))).toEqual(ANSWER)
+  })
+
+  it('is forgotten after 24 hours, and belongs to its owner', async () => {
+    const here = world()
+    const idempotency = here.process()
+    await (await firstOf(ask(idempotency))).remember(ANSWER)
+    expect(await answerOf(ask(idempotency, 'body', { owner: 'other' }))).toBe('first')
+    here.runtime.advance(24 * HOUR - 1)
+    expect(await answerOf(ask(idempotency))).toEqual(ANSWER)
+    here.runtime.advance(1)
+    expect(await answerOf(ask(idempotency))).toBe('first')
+  })
+
+  it('tells those who wait too long that the first still runs', async () => {
+    const here = world()
+    const idempotency = here.process()
+    await firstOf(ask(idempotency))
+    const two = ask(idempotency, 'body', { patienceMs: 1000 })
+    await settled()
+    here.runtime.advance(1000)
+    await expect(two.claim).rejects.toMatchObject({ kind: 'conflict', details: { retryAfterSeconds: 1 } })
+  })
+
+  it('rejects when the store cannot tell, and those who wait try for themselves', async () => {
+    const here = world()
+    let failures = 1
+    const get = (name: string): Promise<string | undefined> =>
+      failures-- > 0 ? Promise.reject(new Error('away')) : here.store.get(name)
+    const idempotency = createIdempotency({ ...here.runtime, store: { ...here.store, get } })
+    const [one, two] = [ask(idempotency), ask(idempotency)]
+    await expect(one.claim).rejects.toThrow('away')
+    expect(await answerOf(two)).toBe('first')
+  })
+})
+
+describe('an idempotency key in several processes', () => {
+  it('gives another process the answer of the first', async () => {
+    const here = world()
+    const first = await firstOf(ask(here.process()))
+    const elsewhere = ask(here.process())
+    await poll(here)
+    await first.remember(ANSWER)
+    await poll(here)
+    expect(await answerOf(elsewhere)).toEqual(ANSWER)
+  })
+
+  it('is held as long as the first runs, however long that is', async () => {
+    const here = world()
+    const first = await firstOf(ask(here.process()))
+    const elsewhere = ask(here.process())
+    for (let minute = 0; minute < 30; minute += 1) {
+      for (let step = 0; step < 6; step += 1) {
+        here.runtime.advance(10_000)
+        await settled()
+      }
+    }
+    await first.remember(ANSWER)
+    await poll(here)
+    expect(await answerOf(elsewhere)).toEqual(ANSWER)
+  })
+
+  it('goes to another process when the first one died', async () => {
+    const here = world()
+    const dying = createIdempotency({ ...here.runtime, after: () => () => {}, store: here.store })
+    const late = await firstOf(ask(dying))
+    const elsewhere = ask(here.process())
+    await poll(here)
+    here.runtime.advance(30_000)
+    await poll(here)
+    const first = await firstOf(elsewhere)
+    await late.remember({ ...ANSWER, body: 'from the dead' })
+    await first.remember(ANSWER)
+
+    expect(await answerOf(ask(here.process()))).toEqual(ANSWER)
+  })
+
+  it('goes to another process when the first one failed', async () => {
+    const here = world()
+    const first = await firstOf(ask(here.process()))
+    const elsewhere = ask(here.process())
+    await poll(here)
+    await first.forget({ ...ANSWER, status: 503 })
+    await poll(here)
+    expect(await answerOf(elsewhere)).toBe('first')
+  })
+
+  it('is claimed by one of all at any time, whatever the schedule', async () => {
+    const move = fc.constantFrom('ask', 'ask', 'remember', 'forget', 'leave', 'wait')
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.tuple(move, fc.nat(2)), { maxLength: 30 }), async (moves) => {
+        const here = world()
+        const processes = [here.process(), here.process(), here.process()]
+        const running: First[] = []
+        const asked: Asking[] = []
+        let remembered = 0
+        for (const [kind, index] of moves) {
+          if (kind === 'ask') {
+            const asking = ask(processes[index]!)
+            asked.push(asking)
+            asking.claim.then(
+              (claim) => {
+                if (claim.role === 'first') running.push(claim.first)
+                else expect(claim.repeated).toEqual({ kind: 'kept', answer: ANSWER })
+              },
+              () => {},
+            )
+          }
+          if (kind === 'leave') asked[index]?.leave()
+          if (kind === 'wait') await poll(here)
+          await settled()
+          expect(running.length).toBeLessThanOrEqual(1)
+          if (kind === 'remember' && running.length === 1) {
+            await running.pop()?.remember(ANSWER)
+            remembered += 1
+          }
+          if (kind === 'forget') await running.pop()?.forget()
+        }
+        expect(remembered).toBeLessThanOrEqual(1)
+      }),
+      { numRuns: 200 },
+    )
+  })
+})
