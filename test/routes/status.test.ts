@@ -1,0 +1,118 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { memoryStore, type Store } from '../../src/index.ts'
+import { health } from '../../src/routes/status.ts'
+import { ask, CHAT, type Reply } from '../support/ask.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
+import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
+
+const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
+
+let stage: Stage | undefined
+afterEach(() => stage?.close())
+
+async function start(options: StageOptions = {}): Promise<Stage> {
+  const store = memoryStore({ now: () => NOON })
+  stage = await startStage({ store, runtime: { now: () => NOON, random: () => 0 }, ...options })
+  return stage
+}
+
+function look(at: Stage, path: string, method = 'GET'): Promise<Reply> {
+  return ask(at, undefined, { method, path, secret: null })
+}
+
+/** A store whose `ping` does as it is told. */
+function storeThat(ping: () => Promise<void>): Store {
+  return { ...memoryStore({ now: () => NOON }), local: false, ping }
+}
+
+const awayStores: readonly (readonly [string, () => Promise<void>])[] = [
+  ['refuses', () => Promise.reject(new Error('redis://user:secret@10.0.0.5:6379 refused'))],
+  [
+    'throws',
+    () => {
+      throw new Error('redis://user:secret@10.0.0.5:6379 refused')
+    },
+  ],
+]
+
+describe('GET /health', () => {
+  it('names the services of the specification and says that all is well', async () => {
+    const { status, body, headers } = await look(await start(), '/health')
+    expect(status).toBe(200)
+    expect(body).toEqual({
+      status: 'healthy',
+      timestamp: '2026-01-30T12:12:12.000Z',
+      services: { optimizer: 'healthy', bifrost: 'healthy', redis: 'healthy', mcp_tools: 'healthy' },
+    })
+    expect(headers['cache-control']).toBe('no-store')
+    expect(headers['x-request-id']).toBe(headers['request-id'])
+  })
+
+  it.each(awayStores)('is 503 and unhealthy while the store %s, and tells nothing of it', async (_, ping) => {
+    const reply = await look(await start({ store: storeThat(ping) }), '/health')
+    expect(reply.status).toBe(503)
+    expect(reply.body).toMatchObject({
+      status: 'unhealthy',
+      services: { optimizer: 'healthy', bifrost: 'healthy', redis: 'unhealthy', mcp_tools: 'unhealthy' },
+    })
+    expect(reply.text).not.toMatch(/secret|10\.0\.0\.5/)
+  })
+
+  it('is 503 a second after a store that does not answer was asked', async () => {
+    const runtime = manualRuntime(() => Promise.reject(new Error('No upstream is asked.')))
+    const handle = health({ store: storeThat(() => new Promise(() => {})), providers: () => ({}), runtime })
+    const request = new Request('http://gateway/health')
+    const waiting = handle({ id: 'req_1', startedAt: 0, request, url: new URL(request.url), variables: {} })
+    expect(runtime.delays()).toEqual([1_000])
+    runtime.advance(1_000)
+    expect((await waiting).status).toBe(503)
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('is degraded, and still 200, while the circuit of a provider is open', async () => {
+    const at = await start({ reply: () => ({ kind: 'failure', status: 500 }) })
+    for (let count = 0; count < 2; count += 1) await ask(at, CHAT.body)
+    const { status, body } = await look(at, '/health')
+    expect(status).toBe(200)
+    expect(body).toMatchObject({ status: 'degraded', services: { bifrost: 'degraded', redis: 'healthy' } })
+  })
+
+  it('answers HEAD without a body', async () => {
+    const { status, text } = await look(await start(), '/health', 'HEAD')
+    expect([status, text]).toEqual([200, ''])
+  })
+})
+
+describe('GET /ready', () => {
+  it('says of each dependency whether it is there', async () => {
+    const { status, body } = await look(await start(), '/ready')
+    expect(status).toBe(200)
+    expect(body).toEqual({
+      ready: true,
+      dependencies: { bifrost: true, redis: true, providers: { chat: true, anthropic: true } },
+    })
+  })
+
+  it.each(awayStores)('is 503 while the store %s', async (_, ping) => {
+    const { status, body } = await look(await start({ store: storeThat(ping) }), '/ready')
+    expect(status).toBe(503)
+    expect(body).toMatchObject({ ready: false, dependencies: { bifrost: true, redis: false } })
+  })
+
+  it('is ready while one provider is left, and not when none is', async () => {
+    const at = await start({ reply: () => ({ kind: 'failure', status: 500 }) })
+    for (let count = 0; count < 2; count += 1) await ask(at, CHAT.body)
+    const one = await look(at, '/ready')
+    expect(one.status).toBe(200)
+    expect(one.body['dependencies']).toEqual({
+      bifrost: true,
+      redis: true,
+      providers: { chat: false, anthropic: true },
+    })
+
+    for (let count = 0; count < 2; count += 1) await ask(at, { ...CHAT.body, model: 'anthropic/large' })
+    const none = await look(at, '/ready')
+    expect(none.status).toBe(503)
+    expect(none.body).toMatchObject({ ready: false, dependencies: { bifrost: false, providers: { anthropic: false } } })
+  })
+})

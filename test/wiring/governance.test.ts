@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest'
+import type { Store } from '../../src/core/ports.ts'
+import { memoryStore } from '../../src/stores/memory.ts'
+import { createGovernance } from '../../src/wiring/governance.ts'
+import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+
+const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'
+const CONFIGURATION = { virtual_keys: [{ id: 'configured', name: 'configured', value: SECRET }] }
+
+function world(): ManualRuntime {
+  return manualRuntime(() => Promise.reject(new Error('No upstream is asked.')))
+}
+
+describe('the configured keys', () => {
+  it('are there for the very first call of each desk', async () => {
+    const runtime = world()
+    const { keys, findKey } = createGovernance(CONFIGURATION, {
+      store: memoryStore({ now: runtime.now }),
+      runtime,
+      onFailure: () => {},
+    })
+    const [listed, found] = await Promise.all([keys.list(), findKey(SECRET)])
+    expect(listed.keys.map((key) => key.id)).toEqual(['configured'])
+    expect(found).toMatchObject({ id: 'configured' })
+  })
+
+  it('that could not be put in place are told, refuse all, and are tried again a second later', async () => {
+    const runtime = world()
+    const store = memoryStore({ now: runtime.now })
+    let tries = 0
+    const away: Store = {
+      ...store,
+      swap: (...given) => {
+        tries += 1
+        return tries === 1 ? Promise.reject(new Error('The store is away.')) : store.swap(...given)
+      },
+    }
+    const told: unknown[] = []
+    const { keys, budgets, rateLimits, findKey } = createGovernance(CONFIGURATION, {
+      store: away,
+      runtime,
+      onFailure: (cause) => told.push(cause),
+    })
+    const overloaded = { kind: 'overloaded', details: { retryAfterSeconds: 1 } }
+    for (const call of [() => keys.list(), () => budgets.list(), () => rateLimits.list(), () => findKey(SECRET)]) {
+      await expect(call()).rejects.toMatchObject(overloaded)
+    }
+    expect([tries, told.length]).toEqual([1, 1])
+
+    runtime.advance(1_000)
+    expect(await findKey(SECRET)).toMatchObject({ id: 'configured' })
+    expect((await keys.list()).keys).toHaveLength(1)
+    expect(told).toHaveLength(1)
+  })
+
+  it('that are wrong are an error at the start', () => {
+    const runtime = world()
+    const start = (): unknown =>
+      createGovernance(
+        { virtual_keys: [{ name: 'x', value: SECRET, budget_limit_cents: -1 }] },
+        { store: memoryStore(), runtime, onFailure: () => {} },
+      )
+    expect(start).toThrow('governance.virtual_keys.0.budget_limit_cents')
+  })
+})
