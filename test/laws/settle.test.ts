@@ -2,7 +2,7 @@ import { connect } from 'node:net'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { Frame } from '../../src/core/answer.ts'
-import { ask, bearer, CROSSINGS, type Front } from '../support/ask.ts'
+import { ask, bearer, CROSSINGS, RESPONSES_CROSSINGS, type Front } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { CUT, framesOf, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
@@ -64,7 +64,7 @@ async function* upTo(
   yield end
 }
 
-describe.each(CROSSINGS)('on the $name, a request settles once', (front) => {
+describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request settles once', (front) => {
   it('when its answer is whole', async () => {
     const stage = await watched(() => ({ text: 'Hello.' }))
     expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)
@@ -75,7 +75,7 @@ describe.each(CROSSINGS)('on the $name, a request settles once', (front) => {
     const stage = await watched(() => ({ text: 'Hello.' }))
     const reply = await ask(stage, { ...front.body, stream: true }, { path: front.path })
 
-    expect(reply.text).toMatch(/\[DONE\]|message_stop/)
+    expect(reply.text).toMatch(/\[DONE\]|message_stop|response\.completed/)
     expect(stage.store.settlements).toHaveLength(1)
     await expectSettledOnce(stage)
   })

@@ -40,6 +40,14 @@ export const CROSSINGS: readonly Front[] = FRONTS.flatMap((front) =>
   })),
 )
 
+/** The responses front over both kinds of upstream. */
+export const RESPONSES_CROSSINGS: readonly Front[] = FRONTS.map(({ name, model }) => ({
+  name: `responses front, ${name} upstream`,
+  path: '/v1/responses',
+  model,
+  body: { model, input: 'Hello?', max_output_tokens: 20 },
+}))
+
 export interface AskOptions {
   /** @default '/v1/chat/completions' */
   readonly path?: string
