@@ -75,7 +75,9 @@ export async function cutToQuery(
     const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
     const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
     const cut = await assemble(job, talk, { options, selected }, tools)
-    if (cut.tokens <= cap || room === 0 || attempt === ATTEMPTS) return cut
+    if (cut.tokens <= cap) return cut
+    // The cap counts for more than the notice.
+    if (room === 0 || attempt === ATTEMPTS) return withoutNotice(job, talk, cut, tools)
     room = Math.max(0, room - (cut.tokens - cap) - NOTICE_ROOM)
   }
 }
@@ -121,6 +123,11 @@ async function assemble(
     selected,
     notice,
   }
+}
+
+async function withoutNotice(job: TierJob, { turns }: Talk, cut: Cut, tools: SelectionTools): Promise<Cut> {
+  const prompt = rebuild(job.prompt, turns, cut.selected.selection, { notice: '' })
+  return { ...cut, prompt, notice: '', tokens: await tools.meter.countOf(prompt, job.signal) }
 }
 
 function systemOf(prompt: Prompt): readonly Message[] {

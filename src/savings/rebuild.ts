@@ -11,6 +11,7 @@ interface Placed {
 
 /** What stands where units are missing. */
 export interface Gap {
+  /** Empty: nothing. */
   readonly notice: string
   /** The place of a message that was the last user message when the same cut was sent first. */
   readonly asked?: number
@@ -39,7 +40,7 @@ export function rebuild(prompt: Prompt, turns: Turns, selection: Selection, gap:
   const blocks = new Map(gap.blocks?.map((block) => [block.before, block.text]))
   const placed: Placed[] = []
   for (const [place, message] of prompt.messages.entries()) {
-    if (place === missing) placed.push(added(gap.notice))
+    if (place === missing && gap.notice !== '') placed.push(added(gap.notice))
     const block = blocks.get(place)
     if (block !== undefined) placed.push(added(block))
     const kept = instead.has(place) ? instead.get(place) : message
