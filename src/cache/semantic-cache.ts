@@ -4,7 +4,7 @@ import { partsOf, type Parts } from './cache-parts.ts'
 import { findAnswer, vectorOf, type Asked, type CacheHit, type CacheQuestion } from './find-answer.ts'
 import { asksAboutNow } from './freshness.ts'
 import { placeOf } from './scope.ts'
-import { statisticsOf, type CacheStatistics, type Tallies } from './statistics.ts'
+import { emptyTallies, statisticsOf, type CacheStatistics, type Tallies } from './statistics.ts'
 import type { CachedAnswer } from './shelf.ts'
 import { isStorable } from './storable.ts'
 import { NO_WISHES, type CacheWishes } from './wishes.ts'
@@ -22,6 +22,11 @@ export interface CacheMiss {
 /** Tier 1. No method rejects: what fails inside is a miss. */
 export interface SemanticCache {
   lookup(question: CacheQuestion): Promise<CacheHit | CacheMiss>
+  /**
+   * What `lookup` would find, without a trace in the cache or its statistics. An embedder or a verifier of the operator's
+   * own is not asked, because that may cost: then only the same text is found.
+   */
+  peek(question: CacheQuestion): Promise<CacheHit | CacheMiss>
   /** Raises the entry's own threshold above the similarity of its hits until now; an entry that answered only its own text goes. */
   reportWrongHit(id: string): Promise<void>
   /** Empties the cache, or forgets what one key's requests stored. */
@@ -38,6 +43,7 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
   const parts = partsOf(options)
   return {
     lookup: (question) => lookup(parts, question),
+    peek: (question) => lookup(withoutTraces(parts), question),
     reportWrongHit: (id) => quietly(parts, () => raise(parts, id)),
     clear: (which = {}) => quietly(parts, () => clear(parts, which.key)),
     stats: () => statisticsOf(parts.tallies, parts.shelf.size()),
@@ -60,6 +66,26 @@ async function lookup(parts: Parts, question: CacheQuestion): Promise<CacheHit |
   }
   if (wishes.read) tallies.misses += 1
   return missOf(parts, asked, wishes)
+}
+
+function withoutTraces(parts: Parts): Parts {
+  const { shelf, options } = parts
+  const isFree = options.embedder === undefined && options.verifyHit === undefined
+  return {
+    ...parts,
+    threshold: isFree ? parts.threshold : 1,
+    tallies: emptyTallies(),
+    embedderHealth: { failures: 0, restsUntil: 0 },
+    shelf: {
+      get: (id) => (shelf.peek === undefined ? shelf.get(id) : shelf.peek(id)),
+      put: () => Promise.resolve(false),
+      amend: () => Promise.resolve(),
+      remove: () => Promise.resolve(),
+      hasComparable: (scope) => shelf.hasComparable(scope),
+      clear: () => Promise.resolve(),
+      size: () => shelf.size(),
+    },
+  }
 }
 
 const NOTHING_KEPT: CacheMiss = { hit: false, save: () => Promise.resolve(false), becameHit: () => {} }

@@ -34,6 +34,8 @@ export interface ShelfSize {
  */
 export interface AnswerShelf {
   get(id: string): Promise<CachedAnswer | undefined>
+  /** As `get`, but no use of the entry. @default get */
+  peek?(id: string): Promise<CachedAnswer | undefined>
   /** False when there is no room for it. */
   put(answer: CachedAnswer): Promise<boolean>
   /** Changes what reports and hits teach about an entry, unless it is gone. */
@@ -79,6 +81,7 @@ export function createMemoryShelf(options: MemoryShelfOptions): AnswerShelf {
   })
   return {
     get: (id) => Promise.resolve(answers.get(id)),
+    peek: (id) => Promise.resolve(answers.peek(id)),
     put: async (answer) => {
       answers.set(answer.id, answer)
       return answers.has(answer.id)

@@ -1,8 +1,10 @@
 import { nano } from '../core/money.ts'
 import { periodOf, type DurationCode } from '../core/period.ts'
-import type { Charge, Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
-import { UNLIMITED } from './field-schema.ts'
+import type { Charge, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
+import { claimsFor, countable, outputFor } from './claims.ts'
+import { forecast, type Forecast } from './forecast.ts'
 import { counterName, forgottenAt, keyOwner, limitsInForce, sharedOwner, type Limit } from './limits-in-force.ts'
+import { rateStatus } from './rate-status.ts'
 import { refusal } from './refusal.ts'
 import type { Quote, RateStatus, Reservation, Used } from './reservation.ts'
 import { createSettlements } from './settlements.ts'
@@ -22,6 +24,8 @@ export interface Ledger {
   reserve(key: VirtualKey, quote: Quote): Promise<Reservation>
   /** What `X-RateLimit-*` say where nothing was reserved; without a valid key both limits are 0. */
   status(key: VirtualKey | undefined): Promise<RateStatus>
+  /** What `reserve` would say at this moment; takes nothing. */
+  forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
   /** Tries once more the settlements that the store did not take; resolves to how many are left. */
   retry(): Promise<number>
 }
@@ -36,8 +40,6 @@ export interface LedgerOptions {
 }
 
 const LAPSE_MS = 600_000
-/** Fewer tokens than this are no useful answer, unless the caller asked for fewer. */
-const LEAST_OUTPUT = 16
 /** Money is counted in all these windows, so that a budget whose window changes finds what was spent before. */
 const BUDGET_WINDOWS: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
 
@@ -48,14 +50,10 @@ export function createLedger(options: LedgerOptions): Ledger {
   async function reserve(key: VirtualKey, quote: Quote): Promise<Reservation> {
     const at = now()
     const limits = await limitsInForce(key, shared, at)
-    // Counting a long prompt costs time: only what a limit asks for is counted.
-    const worst = hasBudget(limits) ? countable(quote.cost(quote.outputTokens)) : 0
-    const tokens = countsTokens(limits) ? Math.max(1, countable(quote.promptTokens)) : 1
-    const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
-    const claims = claimed.map((limit) => claim(limit, tokens, worst))
-    const least = worst > 0 ? countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens))) : 0
+    const wanted = claimsFor(limits, quote)
+    const { limits: claimed, claims, worst, least, tokens } = wanted
     const ticket = uuid()
-    const result = await take({ ticket, claims, least: Math.max(1, least), lapsesAfterMs })
+    const result = await take({ ticket, claims, least, lapsesAfterMs })
     const refused = result.accepted ? undefined : claimed[result.refused]
     const rate = rateStatus(claimed, result.levels, { now: at, refused })
     if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens })
@@ -65,7 +63,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     let settling: Promise<void> | undefined
     return {
       rate,
-      outputTokens: granted < worst && hasBudget(claimed) ? paidFor(quote, granted) : quote.outputTokens,
+      outputTokens: outputFor(wanted, quote, granted),
       settlement: settlementFor,
       settle: (used) => (settling ??= settlements.settle(settlementFor(used))),
     }
@@ -93,48 +91,12 @@ export function createLedger(options: LedgerOptions): Ledger {
     )
   }
 
-  return { reserve, status, retry: settlements.retry }
-}
-
-/** A limit of 0 serves nothing, not even what is free. */
-function claim(limit: Limit, tokens: number, worst: number): Claim {
-  const { counter, max, kind } = limit
-  const expiresAt = forgottenAt(limit.every, limit.period)
-  if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worst), elastic: true }
-  return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
-}
-
-function countsTokens(limits: readonly Limit[]): boolean {
-  return limits.some((limit) => limit.kind === 'tokens')
-}
-
-function hasBudget(limits: readonly Limit[]): boolean {
-  return limits.some((limit) => limit.kind === 'budget')
-}
-
-/** The longest answer whose worst case the grant pays for. `least` saw to it that it pays for the shortest useful one. */
-function paidFor(quote: Quote, granted: number): number {
-  let paid = Math.min(LEAST_OUTPUT, quote.outputTokens)
-  let unpaid = quote.outputTokens
-  while (unpaid - paid > 1) {
-    const middle = Math.floor((paid + unpaid) / 2)
-    if (countable(quote.cost(middle)) <= granted) paid = middle
-    else unpaid = middle
+  return {
+    reserve,
+    status,
+    forecast: (key, quote) => forecast(key, quote, { store, shared, now }),
+    retry: settlements.retry,
   }
-  return paid
-}
-
-/** The limit that refused, where it counts requests or tokens; else the request limit with the least left. */
-function rateStatus(
-  limits: readonly Limit[],
-  levels: readonly number[],
-  { now, refused }: { readonly now: number; readonly refused: Limit | undefined },
-): RateStatus {
-  const all = limits.map((limit, index) => ({ limit, remaining: Math.max(0, limit.max - (levels[index] ?? 0)) }))
-  const [tightest] = all.filter(({ limit }) => limit.kind === 'requests').toSorted((a, b) => a.remaining - b.remaining)
-  const shown = all.find(({ limit }) => limit === refused && limit.kind !== 'budget') ?? tightest
-  if (shown === undefined) return { limit: UNLIMITED, remaining: UNLIMITED, resetAt: periodOf(now, '1h').end }
-  return { limit: shown.limit.max, remaining: shown.remaining, resetAt: shown.limit.period.end }
 }
 
 interface Settled {
@@ -186,9 +148,4 @@ function checked(used: Used, held: number): Used {
 
 function orElse(amount: number, otherwise: number): number {
   return Number.isFinite(amount) ? countable(amount) : otherwise
-}
-
-/** A whole number from 0 to the greatest safe integer; a price that is no number is dearer than any budget. */
-function countable(amount: number): number {
-  return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
 }

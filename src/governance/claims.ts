@@ -1,0 +1,66 @@
+import type { Claim } from '../core/ports.ts'
+import { UNLIMITED } from './field-schema.ts'
+import { forgottenAt, type Limit } from './limits-in-force.ts'
+import type { Quote } from './reservation.ts'
+
+/** What a request must take of its limits. */
+export interface Wanted {
+  /** The limits that a claim is made of, in the order of the claims. */
+  readonly limits: readonly Limit[]
+  readonly claims: readonly Claim[]
+  /** The worst case's money. */
+  readonly worst: number
+  /** The least money that is of use. */
+  readonly least: number
+  readonly tokens: number
+}
+
+/** Fewer tokens than this are no useful answer, unless the caller asked for fewer. */
+const LEAST_OUTPUT = 16
+
+/**
+ * The claims of a request. Budgets are not asked where nothing can cost anything, save those of 0. Counting a long prompt
+ * costs time: only what a limit asks for is counted.
+ */
+export function claimsFor(limits: readonly Limit[], quote: Quote): Wanted {
+  const worst = has('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
+  const tokens = has('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
+  const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
+  const least = worst > 0 ? countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens))) : 0
+  const claims = claimed.map((limit) => claim(limit, tokens, worst))
+  return { limits: claimed, claims, worst, least: Math.max(1, least), tokens }
+}
+
+function has(kind: Limit['kind'], limits: readonly Limit[]): boolean {
+  return limits.some((limit) => limit.kind === kind)
+}
+
+/** A limit of 0 serves nothing, not even what is free. */
+function claim(limit: Limit, tokens: number, worst: number): Claim {
+  const { counter, max, kind } = limit
+  const expiresAt = forgottenAt(limit.every, limit.period)
+  if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worst), elastic: true }
+  return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
+}
+
+/** The answer's limit for so much granted money. */
+export function outputFor(wanted: Wanted, quote: Quote, granted: number): number {
+  return granted < wanted.worst && has('budget', wanted.limits) ? paidFor(quote, granted) : quote.outputTokens
+}
+
+/** The longest answer whose worst case the grant pays for. `least` saw to it that it pays for the shortest useful one. */
+function paidFor(quote: Quote, granted: number): number {
+  let paid = Math.min(LEAST_OUTPUT, quote.outputTokens)
+  let unpaid = quote.outputTokens
+  while (unpaid - paid > 1) {
+    const middle = Math.floor((paid + unpaid) / 2)
+    if (countable(quote.cost(middle)) <= granted) paid = middle
+    else unpaid = middle
+  }
+  return paid
+}
+
+/** A whole number from 0 to the greatest safe integer; a price that is no number is dearer than any budget. */
+export function countable(amount: number): number {
+  return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
+}

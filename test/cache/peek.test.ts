@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest'
+import { asks, constantEmbedder, room } from './room.ts'
+
+const question = { keyId: 'key-1', modelName: 'chat/large' }
+
+describe('a peek into the cache', () => {
+  it('finds what a look-up finds, and leaves no trace in the statistics', async () => {
+    const { cache, teach } = room()
+    await teach('What is the capital of France?', 'Paris.')
+    const before = cache.stats()
+
+    const same = await cache.peek({ ...question, prompt: asks('What is the capital of France?') })
+    const similar = await cache.peek({ ...question, prompt: asks("What's the capital of France") })
+    const other = await cache.peek({ ...question, prompt: asks('How deep is the sea?') })
+
+    expect(same).toMatchObject({ hit: true, similarity: 1 })
+    expect(similar.hit).toBe(true)
+    expect(other.hit).toBe(false)
+    expect(cache.stats()).toEqual(before)
+  })
+
+  it('does not keep an entry from being the one used longest ago', async () => {
+    const { cache, teach, recall } = room({ maxEntries: 2 })
+    await teach('first question of them all', 'one')
+    await teach('another thing entirely, the weather', 'two')
+    await cache.peek({ ...question, prompt: asks('first question of them all') })
+    await teach('something about the price of boats', 'three')
+
+    expect(await recall('first question of them all')).toBeUndefined()
+    expect(await recall('another thing entirely, the weather')).toBe('two')
+  })
+
+  it('does not ask an embedder or a verifier of the operator’s own', async () => {
+    const own = constantEmbedder()
+    let asked = 0
+    const embedder = {
+      ...own,
+      embed: async (texts: readonly string[]) => {
+        asked += 1
+        return own.embed(texts)
+      },
+    }
+    const { cache, teach } = room({ embedder })
+    await teach('What is the capital of France?', 'Paris.')
+    const before = asked
+
+    const found = await cache.peek({ ...question, prompt: asks('what is the capital of france, please') })
+
+    expect(found.hit).toBe(false)
+    expect(asked).toBe(before)
+  })
+})

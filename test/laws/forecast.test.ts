@@ -1,0 +1,54 @@
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import { parseNewKey } from '../../src/governance/key-schema.ts'
+import { quote, room, used } from '../governance/room.ts'
+
+const asked = fc.record({
+  prompt: fc.integer({ min: 1, max: 400 }),
+  output: fc.integer({ min: 1, max: 400 }),
+  price: fc.constantFrom(0, 10_000, 1_000_000),
+  settles: fc.boolean(),
+})
+
+it('a forecast says what the reservation after it says, and takes nothing', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.record({
+        cents: fc.constantFrom(undefined, 0, 1, 20, 90),
+        requests: fc.constantFrom(undefined, 0, 2, 5),
+        tokens: fc.constantFrom(undefined, 0, 100, 900),
+      }),
+      fc.array(asked, { minLength: 1, maxLength: 8 }),
+      async ({ cents, requests, tokens }, steps) => {
+        const { keyring, ledger } = room()
+        const { key } = await keyring.create(
+          parseNewKey({
+            name: 'k',
+            budget_limit_cents: cents,
+            rate_limit_requests: requests,
+            rate_limit_tokens: tokens,
+          }),
+        )
+        for (const { prompt, output, price, settles } of steps) {
+          const wanted = quote(prompt, output, price)
+          const told = await ledger.forecast(key, wanted)
+          expect(await ledger.forecast(key, wanted)).toEqual(told)
+
+          const real = await ledger.reserve(key, wanted).catch((error: unknown) => error)
+
+          if (GatewayError.is(real)) {
+            expect(told.refused).toMatchObject({ kind: real.kind, message: real.message, details: real.details })
+            continue
+          }
+          const reservation = real as Awaited<ReturnType<typeof ledger.reserve>>
+          expect(told.refused).toBeUndefined()
+          expect(told.outputTokens).toBe(reservation.outputTokens)
+          expect(told.rate.limit).toBe(reservation.rate.limit)
+          if (settles) await reservation.settle(used(prompt, 1))
+        }
+      },
+    ),
+    { numRuns: 300 },
+  )
+})
