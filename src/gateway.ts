@@ -40,6 +40,7 @@ import { batchEndpoints } from './routes/batches.ts'
 import { completions } from './routes/completions.ts'
 import { embeddings } from './routes/embeddings.ts'
 import { refusal, type Call, type Handler } from './routes/endpoint.ts'
+import { countTokens } from './routes/count-tokens.ts'
 import { inTraffic } from './routes/in-traffic.ts'
 import { deleteResponse, getResponse } from './routes/responses.ts'
 import type { MetricsReports } from './routes/metrics.ts'
@@ -263,6 +264,8 @@ function createParts(
       runtime,
       onShadow: (record, job) => rooms.books.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
     }),
+    rehearsal: () =>
+      createSavings(options.savings, { store: unwritten(rooms.store), meter, runtime, onShadow: () => {} }),
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: rooms.failover,
     meter,
@@ -273,6 +276,11 @@ function createParts(
     timeouts,
     runtime,
   }
+}
+
+/** A store in which nothing changes. */
+function unwritten(store: Store): Store {
+  return { ...store, set: () => Promise.resolve() }
 }
 
 function shadowFields(record: ShadowRecord, job: TierJob): JsonObject {
@@ -314,6 +322,7 @@ function endpoints(rooms: Rooms): readonly Endpoint<Handler>[] {
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
+    { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, countTokens(parts)) },
     ...batchEndpoints({ book: batches.book, wake: batches.work.wake, line: parts, basePath }),
     ...adminEndpoints({ ...admin, line: parts }),
   ]

@@ -59,7 +59,7 @@ function promptFor(prompt: Prompt, route: Route, planned: Planned): Prompt {
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }
 
-function formatHeaders(headers: Headers): Record<string, string> {
+export function formatHeaders(headers: Headers): Record<string, string> {
   const passed: Record<string, string> = {}
   for (const name of FORMAT_HEADERS) {
     const value = headers.get(name)

@@ -4,6 +4,8 @@ import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import type { Answered } from './stages.ts'
 
+type Billed = Pick<Answered, 'plan' | 'resolved' | 'route' | 'margin'>
+
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
 /** The bill of a whole answer, by the upstream's usage or, where it left out something, by our own count. */
@@ -27,13 +29,13 @@ export function billForPart(answered: Answered, { parts, usage }: Completion, me
 }
 
 /** What a stream's headers say before its answer is known: the greatest answer that was reserved. */
-export function expectedBill(answered: Answered): Bill {
+export function expectedBill(answered: Billed & Pick<Answered, 'reservation'>): Bill {
   const { plan, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
   return billOf(answered, usageFor(plan.counted.sent, reservation.outputTokens), true)
 }
 
-function billOf(answered: Answered, usage: Usage, estimated: boolean): Bill {
+function billOf(answered: Billed, usage: Usage, estimated: boolean): Bill {
   const { plan, resolved, route, margin } = answered
   if (plan.kind === 'replay') return plan.bill
   return makeBill({

@@ -35,7 +35,7 @@ async function optimize(reserved: Reserved, keep: Keep, parts: Parts): Promise<P
 }
 
 /** A thread's earlier turns are the upstream's: neither can they be compared, nor cut. */
-function isThread({ prompt }: Reserved): boolean {
+export function isThread({ prompt }: Pick<Reserved, 'prompt'>): boolean {
   return prompt.native.value['thread'] !== undefined
 }
 

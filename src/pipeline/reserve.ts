@@ -11,7 +11,7 @@ export async function reserve(claimed: Claimed, parts: Parts): Promise<Reserved>
 }
 
 /** The dearest of the routes decides: a fallback must not cost more than what was reserved. */
-function quote(understood: Understood): Quote {
+export function quote(understood: Understood): Quote {
   const { prompt, resolved, size, margin, key } = understood
   const models = resolved.routes.map((route) => route.model)
   const choices = prompt.settings.choices ?? 1

@@ -1,6 +1,7 @@
 import { admit } from './admit.ts'
 import { ask } from './ask.ts'
 import { claim } from './claim.ts'
+import { explain, wantsExplanation } from './explain.ts'
 import { plan } from './plan.ts'
 import { refuse } from './refuse.ts'
 import { repeat } from './repeat.ts'
@@ -20,6 +21,7 @@ export async function run(received: Received, parts: Parts, admitting: Admitting
   try {
     const admitted = (reached = await admitting(received, parts)) //    whose request: 401
     const understood = (reached = await understand(admitted, parts)) // what it asks for: 400 403 404 413
+    if (wantsExplanation(understood)) return await explain(understood, parts) // says what would happen: nothing does
     const claimed = (reached = await claim(understood, parts)) //       first of its Idempotency-Key, or not: 400 409
     if ('repeated' in claimed) return await repeat(claimed, parts) //   the same answer again, free of charge
     const reserved = (reached = await reserve(claimed, parts)) //       places and money in advance: 402 429

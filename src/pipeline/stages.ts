@@ -8,6 +8,7 @@ import type { Model } from '../core/model.ts'
 import type { EmbedCall, Embedded, Meter, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Format } from '../formats/format.ts'
+import type { Forecast } from '../governance/forecast.ts'
 import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Audience } from '../replay/audience.ts'
@@ -170,6 +171,7 @@ export type FindKey = (secret: string) => Promise<VirtualKey | undefined>
 export interface Ledger {
   reserve(key: VirtualKey, quote: Quote): Promise<Reservation>
   status(key: VirtualKey | undefined): Promise<RateStatus>
+  forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
 }
 
 /** Where finished requests are written down. Never rejects. */
@@ -224,6 +226,8 @@ export interface Parts {
   readonly recordings: Recordings
   readonly detached: Detached
   readonly waterfall: Waterfall
+  /** Another waterfall of the same options, which leaves nothing behind. */
+  readonly rehearsal: () => Waterfall
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream
   readonly meter: Meter
