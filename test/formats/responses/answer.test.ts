@@ -1,0 +1,228 @@
+import { describe, expect, it } from 'vitest'
+import type { Frame } from '../../../src/core/answer.ts'
+import { GatewayError } from '../../../src/core/errors.ts'
+import type { JsonObject } from '../../../src/core/json.ts'
+import { collector } from '../../../src/core/steps.ts'
+import { responsesFormat } from '../../../src/formats/responses/format.ts'
+import { failureOf, metrics } from '../openai/support.ts'
+
+const prompt = responsesFormat.readPrompt({ model: 'a/b', input: 'Hi', stream: true })
+const context = { prompt, created: 1_700_000_000, requestId: 'req_77' }
+
+/** A response as the vendor sends it. */
+const response: JsonObject = {
+  id: 'resp_vendor',
+  object: 'response',
+  status: 'completed',
+  model: 'gpt',
+  output: [
+    {
+      id: 'rs_1',
+      type: 'reasoning',
+      summary: [
+        { type: 'summary_text', text: 'One.' },
+        { type: 'summary_text', text: 'Two.' },
+      ],
+      encrypted_content: 'gAAAA',
+    },
+    { id: 'ws_1', type: 'web_search_call', status: 'completed' },
+    {
+      id: 'msg_1',
+      type: 'message',
+      role: 'assistant',
+      status: 'completed',
+      content: [{ type: 'output_text', text: 'Hello.', annotations: [{ type: 'url_citation' }] }],
+    },
+    { id: 'fc_1', type: 'function_call', call_id: 'call_1', name: 'look', arguments: '{"q":1}', status: 'completed' },
+  ],
+  usage: {
+    input_tokens: 10,
+    input_tokens_details: { cached_tokens: 4 },
+    output_tokens: 7,
+    output_tokens_details: { reasoning_tokens: 3 },
+    total_tokens: 17,
+  },
+  later: 1,
+}
+
+/** The events of a stream in the format, each named as its data is. */
+function frames(...events: readonly (JsonObject & { readonly type: string })[]): readonly Frame[] {
+  return events.map((event, index) => ({
+    event: event.type,
+    data: JSON.stringify({ sequence_number: index, ...event }),
+  }))
+}
+
+const stream = frames(
+  { type: 'response.created', response: { id: 'resp_vendor', model: 'gpt' } },
+  { type: 'response.in_progress', response: { id: 'resp_vendor', model: 'gpt' } },
+  { type: 'response.output_item.added', output_index: 0, item: { id: 'ws_1', type: 'web_search_call' } },
+  { type: 'response.web_search_call.searching', output_index: 0, item_id: 'ws_1' },
+  { type: 'response.output_item.done', output_index: 0, item: { id: 'ws_1', type: 'web_search_call', status: 'done' } },
+  { type: 'response.output_item.added', output_index: 1, item: { id: 'msg_1', type: 'message', content: [] } },
+  { type: 'response.content_part.added', output_index: 1, part: { type: 'output_text', text: '' } },
+  { type: 'response.output_text.delta', output_index: 1, delta: 'Hel' },
+  { type: 'response.output_text.delta', output_index: 1, delta: 'lo.' },
+  {
+    type: 'response.output_item.added',
+    output_index: 2,
+    item: { id: 'fc_1', type: 'function_call', call_id: 'call_1', name: 'look', arguments: '' },
+  },
+  {
+    type: 'response.output_item.done',
+    output_index: 2,
+    item: { id: 'fc_1', type: 'function_call', call_id: 'call_1', name: 'look', arguments: '{}' },
+  },
+  { type: 'response.completed', response: { ...response, output: [] } },
+)
+
+describe('a response of the vendor', () => {
+  it('is read with its thoughts, words, calls and what only the vendor knows', () => {
+    const { parts, finish, usage, id, model } = responsesFormat.readCompletion(response)
+
+    expect(parts.map(({ native: _native, ...part }) => part)).toEqual([
+      { type: 'thinking', text: 'One.\nTwo.' },
+      { type: 'opaque' },
+      { type: 'text', text: 'Hello.' },
+      { type: 'tool-call', id: 'call_1', name: 'look', input: '{"q":1}' },
+    ])
+    expect({ finish, id, model }).toEqual({ finish: 'tool-call', id: 'resp_vendor', model: 'gpt' })
+    expect(usage).toEqual({
+      inputTokens: 6,
+      cacheReadTokens: 4,
+      cacheWriteTokens: 0,
+      cacheWrite1hTokens: 0,
+      outputTokens: 7,
+      reasoningTokens: 3,
+    })
+  })
+
+  it('leaves with all its fields and the bill', () => {
+    const told = responsesFormat.writeCompletion(responsesFormat.readCompletion(response), metrics, context)
+
+    expect(JSON.parse(told)).toMatchObject({ ...response, svc_metrics: { strategy: metrics.strategy } })
+  })
+
+  it.each<[JsonObject, string]>([
+    [{ status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }, 'length'],
+    [{ status: 'incomplete', incomplete_details: { reason: 'content_filter' } }, 'filtered'],
+    [{ output: [{ type: 'message', content: [{ type: 'refusal', refusal: 'No.' }] }] }, 'filtered'],
+    [{ output: [] }, 'stop'],
+  ])('with %j has ended by %s', (fields, finish) => {
+    expect(responsesFormat.readCompletion({ ...response, ...fields }).finish).toBe(finish)
+  })
+
+  it.each<[JsonObject, string]>([
+    [{}, 'upstream'],
+    [{ output: 'words' }, 'upstream'],
+    [{ status: 'failed', output: [], error: { code: 'server_error', message: 'secret' } }, 'upstream'],
+    [{ status: 'failed', output: [], error: { code: 'rate_limit_exceeded', message: 'm' } }, 'upstream-rate-limited'],
+  ])('that is %j is the upstream’s failure', (body, kind) => {
+    const failure = failureOf(() => responsesFormat.readCompletion(body))
+
+    expect(failure.kind).toBe(kind)
+    expect(failure.message).not.toContain('secret')
+  })
+})
+
+describe('a stream of the vendor', () => {
+  it('is read as it goes, and is whole with its last event', () => {
+    const read = responsesFormat.stepReader()
+    const collected = collector()
+    stream.forEach((frame, index) => {
+      expect(collected.isWhole(), String(index)).toBe(false)
+      collected.add(read(frame))
+    })
+
+    expect(collected.isWhole()).toBe(true)
+    expect(collected.completion()).toMatchObject({
+      id: 'resp_vendor',
+      parts: [
+        { type: 'opaque' },
+        { type: 'text', text: 'Hello.' },
+        { type: 'tool-call', id: 'call_1', name: 'look', input: '{}' },
+      ],
+      finish: 'tool-call',
+      usage: { inputTokens: 6, outputTokens: 7 },
+    })
+  })
+
+  it('leaves word for word, with the bill on its last event', () => {
+    const read = responsesFormat.stepReader()
+    const writer = responsesFormat.stepWriter(context)
+    const written = stream.flatMap((frame) => [...writer.write(read(frame))])
+    const [last, ...more] = writer.end(metrics)
+
+    expect(written).toEqual(stream.slice(0, -1))
+    expect(more).toEqual([])
+    expect(last?.event).toBe('response.completed')
+    expect(JSON.parse(last?.data ?? '')).toMatchObject({
+      sequence_number: stream.length - 1,
+      response: { id: 'resp_vendor', later: 1, svc_metrics: { strategy: metrics.strategy } },
+    })
+  })
+
+  it.each<[string, JsonObject & { readonly type: string }]>([
+    ['upstream', { type: 'error', message: 'secret', code: 'server_error' }],
+    ['upstream', { type: 'response.failed', response: { error: { code: 'server_error', message: 'secret' } } }],
+    ['upstream-rate-limited', { type: 'error', error: { code: 'rate_limit_exceeded', message: 'm' } }],
+  ])('fails as %s when it holds %j', (kind, event) => {
+    const failure = failureOf(() => frames(event).map(responsesFormat.stepReader()))
+
+    expect(failure.kind).toBe(kind)
+    expect(failure.message).not.toContain('secret')
+  })
+
+  it.each(['{', '[]', '7', ''])('fails at an event that is %j', (data) => {
+    expect(failureOf(() => responsesFormat.stepReader()({ data })).kind).toBe('upstream')
+  })
+})
+
+describe('a stream that broke', () => {
+  it('ends in an error event with the next number, in both shapes that clients read', () => {
+    const writer = responsesFormat.stepWriter(context)
+    writer.write({ events: [{ type: 'answer-start', id: 'x', model: 'm' }] })
+    const [frame, ...more] = writer.fail?.(new GatewayError('upstream', 'It broke.')) ?? []
+
+    expect(more).toEqual([])
+    expect(frame?.event).toBe('error')
+    expect(JSON.parse(frame?.data ?? '')).toEqual({
+      type: 'error',
+      sequence_number: 2,
+      code: 'upstream_error',
+      message: 'It broke.',
+      param: null,
+      error: { type: 'upstream_error', code: 'upstream_error', message: 'It broke.', param: null },
+    })
+  })
+})
+
+describe('calls whose pieces alternate', () => {
+  it('are told side by side, each under its own place in the output', () => {
+    const writer = responsesFormat.stepWriter(context)
+    const written = writer.write({
+      events: [
+        { type: 'answer-start', id: 'x', model: 'm' },
+        { type: 'tool-call-start', index: 0, id: 'a', name: 'one' },
+        { type: 'tool-call-start', index: 1, id: 'b', name: 'two' },
+        { type: 'tool-call-delta', index: 1, input: '{"b"' },
+        { type: 'tool-call-delta', index: 0, input: '{}' },
+        { type: 'tool-call-delta', index: 1, input: ':1}' },
+        { type: 'answer-end', finish: 'tool-call' },
+      ],
+    })
+    const ending = writer.end(metrics)
+
+    const deltas = written.map((frame) => JSON.parse(frame.data) as JsonObject).filter((data) => 'delta' in data)
+    expect(deltas.map((data) => [data['output_index'], data['item_id'], data['delta']])).toEqual([
+      [1, 'fc_77_1', '{"b"'],
+      [0, 'fc_77_0', '{}'],
+      [1, 'fc_77_1', ':1}'],
+    ])
+    const last = JSON.parse(ending.at(-1)?.data ?? '') as { response: { output: readonly JsonObject[] } }
+    expect(last.response.output.map((item) => [item['call_id'], item['arguments']])).toEqual([
+      ['a', '{}'],
+      ['b', '{"b":1}'],
+    ])
+  })
+})

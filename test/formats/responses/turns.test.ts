@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../../src/core/json.ts'
+import type { KeptTurn, Recalled } from '../../../src/formats/format.ts'
+import { responsesFormat } from '../../../src/formats/responses/format.ts'
+import { responseTurns } from '../../../src/formats/responses/turns.ts'
+import { failureOf } from '../openai/support.ts'
+
+const message = { id: 'msg_77_0', type: 'message', role: 'assistant', content: [] }
+const turn: KeptTurn = {
+  id: 'resp_77',
+  input: [{ role: 'user', content: 'One' }],
+  answer: { id: 'resp_77', output: [message] },
+}
+const nothing: Recalled = { continued: undefined, quoted: new Map() }
+const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
+
+describe('what a body refers to', () => {
+  it('is the response that it continues, and those of whose items it speaks, each once', () => {
+    const input = [reference('msg_77_0'), reference('fc_77_1'), reference('rs_8_8_2'), reference('elsewhere')]
+
+    expect(responseTurns.refersTo({ previous_response_id: 'resp_1', input })).toEqual({
+      continued: 'resp_1',
+      quoted: ['resp_77', 'resp_8_8'],
+    })
+  })
+
+  it('is nothing in a body without references, which stays itself', () => {
+    const body = { model: 'a/b', input: [{ role: 'user', content: 'One' }] }
+
+    expect(responseTurns.refersTo(body)).toEqual({ continued: undefined, quoted: [] })
+    expect(responseTurns.recall(body, nothing)).toBe(body)
+  })
+})
+
+describe('a recalled body', () => {
+  it('holds the whole conversation, and no longer the reference to it', () => {
+    const body = { model: 'a/b', previous_response_id: 'resp_77', instructions: 'Be brief.', input: 'Two' }
+
+    expect(responseTurns.recall(body, { ...nothing, continued: turn })).toEqual({
+      model: 'a/b',
+      instructions: 'Be brief.',
+      input: [{ role: 'user', content: 'One' }, message, { role: 'user', content: 'Two' }],
+    })
+  })
+
+  it('may say nothing new', () => {
+    expect(responseTurns.recall({ previous_response_id: 'resp_77' }, { ...nothing, continued: turn })).toEqual({
+      input: [{ role: 'user', content: 'One' }, message],
+    })
+  })
+
+  it('holds items in the place of references to them', () => {
+    const input = [{ role: 'user', content: 'One' }, reference('msg_77_0'), { role: 'user', content: 'Two' }]
+    const quoted = new Map([['resp_77', turn.answer]])
+
+    expect(responseTurns.recall({ input }, { ...nothing, quoted })).toEqual({
+      input: [input[0], message, input[2]],
+    })
+  })
+
+  it.each<[JsonObject, string, string | undefined]>([
+    [{ previous_response_id: 'resp_1', input: 'Two' }, 'previous_response_id', 'previous_response_not_found'],
+    [{ input: [reference('msg_1_0')] }, 'input[0]', undefined],
+    [{ input: [reference('msg_77_5')] }, 'input[0]', undefined],
+    [{ input: ['a', reference('elsewhere')] }, 'input[1]', undefined],
+  ])('is refused where %j leads to nothing', (body, param, code) => {
+    const quoted = new Map([['resp_77', turn.answer]])
+    const { details, kind } = failureOf(() => responseTurns.recall(body, { ...nothing, quoted }))
+
+    expect({ kind, param: details.param, code: details.code }).toEqual({ kind: 'invalid-request', param, code })
+  })
+})
+
+describe('a kept turn', () => {
+  const asked = { model: 'a/b', input: 'One' }
+  const context = { prompt: responsesFormat.readPrompt(asked), created: 1, asked }
+
+  it('is the conversation and the answer, from a whole body as from the last event of a stream', () => {
+    const whole = JSON.stringify(turn.answer)
+    const event = JSON.stringify({ type: 'response.completed', response: turn.answer })
+
+    expect(responseTurns.keep(context, whole)).toEqual(turn)
+    expect(responseTurns.keep(context, event)).toEqual(turn)
+  })
+
+  it('is none where the caller says store: false', () => {
+    expect(responseTurns.keep({ ...context, asked: { ...asked, store: false } }, '{"id":"resp_77"}')).toBeUndefined()
+  })
+})
