@@ -1,0 +1,97 @@
+import { afterEach, expect, it } from 'vitest'
+import { administrate, ADMIN_KEY, AUDIT_PAGE, KEYS } from '../support/admin.ts'
+import { ask, FRONTS, type Front, type Reply } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { framesOf, gate } from '../support/upstream.ts'
+
+let stage: Stage | undefined
+afterEach(() => stage?.close())
+
+it('a key is rotated under load without a dropped request: create, switch, verify, disable, delete', async () => {
+  const rest = gate()
+  const begun = gate()
+  let streams = 0
+  const at = await startStage({
+    admin: { key: ADMIN_KEY },
+    reply: (request) => {
+      if (!request.text.includes('A long one')) return 'Hello from upstream.'
+      streams += 1
+      if (streams === 8) begun.open()
+      const [first, ...frames] = framesOf(request, { text: 'A long answer.' })
+      return { kind: 'events', items: [...(first === undefined ? [] : [first]), rest.opened, ...frames] }
+    },
+  })
+  stage = at
+  const create = async (name: string): Promise<{ id: string; secret: string }> => {
+    const { body } = await administrate(at, 'POST', KEYS, { name, budget_limit_cents: 100_000 })
+    return { id: String(body['id']), secret: String(body['value']) }
+  }
+
+  const old = await create('old')
+  let current = old.secret
+  const over = new AbortController()
+  const replies: Reply[] = []
+  const underWay = new Set<string>()
+  const waiting = new Set<() => void>()
+  const worker = async (index: number): Promise<void> => {
+    for (let count = 0; !over.signal.aborted; count += 1) {
+      const secret = current
+      const name = `${secret} ${index} ${count}`
+      const { path, body } = FRONTS[count % 2] as Front
+      underWay.add(name)
+      replies.push(await ask(at, { ...body, stream: count % 3 === 0 }, { path, secret }))
+      underWay.delete(name)
+      for (const look of waiting) look()
+    }
+  }
+  const workers = Array.from({ length: 12 }, (_, index) => worker(index))
+  const long = FRONTS.flatMap(({ path, body }) =>
+    Array.from({ length: 4 }, () =>
+      ask(
+        at,
+        { ...body, messages: [{ role: 'user', content: 'A long one' }], stream: true },
+        { path, secret: old.secret },
+      ),
+    ),
+  )
+  const until = (holds: () => boolean): Promise<void> =>
+    new Promise((resolve) => {
+      const look = (): void => {
+        if (!holds()) return
+        waiting.delete(look)
+        resolve()
+      }
+      waiting.add(look)
+      look()
+    })
+  const answered = (count: number): Promise<void> => until(() => replies.length >= count)
+  try {
+    await begun.opened
+    await answered(50)
+
+    const next = await create('next')
+    current = next.secret
+    // The application has switched when nothing short is under way with the old key; long streams may still run.
+    await until(() => ![...underWay].some((name) => name.startsWith(old.secret)))
+    await answered(replies.length + 20)
+    const trail = await administrate(at, 'GET', `/api/governance/audit?key_id=${next.id}`)
+    expect(AUDIT_PAGE.parse(trail.body).records.length).toBeGreaterThan(0)
+    expect((await administrate(at, 'PUT', `${KEYS}/${old.id}`, { is_active: false })).status).toBe(200)
+    expect((await ask(at, FRONTS[0]?.body, { secret: old.secret })).status).toBe(401)
+    await answered(replies.length + 50)
+    expect((await administrate(at, 'DELETE', `${KEYS}/${old.id}`)).status).toBe(200)
+    await answered(replies.length + 50)
+  } finally {
+    over.abort()
+    rest.open()
+    await Promise.allSettled([...workers, ...long])
+  }
+
+  expect(new Set(replies.map((reply) => reply.status))).toEqual(new Set([200]))
+  for (const reply of await Promise.all(long)) {
+    expect(reply.status).toBe(200)
+    expect(reply.text).toMatch(/\[DONE\]|message_stop/)
+  }
+  const { records } = await at.gateway.audit.read({ keyId: old.id, limit: 1000 })
+  expect(records.filter((record) => record.outcome === 'answered').length).toBeGreaterThan(8)
+})

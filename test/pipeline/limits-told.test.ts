@@ -1,0 +1,161 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { memoryStore, type NewKey } from '../../src/index.ts'
+import { periodOf, type DurationCode } from '../../src/core/period.ts'
+import { administrate, ADMIN_KEY, KEYS } from '../support/admin.ts'
+import { ask, CHAT, CROSSINGS, FRONTS, MESSAGE, type Reply } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function start(clock: { now: number }, key: Partial<NewKey> = {}): Promise<Stage> {
+  const now = (): number => clock.now
+  const stage = await startStage({
+    store: memoryStore({ now }),
+    runtime: { now, random: () => 0 },
+    admin: { key: ADMIN_KEY },
+    key: { name: 'limited', ...key },
+  })
+  stages.push(stage)
+  return stage
+}
+
+const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
+const HOUR_END = String(Date.UTC(2026, 0, 30, 13) / 1000)
+const UNLIMITED = '9007199254740991'
+
+function told({ headers }: Reply): readonly unknown[] {
+  return [headers['x-ratelimit-limit'], headers['x-ratelimit-remaining'], headers['x-ratelimit-reset']]
+}
+
+describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
+  it.each(CROSSINGS)('are on every answer of a limited key, streams and errors included ($name)', async (front) => {
+    const stage = await start({ now: NOON }, { rate_limit_requests: 100, allowed_models: [front.model] })
+    const { path, body } = front
+    const send = (more: object = {}, headers = {}): Promise<Reply> =>
+      ask(stage, { ...body, ...more }, { path, headers })
+    const expectTold = (reply: Reply, status: number, remaining: number): void => {
+      expect([reply.status, ...told(reply)]).toEqual([status, '100', String(remaining), HOUR_END])
+    }
+
+    expectTold(await send(), 200, 99)
+    expectTold(await send({ stream: true }), 200, 98)
+    // What is refused before it is counted takes no place.
+    expectTold(await send({ model: 'chat/small' }), 403, 98)
+    expectTold(await send({ model: 'none/none' }), 404, 98)
+    expectTold(await send({ messages: [] }), 400, 98)
+    expectTold(await send({}, { 'content-type': 'text/plain' }), 415, 98)
+    expectTold(await send({}, { 'x-savings-level': 'most' }), 400, 98)
+    expectTold(await ask(stage, '{', { path }), 400, 98)
+    // What an upstream was asked for keeps its place.
+    stage.upstream.reply = () => ({ kind: 'failure', status: 400 })
+    expectTold(await send(), 400, 97)
+    stage.upstream.reply = () => ({ kind: 'json', value: {} })
+    expectTold(await send(), 502, 96)
+    stage.upstream.reply = () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '100' } })
+    expectTold(await send({ stream: true }), 429, 95)
+    const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models' })
+    expectTold(models, 200, 95)
+    expectTold(await ask(stage, undefined, { method: 'GET', path: `/v1/models/${front.model}` }), 200, 95)
+    expectTold(await ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits` }), 200, 95)
+  })
+
+  it('of a key without limits are the greatest integer, until the end of the hour', async () => {
+    const stage = await start({ now: NOON })
+    for (const { path, body } of FRONTS) {
+      expect(told(await ask(stage, body, { path }))).toEqual([UNLIMITED, UNLIMITED, HOUR_END])
+    }
+  })
+
+  it('without a valid key are 0 and 0', async () => {
+    const stage = await start({ now: NOON })
+    const { id, value } = await stage.gateway.keys.create({ name: 'off', is_active: false, rate_limit_requests: 5 })
+    const expired = await stage.gateway.keys.create({ name: 'late', expires_at: '2026-01-30T12:12:12Z' })
+    for (const secret of [null, 'wrong', value, expired.value, id]) {
+      for (const { path, body } of FRONTS) {
+        const reply = await ask(stage, body, { path, secret })
+        expect([reply.status, ...told(reply)]).toEqual([401, '0', '0', HOUR_END])
+      }
+      const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models', secret })
+      expect([models.status, ...told(models)]).toEqual([401, '0', '0', HOUR_END])
+    }
+    const nowhere = await ask(stage, undefined, { method: 'GET', path: '/nowhere' })
+    expect([nowhere.status, ...told(nowhere)]).toEqual([404, '0', '0', HOUR_END])
+  })
+
+  it('speak of the token limit when that one refused', async () => {
+    const stage = await start(
+      { now: NOON },
+      { rate_limit_requests: 9, rate_limit_tokens: 5, token_reset_duration: '1d' },
+    )
+    const reply = await ask(stage, CHAT.body)
+    const end = Date.UTC(2026, 0, 31)
+    expect([reply.status, ...told(reply)]).toEqual([429, '5', '5', String(end / 1000)])
+    expect(reply.headers['retry-after']).toBe(String((end - NOON) / 1000))
+    expect(reply.error['retry_after']).toBe((end - NOON) / 1000)
+  })
+
+  it.each([
+    ['free', 100, '1h'],
+    ['pro', 1_000, '1h'],
+    ['messages-free', 60, '1m'],
+    ['messages-basic', 300, '1m'],
+    ['messages-pro', 1_000, '1m'],
+  ] as const)('of the plan %s are %i a window of %s', async (plan, limit, every) => {
+    const stage = await start({ now: NOON }, { plan })
+    const reply = await ask(stage, CHAT.body)
+    expect(told(reply)).toEqual([String(limit), String(limit - 1), String(periodOf(NOON, every).end / 1000)])
+  })
+
+  it('of the enterprise plans are none, until the key sets its own', async () => {
+    const stage = await start({ now: NOON }, { plan: 'enterprise' })
+    expect(told(await ask(stage, CHAT.body))[0]).toBe(UNLIMITED)
+    await administrate(stage, 'PUT', `${KEYS}/${stage.keyId}`, { rate_limit_requests: 7 })
+    expect(told(await ask(stage, CHAT.body)).slice(0, 2)).toEqual(['7', '6'])
+  })
+})
+
+const EDGES: readonly (readonly [DurationCode, string, string])[] = [
+  ['1m', '2026-01-30T12:12:59.999Z', '2026-01-30T12:13:00Z'],
+  ['1h', '2026-03-29T00:59:59.999Z', '2026-03-29T01:00:00Z'],
+  ['1d', '2028-02-28T23:59:59.999Z', '2028-02-29T00:00:00Z'],
+  ['1d', '2028-02-29T23:59:59.999Z', '2028-03-01T00:00:00Z'],
+  ['1w', '2027-01-03T23:59:59.999Z', '2027-01-04T00:00:00Z'],
+  ['1M', '2026-01-31T23:59:59.999Z', '2026-02-01T00:00:00Z'],
+  ['1M', '2028-02-29T23:59:59.999Z', '2028-03-01T00:00:00Z'],
+  ['1M', '2026-12-31T23:59:59.999Z', '2027-01-01T00:00:00Z'],
+]
+
+describe.each(EDGES)('a window of %s at %s', (every, last, next) => {
+  it('refuses until its last millisecond, begins anew with the next, and is found again when the clock goes back', async () => {
+    const clock = { now: Date.parse(last) }
+    const limits = { rate_limit_requests: 2, rate_limit_reset_duration: every }
+    const tokens = { rate_limit_tokens: 100_000, token_reset_duration: every }
+    const stage = await start(clock, { ...limits, ...tokens, budget_limit_cents: 100, budget_reset_duration: every })
+    const send = (): Promise<Reply> => ask(stage, MESSAGE.body, { path: MESSAGE.path })
+    const end = String(Date.parse(next) / 1000)
+
+    expect(told(await send())).toEqual(['2', '1', end])
+    expect(told(await send())).toEqual(['2', '0', end])
+    const refused = await send()
+    expect([refused.status, refused.headers['retry-after'], ...told(refused)]).toEqual([429, '1', '2', '0', end])
+    const before = await stage.gateway.keys.usage(stage.keyId)
+    expect(before).toMatchObject({ requests: 2, budget_resets_at: new Date(next).toISOString() })
+
+    clock.now = Date.parse(next)
+    expect(await stage.gateway.keys.usage(stage.keyId)).toMatchObject({ requests: 0, current_usage_cents: 0 })
+    const fresh = await send()
+    expect([fresh.status, ...told(fresh)]).toEqual([
+      200,
+      '2',
+      '1',
+      String(periodOf(Date.parse(next), every).end / 1000),
+    ])
+
+    clock.now = Date.parse(last)
+    expect((await send()).status).toBe(429)
+    expect(await stage.gateway.keys.usage(stage.keyId)).toEqual(before)
+  })
+})
