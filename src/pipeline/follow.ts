@@ -1,14 +1,12 @@
 import { writeFrame } from '../http/sse.ts'
 import type { Format } from '../formats/format.ts'
-import type { Recording, TextReader } from '../replay/recording.ts'
+import type { TextReader } from '../replay/recording.ts'
 import { asFailure } from './refuse.ts'
 import type { Parts } from './stages.ts'
 import { bodyOf } from './stream-body.ts'
 
 export interface Following {
-  readonly recording: Recording
-  /** How many events the reader has seen. */
-  readonly after: number
+  readonly reader: TextReader
   readonly format: Format
   readonly request: Request
   /** Of this reader's own request. */
@@ -19,8 +17,8 @@ export interface Following {
 
 /** A stream that is being generated for somebody else, as a body for one more reader. */
 export function followBody(following: Following, parts: Pick<Parts, 'limits' | 'runtime'>): ReadableStream<Uint8Array> {
-  const { recording, after, format, request, leave } = following
-  const texts = tellingFailure(recording.follow(after), following)
+  const { format, request, leave } = following
+  const texts = tellingFailure(following)
   const reader: TextReader = {
     next: texts.next,
     return: async () => {
@@ -38,7 +36,7 @@ export function followBody(following: Following, parts: Pick<Parts, 'limits' | '
 }
 
 /** What cannot be followed any longer ends in an error event, once. */
-function tellingFailure(texts: TextReader, { format, requestId }: Following): TextReader {
+function tellingFailure({ reader: texts, format, requestId }: Following): TextReader {
   let hasFailed = false
   return {
     next: async () => {

@@ -40,7 +40,13 @@ export function startRecording(answered: Answered, steps: AsyncIterable<Step>, h
   const { answerId } = format
   const isNamed = isRecorded(answered, parts)
   const name = (id: string): void => {
-    if (isNamed && answerId !== undefined) parts.recordings.name(recording, key.id, answerId(id), caller?.audience)
+    if (isNamed && answerId !== undefined) {
+      parts.recordings.name(recording, {
+        owner: key.id,
+        id: answerId(id),
+        ...(caller !== undefined && { audience: caller.audience, isDetached: caller.isDetached }),
+      })
+    }
   }
   const { texts, farewell } = writeStream(answered, steps, name, parts)
   const recording = parts.recordings.record(texts, { keep: isNamed || first !== undefined, farewell })

@@ -17,7 +17,7 @@ export async function repeat(repetition: Repetition, parts: Parts): Promise<Resp
       return new Response(repeated.answer.body, { status, headers: { ...base, ...repeated.answer.head } })
     }
     const { recording, head, leave } = repeated
-    const body = followBody({ recording, after: 0, format, request, requestId: id, leave }, parts)
+    const body = followBody({ reader: recording.follow(0), format, request, requestId: id, leave }, parts)
     return new Response(body, { status, headers: { ...base, ...head } })
   } catch (error) {
     if (repeated.kind === 'live') repeated.leave()

@@ -1,6 +1,7 @@
 import { isJsonObject, type JsonObject } from '../core/json.ts'
-import type { Store } from '../core/ports.ts'
+import type { Runtime, Store } from '../core/ports.ts'
 import type { Audience } from './audience.ts'
+import { takeLease, type Lease } from './lease.ts'
 import { createRecording, type Recording, type TextSource } from './recording.ts'
 import { createRoom, type RoomBounds } from './room.ts'
 
@@ -11,7 +12,7 @@ export type Kept =
   /** An answer that left as one JSON text, and its bill: what the events are made from when somebody asks for them. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
-export type Found = Live | { readonly kept: Kept }
+export type Found = Live | { readonly kept: Kept } | 'elsewhere'
 
 /** Still being generated, in this process. */
 export interface Live {
@@ -20,16 +21,25 @@ export interface Live {
   readonly audience: Audience | undefined
 }
 
+/** How a recording is known. */
+export interface RecordingName {
+  readonly owner: string
+  readonly id: string
+  readonly audience?: Audience
+  /** Other processes are told that it is being generated: its caller may come back to any of them. */
+  readonly isDetached?: boolean
+}
+
 /** Answers that can be had again as event streams, by their owner (a key's id) and their id. */
 export interface Recordings {
   readonly isOn: boolean
   /** Every stream passes through a recording; without `keep`, or without room, only its own caller reads it. */
   record(source: TextSource, options: { readonly keep: boolean; readonly farewell: () => string }): Recording
   /** Makes a stream known under a name, and keeps it when it has ended. A name that is taken goes to the newer one. */
-  name(recording: Recording, owner: string, id: string, audience?: Audience): void
+  name(recording: Recording, name: RecordingName): void
   /** Keeps an answer that was no stream. Nobody waits for it. */
   keep(kept: Kept, owner: string, id: string): void
-  /** Rejects when the store cannot tell. */
+  /** `elsewhere`: another process generates it. Rejects when the store cannot tell. */
   find(owner: string, id: string): Promise<Found | undefined>
   /** Resolves when everything that ended is in the store, or was refused by it. */
   flush(): Promise<void>
@@ -37,7 +47,7 @@ export interface Recordings {
   readonly size: { readonly entries: number; readonly bytes: number }
 }
 
-export interface RecordingsOptions extends Partial<RoomBounds> {
+export interface RecordingsOptions extends Partial<RoomBounds>, Pick<Runtime, 'after' | 'uuid'> {
   readonly store: Store
   /** False: nothing is known by a name or kept. @default true */
   readonly isOn?: boolean
@@ -48,56 +58,75 @@ export interface RecordingsOptions extends Partial<RoomBounds> {
 const MIB = 1024 * 1024
 const BOUNDS: RoomBounds = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
 const HOUR_SECONDS = 3600
+/** A process that died is found out after this time. */
+const LEASE_MS = 30_000
+const LIVE = 'live'
 /** Ids as all formats write them; another one is not kept. */
 const NAMABLE = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
-  const { store, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
+  const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
   const room = createRoom({ ...BOUNDS, ...bounds })
   const most = bounds.bytesOfOne ?? BOUNDS.bytesOfOne
   const live = new Map<string, Live>()
-  const saving = new Set<Promise<void>>()
+  const saving = new Map<string, Promise<unknown>>()
 
-  function save(name: string, kept: Kept): Promise<void> {
-    const text = writeKept(kept)
-    if (2 * text.length > most) return Promise.resolve()
-    // An answer that cannot be had again is still answered.
-    const saved = store.set(name, text, { ttlMs: keepSeconds * 1000 }).catch(() => {})
-    saving.add(saved)
-    return saved.finally(() => void saving.delete(saved))
+  /** Nobody waits for it but who asks for this name, and nobody minds when it fails: the answer was given. */
+  async function save(name: string, work: Promise<unknown>): Promise<void> {
+    const saved = work.catch(() => {})
+    saving.set(name, saved)
+    await saved
+    if (saving.get(name) === saved) saving.delete(name)
   }
 
-  async function keepWhenEnded(recorded: Live, name: string): Promise<void> {
+  /** Undefined for what is longer than one answer may be. */
+  function write(kept: Kept): string | undefined {
+    const text = writeKept(kept)
+    return 2 * text.length > most ? undefined : text
+  }
+
+  const put = (name: string, text: string): Promise<void> => store.set(name, text, { ttlMs: keepSeconds * 1000 })
+
+  async function keepWhenEnded(recorded: Live, name: string, leased: Promise<Lease | undefined>): Promise<void> {
     const { text } = await recorded.live.ended
-    if (text !== undefined && live.get(name) === recorded) await save(name, { kind: 'events', text })
+    const lease = await leased
+    const kept = text === undefined ? undefined : write({ kind: 'events', text })
+    if (lease !== undefined) await save(name, lease.end(kept, keepSeconds * 1000))
+    else if (kept !== undefined && live.get(name) === recorded) await save(name, put(name, kept))
     if (live.get(name) === recorded) live.delete(name)
+  }
+
+  async function mark(name: string): Promise<Lease | undefined> {
+    const text = `${JSON.stringify({ kind: LIVE, token: uuid() })}\n`
+    return takeLease({ store, after }, { name, expected: undefined, text, leaseMs: LEASE_MS }).catch(() => undefined)
   }
 
   return {
     isOn,
     record: (source, { keep, farewell }) =>
       createRecording(source, { place: keep ? room.enter() : undefined, farewell }),
-    name: (recording, owner, id, audience) => {
+    name: (recording, { owner, id, audience, isDetached = false }) => {
       if (!isOn || !NAMABLE.test(id)) return
       const name = nameOf(owner, id)
       if (live.get(name)?.live === recording) return
       const recorded = { live: recording, audience }
       live.set(name, recorded)
-      void keepWhenEnded(recorded, name)
+      void keepWhenEnded(recorded, name, isDetached ? mark(name) : Promise.resolve(undefined))
     },
     keep: (kept, owner, id) => {
-      if (isOn && NAMABLE.test(id)) void save(nameOf(owner, id), kept)
+      const text = isOn && NAMABLE.test(id) ? write(kept) : undefined
+      if (text !== undefined) void save(nameOf(owner, id), put(nameOf(owner, id), text))
     },
     find: async (owner, id) => {
       if (!NAMABLE.test(id)) return undefined
       const name = nameOf(owner, id)
       const recorded = live.get(name)
       if (recorded !== undefined) return recorded
-      const kept = readKept(await store.get(name))
-      return kept === undefined ? undefined : { kept }
+      await saving.get(name)
+      return readKept(await store.get(name))
     },
     flush: async () => {
-      while (saving.size > 0) await Promise.all(saving)
+      while (saving.size > 0) await Promise.all(saving.values())
     },
     get size() {
       return { entries: room.entries, bytes: room.bytes }
@@ -116,14 +145,15 @@ function writeKept(kept: Kept): string {
   return `${JSON.stringify(head)}\n${kept.text}`
 }
 
-function readKept(value: string | undefined): Kept | undefined {
+function readKept(value: string | undefined): Found | undefined {
   if (value === undefined) return undefined
   const end = value.indexOf('\n')
   const head = readHead(value.slice(0, end))
   const text = value.slice(end + 1)
   const metrics = head?.['metrics']
-  if (head?.['kind'] === 'events') return { kind: 'events', text }
-  return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { kind: 'whole', text, metrics } : undefined
+  if (head?.['kind'] === LIVE) return 'elsewhere'
+  if (head?.['kind'] === 'events') return { kept: { kind: 'events', text } }
+  return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { kept: { kind: 'whole', text, metrics } } : undefined
 }
 
 function readHead(line: string): JsonObject | undefined {

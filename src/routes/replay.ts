@@ -13,7 +13,8 @@ import { asFailure } from '../pipeline/refuse.ts'
 import type { Parts } from '../pipeline/stages.ts'
 import { STREAM_HEAD } from '../pipeline/stream-body.ts'
 import { countEvents, skipEvents } from '../replay/events.ts'
-import type { Kept } from '../replay/recordings.ts'
+import type { TextReader } from '../replay/recording.ts'
+import type { Found, Kept } from '../replay/recordings.ts'
 import { refusal, type Call, type Handler } from './endpoint.ts'
 
 /**
@@ -44,15 +45,56 @@ interface Wanted {
 async function find(call: Call, key: VirtualKey, wanted: Wanted): Promise<ReadableStream | string> {
   const { format, after, parts } = wanted
   const id = call.variables['id'] ?? ''
-  const found = await parts.recordings.find(key.id, format.answerId?.(id) ?? id)
+  const find = (): Promise<Found | undefined> => parts.recordings.find(key.id, format.answerId?.(id) ?? id)
+  const found = await find()
   if (found === undefined) throw unknownMessage()
-  if ('live' in found) {
-    checkPosition(after, found.live.count())
-    const leave = found.audience?.join() ?? (() => {})
-    const { id: requestId, request } = call
-    return followBody({ recording: found.live, after, format, request, requestId, leave }, parts)
+  const { id: requestId, request } = call
+  if (found === 'elsewhere') {
+    const reader = keptReader(async () => {
+      const later = await find()
+      if (later === 'elsewhere') return undefined
+      if (later === undefined || 'live' in later) throw lostMessage()
+      return textAfter(later.kept, wanted)
+    }, parts)
+    return followBody({ reader, format, request, requestId, leave: () => {} }, parts)
   }
-  const text = textOf(found.kept, format, parts)
+  if ('kept' in found) return textAfter(found.kept, wanted)
+  checkPosition(after, found.live.count())
+  const leave = found.audience?.join() ?? (() => {})
+  return followBody({ reader: found.live.follow(after), format, request, requestId, leave }, parts)
+}
+
+/** Looks again and again for a text that is not there yet. */
+function keptReader(look: () => Promise<string | undefined>, { runtime, timeouts }: Parts): TextReader {
+  const until = runtime.now() + timeouts.total
+  let isDone = false
+  let wake: () => void = () => {}
+  const done = { value: undefined, done: true } as const
+  return {
+    next: async () => {
+      while (!isDone) {
+        const text = await look()
+        if (text !== undefined) {
+          isDone = true
+          return text === '' ? done : { value: text, done: false }
+        }
+        if (runtime.now() >= until) throw lostMessage()
+        await new Promise<void>((resolve) => {
+          wake = resolve
+          runtime.after(POLL_MS, resolve)
+        })
+      }
+      return done
+    },
+    return: async () => {
+      isDone = true
+      wake()
+    },
+  }
+}
+
+function textAfter(kept: Kept, { format, after, parts }: Wanted): string {
+  const text = textOf(kept, format, parts)
   checkPosition(after, countEvents(text))
   return skipEvents(text, after)
 }
@@ -102,6 +144,8 @@ async function readOptionalBody(request: Request, parts: Parts): Promise<JsonObj
   return isJsonObject(body) ? body : {}
 }
 
+/** How often the store is asked for what another process generates. */
+const POLL_MS = 500
 /** The body says one number. */
 const LONGEST_BODY = 64 * 1024
 
@@ -130,4 +174,8 @@ function unknownMessage(): GatewayError {
     'There is no such message for this key. Messages can be streamed again for an hour after they were answered.',
     { param: 'message_id' },
   )
+}
+
+function lostMessage(): GatewayError {
+  return new GatewayError('upstream', 'The process that generated this message ended before the message did. Ask anew.')
 }

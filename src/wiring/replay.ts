@@ -42,7 +42,7 @@ export interface Replay {
 
 export function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
   const { now, uuid, after } = runtime
-  const recordings = createRecordings({ ...(options === false ? { isOn: false } : options), store })
+  const recordings = createRecordings({ ...(options === false ? { isOn: false } : options), store, after, uuid })
   const idempotency = createIdempotency({ store, now, uuid, after })
   const detached = createDetached({ after })
   return {

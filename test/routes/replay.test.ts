@@ -1,0 +1,250 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { memoryStore, type MemoryStoreOptions } from '../../src/index.ts'
+import { MESSAGE } from '../support/ask.ts'
+import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
+import { eventTexts, messageIdOf, post, reading } from '../support/streams.ts'
+import { framesOf, gate, HANG, type UpstreamRequest } from '../support/upstream.ts'
+import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+
+interface Watched extends Stage {
+  readonly store: WatchedStore
+}
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function watched(options: StageOptions = {}, now?: () => number): Promise<Watched> {
+  const store = watchedStore(now)
+  const stage = await startStage({ store, ...options })
+  stages.push(stage)
+  return { ...stage, store }
+}
+
+const ANSWER = { text: ['A gate', ' for', ' water.'] }
+
+const ask = (stage: Stage, stream = true, headers: Readonly<Record<string, string>> = {}): Promise<Response> =>
+  post(stage, '/v1/messages', { body: { ...MESSAGE.body, stream }, headers })
+
+const again = (stage: Stage, id: string, options: Parameters<typeof post>[2] = {}): Promise<Response> =>
+  post(stage, `/v1/messages/${id}/streams`, options)
+
+async function* halting(request: UpstreamRequest, opened: Promise<void>) {
+  const frames = framesOf(request, ANSWER)
+  yield* frames.slice(0, 5)
+  await opened
+  yield* frames.slice(5)
+}
+
+const hanging: NonNullable<StageOptions['reply']> = (request) => ({
+  kind: 'events',
+  items: [...framesOf(request, ANSWER).slice(0, 5), HANG],
+})
+
+async function expectSettledOnce({ store }: Watched): Promise<void> {
+  await store.allSettled()
+  expect(store.settlements.map(({ ticket }) => ticket).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(await store.held()).toBe(0)
+}
+
+describe('a message streamed again', () => {
+  it('costs nothing, takes no place of a limit, and tells what is left of it', async () => {
+    const stage = await watched({ key: { name: 'two', rate_limit_requests: 2, budget_limit_cents: 100 } })
+    const first = await ask(stage)
+    const id = messageIdOf(await first.text())
+    const spent = await stage.store.spent('budget')
+    const answers = await Promise.all([1, 2, 3, 4, 5].map(() => again(stage, id)))
+
+    for (const answer of answers) {
+      expect(answer.status).toBe(200)
+      expect(answer.headers.get('x-ratelimit-limit')).toBe('2')
+      expect(answer.headers.get('x-ratelimit-remaining')).toBe('1')
+      expect(answer.headers.get('x-request-id')).toMatch(/^req_[0-9a-f]{32}$/)
+      expect(answer.headers.get('request-id')).not.toBe(first.headers.get('request-id'))
+      expect(answer.headers.get('cache-control')).toBe('no-cache, no-transform')
+    }
+    expect(await stage.store.spent('budget')).toBe(spent)
+    expect(stage.store.tickets).toHaveLength(1)
+    expect((await stage.gateway.audit.read({ keyId: stage.keyId })).records).toHaveLength(1)
+  })
+
+  it.each([
+    ['Last-Event-ID that is no number', { headers: { 'last-event-id': 'abc' } }, 'Last-Event-ID'],
+    ['negative Last-Event-ID', { headers: { 'last-event-id': '-1' } }, 'Last-Event-ID'],
+    ['Last-Event-ID with a fraction', { headers: { 'last-event-id': '1.5' } }, 'Last-Event-ID'],
+    ['starting_after that is a text', { body: { starting_after: '3' } }, 'starting_after'],
+    ['negative starting_after', { body: { starting_after: -1 } }, 'starting_after'],
+    ['event that has not come yet', { body: { starting_after: 1000 } }, '1000'],
+    ['body that is no object', { body: [] }, 'object'],
+  ])('is refused for a %s', async (_, options, words) => {
+    const stage = await watched()
+    const id = messageIdOf(await (await ask(stage)).text())
+    const response = await again(stage, id, options)
+    expect(response.status).toBe(400)
+    expect(response.headers.get('x-ratelimit-limit')).toBe('9007199254740991')
+    expect(await response.text()).toContain(words)
+  })
+
+  it('is found by nobody without its key', async () => {
+    const stage = await watched()
+    const id = messageIdOf(await (await ask(stage)).text())
+    expect((await again(stage, id, { secret: 'sk-bf-nobody' })).status).toBe(401)
+    for (const odd of [
+      'msg_',
+      'unknown',
+      encodeURIComponent(`x:${id}`),
+      '%F0%9F%98%80',
+      'x'.repeat(5000),
+      '__proto__',
+    ]) {
+      const response = await again(stage, odd)
+      expect([response.status, (await response.json()).error.type]).toEqual([404, 'invalid_request_error'])
+    }
+    const got = await stage.gateway.fetch(
+      new Request(`http://gateway/v1/messages/${id}/streams`, { headers: { 'x-api-key': stage.secret } }),
+    )
+    expect([got.status, got.headers.get('allow')]).toEqual([405, 'POST'])
+  })
+
+  it('is found for an hour', async () => {
+    let now = Date.UTC(2026, 0, 1)
+    const stage = await watched({ runtime: { now: () => now, random: () => 0 } }, () => now)
+    const streamed = messageIdOf(await (await ask(stage)).text())
+    const whole = (await (await ask(stage, false)).json()).id as string
+    now += 3_599_999
+    expect([(await again(stage, streamed)).status, (await again(stage, whole)).status]).toEqual([200, 200])
+    now += 1
+    expect([(await again(stage, streamed)).status, (await again(stage, whole)).status]).toEqual([404, 404])
+  })
+
+  it.each<[string, StageOptions, Record<string, string>]>([
+    ['where streams are off', { streams: false }, {}],
+    ['where the request wants nothing stored', {}, { 'cache-control': 'no-store' }],
+    ['where it is longer than one may be', { streams: { bytesOfOne: 500 } }, {}],
+  ])('is not found %s, and was answered all the same', async (_, options, headers) => {
+    const stage = await watched(options)
+    const streamed = await (await ask(stage, true, headers)).text()
+    const whole = await (await ask(stage, false, headers)).json()
+    expect(streamed).toContain('message_stop')
+    expect((await again(stage, messageIdOf(streamed))).status).toBe(404)
+    if (!('streams' in options && typeof options.streams === 'object')) {
+      expect((await again(stage, whole.id)).status).toBe(404)
+    }
+  })
+
+  it('holds no more than the store has room for: the oldest are forgotten', async () => {
+    const options: MemoryStoreOptions = { passing: { entries: 5, bytes: 1_000_000 } }
+    const stage = await startStage({ store: memoryStore(options) })
+    stages.push(stage)
+    const ids: string[] = []
+    for (let count = 0; count < 8; count += 1) ids.push(messageIdOf(await (await ask(stage)).text()))
+    const statuses: number[] = []
+    for (const id of ids) statuses.push((await again(stage, id)).status)
+    expect(statuses).toEqual([404, 404, 404, 200, 200, 200, 200, 200])
+  })
+})
+
+describe('a live message', () => {
+  it('has several followers at once, each from its own event on, and heartbeats between the events', async () => {
+    const opened = gate()
+    const stage = await watched({
+      reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
+      limits: { heartbeatMs: 1 },
+    })
+    const first = reading(await ask(stage))
+    const id = messageIdOf(await first.events(3))
+    const followers = await Promise.all(
+      [0, 1, 2, 3].map(async (after) => reading(await again(stage, id, { body: { starting_after: after } }))),
+    )
+    const reader = (await again(stage, id, { body: { starting_after: 3 } })).body!.getReader()
+    let beaten = ''
+    while (!beaten.includes('event: ping')) beaten += new TextDecoder().decode((await reader.read()).value)
+    await reader.cancel()
+    opened.open()
+
+    const events = eventTexts(await first.rest())
+    const told = await Promise.all(followers.map((follower) => follower.rest()))
+    expect(told.map((text) => eventTexts(text).join(''))).toEqual(
+      [0, 1, 2, 3].map((after) => events.slice(after).join('')),
+    )
+    await expectSettledOnce(stage)
+  })
+
+  it('is not slowed by a follower who does not read, nor held for it beyond the bounds', async () => {
+    const text = Array.from({ length: 400 }, (_, index) => `${index} `.repeat(20))
+    const stage = await watched({ reply: () => ({ text }), streams: { bytesOfOne: 40_000 } })
+    const first = reading(await ask(stage))
+    const id = messageIdOf(await first.events(1))
+    const slow = await again(stage, id)
+    const whole = await first.rest()
+
+    expect(eventTexts(whole).length).toBeGreaterThan(400)
+    expect(whole).toContain('message_stop')
+    const told = await slow.text()
+    expect(told.length).toBeLessThan(40_000)
+    expect(eventTexts(told).length).toBeLessThan(100)
+    expect(told).toMatch(/event: error\ndata: .*cannot be followed.*\n\n$/)
+    await expectSettledOnce(stage)
+  })
+
+  it('of another process is waited for when it is detached, and unknown until it is whole when it is not', async () => {
+    const opened = gate()
+    const stage = await watched({
+      reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
+    })
+    const other = await startStage({ store: stage.store })
+    stages.push(other)
+    const elsewhere = { gateway: other.gateway, secret: stage.secret }
+    const detached = reading(await ask(stage, true, { 'x-svc-detach': 'true' }))
+    const attached = reading(await ask(stage))
+    const [one, two] = [messageIdOf(await detached.events(1)), messageIdOf(await attached.events(1))]
+    await new Promise((resolve) => setImmediate(resolve))
+    const waiting = await again({ ...stage, ...elsewhere }, one, { body: { starting_after: 2 } })
+    expect((await again({ ...stage, ...elsewhere }, two)).status).toBe(404)
+    opened.open()
+    const [whole, other_] = [await detached.rest(), await attached.rest()]
+
+    expect(waiting.status).toBe(200)
+    expect(eventTexts(await waiting.text())).toEqual(eventTexts(whole).slice(2))
+    expect(await (await again({ ...stage, ...elsewhere }, two)).text()).toBe(other_)
+  })
+})
+
+describe('closing a gateway', () => {
+  it('ends what is detached, settles it, and keeps what came until then', async () => {
+    const store = watchedStore()
+    const { close } = store
+    let isClosed = false
+    store.close = async () => {
+      isClosed = true
+      await close()
+    }
+    const stage = await startStage({ store, reply: hanging, key: { name: 'closing', budget_limit_cents: 100 } })
+    stages.push(stage)
+    const left = reading(await ask(stage, true, { 'x-svc-detach': 'true' }))
+    const read = reading(await ask(stage, true, { 'x-svc-detach': 'true' }))
+    await left.events(3)
+    await left.leave()
+    const leaver = new AbortController()
+    stage.upstream.reply = () => ({ kind: 'hang' })
+    const headers = { 'x-svc-detach': 'true', 'idempotency-key': 'whole' }
+    const whole = post(stage, '/v1/messages', { body: { ...MESSAGE.body }, headers, signal: leaver.signal })
+    await stage.upstream.arrival(3)
+    leaver.abort()
+    await stage.gateway.close()
+
+    expect(isClosed).toBe(true)
+    expect(store.settlements).toHaveLength(3)
+    expect(await read.rest()).toMatch(/event: error\nid: \d+\ndata: .*X-Svc-Detach/)
+    expect((await whole).status).toBe(499)
+  })
+})
+
+it('every event of a message stream has an id; those of a chat stream have none', async () => {
+  const stage = await watched()
+  const message = await (await ask(stage)).text()
+  const chat = await (await post(stage, '/v1/chat/completions', { body: { ...MESSAGE.body, stream: true } })).text()
+  expect(eventTexts(message)).toHaveLength(message.split('\n\n').length - 1)
+  expect(chat).not.toContain('id: ')
+})
