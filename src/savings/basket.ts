@@ -1,7 +1,7 @@
 import type { Meter } from '../core/ports.ts'
 import type { Message } from '../core/prompt.ts'
-import { excerptUnit } from './excerpt.ts'
-import type { Passage, Reading } from './reading.ts'
+import { excerptUnit, type Passage } from './excerpt.ts'
+import type { Reading } from './reading.ts'
 import type { Unit } from './turns.ts'
 
 /** One unit on its way into or past the basket. */

@@ -1,5 +1,6 @@
 import { rarityAmong, type Query } from './keywords.ts'
-import type { Passage, Reading } from './reading.ts'
+import type { Passage } from './excerpt.ts'
+import type { Reading } from './reading.ts'
 
 /** How well each passage fits the query, 0 to 1: which of the query's terms it holds, the rare ones counting most. */
 export function scorePassages(readings: readonly Reading[], query: Query): ReadonlyMap<Passage, number> {

@@ -1,31 +1,10 @@
 import { LRUCache } from 'lru-cache'
 import { fingerprintOf } from '../core/fingerprint.ts'
 import { holdsOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
-import { excerptUnit } from './excerpt.ts'
+import { excerptUnit, type Passage, type Spot } from './excerpt.ts'
 import { countTerms, type TermCounts } from './keywords.ts'
 import { termsOf } from './terms.ts'
 import type { Unit } from './turns.ts'
-
-/** Where a text stands in a unit: message, part, and the piece of a tool result's content (-1 elsewhere). */
-export interface Spot {
-  readonly message: number
-  readonly part: number
-  readonly piece: number
-}
-
-/** Some lines of a text that may stand alone in an excerpt. */
-export interface Passage {
-  readonly spot: Spot
-  /** From which to which UTF-16 unit of the text. */
-  readonly start: number
-  readonly end: number
-  /** An estimate. */
-  readonly tokens: number
-  /** Each term once. */
-  readonly terms: Int32Array
-  /** Tells passages of the same text: what was read twice is shown once. */
-  readonly mark: number
-}
 
 /** What ranking must know of a unit. */
 export interface Reading {

@@ -20,22 +20,25 @@ const PIECES_PER_SLICE = 20_000
 export async function readRanks(text: string): Promise<Ranks> {
   const pool = new Uint8Array(text.length)
   const ends: number[] = []
-  const firsts: number[] = []
+  const ids: number[] = []
   let size = 0
   let longest = 0
   for (const line of text.split('\n')) {
-    const words = line.split(' ')
-    const first = Number(words[1])
-    for (let index = 2; index < words.length; index++) {
+    const first = line.indexOf(' ', 2)
+    let id = Number(line.slice(2, first))
+    for (let at = first + 1; at > 0 && at < line.length; id++) {
+      const blank = line.indexOf(' ', at)
+      const end = blank === -1 ? line.length : blank
       const start = size
-      size = decodeBase64(words[index] ?? '', pool, size)
+      size = decodeBase64(line, at, { end, into: pool, size })
       longest = Math.max(longest, size - start)
-      firsts.push(first + index - 2)
+      ids.push(id)
       ends.push(size)
-      if (index % PIECES_PER_SLICE === 0) await breathe()
+      at = end + 1
+      if (ids.length % PIECES_PER_SLICE === 0) await breathe()
     }
   }
-  return buildTable(pool.slice(0, size), Int32Array.from(ends), Int32Array.from(firsts), longest)
+  return buildTable(pool.slice(0, size), Int32Array.from(ends), Int32Array.from(ids), longest)
 }
 
 async function buildTable(pool: Uint8Array, ends: Int32Array, ids: Int32Array, longest: number): Promise<Ranks> {
@@ -83,12 +86,18 @@ const SEXTETS: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) =>
   Math.max(0, BASE64.indexOf(String.fromCharCode(code))),
 )
 
-/** Writes the decoded bytes at `at` and answers where they end. */
-function decodeBase64(text: string, into: Uint8Array, at: number): number {
-  let size = at
+interface Decoding {
+  readonly end: number
+  readonly into: Uint8Array
+  readonly size: number
+}
+
+/** Appends the bytes of text[start, end) after `size` bytes, and answers how many there are then. */
+function decodeBase64(text: string, start: number, { end, into, size: before }: Decoding): number {
+  let size = before
   let held = 0
   let bits = 0
-  for (let index = 0; index < text.length; index++) {
+  for (let index = start; index < end; index++) {
     const code = text.charCodeAt(index)
     if (code === 61) break
     held = ((held << 6) | (SEXTETS[code] ?? 0)) & 0xffff
