@@ -1,0 +1,91 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { ask } from '../support/ask.ts'
+import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
+import { watchedStore } from '../support/watched-store.ts'
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function stage(options: StageOptions = {}): Promise<Stage> {
+  const started = await startStage(options)
+  stages.push(started)
+  return started
+}
+
+const messages = [{ role: 'user' as const, content: 'How many tokens are these?' }]
+const counted = (tokens: number) => () => ({ kind: 'json', value: { input_tokens: tokens } }) as const
+
+describe('counting tokens through the official client', () => {
+  it('asks the upstream that counts, and tells it of the prompt only', async () => {
+    const { anthropic, upstream } = await stage({ reply: counted(1234) })
+
+    const { data, response } = await anthropic.messages
+      .countTokens({ model: MESSAGE_MODEL, messages, system: 'Be brief.' })
+      .withResponse()
+
+    expect(data).toEqual({ input_tokens: 1234 })
+    expect(response.headers.get('x-svc-estimated')).toBeNull()
+    expect(upstream.last.path).toBe('/v1/messages/count_tokens')
+    expect(upstream.last.body).toEqual({ model: 'large', messages, system: 'Be brief.' })
+  })
+
+  it('counts here where the upstream does not count', async () => {
+    const { anthropic, upstream } = await stage()
+
+    const { data, response } = await anthropic.messages.countTokens({ model: CHAT_MODEL, messages }).withResponse()
+
+    expect(data.input_tokens).toBeGreaterThan(5)
+    expect(data.input_tokens).toBeLessThan(30)
+    expect(response.headers.get('x-svc-estimated')).toBe('true')
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it.each([
+    ['fails', { kind: 'failure', status: 500 } as const],
+    ['does not know the path', { kind: 'failure', status: 404 } as const],
+    ['breaks off', { kind: 'cut' } as const],
+    ['counts no number', { kind: 'json', value: { input_tokens: 'many' } } as const],
+  ])('counts here where the upstream %s', async (_, reply) => {
+    const { anthropic } = await stage({ reply: () => reply })
+
+    const { data, response } = await anthropic.messages.countTokens({ model: MESSAGE_MODEL, messages }).withResponse()
+
+    expect(data.input_tokens).toBeGreaterThan(5)
+    expect(response.headers.get('x-svc-estimated')).toBe('true')
+  })
+
+  it('costs nothing and takes nothing of a limit', async () => {
+    const store = watchedStore()
+    const { anthropic, gateway, keyId } = await stage({
+      store,
+      reply: counted(10),
+      key: { name: 'k', rate_limit_requests: 1, budget_limit_cents: 1 },
+    })
+
+    for (let times = 0; times < 3; times += 1) await anthropic.messages.countTokens({ model: MESSAGE_MODEL, messages })
+
+    expect(store.tickets).toEqual([])
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ requests: 0, cost: { billed_usd: 0 } })
+    expect((await gateway.audit.read({ keyId })).records).toHaveLength(3)
+  })
+
+  it.each([
+    ['without a key', { secret: null }, {}, 401],
+    ['of a model that the key may not use', {}, { model: CHAT_MODEL }, 403],
+    ['of a model that there is not', {}, { model: 'anthropic/none' }, 404],
+    ['of messages that are none', {}, { messages: 'none' }, 400],
+  ])('is refused %s', async (_, options, change, status) => {
+    const { url, secret } = await stage({ key: { name: 'k', allowed_models: ['anthropic/*'] } })
+
+    const reply = await ask(
+      { url, secret },
+      { model: MESSAGE_MODEL, messages, ...change },
+      { path: '/v1/messages/count_tokens', ...options },
+    )
+
+    expect(reply.status).toBe(status)
+    expect(reply.body).toMatchObject({ type: 'error', request_id: expect.stringMatching(/^req_/) })
+  })
+})
