@@ -25,7 +25,7 @@ export { openaiCompatible, type OpenaiCompatibleOptions } from './providers/open
 export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ModelEntry } from './providers/provider-options.ts'
-export type { Provider, ProviderCall, Timeouts, Transport } from './core/ports.ts'
+export type { EmbedCall, Embedded, EmbeddingRequest, Provider, ProviderCall, Timeouts, Transport } from './core/ports.ts'
 export type { Model } from './core/model.ts'
 export type { Price } from './core/money.ts'
 

@@ -228,6 +228,31 @@ describe.each([
     expect(JSON.stringify(asked)).toContain('"city"')
   })
 
+  it('are optimised by order like every other request, and continue from the whole conversation', async () => {
+    const { openai, upstream } = await stage({ reply: () => 'Forty-two.' })
+    const story = Array.from({ length: 60 }, (_item, index) => [
+      {
+        role: 'user' as const,
+        content: `Chapter ${index}. ${'The river ran on and on through the valley. '.repeat(60)}`,
+      },
+      { type: 'function_call' as const, call_id: `call_${index}`, name: 'note', arguments: '{}' },
+      { type: 'function_call_output' as const, call_id: `call_${index}`, output: `noted ${index}` },
+    ]).flat()
+
+    const { data, response } = await openai.responses
+      .create(
+        { model, max_output_tokens: 60, input: [...story, { role: 'user', content: 'What was chapter 42 about?' }] },
+        { headers: { 'x-savings-level': 'extreme' } },
+      )
+      .withResponse()
+
+    expect(response.headers.get('x-svc-strategy')).toMatch(/^Savings-Slider \(extreme/)
+    expect(Number(response.headers.get('x-svc-tokens-saved'))).toBeGreaterThan(1000)
+    expect(upstream.last.text).toContain('What was chapter 42 about?')
+    await openai.responses.create({ model, max_output_tokens: 60, previous_response_id: data.id, input: 'And 43?' })
+    for (const chapter of [0, 1, 30, 59]) expect(upstream.last.text).toContain(`Chapter ${chapter}.`)
+  })
+
   it('end the upstream’s call when they are aborted in the middle of a stream', async () => {
     const opened = gate()
     const { openai, upstream } = await stage({
