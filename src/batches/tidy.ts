@@ -8,8 +8,7 @@ const DAY_MS = 86_400_000
 
 /**
  * Tidies away what has become due: results 29 days after their batch was made, the batch itself after 90, and what a
- * process left that died while it wrote one. Any number of processes may do it at once. Resolves to how many batches
- * were looked at.
+ * process left that died while it wrote one. Any number of processes may do it at once.
  */
 export async function tidyBatches({
   store,
@@ -17,11 +16,13 @@ export async function tidyBatches({
 }: {
   readonly store: Store
   readonly now: () => number
-}): Promise<number> {
-  const keys = await store.list(DUE, { limit: PAGE })
-  const due = keys.filter((key) => readDueKey(key).at <= now())
-  for (const key of due) await tidyOne(store, key, now())
-  return due.length
+}): Promise<void> {
+  for (;;) {
+    const keys = await store.list(DUE, { limit: PAGE })
+    const due = keys.filter((key) => readDueKey(key).at <= now())
+    for (const key of due) await tidyOne(store, key, now())
+    if (due.length < PAGE) return
+  }
 }
 
 async function tidyOne(store: Store, key: string, at: number): Promise<void> {

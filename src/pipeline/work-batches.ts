@@ -178,7 +178,16 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     if (hands.size === 0) soonest = Infinity
     const hadHands = hands.size > 0
     while (hands.size < concurrency) addHand()
-    if (!hadHands) options.waitUntil?.(idle())
+    if (!hadHands) keepAwake()
+  }
+
+  /** A host that cannot be kept awake at this moment is no reason not to work. */
+  function keepAwake(): void {
+    try {
+      options.waitUntil?.(idle())
+    } catch {
+      // Some hosts know of waiting only within a request.
+    }
   }
 
   function addHand(): void {
