@@ -41,7 +41,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   }
 
   const thawed = async (job: TierJob, talk: Talk, freeze: Freeze): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
-    const selection = thaw(talk, freeze, (unit) => tools.read(unit, job.owner))
+    const selection = await thaw(talk, freeze, (unit) => tools.read(unit, job.owner))
     const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
     return { prompt, tokens: await tools.meter.countOf(prompt, job.signal) }
   }

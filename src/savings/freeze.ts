@@ -58,14 +58,14 @@ export function freezeOf(talk: Talk, selected: Selected, notice: string): Freeze
 }
 
 /** What the frozen cut leaves of the conversation as it is now; the live turn's first unit is always whole. */
-export function thaw(talk: Talk, freeze: Freeze, read: (unit: Unit) => ReturnType<Reader>): Selection {
+export async function thaw(talk: Talk, freeze: Freeze, read: (unit: Unit) => ReturnType<Reader>): Promise<Selection> {
   const selection = new Map<Unit, readonly Message[]>()
   for (const [at, ...places] of freeze.picks) {
     const unit = talk.units[at ?? -1]
     if (unit === undefined) continue
     if (places[0] === -1) selection.set(unit, unit.messages)
     else {
-      const { passages } = read(unit)
+      const { passages } = await read(unit)
       selection.set(
         unit,
         excerptUnit(

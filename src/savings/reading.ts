@@ -16,7 +16,7 @@ export interface Reading {
 }
 
 /** Reads units; what it has read once it remembers for a while. */
-export type Reader = (unit: Unit, owner: string) => Reading
+export type Reader = (unit: Unit, owner: string) => Promise<Reading>
 
 const PASSAGE_TOKENS = 80
 /** A longer line is cut: at the end of a sentence, of a word, or where it must be. */
@@ -26,7 +26,7 @@ const LONGEST_WORDS = 4000
 const REMEMBERED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_PASSAGE = 160
 
-export function createReader(estimate: (text: string) => number): Reader {
+export function createReader(estimate: (text: string) => number, breathe: () => Promise<void>): Reader {
   const remembered = new LRUCache<string, Reading>({
     maxSize: REMEMBERED_BYTES,
     sizeCalculation: (reading) =>
@@ -35,11 +35,11 @@ export function createReader(estimate: (text: string) => number): Reader {
         200 + 8 * reading.counts.terms.length,
       ),
   })
-  return (unit, owner) => {
+  return async (unit, owner) => {
     const key = `${owner} ${unit.messages.map(markOf).join(';')}`
     const known = remembered.get(key)
     if (known !== undefined) return known
-    const reading = readUnit(unit, estimate)
+    const reading = await readUnit(unit, estimate, breathe)
     remembered.set(key, reading)
     return reading
   }
@@ -61,13 +61,33 @@ interface Notes {
 }
 
 /** Each text is taken apart once: the terms of the whole are those of its passages and of the rest. */
-function readUnit(unit: Unit, estimate: (text: string) => number): Reading {
+async function readUnit(
+  unit: Unit,
+  estimate: (text: string) => number,
+  breathe: () => Promise<void>,
+): Promise<Reading> {
   const notes: Notes = { passages: [], terms: [] }
   for (const { text, spot, divided } of unit.messages.flatMap(textsOf)) {
-    if (divided) cutText(text, spot, { notes, estimate })
-    else append(notes.terms, termsOf(text))
+    const perCharacter = estimate(text) / Math.max(1, text.length)
+    for (let at = 0; at < text.length;) {
+      if (at > 0) await breathe()
+      const end = endOfSlice(text, at)
+      if (divided) cutText({ text, from: at, to: end, spot, perCharacter }, notes)
+      else append(notes.terms, termsOf(text.slice(at, end)))
+      at = end
+    }
   }
   return { counts: countTerms(notes.terms), passages: notes.passages, skeletonTokens: skeletonTokens(unit, estimate) }
+}
+
+/** So many characters are read before the rest of the process has its turn. */
+const SLICE = 60_000
+
+/** Never between the halves of a surrogate pair. */
+function endOfSlice(text: string, start: number): number {
+  const end = Math.min(text.length, start + SLICE)
+  const cut = text.charCodeAt(end)
+  return cut >= 0xdc00 && cut < 0xe000 ? end - 1 : end
 }
 
 interface Found {
@@ -109,13 +129,16 @@ function mayBeExcerpted(message: Message): boolean {
   return longest > LONGEST_WORDS && message.parts.every((part) => part.type !== 'tool-result')
 }
 
-function cutText(
-  text: string,
-  spot: Spot,
-  { notes, estimate }: { readonly notes: Notes; readonly estimate: (text: string) => number },
-): void {
-  const perCharacter = estimate(text) / Math.max(1, text.length)
-  let start = 0
+interface Stretch {
+  readonly text: string
+  readonly from: number
+  readonly to: number
+  readonly spot: Spot
+  readonly perCharacter: number
+}
+
+function cutText({ text, from, to, spot, perCharacter }: Stretch, notes: Notes): void {
+  let start = from
   let tokens = 0
   const close = (end: number): void => {
     const lines = text.slice(start, end)
@@ -126,21 +149,21 @@ function cutText(
     start = end
     tokens = 0
   }
-  for (let at = 0; at < text.length;) {
-    const end = endOfLine(text, at)
+  for (let at = from; at < to;) {
+    const end = Math.min(to, endOfLine(text, at))
     const size = Math.ceil((end - at) * perCharacter)
     if (tokens > 0 && tokens + size > PASSAGE_TOKENS) close(at)
     tokens += size
     at = end
   }
-  close(text.length)
+  close(to)
 }
 
 function endOfLine(text: string, start: number): number {
-  const lineEnd = text.indexOf('\n', start)
-  const end = lineEnd === -1 ? text.length : lineEnd + 1
-  if (end - start <= LONGEST_LINE) return end
   const piece = text.slice(start, start + LONGEST_LINE)
+  const lineEnd = piece.indexOf('\n')
+  if (lineEnd !== -1) return start + lineEnd + 1
+  if (start + LONGEST_LINE >= text.length) return text.length
   const sentence = Math.max(
     piece.lastIndexOf('. '),
     piece.lastIndexOf('? '),

@@ -103,7 +103,7 @@ async function readAll(job: SelectionJob, tools: SelectionTools): Promise<Entry[
   for (const [place, unit] of job.units.entries()) {
     let tokens = 0
     for (const message of unit.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
-    const reading = tools.read(unit, job.owner)
+    const reading = await tools.read(unit, job.owner)
     entries.push({ unit, place, tokens, reading, value: 0, share: 0, state: 'out', messages: [], picked: [], spent: 0 })
     sinceBreath += tokens * 4
     if (sinceBreath < CHARACTERS_PER_BREATH) continue

@@ -51,7 +51,7 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
     if (mode === 'query') return undefined
     const known = parseFreeze(await recallAt(memory, job.owner, talk, `slider-${cap}`))
     if (known === undefined) return undefined
-    const selection = thaw(talk, known, (unit) => tools.read(unit, job.owner))
+    const selection = await thaw(talk, known, (unit) => tools.read(unit, job.owner))
     const sendBy = async (freeze: Freeze): Promise<Shortened & { readonly freeze: Freeze }> => {
       const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
       return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), freeze }

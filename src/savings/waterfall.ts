@@ -41,7 +41,7 @@ export function createWaterfall(options: WaterfallOptions): Waterfall {
   const { meter, breathe, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summariser = options.summariser ?? 'model'
-  const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate), breathe }
+  const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate, breathe), breathe }
   const memory = createMemory({ store, now })
   const own: readonly Tier[] = [
     createSlider(tools, memory, options.slider === undefined ? {} : { mode: options.slider }),

@@ -1,0 +1,30 @@
+import { describe, expect, it } from 'vitest'
+import { createReader } from '../../src/savings/reading.ts'
+import { meter } from './bench.ts'
+import { prose, text } from './conversation.ts'
+
+const unit = (words: string) =>
+  ({ kind: 'assistant', places: [0], messages: [{ role: 'assistant', parts: [text(words)] }] }) as const
+
+describe('reading a unit', () => {
+  it.each([
+    ['prose', prose(1, 60_000)],
+    ['one letter', 'a'.repeat(500_000)],
+    ['ideographs', '我们正在构建一个网关'.repeat(50_000)],
+    ['emoji', '😀'.repeat(250_000)],
+  ])('gives the rest of the process its turns in half a megabyte of %s', async (_, words) => {
+    let turns = 0
+    const read = createReader(meter.tokenizer.estimate, async () => {
+      turns++
+    })
+    const { passages } = await read(unit(words), 'owner')
+    expect(turns).toBeGreaterThanOrEqual(Math.floor(words.length / 60_000) - 1)
+    for (const { start, end } of passages) expect(words.slice(start, end)).not.toMatch(/\p{Surrogate}/u)
+  })
+
+  it('divides a text into passages that are all of it', async () => {
+    const words = prose(2, 3000)
+    const { passages } = await createReader(meter.tokenizer.estimate, async () => undefined)(unit(words), 'owner')
+    expect(passages.map(({ start, end }) => words.slice(start, end)).join('')).toBe(words)
+  })
+})
