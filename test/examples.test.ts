@@ -1,5 +1,6 @@
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -78,6 +79,17 @@ describe('the examples', () => {
     },
     60_000,
   )
+
+  it('the batch is worked off to its results', async () => {
+    const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
+    const env = { ...process.env, PORT: '0' }
+
+    const { stdout } = await promisify(execFile)(process.execPath, [tsx, 'examples/batches.ts'], { cwd: root, env })
+
+    for (const answer of ['A sluice is a gate', 'A weir is a low dam', 'A lock lifts ships']) {
+      expect(stdout).toContain(answer)
+    }
+  }, 60_000)
 
   it('the route of next answers the requests that Next hands it', async () => {
     const key = 'a-secret-of-48-letters-made-for-this-test-alone-'
