@@ -9,8 +9,11 @@ import type { Answered, Turns } from './stages.ts'
 const KEPT_MS = 24 * 60 * 60 * 1000
 /** A longer conversation is not kept, in UTF-16 units of its JSON. */
 const LONGEST = 4 * 1024 * 1024
-/** Each one is a read of the store. */
+/** Each one is a read of the store; so many are read at once. */
 const MOST_QUOTED = 1000
+const AT_ONCE = 16
+/** All that one request recalls, in UTF-16 units of its JSON. */
+const MOST_RECALLED = 32 * 1024 * 1024
 
 type Kept = Pick<Store, 'get' | 'set' | 'delete'>
 
@@ -19,44 +22,21 @@ type Kept = Pick<Store, 'get' | 'set' | 'delete'>
  * stands apart: it is read alone, and far more often.
  */
 export function createTurns(store: Kept): Turns {
-  const read = async (key: VirtualKey, id: string, what: Half): Promise<Json | undefined> => {
-    const text = isKeptId(id) ? await store.get(nameOf(key, id, what)) : undefined
-    return text === undefined ? undefined : (JSON.parse(text) as Json)
-  }
-  const find = async (key: VirtualKey, id: string): Promise<JsonObject | undefined> => {
-    const answer = await read(key, id, 'answer')
-    return isJsonObject(answer) ? answer : undefined
-  }
-  const findTurn = async (key: VirtualKey, id: string): Promise<KeptTurn | undefined> => {
-    const [answer, input] = await Promise.all([find(key, id), read(key, id, 'input')])
-    return answer === undefined || input === undefined ? undefined : { id, answer, input: asArray(input) }
-  }
   return {
-    find,
+    find: async (key, id) => answerOf(await read(store, { key, id, half: 'answer' })),
     recall: async ({ turns }, key, body) => {
       if (turns === undefined) return body
       const { continued, quoted } = turns.refersTo(body)
-      if (quoted.length > MOST_QUOTED) throw tooMany()
-      const answers = await Promise.all(quoted.map(async (id) => [id, await find(key, id)] as const))
-      const found = answers.flatMap(([id, answer]) => (answer === undefined ? [] : [[id, answer] as const]))
-      const turn = continued === undefined ? undefined : await findTurn(key, continued)
-      return turns.recall(body, { continued: turn, quoted: new Map(found) })
+      const turn = continued === undefined ? undefined : await findTurn(store, key, continued)
+      return turns.recall(body, { continued: turn, quoted: await findQuoted(store, key, quoted) })
     },
     keep: async (answered, told) => {
       const turn = told === undefined ? undefined : answered.format.turns?.keep(writeContext(answered), told)
-      if (turn === undefined || !isKeptId(turn.id)) return
-      const [input, answer] = [JSON.stringify(turn.input), JSON.stringify(turn.answer)]
-      if (input.length + answer.length > LONGEST) return
-      const halves = [['input', input] as const, ['answer', answer] as const]
-      const written = halves.map(([half, text]) =>
-        store.set(nameOf(answered.key, turn.id, half), text, { ttlMs: KEPT_MS }),
-      )
-      // Whoever refers to a turn that could not be kept is told that it is not there.
-      await Promise.allSettled(written)
+      if (turn !== undefined && isKeptId(turn.id)) await write(store, answered.key, turn)
     },
     forget: async (key, id) => {
       if (!isKeptId(id)) return false
-      const [wasThere] = await Promise.all(HALVES.map((half) => store.delete(nameOf(key, id, half))))
+      const [wasThere] = await Promise.all(HALVES.map((half) => store.delete(nameOf({ key, id, half }))))
       return wasThere === true
     },
   }
@@ -65,6 +45,51 @@ export function createTurns(store: Kept): Turns {
 type Half = 'answer' | 'input'
 
 const HALVES: readonly Half[] = ['answer', 'input']
+
+interface Place {
+  readonly key: VirtualKey
+  readonly id: string
+  readonly half: Half
+}
+
+async function read(store: Kept, place: Place): Promise<string | undefined> {
+  return isKeptId(place.id) ? store.get(nameOf(place)) : undefined
+}
+
+async function findTurn(store: Kept, key: VirtualKey, id: string): Promise<KeptTurn | undefined> {
+  const [told, input] = await Promise.all(HALVES.map((half) => read(store, { key, id, half })))
+  const answer = answerOf(told)
+  if (answer === undefined || input === undefined) return undefined
+  return { id, answer, input: asArray(JSON.parse(input) as Json) }
+}
+
+async function findQuoted(
+  store: Kept,
+  key: VirtualKey,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, JsonObject>> {
+  if (ids.length > MOST_QUOTED) throw tooMuch(`items of more than ${MOST_QUOTED} responses`)
+  const found = new Map<string, JsonObject>()
+  let size = 0
+  for (let from = 0; from < ids.length; from += AT_ONCE) {
+    const some = ids.slice(from, from + AT_ONCE)
+    const texts = await Promise.all(some.map((id) => read(store, { key, id, half: 'answer' })))
+    size += texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
+    if (size > MOST_RECALLED) throw tooMuch(`responses of more than ${MOST_RECALLED} characters`)
+    for (const [index, id] of some.entries()) {
+      const answer = answerOf(texts[index])
+      if (answer !== undefined) found.set(id, answer)
+    }
+  }
+  return found
+}
+
+/** Whoever refers to a turn that could not be kept is told that it is not there. */
+async function write(store: Kept, key: VirtualKey, { id, input, answer }: KeptTurn): Promise<void> {
+  const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
+  if (texts.answer.length + texts.input.length > LONGEST) return
+  await Promise.allSettled(HALVES.map((half) => store.set(nameOf({ key, id, half }), texts[half], { ttlMs: KEPT_MS })))
+}
 
 /** What the writers of answers must know of a request. */
 export function writeContext({ prompt, startedAt, id, asked }: Answered): WriteContext {
@@ -75,14 +100,19 @@ function isKeptId(id: string): boolean {
   return /^[\w-]{1,200}$/.test(id)
 }
 
-function nameOf(key: VirtualKey, id: string, half: Half): string {
+function nameOf({ key, id, half }: Place): string {
   return `turn:${key.id}:${id}:${half}`
 }
 
-function tooMany(): GatewayError {
+function answerOf(text: string | undefined): JsonObject | undefined {
+  const value: unknown = text === undefined ? undefined : JSON.parse(text)
+  return isJsonObject(value) ? value : undefined
+}
+
+function tooMuch(what: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `input refers to items of more than ${MOST_QUOTED} responses. Send the items themselves, or previous_response_id.`,
+    `input refers to ${what}. Send the items themselves, or continue by previous_response_id.`,
     { param: 'input' },
   )
 }

@@ -1,6 +1,7 @@
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { KeptTurn, Recalled, References, TurnFormat, WriteContext } from '../format.ts'
+import { isAbsent } from '../fields.ts'
 import { inputItems } from './items.ts'
 import { responseOfItem } from './response.ts'
 
@@ -12,9 +13,12 @@ function refersTo(body: JsonObject): References {
   return { continued: asString(body['previous_response_id']), quoted: [...new Set(quoted)] }
 }
 
-/** The id of the item that an item stands for. */
+/** The id of the item that an item stands for. A bare id is a reference, too. */
 function referenceIn(item: Json): string | undefined {
-  return isJsonObject(item) && item['type'] === 'item_reference' ? asString(item['id']) : undefined
+  if (!isJsonObject(item)) return undefined
+  const { type, role, id } = item
+  const isReference = type === 'item_reference' || (isAbsent(type) && role === undefined)
+  return isReference ? asString(id) : undefined
 }
 
 /** The body itself where it refers to nothing. */

@@ -16,7 +16,7 @@ const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
 describe('what a body refers to', () => {
   it('is the response that it continues, and those of whose items it speaks, each once', () => {
-    const input = [reference('msg_77_0'), reference('fc_77_1'), reference('rs_8_8_2'), reference('elsewhere')]
+    const input = [reference('msg_77_0'), { id: 'fc_77_1' }, reference('rs_8_8_2'), reference('elsewhere')]
 
     expect(responseTurns.refersTo({ previous_response_id: 'resp_1', input })).toEqual({
       continued: 'resp_1',

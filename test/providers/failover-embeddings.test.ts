@@ -1,0 +1,83 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError, type FailureKind } from '../../src/core/errors.ts'
+import type { EmbedCall, Embedded, Provider } from '../../src/core/ports.ts'
+import { createFailover, type Candidate } from '../../src/providers/failover.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
+import { failureOf, testModel, timeouts } from '../support/provider-call.ts'
+
+const answer: Embedded = { model: 'm', embeddings: [[1]], inputTokens: 1 }
+const request = { native: {}, model: 'm', inputs: ['a'], encoding: 'float' } as const
+
+interface Played extends Candidate {
+  readonly calls: EmbedCall[]
+}
+
+function unused(): never {
+  throw new Error('Nobody asks for words')
+}
+
+/** A provider that throws these kinds of failure in turn and then embeds. */
+function played(name: string, ...kinds: readonly FailureKind[]): Played {
+  const calls: EmbedCall[] = []
+  const provider: Provider = {
+    name,
+    dialect: 'openai',
+    models: [testModel],
+    model: () => testModel,
+    complete: unused,
+    stream: unused,
+    embed: async (call) => {
+      const kind = kinds[calls.push(call) - 1]
+      if (kind !== undefined) throw new GatewayError(kind, kind)
+      return answer
+    },
+  }
+  return { provider, model: testModel, calls }
+}
+
+function embedBy(...candidates: readonly Candidate[]) {
+  const runtime = { ...manualRuntime(unused), random: () => 0, after: atOnce }
+  const failover = createFailover({ runtime, timeouts })
+  return failover.embed(candidates, { request, headers: {}, signal: new AbortController().signal })
+}
+
+function atOnce(_ms: number, callback: () => void): () => void {
+  queueMicrotask(callback)
+  return () => {}
+}
+
+describe('embeddings of several providers', () => {
+  it('come from the first, which gets the model and the request', async () => {
+    const [one, two] = [played('one'), played('two')]
+
+    const { answer: got, route } = await embedBy(one, two)
+
+    expect(got).toBe(answer)
+    expect(route).toBe(one)
+    expect(one.calls).toMatchObject([{ request, model: testModel }])
+    expect(two.calls).toHaveLength(0)
+  })
+
+  it('are asked for again where the provider failed, and then of the next one', async () => {
+    const [one, two] = [played('one', 'upstream', 'overloaded', 'upstream'), played('two')]
+
+    const { route } = await embedBy(one, two)
+
+    expect(one.calls).toHaveLength(3)
+    expect(route).toBe(two)
+  })
+
+  it('are refused at once where the request itself is wrong', async () => {
+    const [one, two] = [played('one', 'upstream-rejected'), played('two')]
+
+    expect((await failureOf(embedBy(one, two))).kind).toBe('upstream-rejected')
+    expect([one.calls.length, two.calls.length]).toEqual([1, 0])
+  })
+
+  it('come from the one that embeds where another cannot', async () => {
+    const { embed: _embed, ...provider } = played('one').provider
+    const two = played('two')
+
+    expect((await embedBy({ provider, model: testModel }, two)).route).toBe(two)
+  })
+})
