@@ -34,14 +34,16 @@ export async function startTarget(name: string, file: string, ...given: readonly
 function allOf(child: ChildProcess, fields: readonly string[]): Promise<Record<string, unknown>> {
   return new Promise((resolve, reject) => {
     const told: Record<string, unknown> = {}
+    const ended = (code: number | null): void => reject(new Error(`a server of the bench ended with code ${code}`))
     const listen = (message: unknown): void => {
       Object.assign(told, message)
       if (!fields.every((field) => field in told)) return
       child.off('message', listen)
+      child.off('exit', ended)
       resolve(told)
     }
     child.on('message', listen)
-    child.once('exit', (code) => reject(new Error(`a server of the bench ended with code ${code}`)))
+    child.once('exit', ended)
   })
 }
 
@@ -49,6 +51,8 @@ export interface Work {
   readonly body: string
   readonly requests: number
   readonly concurrency: number
+  /** @default none */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 export interface Measured {
@@ -67,7 +71,7 @@ export async function measure(target: Target, work: Work): Promise<Measured> {
   const firstBytes: number[] = []
   let left = work.requests
   const worker = async (): Promise<void> => {
-    while (left-- > 0) firstBytes.push(await once(pool, target.key, work.body))
+    while (left-- > 0) firstBytes.push(await once(pool, target.key, work))
   }
   await Promise.all(Array.from({ length: work.concurrency }, worker))
   const seconds = (performance.now() - begun) / 1000
@@ -80,12 +84,12 @@ export async function measure(target: Target, work: Work): Promise<Measured> {
   }
 }
 
-async function once(pool: Pool, key: string, body: string): Promise<number> {
+async function once(pool: Pool, key: string, { body, headers }: Work): Promise<number> {
   const begun = performance.now()
   const response = await pool.request({
     path: '/v1/chat/completions',
     method: 'POST',
-    headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${key}`, ...headers },
     body,
   })
   let first = 0

@@ -11,8 +11,8 @@
  *
  * @module
  */
-export { createGateway, type CacheOptions, type Gateway, type GatewayOptions } from './gateway.ts'
-export type { Limits, LogRecord, MarginCall } from './options.ts'
+export { createGateway, type Gateway } from './gateway.ts'
+export type { CacheOptions, GatewayOptions, Limits, LogRecord, MarginCall } from './options.ts'
 export type { AdminOptions } from './routes/authorize.ts'
 export type { MetricsReports } from './routes/metrics.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
@@ -25,7 +25,15 @@ export { openaiCompatible, type OpenaiCompatibleOptions } from './providers/open
 export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ModelEntry } from './providers/provider-options.ts'
-export type { EmbedCall, Embedded, EmbeddingRequest, Provider, ProviderCall, Timeouts, Transport } from './core/ports.ts'
+export type {
+  EmbedCall,
+  Embedded,
+  EmbeddingRequest,
+  Provider,
+  ProviderCall,
+  Timeouts,
+  Transport,
+} from './core/ports.ts'
 export type { Model } from './core/model.ts'
 export type { Price } from './core/money.ts'
 

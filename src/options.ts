@@ -1,8 +1,13 @@
 import * as z from 'zod/mini'
+import type { SemanticCacheOptions } from './cache/cache-options.ts'
+import type { GovernanceConfiguration } from './governance/configuration.ts'
+import type { CatalogOptions } from './providers/catalog.ts'
+import type { BatchOptions } from './wiring/batches.ts'
+import type { StreamsOptions } from './wiring/replay.ts'
 import { GatewayError } from './core/errors.ts'
 import { batchSchema } from './wiring/batches.ts'
 import { streamsSchema } from './wiring/replay.ts'
-import { savingsSchema } from './wiring/savings.ts'
+import { savingsSchema, type SavingsOptions } from './wiring/savings.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
 import type { AdminOptions } from './routes/authorize.ts'
@@ -43,6 +48,41 @@ export const DEFAULT_LIMITS: Limits = {
 export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
 export const DEFAULT_MARGIN = 1.5
+
+/** Everything that a gateway can be told. Unknown options are refused at the start. */
+export interface GatewayOptions {
+  /** Who answers: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
+  readonly providers: readonly Provider[]
+  /** Keys, budgets and what must outlive a request. @default memoryStore(), which lives as long as the process */
+  readonly store?: Store
+  /** billed = theoretical cost × margin: a number, or a function of key and model. @default 1.5 */
+  readonly margin?: number | ((call: MarginCall) => number)
+  /** Models, prices and aliases of your own. */
+  readonly catalog?: CatalogOptions
+  /** Tiers 2 to 5. @default on, where they pay */
+  readonly savings?: SavingsOptions
+  /** Tier 1; `false` stores no answers. @default on, in memory, within each key, from similarity 0.95 */
+  readonly cache?: false | CacheOptions
+  /** Keys, budgets and rate limits that exist from the start. */
+  readonly governance?: GovernanceConfiguration
+  /** Who may administrate. @default nobody */
+  readonly admin?: AdminOptions
+  /** Messages that can be streamed again; `false` keeps none. @default on, for an hour */
+  readonly streams?: false | StreamsOptions
+  /** How this process works off message batches. */
+  readonly batches?: BatchOptions
+  /** The path under which the gateway is mounted, such as `/ai`. @default '' */
+  readonly basePath?: string
+  readonly limits?: Partial<Limits>
+  /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
+  readonly timeouts?: Partial<Timeouts>
+  /** Gets each line of the request log. @default none is written */
+  readonly log?: (record: LogRecord) => void
+  readonly runtime?: RuntimeOptions
+}
+
+/** Tier 1; see docs/tiers/1-semantic-cache.md. */
+export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
 /** One line of the request log. */
 export type LogRecord = Readonly<Record<string, unknown>>

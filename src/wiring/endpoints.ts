@@ -1,0 +1,72 @@
+import type { Store } from '../core/ports.ts'
+import { anthropicFormat } from '../formats/anthropic/format.ts'
+import { openaiFormat } from '../formats/openai/format.ts'
+import type { Endpoint } from '../http/router.ts'
+import type { Parts } from '../pipeline/stages.ts'
+import type { Traffic } from '../pipeline/traffic.ts'
+import type { Directory } from '../providers/catalog.ts'
+import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
+import { batchEndpoints } from '../routes/batches.ts'
+import { completions } from '../routes/completions.ts'
+import { countTokens } from '../routes/count-tokens.ts'
+import { embeddings } from '../routes/embeddings.ts'
+import type { Handler } from '../routes/endpoint.ts'
+import { inTraffic } from '../routes/in-traffic.ts'
+import { getModel, listModels } from '../routes/models.ts'
+import { replayStream } from '../routes/replay.ts'
+import { deleteResponse, getResponse } from '../routes/responses.ts'
+import { health, ready, type ProviderStates } from '../routes/status.ts'
+import type { Batches } from './batches.ts'
+
+export interface EndpointRooms {
+  readonly parts: Parts
+  readonly directory: Directory
+  readonly store: Store
+  readonly states: ProviderStates
+  readonly basePath: string
+  readonly admin: Omit<AdminParts, 'line'>
+  readonly traffic: Traffic
+  readonly batches: Batches
+}
+
+/** Every path of the gateway: one look at this table is its HTTP interface. */
+export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
+  const { parts, directory, store, states, basePath, admin, traffic, batches } = rooms
+  const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
+  const status = { store, providers: states, runtime: parts.runtime }
+  const table: readonly Endpoint<Handler>[] = [
+    { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, parts)) },
+    { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, parts)) },
+    { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, countTokens(parts)) },
+    { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(anthropicFormat, parts) },
+    {
+      method: 'POST',
+      path: '/v1/responses',
+      handle: inTraffic(
+        traffic,
+        lazily(() => responses(parts)),
+      ),
+    },
+    { method: 'GET', path: '/v1/responses/:id', handle: getResponse(parts) },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(parts) },
+    { method: 'POST', path: '/v1/embeddings', handle: inTraffic(traffic, embeddings(parts)) },
+    { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
+    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
+    { method: 'GET', path: '/health', handle: health(status) },
+    { method: 'GET', path: '/ready', handle: ready(status) },
+    ...batchEndpoints({ book: batches.book, wake: batches.work.wake, line: parts, basePath }),
+    ...adminEndpoints({ ...admin, line: parts }),
+  ]
+  return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
+}
+
+async function responses(parts: Parts): Promise<Handler> {
+  const { responsesFormat } = await import('../formats/responses/format.ts')
+  return completions(responsesFormat, parts)
+}
+
+/** A handler whose code is loaded by its first call. */
+function lazily(load: () => Promise<Handler>): Handler {
+  let loading: Promise<Handler> | undefined
+  return async (call) => (await (loading ??= load()))(call)
+}

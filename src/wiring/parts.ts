@@ -1,0 +1,85 @@
+import { createFlights } from '../cache/flights.ts'
+import type { SemanticCache } from '../cache/semantic-cache.ts'
+import type { JsonObject } from '../core/json.ts'
+import { toDollars } from '../core/money.ts'
+import type { Runtime, Store, Timeouts } from '../core/ports.ts'
+import { createResolve } from '../pipeline/resolve.ts'
+import type { Parts, PipelineLimits } from '../pipeline/stages.ts'
+import { createTurns } from '../pipeline/turns.ts'
+import { createRecords, type Books } from '../pipeline/write-down.ts'
+import type { Directory } from '../providers/catalog.ts'
+import type { Failover } from '../providers/failover.ts'
+import { smallModelFor } from '../providers/small-model.ts'
+import type { ShadowRecord } from '../savings/shadow.ts'
+import type { TierJob } from '../savings/tier.ts'
+import { createMeter } from '../tokens/size.ts'
+import { createTokenizer } from '../tokens/tokenizer.ts'
+import type { Governance } from './governance.ts'
+import type { Replay } from './replay.ts'
+import { createSavings, type SavingsOptions } from './savings.ts'
+
+/** What the stages of the line are made of. */
+export interface PartsSources {
+  readonly runtime: Runtime
+  readonly store: Store
+  readonly governance: Governance
+  readonly directory: Directory
+  readonly failover: Failover
+  readonly timeouts: Timeouts
+  readonly limits: PipelineLimits
+  readonly books: Omit<Books, 'now'>
+  readonly cache: SemanticCache | undefined
+  readonly replay: Replay
+  readonly savings: SavingsOptions | undefined
+  readonly margin: Parts['margin']
+}
+
+/** How long equal requests wait for the first of them, in milliseconds, before they ask for themselves. */
+const PATIENCE_MS = 30_000
+
+export function createParts(sources: PartsSources): Parts {
+  const { runtime, store, governance, directory, timeouts, limits, books, cache, replay, savings, margin } = sources
+  const meter = createMeter(createTokenizer())
+  const patience = { ms: PATIENCE_MS, after: runtime.after }
+  return {
+    findKey: governance.findKey,
+    ...(cache !== undefined && { memory: { cache, flights: createFlights({ patience }) } }),
+    resolve: createResolve(directory.resolve, runtime.random),
+    ledger: governance.ledger,
+    turns: createTurns(store),
+    recordings: replay.recordings,
+    idempotency: replay.idempotency,
+    detached: replay.detached,
+    waterfall: createSavings(savings, {
+      store,
+      meter,
+      runtime,
+      onShadow: (record, job) => books.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
+    }),
+    rehearsal: () => createSavings(savings, { store: unwritten(store), meter, runtime, onShadow: () => {} }),
+    smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
+    upstream: sources.failover,
+    meter,
+    margin,
+    records: createRecords({ ...books, now: runtime.now }),
+    limits,
+    timeouts,
+    runtime,
+  }
+}
+
+/** A store in which nothing changes. */
+function unwritten(store: Store): Store {
+  return { ...store, set: () => Promise.resolve() }
+}
+
+function shadowFields(record: ShadowRecord, job: TierJob): JsonObject {
+  return {
+    virtual_key_id: job.owner,
+    model: job.modelName,
+    strategy: record.strategy,
+    original_tokens: record.originalTokens,
+    optimized_tokens: record.optimizedTokens,
+    small_models_usd: toDollars(record.spent),
+  }
+}
