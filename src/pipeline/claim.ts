@@ -26,9 +26,9 @@ export async function claim(understood: Understood, parts: Parts): Promise<Claim
     : { ...understood, repeated: claimed.repeated }
 }
 
-/** What was asked, and of which front: SHA-256, because a forged equal one would get another request's answer. */
-async function fingerprintOf({ asked, format }: Understood): Promise<string> {
-  const text = `${format.dialect}\n${JSON.stringify(asked)}`
+/** What was asked, and of which path: SHA-256, because a forged equal one would get another request's answer. */
+async function fingerprintOf({ asked, request }: Understood): Promise<string> {
+  const text = `${new URL(request.url).pathname}\n${JSON.stringify(asked)}`
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
