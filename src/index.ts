@@ -17,6 +17,7 @@ export type { AdminOptions } from './routes/authorize.ts'
 export type { MetricsReports } from './routes/metrics.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
 export type { BatchOptions } from './wiring/batches.ts'
+export type { StreamsOptions } from './wiring/replay.ts'
 
 // Upstreams
 export { openai, type OpenaiOptions } from './providers/openai.ts'
