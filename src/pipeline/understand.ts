@@ -26,7 +26,15 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   const size = measure(prompt, resolved, parts.meter)
-  return { ...admitted, asked: body, prompt, resolved, size, wishes, margin: marginOf(parts, admitted.key, resolved.name) }
+  return {
+    ...admitted,
+    asked: body,
+    prompt,
+    resolved,
+    size,
+    wishes,
+    margin: marginOf(parts, admitted.key, resolved.name),
+  }
 }
 
 /** The body of a request, within the limits of the gateway. */
