@@ -3,7 +3,7 @@ import type { Store } from '../core/ports.ts'
 import { EXPIRES_AFTER_MS, isBatchId, makeBatchId, parseBatch, type Batch } from './batch.ts'
 import { dueKey, headKey, headsOf, itemKey, itemsOf, OPEN, placeOf } from './batch-keys.ts'
 import type { BatchRequest } from './batch-requests.ts'
-import { changeBatch, forgetBatch, FREE, lineOf, type OpenBatch } from './batch-values.ts'
+import { changeBatch, forgetBatch, FREE, lineOf, valuesOf, type OpenBatch } from './batch-values.ts'
 
 /** The batches of each key: what is asked and changed through the interface. */
 export interface BatchBook {
@@ -17,7 +17,7 @@ export interface BatchBook {
   cancel(keyId: string, id: string): Promise<Batch>
   /** Forgets an ended batch with its results. Throws `not-found`, or `invalid-request` for one that has not ended. */
   remove(keyId: string, id: string): Promise<void>
-  /** The lines of the results, read page by page; each ends in a line feed. */
+  /** The lines of the results, read as they are taken; each ends in a line feed. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
   /** Batches with work left, of all keys. */
   open(): Promise<readonly OpenBatch[]>
@@ -51,7 +51,6 @@ export interface BatchParts {
 const MOST_BATCHES = 1_000
 /** Values that are written or read side by side. */
 const PAGE = 100
-const RESULTS_PAGE = 32
 /** A batch that is still not filled by then is what a dead process left. */
 const FILLED_WITHIN_MS = 3_600_000
 
@@ -137,14 +136,7 @@ export function createBatchBook({ store, now, uuid }: BatchParts): BatchBook {
   }
 
   async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
-    const prefix = itemsOf('result', batch.id)
-    for (let after: string | undefined; ;) {
-      const keys = await store.list(prefix, { limit: RESULTS_PAGE, ...(after !== undefined && { after }) })
-      if (keys.length === 0) return
-      const values = await Promise.all(keys.map((key) => store.get(key)))
-      yield values.map((value) => (value === undefined ? '' : `${lineOf(value)}\n`)).join('')
-      after = keys.at(-1)
-    }
+    for await (const value of valuesOf(store, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
   }
 
   async function open(): Promise<readonly OpenBatch[]> {

@@ -9,7 +9,7 @@ export interface OpenBatch {
   readonly keyId: string
 }
 
-/** Values that are deleted side by side. */
+/** Keys that are listed at once. */
 const PAGE = 100
 const ROUNDS = 50
 
@@ -51,5 +51,21 @@ export async function deleteItems(store: Store, prefix: string): Promise<void> {
     const keys = await store.list(prefix, { limit: PAGE })
     if (keys.length === 0) return
     await Promise.all(keys.map((key) => store.delete(key)))
+  }
+}
+
+/** So few values at once that even the largest answers do not fill the memory. */
+const AT_ONCE = 4
+
+/** The values of all keys with a prefix, in order, read as they are taken. */
+export async function* valuesOf(store: Store, prefix: string): AsyncGenerator<string, void, undefined> {
+  for (let after: string | undefined; ;) {
+    const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
+    if (keys.length === 0) return
+    for (let from = 0; from < keys.length; from += AT_ONCE) {
+      const values = await Promise.all(keys.slice(from, from + AT_ONCE).map((key) => store.get(key)))
+      yield* values.filter((value) => value !== undefined)
+    }
+    after = keys.at(-1)
   }
 }

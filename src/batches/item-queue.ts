@@ -3,7 +3,7 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { NO_COUNTS, parseBatch, type Batch, type Counts, type ItemEnd } from './batch.ts'
 import type { BatchParts } from './batch-book.ts'
 import { headKey, itemKey, itemsOf, OPEN } from './batch-keys.ts'
-import { changeBatch, FREE, lineOf, type OpenBatch } from './batch-values.ts'
+import { changeBatch, FREE, lineOf, valuesOf, type OpenBatch } from './batch-values.ts'
 
 /** An item that this process may work on until `held` says otherwise. */
 export interface Claim {
@@ -148,17 +148,11 @@ export function createItemQueue({ store, now, uuid, leaseMs }: ItemQueueOptions)
   }
 }
 
-/** Reads every result once, a page at a time. */
+/** Reads every result once. */
 async function countResults(store: Store, batch: OpenBatch): Promise<Counts> {
-  const prefix = itemsOf('result', batch.id)
   const counts = { ...NO_COUNTS }
-  for (let after: string | undefined; ;) {
-    const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
-    if (keys.length === 0) return counts
-    const values = await Promise.all(keys.map((found) => store.get(found)))
-    for (const value of values) counts[endOf(value)] += 1
-    after = keys.at(-1)
-  }
+  for await (const value of valuesOf(store, itemsOf('result', batch.id))) counts[endOf(value)] += 1
+  return counts
 }
 
 /** How an item ended stands at the beginning of its line, before anything that a caller or a model wrote. */
@@ -171,8 +165,8 @@ export function writeLine(customId: string, end: ItemEnd, body?: string): string
   return `{"result":{"type":"${end}"${told}},"custom_id":${JSON.stringify(customId)}}`
 }
 
-function endOf(value: string | undefined): ItemEnd {
-  return (LINE_START.exec(value ?? '')?.[1] ?? 'errored') as ItemEnd
+function endOf(value: string): ItemEnd {
+  return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemEnd
 }
 
 /** An upstream's own JSON may stand on several lines. */

@@ -5,8 +5,11 @@ export interface Traffic {
   enter(id: string): void
   /** Ids that did not enter are ignored. */
   leave(id: string): void
-  /** Resolves when at most `calm` requests are being answered, or after so long a wait that work must go on a little. */
-  quiet(): Promise<void>
+  /**
+   * Resolves when at most `calm` requests are being answered, after so long a wait that work must go on a little, or when
+   * the signal fires.
+   */
+  quiet(signal: AbortSignal): Promise<void>
 }
 
 export interface TrafficOptions {
@@ -29,17 +32,19 @@ export function createTraffic({ after, calm = CALM, patienceMs = PATIENCE_MS }: 
       if (!answering.delete(id) || answering.size > calm) return
       for (const go of waiting) go()
     },
-    quiet: () =>
-      answering.size <= calm
+    quiet: (signal) =>
+      answering.size <= calm || signal.aborted
         ? Promise.resolve()
         : new Promise((resolve) => {
             const go = (): void => {
               cancel()
+              signal.removeEventListener('abort', go)
               waiting.delete(go)
               resolve()
             }
             const cancel = after(patienceMs, go)
             waiting.add(go)
+            signal.addEventListener('abort', go)
           }),
   }
 }

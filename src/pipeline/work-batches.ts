@@ -61,7 +61,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   let stale = true
   let soonest = Infinity
   let tidiedAt = -Infinity
-  let stopped = false
+  const stopping = new AbortController()
   let cancelAlarm: () => void = () => {}
   let turn: Promise<unknown> = Promise.resolve()
 
@@ -69,8 +69,8 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   async function hand(): Promise<void> {
     try {
       for (;;) {
-        await options.traffic.quiet()
-        if (stopped) return
+        await options.traffic.quiet(stopping.signal)
+        if (stopping.signal.aborted) return
         const task = await inTurn(nextTask)
         if (task === undefined && stale) continue
         if (task === undefined) return
@@ -171,7 +171,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   }
 
   function wake(keyId?: string): void {
-    if (stopped) return
+    if (stopping.signal.aborted) return
     if (keyId !== undefined) resting.delete(keyId)
     stale = true
     cancelAlarm()
@@ -203,12 +203,12 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   }
 
   function setAlarm(latestMs: number): void {
-    if (stopped) return
+    if (stopping.signal.aborted) return
     cancelAlarm = after(Math.max(SOONEST_MS, Math.min(latestMs, soonest - now())), () => wake())
   }
 
   async function stop(): Promise<void> {
-    stopped = true
+    stopping.abort()
     cancelAlarm()
     for (const controller of running) controller.abort(new Error('The gateway is being closed.'))
     await idle()

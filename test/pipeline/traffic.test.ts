@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest'
+import { createTraffic } from '../../src/pipeline/traffic.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
+
+function room() {
+  const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+  const traffic = createTraffic({ after: runtime.after, calm: 2, patienceMs: 1000 })
+  const stopping = new AbortController()
+  const went: string[] = []
+  const wait = (name: string): Promise<void> => traffic.quiet(stopping.signal).then(() => void went.push(name))
+  const enter = (...ids: string[]): void => ids.forEach((id) => traffic.enter(id))
+  return { runtime, traffic, stopping, went, wait, enter }
+}
+
+describe('work in the background', () => {
+  it('goes on at once while few requests wait for their answers', async () => {
+    const { traffic, enter, stopping } = room()
+    enter('a', 'b')
+
+    await expect(traffic.quiet(stopping.signal)).resolves.toBeUndefined()
+  })
+
+  it('waits while there are more, until enough of them are answered', async () => {
+    const { traffic, enter, wait, went, runtime } = room()
+    enter('a', 'b', 'c', 'd')
+    const waiting = Promise.all([wait('first'), wait('second')])
+
+    traffic.leave('unknown')
+    traffic.leave('a')
+    await Promise.resolve()
+    const early = [...went]
+    traffic.leave('b')
+    await waiting
+
+    expect(early).toEqual([])
+    expect(went).toEqual(['first', 'second'])
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('goes on after its patience has ended, so that it is never starved', async () => {
+    const { enter, wait, runtime } = room()
+    enter('a', 'b', 'c')
+    const waiting = wait('first')
+    runtime.advance(1000)
+
+    await waiting
+  })
+
+  it('is not held up when its process ends', async () => {
+    const { enter, wait, stopping, runtime } = room()
+    enter('a', 'b', 'c')
+    const waiting = wait('first')
+    stopping.abort()
+
+    await waiting
+    expect(runtime.pending()).toBe(0)
+  })
+})
