@@ -7,7 +7,6 @@ import { lastUserIndex, textOfMessage, type Part, type Prompt, type Tool } from 
 import { stepsOf } from '../core/steps.ts'
 import { extractAnswer, extractDigest, splitSentences } from './extract-sentences.ts'
 import { fillSchema } from './fill-schema.ts'
-import { embedOffline } from './offline-embeddings.ts'
 import { parseOptions, priceSchema, providerName } from './provider-options.ts'
 
 export interface ExtractiveOptions {
@@ -56,6 +55,7 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
     },
     async embed(call) {
       call.signal.throwIfAborted()
+      const { embedOffline } = await import('./offline-embeddings.ts')
       return embedOffline(call, tokens)
     },
     async ping() {

@@ -19,6 +19,8 @@ export interface Reading {
 export type Reader = (unit: Unit, owner: string) => Promise<Reading>
 
 const PASSAGE_TOKENS = 80
+/** Where a message is put together of many texts, each is a passage of its own up to this. */
+const BLOCK_TOKENS = 512
 /** A longer line is cut: at the end of a sentence, of a word, or where it must be. */
 const LONGEST_LINE = 400
 /** A user's words are kept whole; what is longer is a pasted document. */
@@ -67,12 +69,12 @@ async function readUnit(
   breathe: () => Promise<void>,
 ): Promise<Reading> {
   const notes: Notes = { passages: [], terms: [] }
-  for (const { text, spot, divided } of unit.messages.flatMap(textsOf)) {
+  for (const { text, spot, most } of unit.messages.flatMap(textsOf)) {
     const perCharacter = estimate(text) / Math.max(1, text.length)
     for (let at = 0; at < text.length;) {
       if (at > 0) await breathe()
       const end = endOfSlice(text, at)
-      if (divided) cutText({ text, from: at, to: end, spot, perCharacter }, notes)
+      if (most > 0) cutText({ text, from: at, to: end, spot, perCharacter, most }, notes)
       else append(notes.terms, termsOf(text.slice(at, end)))
       at = end
     }
@@ -93,18 +95,19 @@ function endOfSlice(text: string, start: number): number {
 interface Found {
   readonly text: string
   readonly spot: Spot
-  readonly divided: boolean
+  /** Tokens of a passage; 0 for a text that is not divided. */
+  readonly most: number
 }
 
 /** The texts of a message that are searched. Old thoughts are not: hardly any upstream shows them to its model again. */
 function textsOf(message: Message, index: number): readonly Found[] {
-  const divided = mayBeExcerpted(message)
+  const most = passageTokens(message)
   return message.parts.flatMap((part, at) => {
     const inResult = part.type === 'tool-result'
     const pieces = inResult ? part.content : [part]
     return pieces.flatMap((piece, inner) => {
       const spot = { message: index, part: at, piece: inResult ? inner : -1 }
-      const found = { text: textOfPart(piece), spot, divided: divided && piece.type === 'text' }
+      const found = { text: textOfPart(piece), spot, most: piece.type === 'text' ? most : 0 }
       return piece.type === 'thinking' || found.text === '' ? [] : [found]
     })
   })
@@ -123,10 +126,13 @@ function skeletonTokens(unit: Unit, estimate: (text: string) => number): number 
   return excerptUnit(unit, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
 }
 
-function mayBeExcerpted(message: Message): boolean {
-  if (message.role !== 'user' || holdsOnlyToolResults(message)) return true
-  const longest = Math.max(...message.parts.map((part) => (part.type === 'text' ? part.text.length : 0)))
-  return longest > LONGEST_WORDS && message.parts.every((part) => part.type !== 'tool-result')
+/** How large the passages of a message may be; 0 for words that are kept whole or not at all. */
+function passageTokens(message: Message): number {
+  if (message.role !== 'user' || holdsOnlyToolResults(message)) return PASSAGE_TOKENS
+  if (message.parts.some((part) => part.type === 'tool-result')) return 0
+  const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
+  if (Math.max(0, ...texts) > LONGEST_WORDS) return PASSAGE_TOKENS
+  return texts.reduce((sum, length) => sum + length, 0) > LONGEST_WORDS ? BLOCK_TOKENS : 0
 }
 
 interface Stretch {
@@ -135,9 +141,10 @@ interface Stretch {
   readonly to: number
   readonly spot: Spot
   readonly perCharacter: number
+  readonly most: number
 }
 
-function cutText({ text, from, to, spot, perCharacter }: Stretch, notes: Notes): void {
+function cutText({ text, from, to, spot, perCharacter, most }: Stretch, notes: Notes): void {
   let start = from
   let tokens = 0
   const close = (end: number): void => {
@@ -152,7 +159,7 @@ function cutText({ text, from, to, spot, perCharacter }: Stretch, notes: Notes):
   for (let at = from; at < to;) {
     const end = Math.min(to, endOfLine(text, at))
     const size = Math.ceil((end - at) * perCharacter)
-    if (tokens > 0 && tokens + size > PASSAGE_TOKENS) close(at)
+    if (tokens > 0 && tokens + size > most) close(at)
     tokens += size
     at = end
   }

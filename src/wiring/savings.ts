@@ -64,7 +64,8 @@ export interface SavingsParts {
 }
 
 /** The waterfall, which is loaded when a request is first large enough or asks for it. */
-export function createSavings(options: SavingsOptions = {}, parts: SavingsParts): Waterfall {
+export function createSavings(given: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
+  const options = given ?? {}
   const waterfall = lazily(options, parts)
   const { shadow: share } = options
   if (share === undefined) return waterfall

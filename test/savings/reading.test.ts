@@ -27,4 +27,18 @@ describe('reading a unit', () => {
     const { passages } = await createReader(meter.tokenizer.estimate, async () => undefined)(unit(words), 'owner')
     expect(passages.map(({ start, end }) => words.slice(start, end)).join('')).toBe(words)
   })
+
+  it('takes each text of a message that holds many for a passage, so that a pile of documents can be shortened', async () => {
+    const parts = Array.from({ length: 20 }, (_, at) => text(`Document ${at}: ${prose(at, 600)}`))
+    const pile = { kind: 'user', places: [0], messages: [{ role: 'user', parts }] } as const
+    const { passages } = await createReader(meter.tokenizer.estimate, async () => undefined)(pile, 'owner')
+    expect(passages.map((passage) => passage.spot.part)).toEqual(parts.map((_, at) => at))
+  })
+
+  it('leaves a few short words of a user undivided, in however many parts they came', async () => {
+    const parts = Array.from({ length: 5 }, (_, at) => text(`Please mind point ${at}.`))
+    const words = { kind: 'user', places: [0], messages: [{ role: 'user', parts }] } as const
+    const { passages } = await createReader(meter.tokenizer.estimate, async () => undefined)(words, 'owner')
+    expect(passages).toEqual([])
+  })
 })
