@@ -29,7 +29,7 @@ describe('reading a unit', () => {
   })
 
   it('takes each text of a message that holds many for a passage, so that a pile of documents can be shortened', async () => {
-    const parts = Array.from({ length: 20 }, (_, at) => text(`Document ${at}: ${prose(at, 600)}`))
+    const parts = Array.from({ length: 20 }, (_, at) => text(`Document ${at}: ${prose(at, 600).slice(0, 600)}`))
     const pile = { kind: 'user', places: [0], messages: [{ role: 'user', parts }] } as const
     const { passages } = await createReader(meter.tokenizer.estimate, async () => undefined)(pile, 'owner')
     expect(passages.map((passage) => passage.spot.part)).toEqual(parts.map((_, at) => at))
