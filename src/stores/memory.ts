@@ -2,7 +2,8 @@ import type { Store } from '../core/ports.ts'
 import { createCounters } from './memory/counters.ts'
 import { createLogs } from './memory/logs.ts'
 import { createTallies } from './memory/tallies.ts'
-import { createValues, type PoolBounds } from './memory/values.ts'
+import type { PoolBounds } from './memory/pool.ts'
+import { createValues } from './memory/values.ts'
 
 /** How much a memory store holds at the most. */
 export interface MemoryBounds {
@@ -12,7 +13,8 @@ export interface MemoryBounds {
    */
   readonly kept: PoolBounds
   /**
-   * Values with an end: cached answers, stored contexts. Full, the least recently used is dropped.
+   * Values with an end: stored contexts, recorded streams, remembered answers. Full, the least recently used of the kind
+   * that takes most is dropped, so that no kind pushes out another.
    * @default 50,000 entries, 128 MiB
    */
   readonly passing: PoolBounds

@@ -31,6 +31,23 @@ describe('the bounds of memoryStore', () => {
     await expect(store.set('c:big', 'x'.repeat(6_000), { ttlMs: 1000 })).rejects.toMatchObject({ kind: 'overloaded' })
   })
 
+  it('no kind of passing value, however much comes of it, pushes out another', async () => {
+    for (const passing of [
+      { entries: 1000, bytes: 20_000 },
+      { entries: 20, bytes: 1_000_000 },
+    ]) {
+      const store = memoryStore({ now: () => 0, passing })
+      for (let n = 0; n < 5; n += 1) await store.set(`remembered:${n}`, 'x'.repeat(50), { ttlMs: 1000 })
+      for (let n = 0; n < 500; n += 1) await store.set(`flood:${n}`, 'x'.repeat(500), { ttlMs: 1000 })
+      expect(await store.list('remembered:', { limit: 100 })).toHaveLength(5)
+      expect((await store.list('flood:', { limit: 100 })).length).toBeGreaterThan(10)
+      expect(await store.get('flood:499')).toBeDefined()
+      for (let n = 0; n < 500; n += 1) await store.set(`second:${n}`, 'x'.repeat(500), { ttlMs: 1000 })
+      expect((await store.list('flood:', { limit: 100 })).length).toBeGreaterThan(5)
+      expect(await store.list('remembered:', { limit: 100 })).toHaveLength(5)
+    }
+  })
+
   it('a full pool of records refuses new ones, and still replaces and deletes', async () => {
     const store = memoryStore({ now: () => 0, kept: { entries: 2, bytes: 1_000_000 } })
     await store.set('a', '1')

@@ -1,12 +1,7 @@
 import { GatewayError } from '../../core/errors.ts'
-import { createExpiryQueue, type Dated } from './expiry-queue.ts'
+import { createExpiryQueue } from './expiry-queue.ts'
 import { createOrderedKeys } from './ordered-keys.ts'
-
-/** A pool of values is full at so many entries, or at so many bytes (two for each UTF-16 unit of key and value). */
-export interface PoolBounds {
-  readonly entries: number
-  readonly bytes: number
-}
+import { createPool, type Entry, type Pool, type PoolBounds } from './pool.ts'
 
 /** Texts by key, in two pools that never push each other out. */
 export interface Values {
@@ -18,36 +13,24 @@ export interface Values {
   clear(): void
 }
 
-interface Entry extends Dated {
-  readonly key: string
-  readonly value: string
-  readonly bytes: number
-  readonly pool: Pool
-}
-
-/** Oldest use first: a Map remembers the order of insertion. */
-interface Pool {
-  readonly entries: Map<string, Entry>
-  readonly bounds: PoolBounds
-  bytes: number
-}
-
 /** What an entry costs beside its text, roughly. */
 const OVERHEAD = 128
 
-/** `kept` holds what has no end (key records): full, it refuses. `passing` holds what ends: full, it drops the least recently used. */
+/**
+ * `kept` holds what has no end (key records): full, it refuses. `passing` holds what ends: full, it drops the least recently
+ * used of what it holds most of.
+ */
 export function createValues(
   now: () => number,
   bounds: { readonly kept: PoolBounds; readonly passing: PoolBounds },
 ): Values {
-  const kept: Pool = { entries: new Map(), bounds: bounds.kept, bytes: 0 }
-  const passing: Pool = { entries: new Map(), bounds: bounds.passing, bytes: 0 }
+  const kept = createPool(bounds.kept)
+  const passing = createPool(bounds.passing)
   const keys = createOrderedKeys()
   const expiries = createExpiryQueue<Entry>()
 
   function remove(entry: Entry): void {
-    entry.pool.entries.delete(entry.key)
-    entry.pool.bytes -= entry.bytes
+    entry.pool.remove(entry)
     expiries.schedule(entry, Infinity)
     keys.remove(entry.key)
   }
@@ -59,15 +42,12 @@ export function createValues(
 
   function find(key: string): Entry | undefined {
     sweep()
-    return kept.entries.get(key) ?? passing.entries.get(key)
+    return kept.get(key) ?? passing.get(key)
   }
 
   function get(key: string): string | undefined {
     const entry = find(key)
-    if (entry?.pool === passing) {
-      passing.entries.delete(key)
-      passing.entries.set(key, entry)
-    }
+    if (entry?.pool === passing) passing.touch(entry)
     return entry?.value
   }
 
@@ -79,8 +59,7 @@ export function createValues(
     if (old !== undefined) remove(old)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
     const entry: Entry = { key, value, bytes, pool, dueAt: Infinity }
-    pool.entries.set(key, entry)
-    pool.bytes += bytes
+    pool.put(entry)
     keys.add(key)
     if (ttlMs !== undefined) expiries.schedule(entry, now() + ttlMs)
     dropLeastUsed()
@@ -91,7 +70,7 @@ export function createValues(
     const fits =
       pool === passing
         ? bytes <= pool.bounds.bytes
-        : pool.entries.size + (replaced === undefined ? 1 : 0) <= pool.bounds.entries &&
+        : pool.size + (replaced === undefined ? 1 : 0) <= pool.bounds.entries &&
           pool.bytes - (replaced?.bytes ?? 0) + bytes <= pool.bounds.bytes
     if (fits) return
     throw new GatewayError(
@@ -101,10 +80,7 @@ export function createValues(
   }
 
   function dropLeastUsed(): void {
-    for (const entry of passing.entries.values()) {
-      if (passing.entries.size <= passing.bounds.entries && passing.bytes <= passing.bounds.bytes) return
-      remove(entry)
-    }
+    for (let entry = passing.excess(); entry !== undefined; entry = passing.excess()) remove(entry)
   }
 
   function deleteValue(key: string): boolean {
@@ -119,10 +95,8 @@ export function createValues(
   }
 
   function clear(): void {
-    for (const pool of [kept, passing]) {
-      pool.entries.clear()
-      pool.bytes = 0
-    }
+    kept.clear()
+    passing.clear()
     keys.clear()
     expiries.clear()
   }
