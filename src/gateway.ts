@@ -8,6 +8,7 @@ import type { RateLimits } from './governance/rate-limits.ts'
 import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
 import { checkOptions, DEFAULT_LIMITS, DEFAULT_MARGIN, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
+import { rateOfCaller } from './pipeline/admit.ts'
 import { asFailure } from './pipeline/refuse.ts'
 import type { Parts } from './pipeline/stages.ts'
 import { createTraffic } from './pipeline/traffic.ts'
@@ -117,7 +118,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       const { handle, variables } = route(call.request.method, call.url.pathname)
       return await handle({ ...call, variables })
     } catch (error) {
-      const rate = await governance.ledger.status(undefined)
+      const rate = await rateOfCaller(call.request.headers, parts)
       return refusal(asFailure(error), call.id, formatOf(call), rate)
     }
   }

@@ -1,5 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { readSecret } from '../http/credentials.ts'
+import type { RateStatus } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Admitted, Parts, Received } from './stages.ts'
 
@@ -18,6 +19,20 @@ export async function findCaller(headers: Headers, parts: Pick<Parts, 'findKey' 
     )
   }
   return checkValid(await parts.findKey(secret), parts.runtime.now())
+}
+
+/** What `X-RateLimit-*` say of a key on an error. Never rejects: where the store cannot tell, they say what a caller without a key is told. */
+export function rateToTell(key: VirtualKey | undefined, { ledger }: Pick<Parts, 'ledger'>): Promise<RateStatus> {
+  return ledger.status(key).catch(() => ledger.status(undefined))
+}
+
+/** The same for whoever sent these headers. */
+export async function rateOfCaller(
+  headers: Headers,
+  parts: Pick<Parts, 'findKey' | 'ledger' | 'runtime'>,
+): Promise<RateStatus> {
+  const key = await findCaller(headers, parts).catch(() => undefined)
+  return rateToTell(key, parts)
 }
 
 /** The key when it may be used now; else 401. */

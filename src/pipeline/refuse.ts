@@ -1,6 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import type { RateStatus } from '../governance/reservation.ts'
+import { rateToTell } from './admit.ts'
 import { baseHead, jsonResponse } from './head.ts'
 import { release } from './settle.ts'
 import type { Claimed, Parts, Reached } from './stages.ts'
@@ -48,5 +49,5 @@ export function asFailure(error: unknown): GatewayError {
 
 async function rateOf(reached: Reached, parts: Parts): Promise<RateStatus> {
   if ('reservation' in reached) return reached.reservation.rate
-  return parts.ledger.status('key' in reached ? reached.key : undefined)
+  return rateToTell('key' in reached ? reached.key : undefined, parts)
 }

@@ -60,6 +60,15 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     expectTold(models, 200, 95)
     expectTold(await ask(stage, undefined, { method: 'GET', path: `/v1/models/${front.model}` }), 200, 95)
     expectTold(await ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits` }), 200, 95)
+    for (const [method, path, status] of [
+      ['GET', '/v1/models/none', 404],
+      ['GET', '/v1/models?limit=x', 400],
+      ['GET', '/nowhere', 404],
+      ['GET', CHAT.path, 405],
+      ['GET', KEYS, 401],
+    ] as const) {
+      expectTold(await ask(stage, undefined, { method, path }), status, 95)
+    }
   })
 
   it('of a key without limits are the greatest integer, until the end of the hour', async () => {
@@ -81,8 +90,38 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
       const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models', secret })
       expect([models.status, ...told(models)]).toEqual([401, '0', '0', HOUR_END])
     }
-    const nowhere = await ask(stage, undefined, { method: 'GET', path: '/nowhere' })
+    const nowhere = await ask(stage, undefined, { method: 'GET', path: '/nowhere', secret: null })
     expect([nowhere.status, ...told(nowhere)]).toEqual([404, '0', '0', HOUR_END])
+  })
+
+  it('are 0 and 0 where the store cannot tell, and the request is written down all the same', async () => {
+    const store = memoryStore({ now: () => NOON })
+    let away = false
+    const failing = (): Promise<never> => Promise.reject(new Error('The store is away.'))
+    const logged: unknown[] = []
+    const stage = await startStage({
+      store: {
+        ...store,
+        local: false,
+        reserve: (request) => (away ? failing() : store.reserve(request)),
+        levels: (counters) => (away ? failing() : store.levels(counters)),
+      },
+      runtime: { now: () => NOON, random: () => 0 },
+      log: (record) => logged.push(record),
+      key: { name: 'limited', rate_limit_requests: 5 },
+    })
+    stages.push(stage)
+    expect(told(await ask(stage, CHAT.body))).toEqual(['5', '4', HOUR_END])
+    away = true
+    for (const [body, status] of [
+      [CHAT.body, 503],
+      [{ ...CHAT.body, messages: [] }, 400],
+    ] as const) {
+      const reply = await ask(stage, body)
+      expect([reply.status, ...told(reply)]).toEqual([status, '0', '0', HOUR_END])
+      expect(logged.at(-1)).toMatchObject({ virtual_key_id: stage.keyId, status })
+    }
+    expect(stage.gateway.metrics.summary()).toMatchObject({ optimizer: { requests_total: 3 } })
   })
 
   it('speak of the token limit when that one refused', async () => {
