@@ -183,9 +183,13 @@ describe('message batches through the official client', () => {
     const other = new Anthropic({ baseURL: url, apiKey: (await gateway.keys.create({ name: 'other' })).value })
 
     const { batches } = other.messages
-    for (const attempt of [batches.retrieve, batches.cancel, batches.delete, batches.results]) {
-      await expect(attempt.call(batches, id)).rejects.toBeInstanceOf(Anthropic.NotFoundError)
-    }
+    const attempts = [
+      () => batches.retrieve(id),
+      () => batches.cancel(id),
+      () => batches.delete(id),
+      () => batches.results(id),
+    ]
+    for (const attempt of attempts) await expect(attempt()).rejects.toBeInstanceOf(Anthropic.NotFoundError)
     expect((await batches.list()).data).toEqual([])
     expect(await resultsOf(anthropic, id)).toHaveLength(1)
   })
