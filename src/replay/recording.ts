@@ -96,12 +96,17 @@ export function createRecording(source: TextSource, { place, farewell }: Recordi
     place?.leave()
   }
 
+  /** What was recorded takes room until the first caller has read it, or has left. */
+  function leavePlace(): void {
+    place?.leave()
+  }
+
   function finish(isWhole: boolean): void {
     if (reel.isOver) return
     reel.isOver = true
     reel.isWhole = isWhole
     tellEnd({ isWhole, text: reel.isKept ? reel.texts.join('') : undefined })
-    place?.leave()
+    if (reel.originalAt === undefined) leavePlace()
   }
 
   /** What ended without its last text was left or stopped, and says so. */
@@ -147,7 +152,7 @@ export function createRecording(source: TextSource, { place, farewell }: Recordi
   }
 
   return {
-    original: originalReader(reel, pull),
+    original: originalReader(reel, pull, leavePlace),
     follow: (after) => follower(reel, pull, after),
     count: () => (reel.isKept ? reel.texts.reduce((sum, text) => sum + countEvents(text), 0) : 0),
     drain,
@@ -158,7 +163,7 @@ export function createRecording(source: TextSource, { place, farewell }: Recordi
 
 const DONE = { value: undefined, done: true } as const
 
-function originalReader(reel: Reel, pull: () => Promise<void>): TextReader {
+function originalReader(reel: Reel, pull: () => Promise<void>, finished: () => void): TextReader {
   const waiting = waiter()
   return {
     next: async () => {
@@ -172,13 +177,17 @@ function originalReader(reel: Reel, pull: () => Promise<void>): TextReader {
           }
           return { value: text, done: false }
         }
-        if (reel.isOver) return atTheEnd(reel)
+        if (reel.isOver) {
+          finished()
+          return atTheEnd(reel)
+        }
         await waiting.until(pull())
       }
       return DONE
     },
     return: async () => {
       reel.originalAt = undefined
+      if (reel.isOver) finished()
       if (!reel.isKept) reel.texts.length = 0
       waiting.stop()
     },
