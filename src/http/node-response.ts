@@ -1,6 +1,6 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import { failure } from './fetcher.ts'
-import { textOf } from './text-response.ts'
+import { madeOf, type Made } from './text-response.ts'
 
 /** How long a caller who still sends its request may go on after the answer, in milliseconds. */
 const lingerMs = 1_000
@@ -32,15 +32,12 @@ function refuse(incoming: IncomingMessage, outgoing: ServerResponse): Promise<vo
 }
 
 async function deliver(response: Response, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  const made = madeOf(response)
+  if (made !== undefined && incoming.complete && incoming.method !== 'HEAD') return sendText(response, made, outgoing)
   const headers = headersOf(response, outgoing)
   if (!incoming.complete) headers['connection'] = 'close'
   const writeHead = (): void => void outgoing.writeHead(response.status, headers)
-  const text = incoming.method === 'HEAD' ? undefined : textOf(response)
-  if (text !== undefined) {
-    headers['content-length'] ??= String(Buffer.byteLength(text))
-    writeHead()
-    outgoing.write(text)
-  } else if (response.body !== null && incoming.method !== 'HEAD') {
+  if (response.body !== null && incoming.method !== 'HEAD') {
     await sendBody(response.body.getReader(), outgoing, { headers, writeHead })
   } else {
     writeHead()
@@ -48,6 +45,12 @@ async function deliver(response: Response, incoming: IncomingMessage, outgoing: 
   }
   if (!incoming.complete) await uploadEnd(incoming)
   outgoing.end()
+}
+
+/** Head and body in one piece. */
+function sendText(response: Response, { headers, text }: Made, outgoing: ServerResponse): void {
+  outgoing.writeHead(response.status, { ...headers, 'content-length': String(Buffer.byteLength(text)) })
+  outgoing.end(text)
 }
 
 function headersOf(response: Response, outgoing: ServerResponse): Record<string, string | string[]> {

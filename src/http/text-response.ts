@@ -1,14 +1,22 @@
-/** The texts of responses that were made of one: an adapter sends them without drawing them from a stream again. */
-const texts = new WeakMap<Response, string>()
+/** What a response was made of. */
+export interface Made {
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly text: string
+}
+
+/** An adapter sends such responses without drawing them out of web objects again. */
+const made = new WeakMap<Response, Made>()
 
 /** A response with a text as its body. */
-export function textResponse(text: string, status: number, headers: Record<string, string>): Response {
+export function textResponse(text: string, status: number, headers: Readonly<Record<string, string>>): Response {
   const response = new Response(text, { status, headers })
-  texts.set(response, text)
+  made.set(response, { headers, text })
   return response
 }
 
-/** The text that a response was made of, as long as nobody has begun to read its body. */
-export function textOf(response: Response): string | undefined {
-  return response.bodyUsed || response.body?.locked === true ? undefined : texts.get(response)
+/** What a response was made of, as long as nobody has begun to read its body. */
+export function madeOf(response: Response): Made | undefined {
+  const known = made.get(response)
+  return known === undefined || response.bodyUsed ? undefined : known
 }
