@@ -1,5 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { memoryStore, type MemoryStoreOptions } from '../../src/index.ts'
+import {
+  createGateway,
+  extractive,
+  memoryStore,
+  type GatewayOptions,
+  type MemoryStoreOptions,
+} from '../../src/index.ts'
 import { MESSAGE } from '../support/ask.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { eventTexts, messageIdOf, post, reading } from '../support/streams.ts'
@@ -239,6 +245,14 @@ describe('closing a gateway', () => {
     expect(await read.rest()).toMatch(/event: error\nid: \d+\ndata: .*X-Svc-Detach/)
     expect((await whole).status).toBe(499)
   })
+})
+
+it.each([
+  [{ entries: 0 }, 'createGateway: streams.entries: a whole number of at least 1 was expected.'],
+  [{ lifetime: 3 }, 'createGateway: streams: there is no option lifetime.'],
+  [true, 'createGateway: streams: false, or an object of keepSeconds, entries, bytes, bytesOfOne, was expected.'],
+])('wrong options of streams are refused by name: %j', (streams, words) => {
+  expect(() => createGateway({ providers: [extractive()], streams } as GatewayOptions)).toThrow(words)
 })
 
 it('every event of a message stream has an id; those of a chat stream have none', async () => {
