@@ -140,9 +140,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     metrics,
     audit: { read: books.audit.read },
     cache: { clear: async (which) => cache?.clear(which) },
-    batches: { work: batches.work.work },
+    batches: { work: batches.work },
     close: async () => {
-      await batches.work.stop()
+      await batches.stop()
       await replay.close()
       await governance.ledger.retry()
       await runtime.close()

@@ -9,11 +9,6 @@ import { plan } from './plan.ts'
 import { quote } from './reserve.ts'
 import type { Parts, Planned, Understood } from './stages.ts'
 
-/** True when the caller asks what would happen instead of letting it happen. */
-export function wantsExplanation({ request }: Pick<Understood, 'request'>): boolean {
-  return request.headers.get('x-svc-explain')?.trim().toLowerCase() === 'true'
-}
-
 /**
  * What would happen to a request: its limits, its cache state, its tier, its tokens, its prices and its route. Nothing
  * is asked of an upstream, taken of a limit, or left in the cache, in the statistics or in what tiers remember.

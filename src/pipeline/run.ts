@@ -1,7 +1,6 @@
 import { admit } from './admit.ts'
 import { ask } from './ask.ts'
 import { claim } from './claim.ts'
-import { explain, wantsExplanation } from './explain.ts'
 import { plan } from './plan.ts'
 import { refuse } from './refuse.ts'
 import { repeat } from './repeat.ts'
@@ -9,6 +8,7 @@ import { reserve } from './reserve.ts'
 import { respond } from './respond.ts'
 import type { Admitting, Parts, Reached, Received } from './stages.ts'
 import { understand } from './understand.ts'
+import { explain, wantsExplanation } from './wants-explanation.ts'
 
 /**
  * The whole way of a model request, one line a stage. Each stage knows more than the one before it and none goes back.

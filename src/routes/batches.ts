@@ -6,7 +6,6 @@ import type { JsonObject } from '../core/json.ts'
 import { parseBody } from '../formats/parse-body.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
-import type { Endpoint } from '../http/router.ts'
 import { findCaller } from '../pipeline/admit.ts'
 import { baseHead, jsonResponse } from '../pipeline/head.ts'
 import type { Parts } from '../pipeline/stages.ts'
@@ -25,26 +24,32 @@ const PATH = '/v1/messages/batches'
 const DEFAULT_PAGE = 20
 const GREATEST_PAGE = 1000
 
+/** The handlers of the batches' paths. */
+export interface BatchHandlers {
+  readonly create: Handler
+  readonly list: Handler
+  readonly read: Handler
+  readonly cancel: Handler
+  readonly results: Handler
+  readonly remove: Handler
+}
+
 /** Message batches as the message format has them. Every path knows only the batches of the calling key. */
-export function batchEndpoints(parts: BatchRouteParts): readonly Endpoint<Handler>[] {
+export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   const { book } = parts
   const shows = (show: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
     withKey(parts, async (call, key) => answer(parts, call, key, shown(parts, call, await show(call, key))))
-  return [
-    { method: 'POST', path: PATH, handle: shows((call, key) => create(parts, call, key)) },
-    { method: 'GET', path: PATH, handle: withKey(parts, (call, key) => list(parts, call, key)) },
-    { method: 'GET', path: `${PATH}/:id`, handle: shows((call, key) => book.read(key.id, idOf(call))) },
-    { method: 'POST', path: `${PATH}/:id/cancel`, handle: shows((call, key) => cancel(parts, call, key)) },
-    { method: 'GET', path: `${PATH}/:id/results`, handle: withKey(parts, (call, key) => results(parts, call, key)) },
-    {
-      method: 'DELETE',
-      path: `${PATH}/:id`,
-      handle: withKey(parts, async (call, key) => {
-        await book.remove(key.id, idOf(call))
-        return answer(parts, call, key, { id: idOf(call), type: 'message_batch_deleted' })
-      }),
-    },
-  ]
+  return {
+    create: shows((call, key) => create(parts, call, key)),
+    list: withKey(parts, (call, key) => list(parts, call, key)),
+    read: shows((call, key) => book.read(key.id, idOf(call))),
+    cancel: shows((call, key) => cancel(parts, call, key)),
+    results: withKey(parts, (call, key) => results(parts, call, key)),
+    remove: withKey(parts, async (call, key) => {
+      await book.remove(key.id, idOf(call))
+      return answer(parts, call, key, { id: idOf(call), type: 'message_batch_deleted' })
+    }),
+  }
 }
 
 function withKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<Response>): Handler {

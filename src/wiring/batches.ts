@@ -1,25 +1,7 @@
 import * as z from 'zod/mini'
-import { createBatchBook, type BatchBook } from '../batches/batch-book.ts'
-import { createItemQueue } from '../batches/item-queue.ts'
-import { tidyBatches } from '../batches/tidy.ts'
-import type { Store } from '../core/ports.ts'
-import type { KeyById } from '../pipeline/answer-item.ts'
-import type { Parts } from '../pipeline/stages.ts'
-import type { Traffic } from '../pipeline/traffic.ts'
-import { createBatchWork, type BatchWork } from '../pipeline/work-batches.ts'
+import type { BatchOptions, BatchRoom, BatchRoomParts } from './batch-room.ts'
 
-/** How this process works off batches. See docs/batches.md. */
-export interface BatchOptions {
-  /** Items at once in this process; 0 leaves the work to others. @default 4 */
-  readonly concurrency?: number
-  /** How long a killed process's items stay with it, in milliseconds. @default 60_000 */
-  readonly leaseMs?: number
-  /** Keeps a serverless host awake while items are worked on. @default a batch is worked on while the process lives */
-  readonly waitUntil?: (promise: Promise<unknown>) => void
-}
-
-const LEASE_MS = 60_000
-const CONCURRENCY = 4
+export type { BatchOptions } from './batch-room.ts'
 
 export const batchSchema: z.ZodMiniType = z.strictObject({
   concurrency: z.optional(
@@ -33,41 +15,38 @@ export const batchSchema: z.ZodMiniType = z.strictObject({
   ),
 })
 
+/** The batches of a gateway, whose code is loaded when it is first needed. */
 export interface Batches {
-  readonly book: BatchBook
-  readonly work: BatchWork
+  room(): Promise<BatchRoom>
   /** Begins to look for batches, the first time it is called. */
   start(): void
+  /** Works until nothing can be done at the moment. */
+  work(): Promise<void>
+  stop(): Promise<void>
 }
 
-export function createBatches(
-  options: BatchOptions | undefined,
-  rooms: { readonly store: Store; readonly parts: Parts; readonly keyById: KeyById; readonly traffic: Traffic },
-): Batches {
-  const { store, parts } = rooms
-  const { now, uuid } = parts.runtime
-  const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options ?? {}
-  const book = createBatchBook({ store, now, uuid })
-  const work = createBatchWork({
-    queue: createItemQueue({ store, now, uuid, leaseMs }),
-    open: book.open,
-    tidy: () => tidyBatches({ store, now }),
-    settle: store.settle,
-    keyById: rooms.keyById,
-    traffic: rooms.traffic,
-    parts,
-    concurrency,
-    leaseMs,
-    ...(waitUntil !== undefined && { waitUntil }),
-  })
+export function createBatches(options: BatchOptions | undefined, parts: BatchRoomParts): Batches {
+  let loading: Promise<BatchRoom> | undefined
+  const load = async (): Promise<BatchRoom> => {
+    const { openBatchRoom } = await import('./batch-room.ts')
+    return openBatchRoom(options ?? {}, parts)
+  }
+  const room = (): Promise<BatchRoom> => (loading ??= load())
   let started = false
   return {
-    book,
-    work,
+    room,
     start: () => {
       if (started) return
       started = true
-      work.wake()
+      room().then(
+        ({ work }) => work.wake(),
+        () => {
+          started = false
+          loading = undefined
+        },
+      )
     },
+    work: async () => (await room()).work.work(),
+    stop: async () => (await loading)?.work.stop(),
   }
 }

@@ -6,7 +6,7 @@ import type { Parts } from '../pipeline/stages.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Directory } from '../providers/catalog.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
-import { batchEndpoints } from '../routes/batches.ts'
+import type { BatchHandlers } from '../routes/batches.ts'
 import { completions } from '../routes/completions.ts'
 import { countTokens } from '../routes/count-tokens.ts'
 import { embeddings } from '../routes/embeddings.ts'
@@ -31,13 +31,20 @@ export interface EndpointRooms {
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
 export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
-  const { parts, directory, store, states, basePath, admin, traffic, batches } = rooms
+  const { parts, directory, store, states, basePath, admin, traffic } = rooms
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
   const status = { store, providers: states, runtime: parts.runtime }
+  const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, parts)) },
     { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, parts)) },
     { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, countTokens(parts)) },
+    { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
+    { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
+    { method: 'GET', path: '/v1/messages/batches/:id', handle: batch('read') },
+    { method: 'POST', path: '/v1/messages/batches/:id/cancel', handle: batch('cancel') },
+    { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
+    { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(anthropicFormat, parts) },
     {
       method: 'POST',
@@ -54,7 +61,6 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
-    ...batchEndpoints({ book: batches.book, wake: batches.work.wake, line: parts, basePath }),
     ...adminEndpoints({ ...admin, line: parts }),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
@@ -63,6 +69,11 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
 async function responses(parts: Parts): Promise<Handler> {
   const { responsesFormat } = await import('../formats/responses/format.ts')
   return completions(responsesFormat, parts)
+}
+
+async function batchHandler(name: keyof BatchHandlers, { batches, parts, basePath }: EndpointRooms): Promise<Handler> {
+  const [{ batchHandlers }, { book, work }] = await Promise.all([import('../routes/batches.ts'), batches.room()])
+  return batchHandlers({ book, wake: work.wake, line: parts, basePath })[name]
 }
 
 /** A handler whose code is loaded by its first call. */

@@ -1,0 +1,52 @@
+import { createBatchBook, type BatchBook } from '../batches/batch-book.ts'
+import { createItemQueue } from '../batches/item-queue.ts'
+import { tidyBatches } from '../batches/tidy.ts'
+import type { Store } from '../core/ports.ts'
+import type { KeyById } from '../pipeline/answer-item.ts'
+import type { Parts } from '../pipeline/stages.ts'
+import type { Traffic } from '../pipeline/traffic.ts'
+import { createBatchWork, type BatchWork } from '../pipeline/work-batches.ts'
+
+/** How this process works off batches. See docs/batches.md. */
+export interface BatchOptions {
+  /** Items at once in this process; 0 leaves the work to others. @default 4 */
+  readonly concurrency?: number
+  /** How long a killed process's items stay with it, in milliseconds. @default 60_000 */
+  readonly leaseMs?: number
+  /** Keeps a serverless host awake while items are worked on. @default a batch is worked on while the process lives */
+  readonly waitUntil?: (promise: Promise<unknown>) => void
+}
+
+export interface BatchRoom {
+  readonly book: BatchBook
+  readonly work: BatchWork
+}
+
+export interface BatchRoomParts {
+  readonly store: Store
+  readonly parts: Parts
+  readonly keyById: KeyById
+  readonly traffic: Traffic
+}
+
+const LEASE_MS = 60_000
+const CONCURRENCY = 4
+
+export function openBatchRoom(options: BatchOptions, { store, parts, keyById, traffic }: BatchRoomParts): BatchRoom {
+  const { now, uuid } = parts.runtime
+  const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options
+  const book = createBatchBook({ store, now, uuid })
+  const work = createBatchWork({
+    queue: createItemQueue({ store, now, uuid, leaseMs }),
+    open: book.open,
+    tidy: () => tidyBatches({ store, now }),
+    settle: store.settle,
+    keyById,
+    traffic,
+    parts,
+    concurrency,
+    leaseMs,
+    ...(waitUntil !== undefined && { waitUntil }),
+  })
+  return { book, work }
+}
