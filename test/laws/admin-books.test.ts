@@ -1,0 +1,166 @@
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import { usd } from '../../src/core/money.ts'
+import { periodOf, type DurationCode } from '../../src/core/period.ts'
+import { createBudgets } from '../../src/governance/budgets.ts'
+import { createKeys } from '../../src/governance/keys.ts'
+import { quote, room, used, type Room } from '../governance/room.ts'
+
+const CENT = 10_000_000
+const window = fc.constantFrom<DurationCode>('1h', '1d', '1w', '1M')
+const cents = fc.nat(200)
+
+/** What an administrator and two callers may do, in any order. */
+const act = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ type: fc.constant('use' as const), key: fc.nat(1), cents: fc.nat(40) }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('budget' as const), cents, every: window }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('renew' as const), cents, every: window }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('key' as const), key: fc.nat(1), cents, every: window }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('leave' as const), key: fc.nat(1), shares: fc.boolean() }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      type: fc.constant('wait' as const),
+      ms: fc.constantFrom(1, 60_000, 3_600_000, 86_400_000, 7 * 86_400_000, -1, -5_000, -600_000),
+    }),
+  },
+)
+
+/** The last moments of a month, a leap day, a week, a year. */
+const start = fc.constantFrom(
+  Date.UTC(2026, 0, 31, 23, 59, 59, 999),
+  Date.UTC(2028, 1, 29, 23, 59, 59, 999),
+  Date.UTC(2027, 0, 3, 23, 59, 59, 999),
+  Date.UTC(2026, 11, 31, 23, 59, 59, 999),
+)
+
+interface Bill {
+  readonly key: number
+  readonly amount: number
+  readonly at: number
+  /** Whether the key shared the budget then. */
+  readonly shared: boolean
+}
+
+function sumIn(bills: readonly Bill[], now: number, every: DurationCode): number {
+  const { start: from, end } = periodOf(now, every)
+  return bills.filter(({ at }) => at >= from && at < end).reduce((sum, { amount }) => sum + amount, 0)
+}
+
+/** The bill of a use, undefined for one that was refused. */
+async function use(place: Room, id: string, amount: number): Promise<number | undefined> {
+  try {
+    const key = await place.keyring.read(id)
+    const reservation = await place.ledger.reserve(key, { ...quote(1, 1), cost: () => usd(amount / 1e9) })
+    await reservation.settle(used(1, 1, amount))
+    return amount
+  } catch (error) {
+    if (GatewayError.is(error) && error.kind === 'budget-exceeded') return undefined
+    throw error
+  }
+}
+
+it('whatever is created, changed, deleted and used in whatever windows, reports tell exactly what was billed', async () => {
+  await fc.assert(
+    fc.asyncProperty(start, fc.array(act, { maxLength: 40 }), async (begin, acts) => {
+      const place = room({ at: begin })
+      const { shared, reports, keyring, clock } = place
+      const budgets = createBudgets({ shared, reports, uuid: () => crypto.randomUUID() })
+      const keys = createKeys({ keyring, reports })
+      await budgets.create({ id: 'team', max_limit: 2, reset_duration: '1d' })
+      const ids = await Promise.all(
+        ['a', 'b'].map(async (name) => (await keys.create({ name, budget_id: 'team', budget_limit_cents: 100 })).id),
+      )
+      const shares = [true, true]
+      const bills: Bill[] = []
+
+      for (const step of acts) {
+        if (step.type === 'wait') clock.at = Math.max(begin, clock.at + step.ms)
+        if (step.type === 'budget') {
+          await budgets.update('team', { max_limit: step.cents / 100, reset_duration: step.every })
+        }
+        if (step.type === 'renew') {
+          await budgets.delete('team')
+          await budgets.create({ id: 'team', max_limit: step.cents / 100, reset_duration: step.every })
+        }
+        if (step.type === 'key') {
+          const change = { budget_limit_cents: step.cents, budget_reset_duration: step.every }
+          await keys.update(ids[step.key] ?? '', change)
+        }
+        if (step.type === 'leave') {
+          shares[step.key] = step.shares
+          await keys.update(ids[step.key] ?? '', { budget_id: step.shares ? 'team' : null })
+        }
+        if (step.type !== 'use') continue
+        const team = await budgets.get('team')
+        const own = await keys.get(ids[step.key] ?? '')
+        const amount = await use(place, ids[step.key] ?? '', step.cents * CENT)
+        const isShared = shares[step.key] === true
+        const limits = [
+          [
+            Number(own['budget_limit_cents']),
+            bills.filter(({ key }) => key === step.key),
+            own['budget_reset_duration'],
+          ],
+          ...(isShared ? [[team.max_limit * 100, bills.filter((bill) => bill.shared), team.reset_duration]] : []),
+        ] as [number, Bill[], DurationCode][]
+        const fits = limits.every(
+          ([limit, some, every]) =>
+            Math.round(limit) * CENT - sumIn(some, clock.at, every) >= Math.max(1, step.cents * CENT) ||
+            (step.cents === 0 && limit > 0),
+        )
+        expect(amount !== undefined).toBe(fits)
+        if (amount !== undefined) bills.push({ key: step.key, amount, at: clock.at, shared: isShared })
+      }
+
+      const team = await budgets.get('team')
+      const together = sumIn(
+        bills.filter((bill) => bill.shared),
+        clock.at,
+        team.reset_duration,
+      )
+      expect(team.current_usage_cents).toBe(together / CENT)
+      expect(team.resets_at).toBe(new Date(periodOf(clock.at, team.reset_duration).end).toISOString())
+      for (const [index, id] of ids.entries()) {
+        const own = bills.filter(({ key }) => key === index)
+        const every = (await keys.get(id))['budget_reset_duration'] as DurationCode
+        const usage = await keys.usage(id)
+        expect(usage['current_usage_cents']).toBe(sumIn(own, clock.at, every) / CENT)
+        // The other sums of an hour are kept from the moment at which the budget has such a window.
+        if (every === '1h') continue
+        const within = own.filter(({ at }) => periodOf(at, every).start === periodOf(clock.at, every).start)
+        expect(usage).toMatchObject({
+          requests: within.length,
+          cost: { billed_usd: sumIn(own, clock.at, every) / 1e9 },
+        })
+      }
+    }),
+    { numRuns: 200 },
+  )
+})
+
+it('changes of one record by two processes at once are all kept', async () => {
+  const here = room()
+  const there = room({ store: here.store, clock: here.clock })
+  const desk = (place: Room): ReturnType<typeof createKeys> => createKeys(place)
+  const { id } = await desk(here).create({ name: 'contended' })
+  const changes = {
+    description: 'changed',
+    budget_limit_cents: 5,
+    rate_limit_requests: 6,
+    rate_limit_tokens: 7,
+    max_tokens: 8,
+    disable_tools: true,
+    plan: 'pro',
+    allowed_models: ['a/*'],
+    expires_at: '2030-01-01T00:00:00.000Z',
+    is_active: false,
+  } as const
+  await Promise.all(
+    Object.entries(changes).map(([field, value], index) =>
+      desk(index % 2 === 0 ? here : there).update(id, { [field]: value }),
+    ),
+  )
+  expect(await desk(here).get(id)).toMatchObject(changes)
+})
