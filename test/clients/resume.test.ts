@@ -1,4 +1,4 @@
-import Anthropic, { ConflictError, NotFoundError } from '@anthropic-ai/sdk'
+import { ConflictError, NotFoundError, type Anthropic } from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
 import { ask } from '../support/ask.ts'
@@ -159,32 +159,32 @@ describe('the official client of the chat format, on a real port', () => {
 
   it('that lost its connection is answered by the first request when it sends it again', async () => {
     const opened = gate()
-    const stage_ = await stage({ reply: async () => (await opened.opened, 'A gate.') })
+    const started = await stage({ reply: async () => (await opened.opened, 'A gate.') })
     const body = { ...question, model: CHAT_MODEL }
     const headers = { 'idempotency-key': 'lost', 'x-svc-detach': 'true' }
     const lost = new AbortController()
-    const first = ask(stage_, body, { headers, signal: lost.signal })
-    await stage_.upstream.arrival(1)
+    const first = ask(started, body, { headers, signal: lost.signal })
+    await started.upstream.arrival(1)
     lost.abort()
     await expect(first).rejects.toThrow()
-    const second = ask(stage_, body, { headers })
+    const second = ask(started, body, { headers })
     opened.open()
 
     expect((await second).status).toBe(200)
-    expect(stage_.upstream.requests).toHaveLength(1)
+    expect(started.upstream.requests).toHaveLength(1)
   })
 })
 
 it('Last-Event-ID and starting_after mean the same over the port; the later one counts', async () => {
-  const stage_ = await stage({ reply: () => ANSWER })
-  const whole = (await ask(stage_, { ...question, stream: true }, { path: '/v1/messages' })).text
+  const started = await stage({ reply: () => ANSWER })
+  const whole = (await ask(started, { ...question, stream: true }, { path: '/v1/messages' })).text
   const events = eventTexts(whole)
   const path = `/v1/messages/${messageIdOf(whole)}/streams`
   const answers = await Promise.all([
-    ask(stage_, undefined, { path, headers: { 'last-event-id': '3', 'content-type': undefined } }),
-    ask(stage_, { starting_after: 3 }, { path }),
-    ask(stage_, { starting_after: 1 }, { path, headers: { 'last-event-id': '3' } }),
-    ask(stage_, {}, { path, headers: { 'last-event-id': '3' } }),
+    ask(started, undefined, { path, headers: { 'last-event-id': '3', 'content-type': undefined } }),
+    ask(started, { starting_after: 3 }, { path }),
+    ask(started, { starting_after: 1 }, { path, headers: { 'last-event-id': '3' } }),
+    ask(started, {}, { path, headers: { 'last-event-id': '3' } }),
   ])
 
   for (const { status, text, headers } of answers) {

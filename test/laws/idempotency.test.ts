@@ -271,7 +271,7 @@ describe('in any mixture of callers who stay and leave', () => {
     turns: fc.nat(3),
   })
 
-  it('each key is called once as long as somebody stays, all who stay agree, and all settles once', async () => {
+  it('all who stay with one key get the same whole answer, and every request settles once', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.constantFrom(...CROSSINGS),
