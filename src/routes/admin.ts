@@ -36,42 +36,49 @@ const BASE = '/api/governance'
 
 /** The paths of the admin API and the metrics. Nothing of them is looked at before the caller is known to be an admin. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
-  const { authorize, keys, line } = parts
-  const admin = (handle: (call: Call) => Promise<Response>): Handler => {
-    return async (call) => {
-      await authorize(call.request)
-      return handle(call)
-    }
-  }
-  const shows = (show: (call: Call) => Promise<object>): Handler =>
-    admin(async (call) => adminResponse(call, 200, await show(call)))
-
-  const desk = (path: string, records: Desk): readonly Endpoint<Handler>[] => [
-    {
-      method: 'POST',
-      path,
-      handle: admin(async (call) => adminResponse(call, 201, await records.create(await readAdminBody(call, line)))),
-    },
-    { method: 'GET', path, handle: shows((call) => records.list(pageOf(call))) },
-    { method: 'GET', path: `${path}/:id`, handle: shows((call) => records.get(idOf(call))) },
-    {
-      method: 'PUT',
-      path: `${path}/:id`,
-      handle: shows(async (call) => records.update(idOf(call), await readAdminBody(call, line))),
-    },
-    { method: 'DELETE', path: `${path}/:id`, handle: shows((call) => records.delete(idOf(call))) },
-  ]
-
+  const { keys } = parts
+  const gate = gateOf(parts.authorize)
+  const { shows } = gate
   return [
     { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: ownLimits(parts) },
-    ...desk(`${BASE}/virtual-keys`, keys),
+    ...deskEndpoints(`${BASE}/virtual-keys`, keys, gate, parts.line),
     { method: 'GET', path: `${BASE}/virtual-keys/:id/usage`, handle: shows((call) => keys.usage(idOf(call))) },
     { method: 'GET', path: `${BASE}/virtual-keys/:id/rate-limit`, handle: shows((call) => keys.rateLimit(idOf(call))) },
-    ...desk(`${BASE}/budgets`, parts.budgets),
-    ...desk(`${BASE}/rate-limits`, parts.rateLimits),
+    ...deskEndpoints(`${BASE}/budgets`, parts.budgets, gate, parts.line),
+    ...deskEndpoints(`${BASE}/rate-limits`, parts.rateLimits, gate, parts.line),
     { method: 'GET', path: `${BASE}/audit`, handle: shows((call) => readAudit(call, parts.audit)) },
-    { method: 'GET', path: '/metrics', handle: admin(metrics(parts.metrics)) },
+    { method: 'GET', path: '/metrics', handle: gate.admits(metrics(parts.metrics)) },
     { method: 'GET', path: '/metrics/cache', handle: shows(cacheMetrics(parts.metrics)) },
+  ]
+}
+
+/** Lets only administrators through. */
+interface Gate {
+  readonly admits: (handle: (call: Call) => Promise<Response>) => Handler
+  /** Answers 200 with what is shown. */
+  readonly shows: (show: (call: Call) => Promise<object>) => Handler
+}
+
+function gateOf(authorize: Authorize): Gate {
+  const admits: Gate['admits'] = (handle) => async (call) => {
+    await authorize(call.request)
+    return handle(call)
+  }
+  return { admits, shows: (show) => admits(async (call) => adminResponse(call, 200, await show(call))) }
+}
+
+/** The five ways to handle records of one kind. */
+function deskEndpoints(path: string, desk: Desk, gate: Gate, line: AdminParts['line']): readonly Endpoint<Handler>[] {
+  const { admits, shows } = gate
+  const create = async (call: Call): Promise<Response> =>
+    adminResponse(call, 201, await desk.create(await readAdminBody(call, line)))
+  const update = async (call: Call): Promise<object> => desk.update(idOf(call), await readAdminBody(call, line))
+  return [
+    { method: 'POST', path, handle: admits(create) },
+    { method: 'GET', path, handle: shows((call) => desk.list(pageOf(call))) },
+    { method: 'GET', path: `${path}/:id`, handle: shows((call) => desk.get(idOf(call))) },
+    { method: 'PUT', path: `${path}/:id`, handle: shows(update) },
+    { method: 'DELETE', path: `${path}/:id`, handle: shows((call) => desk.delete(idOf(call))) },
   ]
 }
 
