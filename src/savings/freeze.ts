@@ -91,8 +91,22 @@ export async function rememberAt(
 }
 
 /** What was remembered when the conversation was a few units shorter, or the same. */
-export async function recallAt(memory: Memory, owner: string, talk: Talk, kind: string): Promise<string | undefined> {
-  const counts = Array.from({ length: STEPS_BACK + 1 }, (_, back) => talk.units.length - back).filter(
+export function recallAt(memory: Memory, owner: string, talk: Talk, kind: string): Promise<string | undefined> {
+  return recallBetween(memory, owner, talk, { kind, least: 0 })
+}
+
+/** What was remembered when the conversation was a few units shorter: on an earlier turn, not when this one was sent before. */
+export function recallEarlier(memory: Memory, owner: string, talk: Talk, kind: string): Promise<string | undefined> {
+  return recallBetween(memory, owner, talk, { kind, least: 1 })
+}
+
+async function recallBetween(
+  memory: Memory,
+  owner: string,
+  talk: Talk,
+  { kind, least }: { readonly kind: string; readonly least: number },
+): Promise<string | undefined> {
+  const counts = Array.from({ length: STEPS_BACK + 1 - least }, (_, back) => talk.units.length - least - back).filter(
     (count) => count > 0,
   )
   const found = await Promise.all(

@@ -1,6 +1,16 @@
 import { ZERO } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
-import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
+import {
+  freezeOf,
+  parseFreeze,
+  recallAt,
+  recallEarlier,
+  rememberAt,
+  talkOf,
+  thaw,
+  type Freeze,
+  type Talk,
+} from './freeze.ts'
 import { lookUp } from './look-up.ts'
 import type { Memory } from './memory.ts'
 import { rebuild } from './rebuild.ts'
@@ -82,7 +92,8 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
   }
 
   const wasHere = async (job: TierJob, talk: Talk, cap: number): Promise<boolean> => {
-    const seen = Number(await recallAt(memory, job.owner, talk, `slider-${cap}-seen`))
+    // The same request again is no next turn: it gets the same cut again.
+    const seen = Number(await recallEarlier(memory, job.owner, talk, `slider-${cap}-seen`))
     const frozen = await recallAt(memory, job.owner, talk, `slider-${cap}`)
     return frozen !== undefined || (seen > 0 && job.now - seen < UPSTREAM_CACHE_MS)
   }

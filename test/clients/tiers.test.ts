@@ -1,0 +1,172 @@
+import type Anthropic from '@anthropic-ai/sdk'
+import type OpenAI from 'openai'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { createMeter } from '../../src/tokens/size.ts'
+import { createTokenizer } from '../../src/tokens/tokenizer.ts'
+import { prose } from '../savings/conversation.ts'
+import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage } from '../support/stage.ts'
+
+const SYSTEM = 'You are careful. Never guess an amount.'
+const QUESTION = 'Which port does the billing service listen on?'
+const FACT = 'The billing service listens on port 7443, and nothing else does.'
+
+/** Turns of about 750 tokens each; the fact stands in the middle. */
+function turns(count: number): { role: 'user' | 'assistant'; content: string }[] {
+  const talk = Array.from({ length: count }, (_, at) => ({
+    role: at % 2 === 0 ? ('user' as const) : ('assistant' as const),
+    content: at === (count & ~1) / 2 ? `${prose(at, 120)} ${FACT}` : prose(at, 380),
+  }))
+  return [...talk, { role: 'user', content: QUESTION }]
+}
+
+let stage: Stage
+beforeAll(async () => {
+  stage = await startStage({ reply: () => 'Port 7443.' })
+})
+afterAll(() => stage.close())
+
+interface Asked {
+  readonly headers: Record<string, string>
+  readonly turns: { role: 'user' | 'assistant'; content: string }[]
+}
+
+const fronts: Record<string, (asked: Asked) => Promise<Headers>> = {
+  chat: async ({ headers, turns: talk }) => {
+    const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'system', content: SYSTEM }, ...talk]
+    const create = stage.openai.chat.completions.create({ model: CHAT_MODEL, max_tokens: 50, messages }, { headers })
+    return (await create.withResponse()).response.headers
+  },
+  messages: async ({ headers, turns: talk }) => {
+    const messages: Anthropic.MessageParam[] = talk
+    const create = stage.anthropic.messages.create(
+      { model: MESSAGE_MODEL, max_tokens: 50, system: SYSTEM, messages },
+      { headers },
+    )
+    return (await create.withResponse()).response.headers
+  },
+}
+
+/** The messages that the model which was asked for got, as text. */
+function sent(): string {
+  const request = stage.upstream.requests.findLast(({ body }) => body['model'] === 'large')
+  return request?.text ?? ''
+}
+
+const long = turns(200)
+
+describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) => {
+  it.each([
+    ['extreme', 16_384],
+    ['max', 32_768],
+    ['med', 65_536],
+    ['min', 131_072],
+  ])('at level %s sends at most the cap, and says by how much it is less', async (level, cap) => {
+    const headers = await ask({ headers: { 'x-savings-level': level }, turns: long })
+
+    const [original, optimized] = ['original', 'optimized'].map((name) => Number(headers.get(`x-svc-${name}-tokens`)))
+    expect(headers.get('x-svc-strategy')).toBe(`Savings-Slider (${level}: ${cap} tokens)`)
+    expect(headers.get('x-svc-tokens-saved')).toBe(String(original! - optimized!))
+    expect(headers.get('x-svc-reduction-pct')).toBe(`${Math.round(100 * (1 - optimized! / original!))}%`)
+    expect(sent()).toContain(JSON.stringify(SYSTEM).slice(1, -1))
+    expect(sent()).toContain(QUESTION)
+    expect(sent()).toContain(FACT)
+  })
+
+  it('leaves a prompt within the cap as it came', async () => {
+    const headers = await ask({ headers: { 'x-savings-level': 'extreme' }, turns: turns(6) })
+
+    expect(headers.get('x-svc-strategy')).toBe('Passthrough (no optimization needed)')
+    expect(headers.get('x-svc-original-tokens')).toBe(headers.get('x-svc-optimized-tokens'))
+  })
+
+  it('sends everything at level off', async () => {
+    const headers = await ask({ headers: { 'x-savings-level': 'off' }, turns: long })
+
+    expect(headers.get('x-svc-strategy')).toBe('Passthrough (no optimization needed)')
+    expect(headers.get('x-svc-reduction-pct')).toBe('0%')
+  })
+
+  it('refuses a level that there is not, naming the header', async () => {
+    await expect(ask({ headers: { 'x-savings-level': 'much' }, turns: turns(2) })).rejects.toMatchObject({
+      status: 400,
+    })
+  })
+
+  it.each([
+    ['x-vanishing-context', /^Vanishing-Context \(\d+ of 20[01] sections\)$/],
+    ['x-svc-rlm', /^Recursive-RLM \(controller: (chat|anthropic)\/small\)$/],
+  ])('obeys %s, and keeps the fact that the question needs', async (name, strategy) => {
+    const headers = await ask({ headers: { [name]: 'true' }, turns: long })
+
+    expect(headers.get('x-svc-strategy')).toMatch(strategy)
+    expect(sent()).toContain(FACT)
+    expect(Number(headers.get('x-svc-optimized-tokens'))).toBeLessThan(Number(headers.get('x-svc-original-tokens')) / 4)
+  })
+
+  it('summarises a conversation of 30k tokens by itself', async () => {
+    const headers = await ask({ headers: {}, turns: turns(40) })
+
+    expect(headers.get('x-svc-strategy')).toMatch(
+      /^Family-Lock \((chat|anthropic)\/small -> (chat|anthropic)\/large\)$/,
+    )
+    expect(sent()).toContain(QUESTION)
+  })
+
+  it('answers a short conversation without asking any small model', async () => {
+    const before = stage.upstream.requests.length
+
+    const headers = await ask({ headers: {}, turns: turns(4) })
+
+    expect(headers.get('x-svc-strategy')).toBe('Passthrough (no optimization needed)')
+    expect(stage.upstream.requests.length).toBe(before + 1)
+  })
+
+  it('serves the request when every small model fails', async () => {
+    stage.upstream.reply = ({ body }) => (body['model'] === 'small' ? { kind: 'failure', status: 500 } : 'Port 7443.')
+    try {
+      const headers = await ask({ headers: { 'x-svc-rlm': 'true' }, turns: turns(150) })
+
+      expect(headers.get('x-svc-theoretical-cost')).toMatch(/^\$\d/)
+      expect(sent()).toContain(QUESTION)
+    } finally {
+      stage.upstream.reply = () => 'Port 7443.'
+    }
+  })
+})
+
+/** A conversation whose prompt has so many tokens on the chat front, by the gateway's own count. */
+async function turnsOf(tokens: number): Promise<Asked['turns']> {
+  const meter = createMeter(createTokenizer())
+  const sizeOf = (talk: Asked['turns']): Promise<number> =>
+    meter.countOf(
+      openaiFormat.readPrompt({ model: CHAT_MODEL, messages: [{ role: 'system', content: SYSTEM }, ...talk] }),
+    )
+  let talk = turns(2)
+  while ((await sizeOf(talk)) < tokens - 2000) talk = [...turns(2).slice(0, 2), ...talk]
+  const [first, ...others] = talk
+  let filled = { role: 'user' as const, content: first?.content ?? '' }
+  while ((await sizeOf([filled, ...others])) < tokens)
+    filled = { ...filled, content: `${filled.content} again and again` }
+  return [filled, ...others]
+}
+
+describe('a prompt of 148,945 tokens', () => {
+  let talk: Asked['turns']
+  beforeAll(async () => {
+    talk = await turnsOf(148_945)
+  })
+
+  describe.each(Object.entries(fronts))('on the %s front', (_, ask) => {
+    it.each([
+      ['extreme', 89],
+      ['max', 78],
+      ['med', 56],
+      ['min', 12],
+    ])('is reduced at level %s by %i percent, within one', async (level, percent) => {
+      const headers = await ask({ headers: { 'x-savings-level': level }, turns: talk })
+
+      expect(Math.abs(Number.parseInt(headers.get('x-svc-reduction-pct') ?? '', 10) - percent)).toBeLessThanOrEqual(1)
+    })
+  })
+})
