@@ -1,5 +1,5 @@
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import type { Fetcher } from './fetcher.ts'
 import { toNodeHandler } from './node-bridge.ts'
 
@@ -36,18 +36,15 @@ export async function serve(gateway: Fetcher, options: ServeOptions): Promise<Ru
   })
   server.maxHeadersCount = 200
   const handle = toNodeHandler(gateway)
-  server.on('request', (incoming, outgoing) => {
-    // A connection that is kept alive would hold up a server that closes.
-    outgoing.once('close', () => void (server.listening || server.closeIdleConnections()))
-    void handle(incoming, outgoing)
-  })
+  const resting = restingConnections(server)
+  server.on('request', (incoming, outgoing) => void handle(incoming, outgoing))
   await listen(server, options)
   const { port } = server.address() as AddressInfo
   let closed: Promise<void> | undefined
   return {
     port,
     url: `http://${hostOf(options.hostname)}:${port}`,
-    close: () => (closed ??= drain(server, options.drainMs ?? 30_000)),
+    close: () => (closed ??= drain(server, resting, options.drainMs ?? 30_000)),
   }
 }
 
@@ -65,12 +62,43 @@ function listen(server: Server, { port, hostname }: ServeOptions): Promise<void>
   })
 }
 
-function drain(server: Server, drainMs: number): Promise<void> {
+/** The connections on which nothing is asked, those included on which nothing ever was. Node counts these as busy. */
+interface Resting {
+  /** Ends them now, and every other one as soon as its answer is sent. */
+  end(): void
+}
+
+function restingConnections(server: Server): Resting {
+  const asked = new Map<Socket, number>()
+  let ending = false
+  const count = (socket: Socket, change: number): void => {
+    const left = (asked.get(socket) ?? 0) + change
+    asked.set(socket, left)
+    if (ending && left === 0) socket.destroySoon()
+  }
+  server.on('connection', (socket: Socket) => {
+    asked.set(socket, 0)
+    socket.once('close', () => asked.delete(socket))
+  })
+  server.on('request', ({ socket }, outgoing) => {
+    count(socket, 1)
+    outgoing.once('close', () => count(socket, -1))
+  })
+  return {
+    end: () => {
+      ending = true
+      for (const [socket, requests] of asked) if (requests === 0) socket.destroySoon()
+    },
+  }
+}
+
+function drain(server: Server, resting: Resting, drainMs: number): Promise<void> {
   return new Promise((resolve) => {
     const deadline = setTimeout(() => server.closeAllConnections(), drainMs)
     server.close(() => {
       clearTimeout(deadline)
       resolve()
     })
+    resting.end()
   })
 }
