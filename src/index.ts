@@ -60,7 +60,6 @@ export type { Store } from './core/ports.ts'
 
 // Tier 1
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'
-export { hashingEmbedder } from './cache/hashing-embedder.ts'
 export type { Embedder, Neighbour, VectorIndex } from './core/ports.ts'
 
 // Failures

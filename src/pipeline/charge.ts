@@ -18,12 +18,14 @@ export function billFor(answered: Answered, completion: Completion, meter: Meter
 
 /**
  * The bill of an answer that broke off or was left. What the upstream had reported by then may lag behind what it had
- * sent: the greater of its count and ours is taken, and called an estimate.
+ * sent: the greater of its count and ours is taken, and called an estimate. Ours never passes the limit that the
+ * upstream was held to: more it cannot have sent, and more was not reserved.
  */
 export function billForPart(answered: Answered, { parts, usage }: Completion, meter: Meter): Bill {
-  const { plan } = answered
+  const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
-  const text = parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
+  const counted = parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
+  const text = Math.min(counted, reservation.outputTokens * (prompt.settings.choices ?? 1))
   const came = withPrompt(usage ?? NO_USAGE, plan.counted.sent)
   return billOf(answered, { ...came, outputTokens: Math.max(came.outputTokens, text) }, true)
 }

@@ -16,6 +16,8 @@ const SURE_ABOVE = 1.6
 const TOKEN_FACTOR = 1.5
 /** Every upstream opens the answer with a few tokens, and adds an instruction of its own when there are tools. */
 const ANSWER_FRAME = 3
+/** What upstreams add to a prompt at the most: their own counts of one short message differ by about so much. */
+const ANSWER_BOUND = 16
 const TOOL_INSTRUCTION_BOUND = 600
 
 /** What is known of one text. */
@@ -80,7 +82,7 @@ export function createMeter(tokenizer: Tokenizer): Meter {
     },
     boundOf(prompt, model) {
       const factor = model.tokenFactor ?? TOKEN_FACTOR
-      let sum = ANSWER_FRAME
+      let sum = ANSWER_BOUND
       for (const message of prompt.messages) {
         sum += textBound(textOf(message), estimateText(message), factor) + 2 * fixedTokens(message, IMAGE_BOUND)
       }
