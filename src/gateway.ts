@@ -77,6 +77,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     metrics: createMetrics(runtime.now()),
     log: createRequestLog(options.log),
   }
+  if (store.local === true) {
+    books.log.event('WARN', 'keys, limits and budgets live in this process alone and end with it', runtime.now())
+  }
   const governance = createGovernance(options.governance, {
     store,
     runtime,

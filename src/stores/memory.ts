@@ -59,8 +59,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   const counters = createCounters(now, most)
   const tallies = createTallies(now, most.tallies)
   const logs = createLogs(now, most.logs)
-  return {
-    local: true,
+  const store: Store = {
     get: async (key) => values.get(key),
     set: async (key, value, how) => values.set(key, value, how?.ttlMs),
     swap: async (key, expected, value, how) => {
@@ -86,4 +85,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
+  // Not to be copied into a store that is built around this one and may wait.
+  return Object.defineProperty(store, 'local', { value: true })
 }
