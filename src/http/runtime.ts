@@ -24,8 +24,7 @@ export interface OwnedRuntime extends Runtime {
 }
 
 export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
-  const transport: ClosableTransport =
-    options.fetch === undefined ? defaultTransport() : fetchTransport(options.fetch)
+  const transport: ClosableTransport = options.fetch === undefined ? defaultTransport() : fetchTransport(options.fetch)
   return {
     now: options.now ?? Date.now,
     random: options.random ?? Math.random,
@@ -39,6 +38,7 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
 /** A timer that keeps no process alive, on platforms that know the difference. */
 function after(ms: number, callback: () => void): () => void {
   const timer: unknown = setTimeout(callback, ms)
-  if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function') timer.unref()
+  if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
+    timer.unref()
   return () => clearTimeout(timer as ReturnType<typeof setTimeout>)
 }

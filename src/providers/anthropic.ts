@@ -13,11 +13,14 @@ import {
   modelEntrySchema,
   parseOptions,
   priceSchema,
+  providerName,
   trimSlash,
   type ModelEntry,
 } from './provider-options.ts'
 
 export interface AnthropicOptions {
+  /** The first part of `<provider>/<model_id>`: for a second account, or another service of this format. @default 'anthropic' */
+  readonly name?: string
   /** Sent as `x-api-key`. */
   readonly apiKey: string
   /** With or without `/v1` at its end. @default 'https://api.anthropic.com' */
@@ -33,6 +36,7 @@ export interface AnthropicOptions {
 }
 
 const schema: z.ZodMiniType<AnthropicOptions> = z.strictObject({
+  name: z.exactOptional(providerName),
   apiKey: apiKeySchema,
   baseUrl: z.exactOptional(baseUrlSchema),
   version: z.exactOptional(z.iso.date({ error: 'expected a day, YYYY-MM-DD' })),
@@ -41,9 +45,10 @@ const schema: z.ZodMiniType<AnthropicOptions> = z.strictObject({
   fetch: z.exactOptional(fetchSchema),
 })
 
-/** The provider `anthropic`. Throws `invalid-request` with the path and the expectation for wrong options. */
+/** Anthropic, or any service that speaks the message format. Throws `invalid-request` with the path and the expectation for wrong options. */
 export function anthropic(options: AnthropicOptions): Provider {
   const {
+    name = 'anthropic',
     apiKey,
     baseUrl = 'https://api.anthropic.com',
     version = '2023-06-01',
@@ -51,7 +56,7 @@ export function anthropic(options: AnthropicOptions): Provider {
   } = parseOptions('anthropic', schema, options)
   const root = `${trimSlash(baseUrl).replace(/\/v1$/, '')}/v1`
   return httpProvider({
-    name: 'anthropic',
+    name,
     format: anthropicFormat,
     ...createModelBook({
       who: 'anthropic',

@@ -11,12 +11,15 @@ import {
   modelEntrySchema,
   parseOptions,
   priceSchema,
+  providerName,
   type ModelEntry,
 } from './provider-options.ts'
 
 const KNOWN = [...OPENAI_MODELS, ...OPENAI_EMBEDDING_MODELS]
 
 export interface OpenaiOptions {
+  /** The first part of `<provider>/<model_id>`: for a second account. @default 'openai' */
+  readonly name?: string
   readonly apiKey: string
   /** @default 'https://api.openai.com/v1' */
   readonly baseUrl?: string
@@ -29,6 +32,7 @@ export interface OpenaiOptions {
 }
 
 const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject({
+  name: z.exactOptional(providerName),
   apiKey: apiKeySchema,
   baseUrl: z.exactOptional(baseUrlSchema),
   models: z.exactOptional(z.array(modelEntrySchema)),
@@ -39,6 +43,6 @@ const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject({
 /** The provider `openai`. Throws `invalid-request` with the path and the expectation for wrong options. */
 export function openai(options: OpenaiOptions): Provider {
   const parsed = parseOptions('openai', schema, options)
-  const { baseUrl = 'https://api.openai.com/v1' } = parsed
-  return chatProvider('openai', { ...parsed, name: 'openai', family: 'gpt', baseUrl }, KNOWN)
+  const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
+  return chatProvider('openai', { ...parsed, name, family: 'gpt', baseUrl }, KNOWN)
 }

@@ -30,7 +30,9 @@ describe('the README', () => {
 
   it('shows the two commands that do all the set-up', () => {
     const readme = readFileSync(join(root, 'README.md'), 'utf8')
-    const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: Record<string, string> }
+    const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+      scripts: Record<string, string>
+    }
 
     expect(readme).toContain('npm ci && npm run demo')
     expect(readme).toContain('npm ci && npm test')

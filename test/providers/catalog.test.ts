@@ -231,3 +231,21 @@ describe('the directory', () => {
     )
   })
 })
+
+describe('two accounts at one vendor', () => {
+  it('stand side by side under names of their own', () => {
+    const directory = createDirectory({
+      providers: [
+        openai({ apiKey: 'k' }),
+        openai({ name: 'openai-eu', apiKey: 'k' }),
+        anthropic({ name: 'claude-2', apiKey: 'k' }),
+      ],
+    })
+    const [gpt] = OPENAI_MODELS
+    const [claude] = ANTHROPIC_MODELS
+
+    expect(directory.resolve(`openai/${gpt?.id}`)?.provider.name).toBe('openai')
+    expect(directory.resolve(`openai-eu/${gpt?.id}`)?.provider.name).toBe('openai-eu')
+    expect(directory.resolve(`claude-2/${claude?.id}`)?.provider.name).toBe('claude-2')
+  })
+})
