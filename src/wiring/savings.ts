@@ -69,13 +69,14 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
   const waterfall = lazily(options, parts)
   const { shadow: share } = options
   if (share === undefined) return waterfall
+  const tryOut = async (job: TierJob): Promise<void> => {
+    const { record } = shadow(await waterfall(job))
+    if (record !== undefined) parts.onShadow(record, job)
+  }
   return async (job) => {
     if (hasWish(job)) return waterfall(job)
     if (isShadowed(share, parts.runtime.random())) {
-      void waterfall(job).then((optimized) => {
-        const { record } = shadow(optimized)
-        if (record !== undefined) parts.onShadow(record, job)
-      })
+      void tryOut(job)
     }
     return untouched(job)
   }
