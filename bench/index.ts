@@ -34,7 +34,8 @@ const upstream = await startTarget('upstream', 'upstream')
 const relay = await startTarget('relay', 'relay', upstream.url)
 const governed = await startTarget('gateway, governed', 'gateway', upstream.url, 'governed')
 const open = await startTarget('gateway, no limits', 'gateway', upstream.url, 'open')
-const targets: readonly Target[] = [upstream, relay, governed, open]
+const cached = await startTarget('gateway, cache hit', 'gateway', upstream.url, 'cached')
+const targets: readonly Target[] = [upstream, relay, governed, open, cached]
 
 const results: Record<string, Record<string, Record<string, number>>> = {}
 for (const [scenario, work] of Object.entries(scenarios)) {
@@ -64,6 +65,7 @@ console.log(
 )
 const cpu = (name: string): number => results['small JSON']?.[name]?.['CPU µs/request'] ?? 0
 console.log(`Governed against no limits, CPU of a small JSON request: ${round(cpu(governed.name) / cpu(open.name))}`)
+console.log(`A cache hit against a passthrough, CPU: ${round(cpu(cached.name) / cpu(governed.name))}`)
 writeFileSync(new URL('./results.json', import.meta.url), `${JSON.stringify(results, null, 2)}\n`)
 for (const target of targets) target.stop()
 

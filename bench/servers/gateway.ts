@@ -1,4 +1,4 @@
-/** The built gateway in front of the fake model. argv: upstream URL, `governed` or `open`. Tells its key to the parent. */
+/** The built gateway in front of the fake model. argv: upstream URL, `governed`, `open` or `cached`. Tells its key to the parent. */
 import { createServer } from 'node:http'
 import { createGateway, memoryStore, openaiCompatible, type NewKey } from 'sluice'
 import { toNodeHandler } from 'sluice/node'
@@ -15,7 +15,7 @@ const gateway = createGateway({
   ],
   store: memoryStore(),
   // Every request asks the same: what is measured is the way to the upstream, not around it.
-  cache: false,
+  cache: mode === 'cached' ? {} : false,
 })
 const limits: Omit<NewKey, 'name'> = {
   budget_limit_cents: 100_000_000,
@@ -25,6 +25,6 @@ const limits: Omit<NewKey, 'name'> = {
   rate_limit_tokens: 1_000_000_000_000,
   token_reset_duration: '1h',
 }
-const key = await gateway.keys.create({ name: 'bench', ...(mode === 'governed' ? limits : {}) })
+const key = await gateway.keys.create({ name: 'bench', ...(mode === 'open' ? {} : limits) })
 serveParent(createServer(toNodeHandler(gateway)))
 process.send?.({ key: key.value })

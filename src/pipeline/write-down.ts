@@ -46,6 +46,7 @@ function finishedOf(reached: Reached, outcome: Outcome, at: number): Finished {
     latencyMs: at - reached.startedAt,
     ...(tier !== undefined && { tier }),
     ...(outcome.bill !== undefined && { bill: outcome.bill }),
+    ...('plan' in reached && reached.plan.kind === 'ask' && { tiers: reached.plan.optimized.verdicts }),
   }
 }
 

@@ -14,6 +14,13 @@ export interface FinishedBill {
   readonly estimated: boolean
 }
 
+/** One line of the waterfall's decision. */
+export interface TierOutcome {
+  readonly tier: number
+  readonly outcome: string
+  readonly reason: string
+}
+
 /** How one request ended: all that audit, metrics and log need to know of it. No text of prompt or answer. */
 export interface Finished {
   readonly requestId: string
@@ -31,6 +38,8 @@ export interface Finished {
   readonly tier?: 2 | 3 | 4 | 5
   /** Present when there was an answer, whole or in part. */
   readonly bill?: FinishedBill
+  /** What became of each tier that was looked at, and why. */
+  readonly tiers?: readonly TierOutcome[]
 }
 
 /** What became of a request. */

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../core/json.ts'
-import { toCents, ZERO } from '../core/money.ts'
+import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { endingOf, shortened, type Finished } from './finished.ts'
 import { guardSink, type Sink } from './guarded-sink.ts'
 
@@ -43,6 +43,14 @@ function requestRecord(finished: Finished, service: string): JsonObject {
     optimized_tokens: bill?.optimizedTokens ?? 0,
     strategy: bill?.strategy.slice(0, LONGEST_TEXT) ?? null,
     cost_cents: toCents(bill?.billed ?? ZERO),
+    theoretical_usd: toDollars(bill?.theoretical ?? ZERO),
+    actual_usd: toDollars(bill?.actual ?? ZERO),
+    billed_usd: toDollars(bill?.billed ?? ZERO),
+    tiers: (finished.tiers ?? []).map(({ tier, outcome, reason }) => ({
+      tier,
+      outcome,
+      reason: reason.slice(0, LONGEST_TEXT),
+    })),
     latency_ms: Math.round(finished.latencyMs),
     status: finished.status,
     outcome: endingOf(finished),

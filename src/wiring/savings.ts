@@ -76,7 +76,8 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
   return async (job) => {
     if (hasWish(job)) return waterfall(job)
     if (isShadowed(share, parts.runtime.random())) {
-      void tryOut(job)
+      // A trial never harms the request that it stands beside.
+      tryOut(job).catch(() => {})
     }
     return untouched(job)
   }

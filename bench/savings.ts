@@ -1,0 +1,126 @@
+/**
+ * What optimising a prompt of about 118,000 tokens adds to a request: cold (a conversation that is new here) and known
+ * (the same conversation one turn later), as a ratio to parsing and serialising its body once, in the same run.
+ */
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { openaiFormat } from '../src/formats/openai/format.ts'
+import { createWaterfall } from '../src/savings/waterfall.ts'
+import type { TierJob, Waterfall } from '../src/savings/tier.ts'
+import { breathe } from '../src/tokens/breathe.ts'
+import { createMeter } from '../src/tokens/size.ts'
+import { createTokenizer } from '../src/tokens/tokenizer.ts'
+import { median } from './load.ts'
+import { MODEL } from './quality/lab.ts'
+
+const ROUNDS = 7
+const tokenizer = createTokenizer()
+const WORDS =
+  'ledger harbour invoice glacier the of and compiler settles between orchards 4711 src/index.ts never always'.split(
+    ' ',
+  )
+
+interface Turn {
+  readonly role: 'user' | 'assistant'
+  readonly content: string
+}
+
+/** Words in another order for each seed, so that no round knows the texts of another. */
+function words(seed: number, count: number): string {
+  let state = seed * 7919 + 17
+  const out: string[] = []
+  for (let at = 0; at < count; at++) {
+    state = (state * 48_271) % 2_147_483_647
+    out.push(`${WORDS[state % WORDS.length]}${at % 11 === 10 ? '.\n' : ''}`)
+  }
+  return out.join(' ')
+}
+
+function conversation(seed: number, turns: number): Turn[] {
+  return Array.from({ length: turns }, (_, at) => ({
+    role: at % 2 === 0 ? 'user' : 'assistant',
+    content: at % 2 === 0 ? `${words(seed * 1000 + at, 40)}?` : words(seed * 1000 + at, 1050),
+  }))
+}
+
+async function timed(waterfall: Waterfall, messages: readonly Turn[], level: 'extreme' | undefined): Promise<Timing> {
+  const body = { model: 'mock/large', messages }
+  const prompt = openaiFormat.readPrompt(JSON.parse(JSON.stringify(body)) as never)
+  const meter = createMeter(tokenizer)
+  const job: TierJob = {
+    prompt,
+    modelName: 'mock/large',
+    model: MODEL,
+    tokens: meter.estimateOf(prompt),
+    wishes: { vanishing: level === undefined, recursive: false, ...(level !== undefined && { level }) },
+    owner: 'bench',
+    small: undefined,
+    signal: new AbortController().signal,
+    now: 1_700_000_000_000,
+  }
+  const loop = monitorEventLoopDelay({ resolution: 1 })
+  loop.enable()
+  await breathe()
+  const begun = performance.now()
+  const { rewrite } = await waterfall(job)
+  const ms = performance.now() - begun
+  await breathe()
+  loop.disable()
+  if (rewrite === undefined) throw new Error('nothing was optimised')
+  return { ms, blocked: loop.max / 1e6, tokens: job.tokens }
+}
+
+interface Timing {
+  readonly ms: number
+  readonly blocked: number
+  readonly tokens: number
+}
+
+const rows: Record<string, Record<string, number>> = {}
+for (const [name, level] of [
+  ['tier 5, extreme', 'extreme'],
+  ['tier 2', undefined],
+] as const) {
+  const cold: Timing[] = []
+  const known: Timing[] = []
+  const bodies: number[] = []
+  let kept = 0
+  for (let round = -1; round < ROUNDS; round++) {
+    const texts = new Map<string, string>()
+    const store = {
+      get: async (key: string) => texts.get(key),
+      set: async (key: string, value: string) => void texts.set(key, value),
+    }
+    const meter = createMeter(tokenizer)
+    const waterfall = createWaterfall({ meter, store, now: () => 1_700_000_000_000, after: () => () => {}, breathe })
+    const first = conversation(round + 2, 135)
+    const next: Turn[] = [
+      ...first,
+      { role: 'assistant', content: words(round, 300) },
+      { role: 'user', content: 'And the ledger?' },
+    ]
+    const serialised = performance.now()
+    JSON.stringify(JSON.parse(JSON.stringify({ model: 'mock/large', messages: first })))
+    const bodyMs = (performance.now() - serialised) / 1.5
+    const one = await timed(waterfall, first, level)
+    const two = await timed(waterfall, next, level)
+    if (round < 0) continue
+    cold.push(one)
+    known.push(two)
+    bodies.push(bodyMs)
+    kept = [...texts].reduce((sum, [key, value]) => sum + 2 * (key.length + value.length), 0)
+  }
+  const of = (timings: readonly Timing[], field: keyof Timing): number => median(timings.map((timing) => timing[field]))
+  const round = (value: number): number => Math.round(value * 10) / 10
+  rows[name] = {
+    tokens: of(cold, 'tokens'),
+    'cold ms': round(of(cold, 'ms')),
+    'known ms': round(of(known, 'ms')),
+    'cold ÷ JSON once': round(of(cold, 'ms') / median(bodies)),
+    'known ÷ JSON once': round(of(known, 'ms') / median(bodies)),
+    'loop blocked ms, cold': round(of(cold, 'blocked')),
+    'loop blocked ms, known': round(of(known, 'blocked')),
+    'bytes kept a conversation': kept,
+  }
+}
+console.log('\nOptimising a prompt: added time, medians (the ranks are loaded before)')
+console.table(rows)
