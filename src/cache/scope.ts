@@ -8,6 +8,7 @@ import {
   type Prompt,
   type TextPart,
 } from '../core/prompt.ts'
+import { digestOf } from '../core/sha256.ts'
 import { foldText, hasProgramLines } from './fold.ts'
 
 export interface ScopeOptions {
@@ -94,7 +95,7 @@ export async function placeOf(prompt: Prompt, options: ScopeOptions): Promise<Pl
     if (at === index) addQuestion(frame, message)
     else addMessage(frame, message)
   })
-  const [scope, question] = await Promise.all([sha256(frame.text()), sha256(text)])
+  const [scope, question] = await Promise.all([digestOf(frame.text()), digestOf(text)])
   const isLive = index < prompt.messages.length - 1 || last.parts.some((part) => part.type !== 'text')
   const comparable = !isLive && text !== '' && text.length <= LONGEST_COMPARED && !hasProgramLines(text)
   return { scope, id: `${scope}.${question}`, text, comparable }
@@ -190,9 +191,4 @@ function textsOf(message: Message): readonly string[] {
 /** JSON whose top-level fields stand in order: the order of a body's fields says nothing. */
 function sortedJson(value: JsonObject): string {
   return JSON.stringify(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
-}
-
-async function sha256(text: string): Promise<string> {
-  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('')
 }

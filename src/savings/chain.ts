@@ -1,4 +1,5 @@
 import type { Message, Part, Source, TextSource } from '../core/prompt.ts'
+import { digestOf } from '../core/sha256.ts'
 import type { Unit } from './turns.ts'
 
 /** Names the beginnings of a conversation: the same beginning has the same name on every turn, another never. */
@@ -16,7 +17,7 @@ export function createChain(system: readonly Message[], units: readonly Unit[]):
   const links: { readonly units: number; readonly name: Promise<string> }[] = []
 
   const build = (): void => {
-    let name = sha256(system.map(traceOf).join('\u0001'))
+    let name = digestOf(system.map(traceOf).join('\u0001'))
     links.push({ units: 0, name })
     let held: string[] = []
     let length = 0
@@ -42,13 +43,7 @@ export function createChain(system: readonly Message[], units: readonly Unit[]):
 }
 
 async function follow(before: Promise<string>, traces: readonly string[]): Promise<string> {
-  return sha256(`${await before}\u0002${traces.join('\u0002')}`)
-}
-
-/** SHA-256 of a text, 64 hex digits. */
-export async function sha256(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('')
+  return digestOf(`${await before}\u0002${traces.join('\u0002')}`)
 }
 
 /** Everything of a message that a model sees, as one text. */

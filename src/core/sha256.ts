@@ -109,3 +109,13 @@ function roots(count: number, exponent: number): Int32Array {
   }
   return Int32Array.from(found, (prime) => Math.floor((prime ** exponent % 1) * 2 ** 32) | 0)
 }
+
+/** Up to this length plain JavaScript costs less than a trip through the thread pool. */
+const SHORT = 2_000
+
+/** The same for a text of any length: a long one is hashed by the platform, beside everything else. */
+export async function digestOf(text: string): Promise<string> {
+  if (text.length <= SHORT) return sha256(text)
+  const digest = await crypto.subtle.digest('SHA-256', encoder.encode(text))
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
