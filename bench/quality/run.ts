@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { measureCosts } from './costs.ts'
+import { throughFront } from './fronts.ts'
 import { meter, newWaterfall, NO_WISHES, SMALL_REPLIES, smallModelOf } from './lab.ts'
 import { cutMiddle } from './middle.ts'
 import { measureRecall, selectionAt, through, type Figures, type Method } from './recall.ts'
@@ -111,6 +112,15 @@ const onlyFamily = (): ReturnType<typeof newWaterfall> =>
   newWaterfall({ tiers: (own) => own.filter((one) => one.tier === 4) })
 await tier('tier 4, lazy summariser', 'mtragun', through(onlyFamily, lazy({})), '92 at 13k')
 await tier('tier 4, lazy summariser', 'qmsum', through(onlyFamily, lazy({})), '92 at 13k')
+
+for (const front of ['chat', 'messages'] as const) {
+  const extreme = await throughFront(front, { 'x-savings-level': 'extreme' })
+  await tier(`gateway, ${front} front, extreme`, 'specstory', extreme, '78')
+  const vanishing = await throughFront(front, { 'x-vanishing-context': 'true' })
+  await tier(`gateway, ${front} front, tier 2`, 'mtragun', vanishing, '97')
+  const recursive = await throughFront(front, { 'x-svc-rlm': 'true' })
+  await tier(`gateway, ${front} front, tier 3`, 'mtragun', recursive, '92 at 21k')
+}
 
 await costs('specstory', '3')
 

@@ -1,0 +1,72 @@
+import type { JsonObject } from '../../src/core/json.ts'
+import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
+import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { createGateway, openaiCompatible } from '../../src/index.ts'
+import type { Method } from './recall.ts'
+
+export type Front = 'chat' | 'messages'
+
+const SIZE = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
+const ANSWER = {
+  id: 'chatcmpl-bench',
+  object: 'chat.completion',
+  created: 0,
+  model: 'large',
+  choices: [{ index: 0, message: { role: 'assistant', content: 'ok' }, finish_reason: 'stop' }],
+  usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+}
+
+/** What a whole gateway sends to its upstream for a request on one of the fronts, steered by these headers. */
+export async function throughFront(front: Front, headers: Record<string, string>): Promise<Method> {
+  let sent: JsonObject = {}
+  const record: typeof fetch = async (_url, init) => {
+    const body = JSON.parse(String(init?.body)) as JsonObject
+    if (body['model'] === 'large') sent = body
+    return Response.json({ ...ANSWER, model: body['model'] })
+  }
+  const gateway = createGateway({
+    providers: [
+      openaiCompatible({
+        name: 'mock',
+        baseUrl: 'http://mock/v1',
+        family: 'mock',
+        fetch: record,
+        models: [
+          { id: 'large', price: { input: 3, output: 15 }, ...SIZE, small: 'small' },
+          { id: 'small', price: { input: 0.1, output: 0.4 }, ...SIZE },
+        ],
+      }),
+    ],
+    cache: false,
+  })
+  const { value } = await gateway.keys.create({ name: 'bench' })
+  return async (prompt) => {
+    const response = await gateway.fetch(
+      new Request(`http://gateway${front === 'chat' ? '/v1/chat/completions' : '/v1/messages'}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-api-key': value, ...headers },
+        body: bodyOf(prompt, front),
+      }),
+    )
+    if (response.status !== 200) throw new Error(`the gateway answered ${response.status}: ${await response.text()}`)
+    await response.text()
+    return { ...prompt, messages: openaiFormat.readPrompt(sent).messages.map(bare) }
+  }
+}
+
+function bodyOf(prompt: Prompt, front: Front): string {
+  const format = front === 'chat' ? openaiFormat : anthropicFormat
+  return format.writePrompt({ ...prompt, settings: { maxTokens: 256 } }, 'mock/large').body
+}
+
+/** Without what it was read from, as the prompts of the data are. */
+function bare({ role, parts }: Message): Message {
+  return { role, parts: parts.map(bareOf) }
+}
+
+function bareOf(part: Part): Part {
+  if (part.type === 'opaque') return part
+  const { native: _, ...others } = part
+  return others.type === 'tool-result' ? { ...others, content: others.content.map(bareOf) } : others
+}
