@@ -146,7 +146,7 @@ const schema = z.strictObject({
   governance: z.optional(z.unknown()),
   admin: z.optional(
     z.strictObject({
-      key: z.optional(z.string().check(z.minLength(8, { error: 'at least 8 characters were expected' }))),
+      key: z.optional(z.string().check(z.minLength(16, { error: 'at least 16 characters were expected' }))),
       authorize: z.optional(functionFor<NonNullable<AdminOptions['authorize']>>('authorize(request)')),
     }),
   ),

@@ -127,7 +127,7 @@ export const configuredKey: z.ZodMiniType<ConfiguredKey> = z
     {
       ...created,
       id: z.optional(field.recordId),
-      value: z.optional(field.text(8, 512)),
+      value: z.optional(field.text(16, 512)),
       value_sha256: z.optional(field.matching(/^[0-9a-fA-F]{64}$/, 'the SHA-256 of the secret as 64 hex digits')),
     },
     { error: field.objectError },

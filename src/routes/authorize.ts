@@ -5,7 +5,7 @@ import { readBearer } from '../http/credentials.ts'
 
 /** Who may use the admin API and the metrics. With neither field they answer 401 and say how to configure it. */
 export interface AdminOptions {
-  /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 8 characters; take a long random one. */
+  /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string
   /**
    * The operator's own decision, by the headers: a body that it wants to read it must clone. A rejection, anything but
@@ -60,7 +60,7 @@ async function agrees(
 function notConfigured(): GatewayError {
   return new GatewayError(
     'unauthenticated',
-    'The admin API is not configured. Give createGateway `admin: { key }` of at least 8 characters, or `admin: { authorize }`, and send the key as Authorization: Bearer or x-admin-key.',
+    'The admin API is not configured. Give createGateway `admin: { key }` of at least 16 characters, or `admin: { authorize }`, and send the key as Authorization: Bearer or x-admin-key.',
     { code: 'admin_not_configured' },
   )
 }
