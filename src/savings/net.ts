@@ -1,4 +1,4 @@
-import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
+import { add, costOf, type NanoUsd } from '../core/money.ts'
 import { NO_USAGE } from '../core/answer.ts'
 import type { Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
@@ -47,6 +47,3 @@ export function hasCacheMarks(prompt: Prompt): boolean {
 function isMarked(part: Part): boolean {
   return part.native?.value['cache_control'] !== undefined
 }
-
-/** Nothing was spent. */
-export const NO_CALLS: NanoUsd = ZERO

@@ -15,7 +15,7 @@ export interface SavingsOptions {
   readonly slider?: SliderMode
   /** Who writes the summaries of tiers 3 and 4: the family's small model, or nobody (`extractive` costs nothing). @default 'model' */
   readonly summarizer?: 'model' | 'extractive'
-  /** Tier 2's prompt: a share of the context, but at least so many tokens. @default { targetShare: 0.01, leastTarget: 4000 } */
+  /** Tier 2's prompt: a share of the context, but at least so many tokens. @default { targetShare: 0.01, leastTarget: 4096 } */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: number }
   /** Other tiers, or the own ones in another order. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])

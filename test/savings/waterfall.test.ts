@@ -86,6 +86,19 @@ describe('what pays', () => {
     ],
   })
 
+  it('tier 2 leaves a conversation alone that the upstream reads again for less than the sections cost', async () => {
+    const { store } = textStore()
+    const optim = { ...cached, thresholdFactor: 0.5 }
+    const first = await chatOf(30_000)
+    await waterfallOf({ store, tiers: [] })(jobOf(first, { model: optim }))
+
+    const known = await waterfallOf({ store })(jobOf(extend(first), { model: optim }))
+    const strange = await waterfallOf()(jobOf(extend(first), { model: optim }))
+
+    expect(known.verdicts.find((verdict) => verdict.tier === 2)?.outcome).toBe('does-not-pay')
+    expect(strange.rewrite?.tier).toBe(2)
+  })
+
   it('a conversation that the upstream has cached is passed through without a header', async () => {
     const passing: Tier[] = []
     const { store } = textStore()
