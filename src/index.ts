@@ -12,7 +12,8 @@
  * @module
  */
 export { createGateway, type Gateway } from './gateway.ts'
-export type { CacheOptions, GatewayOptions, Limits, LogRecord, MarginCall } from './options.ts'
+export type { CacheOptions, GatewayOptions, LogRecord, MarginCall } from './options.ts'
+export type { Limits } from './pipeline/stages.ts'
 export type { AdminOptions } from './routes/authorize.ts'
 export type { MetricsReports } from './routes/metrics.ts'
 export type { RuntimeOptions } from './http/runtime.ts'

@@ -7,6 +7,7 @@ import type { StreamsOptions } from './wiring/replay.ts'
 import { GatewayError } from './core/errors.ts'
 import { batchSchema } from './wiring/batches.ts'
 import { streamsSchema } from './wiring/replay.ts'
+import type { Limits } from './pipeline/stages.ts'
 import { savingsSchema, type SavingsOptions } from './wiring/savings.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
@@ -18,22 +19,6 @@ export interface MarginCall {
   readonly keyName: string
   /** The model's name as the caller wrote it. */
   readonly model: string
-}
-
-/** Greatest sizes, and the waits that belong to them. */
-export interface Limits {
-  /** The body of a request, in bytes. @default 33_554_432 (32 MiB) */
-  readonly bodyBytes: number
-  /** How long a caller may take to send a body, in milliseconds. @default 15_000 */
-  readonly bodyReadMs: number
-  /** Nesting of a JSON body. @default 64 */
-  readonly jsonDepth: number
-  /** Keys of all objects of a JSON body together. @default 50_000 */
-  readonly jsonKeys: number
-  /** The greatest `temperature` of the chat format. @default 1 */
-  readonly maxTemperature: number
-  /** Silence on a stream after which a sign of life is sent, in milliseconds. @default 15_000 */
-  readonly heartbeatMs: number
 }
 
 export const DEFAULT_LIMITS: Limits = {

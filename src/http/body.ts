@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import { joinBytes } from './bytes.ts'
 
 export interface BodyLimits {
   readonly maxBytes: number
@@ -59,19 +60,7 @@ async function readCounted(request: Request, limits: BodyLimits): Promise<Uint8A
     throw unreadable(error)
   }
   if (size > limits.maxBytes) throw tooLarge(limits.maxBytes)
-  return join(pieces, size)
-}
-
-function join(pieces: readonly Uint8Array[], size: number): Uint8Array {
-  const [only] = pieces
-  if (pieces.length === 1 && only !== undefined) return only
-  const whole = new Uint8Array(size)
-  let offset = 0
-  for (const piece of pieces) {
-    whole.set(piece, offset)
-    offset += piece.byteLength
-  }
-  return whole
+  return joinBytes(pieces, size)
 }
 
 async function withDeadline(read: Promise<Uint8Array>, limits: BodyLimits): Promise<Uint8Array> {

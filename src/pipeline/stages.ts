@@ -181,12 +181,19 @@ export interface Records {
   unsettled(reserved: Reserved, used: Used, cause: unknown): void
 }
 
-export interface PipelineLimits {
+/** Greatest sizes, and the waits that belong to them. */
+export interface Limits {
+  /** The body of a request, in bytes. @default 33_554_432 (32 MiB) */
   readonly bodyBytes: number
+  /** How long a caller may take to send a body, in milliseconds. @default 15_000 */
   readonly bodyReadMs: number
+  /** Nesting of a JSON body. @default 64 */
   readonly jsonDepth: number
+  /** Keys of all objects of a JSON body together. @default 50_000 */
   readonly jsonKeys: number
+  /** The greatest `temperature` of the chat format. @default 1 */
   readonly maxTemperature: number
+  /** Silence on a stream after which a sign of life is sent, in milliseconds. @default 15_000 */
   readonly heartbeatMs: number
 }
 
@@ -233,7 +240,7 @@ export interface Parts {
   readonly meter: Meter
   readonly margin: (key: VirtualKey, modelName: string) => number
   readonly records: Records
-  readonly limits: PipelineLimits
+  readonly limits: Limits
   readonly timeouts: Timeouts
   readonly runtime: Runtime
 }

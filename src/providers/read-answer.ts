@@ -1,6 +1,7 @@
 import type { AnswerEvent, Frame, Step } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { StepReader } from '../formats/format.ts'
+import { joinBytes } from '../http/bytes.ts'
 import { createFrameReader } from '../http/sse.ts'
 import { brokenUpstream, isTooDeep } from './upstream-failure.ts'
 import type { Watch } from './watch-call.ts'
@@ -36,19 +37,7 @@ export async function readText(opened: Opened, most: number): Promise<string | u
     throw endEarly(opened, error)
   }
   opened.watch.end()
-  return decoder.decode(join(pieces, size))
-}
-
-function join(pieces: readonly Uint8Array[], size: number): Uint8Array {
-  const [only] = pieces
-  if (only !== undefined && pieces.length === 1) return only
-  const whole = new Uint8Array(size)
-  let offset = 0
-  for (const piece of pieces) {
-    whole.set(piece, offset)
-    offset += piece.byteLength
-  }
-  return whole
+  return decoder.decode(joinBytes(pieces, size))
 }
 
 /**

@@ -4,7 +4,7 @@ import type { JsonObject } from '../core/json.ts'
 import { toDollars } from '../core/money.ts'
 import type { Runtime, Store, Timeouts } from '../core/ports.ts'
 import { createResolve } from '../pipeline/resolve.ts'
-import type { Parts, PipelineLimits } from '../pipeline/stages.ts'
+import type { Parts, Limits } from '../pipeline/stages.ts'
 import { createTurns } from '../pipeline/turns.ts'
 import { createRecords, type Books } from '../pipeline/write-down.ts'
 import type { Directory } from '../providers/catalog.ts'
@@ -26,7 +26,7 @@ export interface PartsSources {
   readonly directory: Directory
   readonly failover: Failover
   readonly timeouts: Timeouts
-  readonly limits: PipelineLimits
+  readonly limits: Limits
   readonly books: Omit<Books, 'now'>
   readonly cache: SemanticCache | undefined
   readonly replay: Replay
