@@ -55,13 +55,6 @@ export function createFrameReader(): FrameReader {
   }
 }
 
-/** The frames of an event stream. Throws `upstream` for an event of more than 1 MiB, and what the body throws. */
-export async function* readFrames(body: AsyncIterable<Uint8Array>): AsyncGenerator<Frame, void, undefined> {
-  const reader = createFrameReader()
-  for await (const bytes of body) yield* reader.read(bytes)
-  yield* reader.end()
-}
-
 /**
  * A frame as text on the wire. Line ends within the data, CR and CRLF too, become several data lines, which a reader
  * joins by LF; event names and ids cannot hold line ends or NUL and lose them.

@@ -2,7 +2,8 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Frame } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
-import { comment, readFrames, writeFrame } from '../../src/http/sse.ts'
+import { comment, writeFrame } from '../../src/http/sse.ts'
+import { readFrames } from '../support/read-frames.ts'
 
 const encoder = new TextEncoder()
 
