@@ -191,19 +191,28 @@ export interface TransportRequest {
   readonly body?: string | Uint8Array
   /** Milliseconds for connecting, for transports that can tell it from waiting for the response. */
   readonly connectMs?: number
-  readonly signal: AbortSignal
 }
 
-export interface TransportResponse {
-  readonly status: number
-  /** The value of a header by its lower-case name. */
-  readonly header: (name: string) => string | undefined
-  /** Leaving the loop early closes the connection. */
-  readonly body: AsyncIterable<Uint8Array>
+/** Receives one response: `onHead` once, `onData` for each piece, then `onEnd` or `onError`. `onError` may come first. */
+export interface TransportHandler {
+  /** `header` returns a value by its lower-case name. */
+  onHead(status: number, header: (name: string) => string | undefined): void
+  onData(bytes: Uint8Array): void
+  onEnd(): void
+  onError(error: unknown): void
 }
 
-/** One call to an upstream, as cheap as the platform allows. Redirects are never followed. */
-export type Transport = (request: TransportRequest) => Promise<TransportResponse>
+/** A call under way. */
+export interface TransportCall {
+  /** Stops reading from the upstream until `resume`: the handler's reader is too slow. */
+  pause(): void
+  resume(): void
+  /** Closes the connection; the handler is not called again. */
+  abort(): void
+}
+
+/** Starts one call to an upstream, as cheaply as the platform allows. Redirects are not followed. Never throws. */
+export type Transport = (request: TransportRequest, handler: TransportHandler) => TransportCall
 
 /** A transport that keeps connections; `close` ends them, also those with a call under way. */
 export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
