@@ -1,4 +1,6 @@
+import type { Cancellation } from './cancellation.ts'
 import type { Completion, Step } from './answer.ts'
+import type { AnswerSource } from './answer-source.ts'
 import type { JsonObject } from './json.ts'
 import type { Model } from './model.ts'
 import type { Dialect, Message, Prompt } from './prompt.ts'
@@ -235,12 +237,16 @@ export interface Runtime {
 export interface ProviderCall {
   readonly prompt: Prompt
   readonly model: Model
-  /** Ends the call, before and after its first byte. */
+  /** Ends the call, before and after its first byte. Created when it is first read. */
   readonly signal: AbortSignal
+  /** The same for code that needs no signal. @default the signal's */
+  readonly cancellation?: Cancellation
   readonly runtime: Runtime
   readonly timeouts: Timeouts
   /** Caller headers that the upstream's own format knows (`anthropic-version`, `anthropic-beta`). */
   readonly headers: Readonly<Record<string, string>>
+  /** Called once when the upstream has accepted the call (status 200): from then on the vendor is paid for it. */
+  readonly onAccepted?: () => void
 }
 
 /** Milliseconds. */
@@ -305,7 +311,7 @@ export interface Provider {
   readonly model: (id: string) => Model | undefined
   complete(call: ProviderCall): Promise<Sent<Completion>>
   /** Resolves when the upstream has accepted the call; fails when it refuses, so that no header has left yet. */
-  stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step>>>
+  stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step> | AnswerSource>>
   /** Turns texts into vectors. Absent: the upstream cannot. */
   embed?(call: EmbedCall): Promise<Embedded>
   /** Asks the upstream itself to count a prompt's tokens, where it can. */

@@ -1,61 +1,114 @@
 import { makeBill, type Bill } from '../billing/bill.ts'
 import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/answer.ts'
+import { add, nano, times, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import type { Answered } from './stages.ts'
-
-type Billed = Pick<Answered, 'plan' | 'resolved' | 'route' | 'margin'>
+import { withPrompt } from '../providers/attempts.ts'
+import type { Answered, Planned } from './exchange.ts'
+import { quote } from './reserve.ts'
+import type { Plan, Route } from './services.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
+type AskPlan = Extract<Plan, { readonly kind: 'ask' }>
+
+/** An answer to be billed: the usage that its upstream reported, and its text where that is needed. */
+export interface BilledAnswer {
+  readonly usage: Usage | undefined
+  completion(): Completion
+}
+
 /** The bill of a whole answer, by the upstream's usage or, where it left out something, by our own count. */
-export function billFor(answered: Answered, completion: Completion, meter: Meter): Bill {
-  const { usage, parts } = completion
-  const isTold = usage !== undefined && promptTokens(usage) > 0 && (usage.outputTokens > 0 || parts.length === 0)
-  if (isTold) return billOf(answered, usage, false)
-  return billForPart(answered, completion, meter)
+export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
+  const { plan } = answered
+  if (plan.kind === 'replay') return plan.bill
+  const { usage } = answer
+  if (usage !== undefined && promptTokens(usage) > 0 && isOutputReported(usage, answer)) {
+    return billOf(answered, plan, { route: routeOf(answered), usage, estimated: false })
+  }
+  return billForPart(answered, answer, meter)
+}
+
+function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
+  return usage.outputTokens > 0 || answer.completion().parts.length === 0
 }
 
 /**
  * The bill of an answer that broke off or was left. What the upstream had reported by then may lag behind what it had
- * sent: the greater of its count and ours is taken, and called an estimate. Ours never passes the limit that the
+ * sent: the larger of its count and ours is taken, and called an estimate. Ours never passes the limit that the
  * upstream was held to: more it cannot have sent, and more was not reserved.
  */
-export function billForPart(answered: Answered, { parts, usage }: Completion, meter: Meter): Bill {
+export function billForPart(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
-  const counted = parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
+  const counted = answer.completion().parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
   const text = Math.min(counted, reservation.outputTokens * (prompt.settings.choices ?? 1))
-  const came = withPrompt(usage ?? NO_USAGE, plan.counted.sent)
-  return billOf(answered, { ...came, outputTokens: Math.max(came.outputTokens, text) }, true)
+  const came = withPrompt(answer.usage ?? NO_USAGE, () => plan.counted.sent)
+  const usage = { ...came, outputTokens: Math.max(came.outputTokens, text) }
+  return billOf(answered, plan, { route: routeOf(answered), usage, estimated: true })
 }
 
-/** What a stream's headers say before its answer is known: the greatest answer that was reserved. */
-export function expectedBill(answered: Billed & Pick<Answered, 'reservation'>): Bill {
-  const { plan, reservation } = answered
-  if (plan.kind === 'replay') return plan.bill
-  return billOf(answered, usageFor(plan.counted.sent, reservation.outputTokens), true)
-}
-
-function billOf(answered: Billed, usage: Usage, estimated: boolean): Bill {
-  const { plan, resolved, route, margin } = answered
-  if (plan.kind === 'replay') return plan.bill
-  return makeBill({
-    price: (route ?? resolved.routes[0]).model.price,
+/**
+ * The bill of a request that got no answer, undefined when no upstream call was paid. The key is billed the calls of
+ * small models that the caller ordered by header, at most what was reserved; everything else is the operator's cost.
+ */
+export function billForFailure(planned: Planned): Bill | undefined {
+  const { plan, margin, reservation } = planned
+  if (plan.kind === 'replay') return undefined
+  const { spent, ordered = ZERO, rewrite } = plan.optimized
+  const actual = add(spent, plan.attempts.cost(() => plan.counted.sent))
+  if (actual === 0) return undefined
+  const reserved = quote(planned).cost(reservation.outputTokens)
+  return {
+    originalTokens: 0,
+    optimizedTokens: 0,
+    completionTokens: 0,
+    theoretical: ZERO,
+    actual,
+    billed: nano(Math.min(times(ordered, margin), reserved)),
     margin,
-    strategy: plan.optimized.rewrite?.strategy ?? PASSTHROUGH,
-    counted: plan.counted,
+    cache: 'MISS',
+    strategy: rewrite?.strategy ?? PASSTHROUGH,
+    estimated: true,
+  }
+}
+
+/** The bill of a request whose caller left: the prompt and the output that came, once an upstream call has begun. */
+export function billForLeft(planned: Planned): Bill | undefined {
+  const { plan } = planned
+  const last = plan.kind === 'ask' ? plan.attempts.last() : undefined
+  if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
+  const usage = withPrompt(last.usage, () => plan.counted.sent)
+  return billOf(planned, plan, { route: last.route, usage, estimated: true })
+}
+
+/** The bill in a stream's headers, before its answer is known: the longest answer that was reserved. */
+export function expectedBill(planned: Planned): Bill {
+  const { plan, reservation } = planned
+  if (plan.kind === 'replay') return plan.bill
+  const usage = { ...NO_USAGE, inputTokens: plan.counted.sent, outputTokens: reservation.outputTokens }
+  return billOf(planned, plan, { route: routeOf(planned), usage, estimated: true })
+}
+
+interface Billed {
+  readonly route: Route
+  readonly usage: Usage
+  readonly estimated: boolean
+}
+
+function billOf({ margin }: Planned, plan: AskPlan, { route, usage, estimated }: Billed): Bill {
+  const { optimized, counted, attempts } = plan
+  return makeBill({
+    price: route.model.price,
+    margin,
+    strategy: optimized.rewrite?.strategy ?? PASSTHROUGH,
+    counted,
     usage,
     estimated,
-    spent: plan.optimized.spent,
+    spent: add(optimized.spent, attempts.costOfUnused(() => counted.sent)),
   })
 }
 
-/** No prompt is empty: an upstream that reports nothing of it has not counted it. */
-function withPrompt(usage: Usage, counted: number): Usage {
-  return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: counted }
-}
-
-function usageFor(input: number, output: number): Usage {
-  return { ...NO_USAGE, inputTokens: input, outputTokens: output }
+function routeOf({ route, resolved }: Planned): Route {
+  return route ?? resolved.routes[0]
 }

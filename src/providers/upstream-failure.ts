@@ -1,6 +1,5 @@
 import { asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { GatewayError, type RetryAdvice } from '../core/errors.ts'
-import type { TransportResponse } from '../core/ports.ts'
 
 /** An answer nested deeper than this is none: writing it on would exhaust the stack. */
 const DEEPEST = 128
@@ -10,17 +9,24 @@ export function brokenUpstream(provider: string, what: string, cause?: unknown):
   return new GatewayError('upstream', `The provider "${provider}" ${what}.`, cause === undefined ? {} : { cause })
 }
 
+const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
+
+/** True for a call that timed out before its connection was open. */
+export function isConnectTimeout(failure: GatewayError): boolean {
+  return codeOf(failure.details.cause) === CONNECT_TIMEOUT
+}
+
 /** What a rejected transport means: refused, reset, no such host, too many headers, no connection in time. */
 export function unreachable(provider: string, connectMs: number, cause: unknown): GatewayError {
   if (GatewayError.is(cause)) return cause
-  if (codeOf(cause) !== 'UND_ERR_CONNECT_TIMEOUT') return brokenUpstream(provider, 'could not be reached', cause)
+  if (codeOf(cause) !== CONNECT_TIMEOUT) return brokenUpstream(provider, 'could not be reached', cause)
   const message = `The provider "${provider}" took no connection within ${connectMs / 1000} seconds.`
   return new GatewayError('upstream-timeout', message, { cause })
 }
 
 /** The waiting advice of a response, and the seconds that it means. Milliseconds are read before seconds and dates. */
 export function readAdvice(
-  response: Pick<TransportResponse, 'header'>,
+  response: { readonly header: (name: string) => string | undefined },
   now: number,
 ): { readonly advice?: RetryAdvice; readonly retryAfterSeconds?: number } {
   const retryAfter = response.header('retry-after')

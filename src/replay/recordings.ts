@@ -1,6 +1,6 @@
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Runtime, Store } from '../core/ports.ts'
-import type { Audience } from './audience.ts'
+import type { Subscribers } from './subscribers.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { createRecording, type Recording, type TextSource } from './recording.ts'
 import { createRoom, type RoomBounds } from './room.ts'
@@ -18,14 +18,14 @@ export type Found = Live | { readonly kept: Kept } | 'elsewhere'
 export interface Live {
   readonly live: Recording
   /** Those who keep it going. */
-  readonly audience: Audience | undefined
+  readonly subscribers: Subscribers | undefined
 }
 
 /** How a recording is known. */
 export interface RecordingName {
   readonly owner: string
   readonly id: string
-  readonly audience?: Audience
+  readonly subscribers?: Subscribers
   /** Other processes are told that it is being generated: its caller may come back to any of them. */
   readonly isDetached?: boolean
 }
@@ -105,11 +105,11 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     isOn,
     record: (source, { keep, farewell }) =>
       createRecording(source, { place: keep ? room.enter() : undefined, farewell }),
-    name: (recording, { owner, id, audience, isDetached = false }) => {
+    name: (recording, { owner, id, subscribers, isDetached = false }) => {
       if (!isOn || !NAMABLE.test(id)) return
       const name = nameOf(owner, id)
       if (live.get(name)?.live === recording) return
-      const recorded = { live: recording, audience }
+      const recorded = { live: recording, subscribers }
       live.set(name, recorded)
       void keepWhenEnded(recorded, name, isDetached ? mark(name) : Promise.resolve(undefined))
     },

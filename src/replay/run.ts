@@ -1,4 +1,4 @@
-import type { Audience } from './audience.ts'
+import type { Subscribers } from './subscribers.ts'
 import type { KeptAnswer } from './claim-record.ts'
 import type { Recording } from './recording.ts'
 
@@ -12,7 +12,7 @@ export type Outcome =
 export interface Run {
   readonly fingerprint: string
   /** Those who wait for it. */
-  readonly audience: Audience
+  readonly subscribers: Subscribers
   /** True when it is the first of all processes; false when it turned out not to be. */
   readonly begun: Promise<boolean>
   /** Undefined: it ended without an answer that others could have. */
@@ -28,12 +28,12 @@ export interface RunControl {
   readonly end: () => void
 }
 
-export function createRun(fingerprint: string, audience: Audience): RunControl {
+export function createRun(fingerprint: string, subscribers: Subscribers): RunControl {
   const begun = settleable<boolean>()
   const outcome = settleable<Outcome | undefined>()
   const over = settleable<void>()
   return {
-    run: { fingerprint, audience, begun: begun.promise, outcome: outcome.promise, over: over.promise },
+    run: { fingerprint, subscribers, begun: begun.promise, outcome: outcome.promise, over: over.promise },
     begin: () => begun.resolve(true),
     tell: outcome.resolve,
     end: () => {

@@ -2,8 +2,8 @@ import { reductionPercent, savings, savingsPercent, type Bill } from '../billing
 import { toDollars } from '../core/money.ts'
 import type { Metrics } from '../formats/format.ts'
 
-/** A bill as the formats show it in bodies and streams. */
-export function statementOf(bill: Bill): Metrics {
+/** The bill as the formats show it in bodies and streams. */
+export function metricsOf(bill: Bill): Metrics {
   return {
     savingsPercent: savingsPercent(bill),
     originalCost: toDollars(bill.theoretical),

@@ -1,0 +1,113 @@
+import type { Bill } from '../billing/bill.ts'
+import { Cancellation } from '../core/cancellation.ts'
+import type { Completion } from '../core/answer.ts'
+import type { GatewayError } from '../core/errors.ts'
+import type { HttpRequest, ResponseSink } from '../core/http.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Prompt } from '../core/prompt.ts'
+import type { Format } from '../formats/format.ts'
+import type { Reservation } from '../governance/reservation.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { First } from '../replay/idempotency.ts'
+import { createSubscribers, type Subscribers } from '../replay/subscribers.ts'
+import type { Wishes } from '../savings/tier.ts'
+import type { Answer, Plan, Resolved, Route, Size } from './services.ts'
+
+/** What an exchange begins with. */
+export interface ExchangeStart {
+  /** Also the value of x-request-id. */
+  readonly id: string
+  /** Milliseconds since 1970. */
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly format: Format
+}
+
+/** How a request ended, for the records. */
+export interface Outcome {
+  /** The HTTP status that the caller saw. */
+  readonly status: number
+  readonly bill?: Bill
+  /** Makes the whole answer; absent for one that broke off or was left. */
+  readonly completion?: () => Completion
+  readonly failure?: GatewayError
+}
+
+/**
+ * One request from arrival to settlement. All fields are declared here, so that the object's shape never changes; the
+ * types below state which of them each stage may rely on.
+ */
+export class Exchange {
+  readonly id: string
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly format: Format
+  readonly cancellation: Cancellation = new Cancellation()
+  /** Everyone who waits for the answer; absent when nobody is connected, as with the items of a batch. */
+  readonly subscribers: Subscribers | undefined
+  /** The request goes on without a reader. */
+  readonly isDetached: boolean
+  /** Called when the caller itself leaves. */
+  onLeave: (() => void) | undefined = undefined
+
+  key: VirtualKey | undefined = undefined
+  /** The body as the caller wrote it, before earlier turns took their place in the prompt. */
+  asked: JsonObject | undefined = undefined
+  prompt: Prompt | undefined = undefined
+  resolved: Resolved | undefined = undefined
+  size: Size | undefined = undefined
+  wishes: Wishes | undefined = undefined
+  margin = 0
+  /** Present for the first request with its Idempotency-Key. */
+  first: First | undefined = undefined
+  reservation: Reservation | undefined = undefined
+  plan: Plan | undefined = undefined
+  answer: Answer | undefined = undefined
+  /** The route that answered; undefined for a replay. */
+  route: Route | undefined = undefined
+  /** Names of hints that the upstream's format could not carry. */
+  ignored: readonly string[] = []
+  /** The request has been settled, or needs no settlement. */
+  isEnded = false
+
+  constructor(start: ExchangeStart, caller: { readonly isConnected: boolean; readonly isDetached: boolean }) {
+    this.id = start.id
+    this.startedAt = start.startedAt
+    this.request = start.request
+    this.sink = start.sink
+    this.format = start.format
+    this.isDetached = caller.isDetached
+    this.subscribers = caller.isConnected ? this.#subscribe() : undefined
+  }
+
+  /** The request is cancelled when the last subscriber leaves: its caller, a repetition, a follower of its stream. */
+  #subscribe(): Subscribers {
+    const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller left.')))
+    const leave = subscribers.join()
+    // A place that nobody leaves.
+    if (this.isDetached) subscribers.join()
+    this.request.onDisconnect(() => {
+      this.onLeave?.()
+      leave()
+    })
+    return subscribers
+  }
+}
+
+export type Authenticated = Exchange & { readonly key: VirtualKey }
+
+export type Parsed = Authenticated & {
+  readonly asked: JsonObject
+  readonly prompt: Prompt
+  readonly resolved: Resolved
+  readonly size: Size
+  readonly wishes: Wishes
+}
+
+export type Reserved = Parsed & { readonly reservation: Reservation }
+
+export type Planned = Reserved & { readonly plan: Plan }
+
+export type Answered = Planned & { readonly answer: Answer }

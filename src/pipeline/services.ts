@@ -1,0 +1,192 @@
+import type { Bill } from '../billing/bill.ts'
+import type { Completion } from '../core/answer.ts'
+import type { AnswerSource } from '../core/answer-source.ts'
+import type { Cancellation } from '../core/cancellation.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Model } from '../core/model.ts'
+import type { Embedded, EmbeddingRequest, Meter, Provider, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
+import type { SingleFlight } from '../cache/flights.ts'
+import type { SemanticCache } from '../cache/semantic-cache.ts'
+import type { AnswerTranslator } from '../formats/answer-translator.ts'
+import type { Format } from '../formats/format.ts'
+import type { Forecast } from '../governance/forecast.ts'
+import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Attempts } from '../providers/attempts.ts'
+import type { UpstreamStream } from '../providers/upstream-stream.ts'
+import type { Detached } from '../replay/detached.ts'
+import type { Idempotency } from '../replay/idempotency.ts'
+import type { Recordings } from '../replay/recordings.ts'
+import type { Optimized, SmallModel, Waterfall } from '../savings/tier.ts'
+import type { Answered, Exchange, Outcome, Reserved } from './exchange.ts'
+
+/** One provider and model that can answer a request. */
+export interface Route {
+  readonly provider: Provider
+  readonly model: Model
+}
+
+/** What a model name resolves to: the first route is tried first, the others are its fallbacks. */
+export interface Resolved {
+  /** As the caller wrote it. */
+  readonly name: string
+  readonly routes: readonly [Route, ...Route[]]
+}
+
+/** Tokens of the prompt by our own count. */
+export interface Size {
+  readonly estimate: number
+  /** No upstream's counter passes this. */
+  readonly bound: number
+}
+
+/** How the request will be answered. */
+export type Plan =
+  | { readonly kind: 'replay'; readonly completion: Completion; readonly bill: Bill }
+  | {
+      readonly kind: 'ask'
+      readonly prompt: Prompt
+      readonly optimized: Optimized
+      readonly counted: Counted
+      readonly keep: Keep
+      readonly attempts: Attempts
+    }
+
+/** Notified once when the request has ended: what may be stored, and whether followers may have it. */
+export interface Keep {
+  finish(outcome: Outcome): void
+}
+
+/** Our own counts of the prompt as received and as sent; equal when nothing was rewritten. */
+export interface Counted {
+  readonly original: number
+  readonly sent: number
+}
+
+export type Answer =
+  | { readonly kind: 'whole'; readonly completion: Completion }
+  | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
+
+/** Finds what a model name resolves to, for a key; throws `invalid-model`. */
+export type Resolve = (name: string, key: VirtualKey) => Resolved
+
+/** Calls routes in their order, with retries, until the first content has come. */
+export interface Upstream {
+  complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
+  stream(routes: readonly Route[], call: UpstreamStreamCall): Promise<UpstreamAnswer<UpstreamStream>>
+  embed(routes: readonly Route[], call: UpstreamEmbedding): Promise<UpstreamAnswer<Embedded>>
+}
+
+/** What the calls of one request have in common. */
+export interface UpstreamRequest {
+  readonly headers: Readonly<Record<string, string>>
+  readonly cancellation: Cancellation
+  readonly keyId: string
+  /** When `timeouts.total` began, in milliseconds since 1970. */
+  readonly startedAt: number
+  /** Counts every call, for the bill. */
+  readonly attempts: Attempts
+}
+
+export interface UpstreamCall extends UpstreamRequest {
+  /** The prompt for one route: providers differ in what must be stated. */
+  readonly promptFor: (route: Route) => Prompt
+}
+
+export interface UpstreamStreamCall extends UpstreamCall {
+  /** A new translator for each try. */
+  readonly translatorFor: (route: Route, source: AnswerSource) => AnswerTranslator
+}
+
+export interface UpstreamEmbedding extends UpstreamRequest {
+  readonly request: EmbeddingRequest
+}
+
+export interface UpstreamAnswer<answer> extends Sent<answer> {
+  readonly route: Route
+}
+
+/** A key by its secret. Fails with `overloaded` when the store cannot answer. */
+export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
+
+/** Reserves places and money in advance; see governance/ledger. */
+export interface Ledger {
+  reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation>
+  status(key: VirtualKey | undefined): MaybePromise<RateStatus>
+  forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
+}
+
+/** Observes finished requests: audit, metrics, log. Never rejects and never throws. */
+export interface Observers {
+  observeRequest(exchange: Exchange, outcome: Outcome): MaybePromise<void>
+  /** A settlement that the store did not take: its amounts are logged, so that none is lost unseen. */
+  unsettled(reserved: Reserved, used: Used, cause: unknown): void
+  /** Logs a failure whose cause no caller sees. */
+  failed(event: string, cause: unknown, fields?: JsonObject): void
+}
+
+/** Maximum sizes, and the waits that belong to them. */
+export interface Limits {
+  /** The body of a request, in bytes. @default 33_554_432 (32 MiB) */
+  readonly bodyBytes: number
+  /** Milliseconds in which a body must arrive. @default 15_000 */
+  readonly bodyReadMs: number
+  /** Nesting of a JSON body. @default 64 */
+  readonly jsonDepth: number
+  /** Keys of all objects of a JSON body together. @default 50_000 */
+  readonly jsonKeys: number
+  /** Maximum `temperature` of the chat format. @default 1 */
+  readonly maxTemperature: number
+  /** Milliseconds of silence on a stream after which a heartbeat is sent. @default 15_000 */
+  readonly heartbeatMs: number
+}
+
+/** Tier 1: stored answers, and one call for all who ask the same at once. */
+export interface AnswerCache {
+  readonly cache: SemanticCache
+  readonly flights: SingleFlight<SharedAnswer>
+}
+
+/** An answer that others may have, and the tokens of its prompt as received. */
+export interface SharedAnswer {
+  readonly completion: Completion
+  readonly promptTokens: number
+}
+
+/** Answered requests that later ones refer to by their ids. Each key finds its own only. */
+export interface Turns {
+  /** The body with what it refers to in its place; the body itself when it refers to nothing. */
+  recall(format: Format, key: VirtualKey, body: JsonObject): MaybePromise<JsonObject>
+  /** Keeps an answered request when its format and its caller want that. Never rejects. */
+  keep(answered: Answered, serialized: string | undefined): MaybePromise<void>
+  /** The answer of a turn, as it was sent. */
+  find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
+  /** True when there was something to forget. */
+  forget(key: VirtualKey, id: string): Promise<boolean>
+}
+
+/** What every stage may use. Created once, by createGateway. */
+export interface Services {
+  readonly findKey: FindKey
+  readonly resolve: Resolve
+  readonly ledger: Ledger
+  /** Absent: no answer is ever stored. */
+  readonly memory?: AnswerCache
+  readonly turns: Turns
+  readonly idempotency: Idempotency
+  readonly recordings: Recordings
+  readonly detached: Detached
+  readonly waterfall: Waterfall
+  /** Another waterfall of the same options, which leaves nothing behind. */
+  readonly dryRun: () => Waterfall
+  readonly smallModel: (route: Route) => SmallModel | undefined
+  readonly upstream: Upstream
+  readonly meter: Meter
+  readonly margin: (key: VirtualKey, modelName: string) => number
+  readonly observers: Observers
+  readonly limits: Limits
+  readonly timeouts: Timeouts
+  readonly runtime: Runtime
+}
