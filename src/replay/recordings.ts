@@ -35,7 +35,10 @@ export interface RecordingName {
 export interface Recordings {
   readonly isOn: boolean
   /** Every stream passes through a recording; without `keep`, or without room, only its own caller reads it. */
-  record(source: TextSource, options: { readonly keep: boolean; readonly farewell: () => string }): Recording
+  record(
+    source: TextSource,
+    options: { readonly owner: string; readonly keep: boolean; readonly farewell: () => string },
+  ): Recording
   /** Makes a stream known under a name, and keeps it when it has ended. A name that is taken goes to the newer one. */
   name(recording: Recording, name: RecordingName): void
   /** Keeps an answer that was no stream. Nobody waits for it. */
@@ -111,8 +114,8 @@ export function createRecordings(options: RecordingsOptions): Recordings {
 
   return {
     isOn,
-    record: (source, { keep, farewell }) =>
-      createRecording(source, { place: keep ? room.enter() : undefined, farewell }),
+    record: (source, { owner, keep, farewell }) =>
+      createRecording(source, { place: keep ? room.enter(owner) : undefined, farewell }),
     name: (recording, known) => {
       const { owner, id, audience, isDetached = false } = known
       if (!isOn || !NAMABLE.test(id)) return

@@ -1,7 +1,9 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStore, type MemoryStoreOptions } from '../../src/index.ts'
 import { ask } from '../support/ask.ts'
-import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage } from '../support/stage.ts'
+import { messageIdOf, post, reading } from '../support/streams.ts'
+import { framesOf, HANG } from '../support/upstream.ts'
+import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -9,8 +11,11 @@ afterEach(async () => {
 })
 
 /** A gateway with a small store, the key of the stage, and the secret of another key that floods it. */
-async function stageWith(bounds: MemoryStoreOptions): Promise<Stage & { readonly hostile: string }> {
-  const stage = await startStage({ store: memoryStore(bounds) })
+async function stageWith(
+  bounds: MemoryStoreOptions,
+  options: StageOptions = {},
+): Promise<Stage & { readonly hostile: string }> {
+  const stage = await startStage({ store: memoryStore(bounds), ...options })
   stages.push(stage)
   return { ...stage, hostile: (await stage.gateway.keys.create({ name: 'hostile' })).value }
 }
@@ -58,6 +63,29 @@ describe('a key that floods the store', () => {
 
     expect(kept.output_text).toBe('Hello from upstream.')
     expect(replayed.status).toBe(200)
+  })
+
+  it('does not keep the streams of another key from being recorded', async () => {
+    const bounds = { streams: { entries: 4 } }
+    const { hostile, ...stage } = await stageWith({}, bounds)
+    stage.upstream.reply = (request) =>
+      request.text.includes('Flood')
+        ? { kind: 'events', items: [...framesOf(request, { text: 'Flood.' }).slice(0, 4), HANG] }
+        : 'Hello.'
+    const body = { ...chat('Flood.'), model: MESSAGE_MODEL, max_tokens: 20, stream: true }
+    const flood = await Promise.all(
+      Array.from({ length: 6 }, () => post({ ...stage, secret: hostile }, '/v1/messages', { body })),
+    )
+    const readers = flood.map(reading)
+    await Promise.all(readers.map((reader) => reader.events(1)))
+    const asked = { ...chat('Mine?'), model: MESSAGE_MODEL, max_tokens: 20, stream: true }
+    const first = await (await post(stage, '/v1/messages', { body: asked })).text()
+
+    const again = await post(stage, `/v1/messages/${messageIdOf(first)}/streams`)
+
+    expect(again.status).toBe(200)
+    expect(await again.text()).toBe(first)
+    await Promise.all(readers.map((reader) => reader.leave()))
   })
 
   it('does not push records of another key out of the audit', async () => {
