@@ -4,6 +4,7 @@ import { readBatchRequests } from '../batches/batch-requests.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { parseBody } from '../formats/parse-body.ts'
+import { takeRequest } from '../governance/places.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
 import { findCaller } from '../pipeline/admit.ts'
@@ -71,7 +72,9 @@ async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
   })
   // Each item is held to the limits of a single request when its turn comes.
   const { body } = parseBody(bytes, { depth: limits.jsonDepth + ITEM_DEPTH, keys: limits.jsonKeys * MANY })
-  const batch = await parts.book.create({ keyId: key.id, headers: kept(headers) }, readBatchRequests(body))
+  const requests = readBatchRequests(body)
+  await takeRequest(parts.line.ledger, key)
+  const batch = await parts.book.create({ keyId: key.id, headers: kept(headers) }, requests)
   parts.wake(key.id)
   return batch
 }
