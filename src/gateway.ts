@@ -1,3 +1,5 @@
+import type { HttpHandler, HttpRequest } from './core/http.ts'
+import { isPromise } from './core/maybe-promise.ts'
 import type { Provider } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import type { Format } from './formats/format.ts'
@@ -7,10 +9,11 @@ import type { Keys } from './governance/keys.ts'
 import type { RateLimits } from './governance/rate-limits.ts'
 import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
+import { toFetch, type FetchHandler } from './http/web-handler.ts'
 import { checkOptions, DEFAULT_LIMITS, DEFAULT_MARGIN, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
-import { rateOfCaller } from './pipeline/admit.ts'
-import { asFailure } from './pipeline/refuse.ts'
-import type { Parts } from './pipeline/stages.ts'
+import { rateStatusOfCaller } from './pipeline/authenticate.ts'
+import { asFailure } from './pipeline/fail.ts'
+import type { Services } from './pipeline/services.ts'
 import { createTraffic } from './pipeline/traffic.ts'
 import { createDirectory } from './providers/catalog.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
@@ -18,7 +21,7 @@ import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import { createAuthorize } from './routes/authorize.ts'
-import { refusal, type Call } from './routes/endpoint.ts'
+import { refuse, type Call } from './routes/endpoint.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
@@ -28,13 +31,18 @@ import { createCache } from './wiring/cache.ts'
 import { endpoints } from './wiring/endpoints.ts'
 import { createGovernance } from './wiring/governance.ts'
 import { createMetricsReports } from './wiring/metrics.ts'
-import { createParts } from './wiring/parts.ts'
 import { createReplay } from './wiring/replay.ts'
+import { createServices } from './wiring/services.ts'
 
 /** A running gateway. */
 export interface Gateway {
-  /** The Web-standard handler of every path; never rejects. May be passed around without its gateway. */
-  readonly fetch: (request: Request) => Promise<Response>
+  /**
+   * The Web-standard handler of every path. Takes what the global `fetch` takes, so that it can stand in its place in a
+   * client. Rejects only for arguments that `new Request` refuses. May be passed around without its gateway.
+   */
+  readonly fetch: FetchHandler
+  /** The same for servers that have no web objects: the adapters of Node use it. Never throws. */
+  readonly handle: HttpHandler
   readonly keys: Keys
   /** Budgets that several keys share by `budget_id`. */
   readonly budgets: Budgets
@@ -72,22 +80,22 @@ export function createGateway(options: GatewayOptions): Gateway {
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
   const failover = createFailover({ runtime, timeouts })
-  const books = {
+  const observers = {
     audit: createAudit({ store }),
     metrics: createMetrics(runtime.now()),
     log: createRequestLog(options.log),
   }
   if (store.local === true) {
-    books.log.event('WARN', 'keys, limits and budgets live in this process alone and end with it', runtime.now())
+    observers.log.event('WARN', 'keys, limits and budgets live in this process alone and end with it', runtime.now())
   }
   const governance = createGovernance(options.governance, {
     store,
     runtime,
-    onFailure: (cause) => books.log.event('ERROR', `configuration not in place: ${reasonOf(cause)}`, runtime.now()),
+    onFailure: (cause) => observers.log.event('ERROR', `configuration not in place: ${reasonOf(cause)}`, runtime.now()),
   })
   const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
-  const parts = createParts({
+  const services = createServices({
     runtime,
     store,
     governance,
@@ -95,53 +103,54 @@ export function createGateway(options: GatewayOptions): Gateway {
     directory,
     timeouts,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
-    books,
+    observers,
     cache,
     replay,
     savings: options.savings,
     margin: marginOf(options.margin),
   })
-  const metrics = createMetricsReports({ ...books, cache, now: runtime.now })
+  const metrics = createMetricsReports({ ...observers, cache, now: runtime.now })
   const { keys, budgets, rateLimits } = governance
   const admin = {
     authorize: createAuthorize(options.admin, runtime),
     keys,
     budgets,
     rateLimits,
-    audit: books.audit,
+    audit: observers.audit,
     metrics,
   }
   const traffic = createTraffic(runtime)
-  const batches = createBatches(options.batches, { store, parts, keyById: governance.keyById, traffic })
+  const batches = createBatches(options.batches, { store, services, keyById: governance.keyById, traffic })
   const states = statesOf(options.providers, failover)
-  const route = createRouter(endpoints({ parts, directory, store, states, basePath, admin, traffic, batches }))
+  const route = createRouter(endpoints({ services, directory, store, states, basePath, admin, traffic, batches }))
 
-  const answer = async (call: Call): Promise<Response> => {
+  const handle: HttpHandler = (request, sink) => {
+    batches.start()
+    const { uuid, now } = runtime
+    const start = { id: `req_${uuid().replaceAll('-', '')}`, startedAt: now(), request, sink }
     try {
-      const { handle, variables } = route(call.request.method, call.url.pathname)
-      return await handle({ ...call, variables })
+      const { handle: answer, variables } = route(request.method, request.path)
+      const call: Call = { ...start, variables, query: new URLSearchParams(request.query) }
+      const done = answer(call)
+      if (isPromise(done)) done.catch((error: unknown) => refuseCall(start, error))
     } catch (error) {
-      const rate = await rateOfCaller(call.request.headers, parts)
-      return refusal(asFailure(error), call.id, formatOf(call), rate)
+      void refuseCall(start, error)
     }
   }
 
+  const refuseCall = async (call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> => {
+    const rate = await rateStatusOfCaller(call.request, services)
+    refuse(call, asFailure(error), { format: formatOf(call.request), rate })
+  }
+
   return {
-    fetch: (request) => {
-      batches.start()
-      return answer({
-        id: `req_${runtime.uuid().replaceAll('-', '')}`,
-        startedAt: runtime.now(),
-        request,
-        url: new URL(request.url),
-        variables: {},
-      })
-    },
+    fetch: toFetch({ handle }),
+    handle,
     keys,
     budgets,
     rateLimits,
     metrics,
-    audit: { read: books.audit.read },
+    audit: { read: observers.audit.read },
     cache: { clear: async (which) => cache?.clear(which) },
     batches: { work: batches.work },
     close: async () => {
@@ -155,9 +164,9 @@ export function createGateway(options: GatewayOptions): Gateway {
 }
 
 /** Errors of paths that belong to no format follow the client: those of the message format send its version. */
-function formatOf({ request, url }: Call): Format {
-  const isMessages = url.pathname.includes('/v1/messages')
-  return isMessages || request.headers.has('anthropic-version') ? anthropicFormat : openaiFormat
+function formatOf(request: HttpRequest): Format {
+  const isMessages = request.path.includes('/v1/messages')
+  return isMessages || request.header('anthropic-version') !== undefined ? anthropicFormat : openaiFormat
 }
 
 /** Our own words; those of a store may hold its address. */
@@ -165,7 +174,7 @@ function reasonOf(cause: unknown): string {
   return asFailure(cause).message
 }
 
-function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Parts['margin'] {
+function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
 }

@@ -7,17 +7,21 @@ export interface ByteSearch {
 
 /** Node's buffers search natively; elsewhere the bytes are read as one character each, which keeps the indices. */
 export function searchBytes(bytes: Uint8Array): ByteSearch {
-  if (isBuffer(bytes)) return { bytes, find: (pattern, from = 0) => bytes.indexOf(pattern, from, 'latin1') }
+  if (isBuffer(bytes)) {
+    const buffer: SearchableBytes = bytes
+    return { bytes, find: (pattern, from = 0) => buffer.indexOf(pattern, from, 'latin1') }
+  }
   let text: string | undefined
   const find = (pattern: string, from = 0): number => (text ??= oneByteText(bytes)).indexOf(pattern, from)
   return { bytes, find }
 }
 
-interface SearchableBytes extends Uint8Array {
-  indexOf(value: string | number, from?: number, encoding?: 'latin1'): number
+/** The part of Node's Buffer that is used. */
+interface SearchableBytes {
+  indexOf(value: string, from: number, encoding: 'latin1'): number
 }
 
-function isBuffer(bytes: Uint8Array): bytes is SearchableBytes {
+function isBuffer(bytes: Uint8Array): bytes is Uint8Array & SearchableBytes {
   return 'latin1Slice' in bytes
 }
 

@@ -21,6 +21,8 @@ export interface HttpRequest {
   readonly origin: string
   /** The value of a header by its lower-case name. Repeated headers are joined by a comma and a space. */
   header(name: string): string | undefined
+  /** The lower-case names of all headers. */
+  headerNames(): Iterable<string>
   /** Reads the whole body once. Returns the bytes at once when the server already has them. */
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array>
   /** Registers the only listener for "the client disconnected"; it is called at most once. */

@@ -77,13 +77,13 @@ export class AnswerTranslator {
   }
 
   /** Takes a step of a provider that has no wire format. */
-  pushStep(step: Step): Chunk {
+  pushStep(step: Step): string {
     this.#note(step)
     return this.#number(this.#options.writer.write(step))
   }
 
   /** The upstream's body has ended. Throws `upstream` when the answer is not whole. */
-  finish(): Chunk {
+  finish(): string {
     const frames = this.#frames?.end() ?? []
     let text = ''
     for (const frame of frames) text += this.#translate(frame)

@@ -42,6 +42,10 @@ export class NodeRequest implements HttpRequest {
     return Array.isArray(value) ? value.join(', ') : value
   }
 
+  headerNames(): Iterable<string> {
+    return Object.keys(this.#incoming.headers)
+  }
+
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array> {
     const incoming = this.#incoming
     if (incoming.readableDidRead || incoming.readableEnded) return bounded(rebuildBody(incoming), limits)

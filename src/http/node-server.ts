@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import type { Fetcher } from './fetcher.ts'
-import { toNodeHandler } from './node-bridge.ts'
+import type { HttpHandling } from '../core/http.ts'
+import { toNodeListener } from './node-handler.ts'
 
 export interface ServeOptions {
   /** 0 takes any free port. */
@@ -28,16 +28,16 @@ export interface RunningServer {
  * Serves a gateway with node:http, with limits tight enough for the open internet: 10 s for the headers of a request,
  * 60 s for all of it, 200 headers. Rejects when the port cannot be had.
  */
-export async function serve(gateway: Fetcher, options: ServeOptions): Promise<RunningServer> {
+export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   const server = createServer({
     headersTimeout: 10_000,
     requestTimeout: 60_000,
     connectionsCheckingInterval: 5_000,
   })
   server.maxHeadersCount = 200
-  const handle = toNodeHandler(gateway)
+  const answer = toNodeListener(gateway)
   const resting = restingConnections(server)
-  server.on('request', (incoming, outgoing) => void handle(incoming, outgoing))
+  server.on('request', answer)
   await listen(server, options)
   const { port } = server.address() as AddressInfo
   let closed: Promise<void> | undefined

@@ -12,13 +12,11 @@ const LINGER_MS = 1_000
 export class NodeSink implements ResponseSink {
   readonly #incoming: IncomingMessage
   readonly #outgoing: ServerResponse
-  readonly #done: (() => void) | undefined
 
   /** `done` is called once the response has been handed over, or the client has left. */
   constructor(incoming: IncomingMessage, outgoing: ServerResponse, done?: () => void) {
     this.#incoming = incoming
     this.#outgoing = outgoing
-    this.#done = done
     if (done !== undefined) outgoing.once('close', done)
   }
 

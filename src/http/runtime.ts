@@ -36,7 +36,7 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
 }
 
 /** A timer that keeps no process alive, on platforms that know the difference. */
-function after(ms: number, callback: () => void): () => void {
+export function after(ms: number, callback: () => void): () => void {
   const timer: unknown = setTimeout(callback, ms)
   if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
     timer.unref()

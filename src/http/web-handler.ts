@@ -39,6 +39,10 @@ class WebRequest implements HttpRequest {
     return this.#request.headers.get(name) ?? undefined
   }
 
+  headerNames(): Iterable<string> {
+    return this.#request.headers.keys()
+  }
+
   body(limits: BodyLimits): Promise<Uint8Array> {
     return withDeadline(readCounted(this.#request, limits.maxBytes), limits)
   }

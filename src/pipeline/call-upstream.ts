@@ -6,7 +6,7 @@ import type { Prompt } from '../core/prompt.ts'
 import { stepsOf } from '../core/steps.ts'
 import { AnswerTranslator } from '../formats/answer-translator.ts'
 import { brokenUpstream, isTooDeep } from '../providers/upstream-failure.ts'
-import { sourceOfSteps, UpstreamStream } from '../providers/upstream-stream.ts'
+import { sourceOfStored, UpstreamStream } from '../providers/upstream-stream.ts'
 import type { Answered, Planned } from './exchange.ts'
 import type { Answer, Route, Services, UpstreamStreamCall } from './services.ts'
 import { writeContext } from './turns.ts'
@@ -56,7 +56,7 @@ function replay(stored: Completion, planned: Planned, services: Services): Answe
     isNumbered: planned.format.answerId !== undefined,
     broken: (what) => brokenUpstream('cache', what),
   })
-  const stream = new UpstreamStream(sourceOfSteps(stepsOf(completion), 'cache'), translator)
+  const stream = new UpstreamStream(sourceOfStored(stepsOf(completion)), translator)
   void stream.open(services.runtime)
   return { kind: 'streamed', stream }
 }

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
-import { hashText } from '../core/sha256.ts'
+import { sha256 } from '../core/sha256.ts'
 import type { Parsed } from './exchange.ts'
 import { repeat } from './repeat.ts'
 import type { Services } from './services.ts'
@@ -26,7 +26,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
     owner: key.id,
     idempotencyKey,
     // SHA-256, because a forged equal fingerprint would get another request's answer.
-    fingerprint: hashText(`${request.path}\n${JSON.stringify(asked)}`),
+    fingerprint: sha256(`${request.path}\n${JSON.stringify(asked)}`),
     subscribers,
     signal: cancellation.signal,
     patienceMs: services.timeouts.total,

@@ -4,6 +4,7 @@ import type { Completion } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
+import type { EmbeddingRequest } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Format } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
@@ -22,6 +23,16 @@ export interface ExchangeStart {
   readonly request: HttpRequest
   readonly sink: ResponseSink
   readonly format: Format
+}
+
+/** Who waits for the answer. */
+export interface ExchangeCaller {
+  /** False: nobody is connected. */
+  readonly isConnected: boolean
+  /** The request goes on without a reader. */
+  readonly isDetached: boolean
+  /** @default a new one */
+  readonly cancellation?: Cancellation
 }
 
 /** How a request ended, for the records. */
@@ -44,7 +55,7 @@ export class Exchange {
   readonly request: HttpRequest
   readonly sink: ResponseSink
   readonly format: Format
-  readonly cancellation: Cancellation = new Cancellation()
+  readonly cancellation: Cancellation
   /** Everyone who waits for the answer; absent when nobody is connected, as with the items of a batch. */
   readonly subscribers: Subscribers | undefined
   /** The request goes on without a reader. */
@@ -59,6 +70,8 @@ export class Exchange {
   resolved: Resolved | undefined = undefined
   size: Size | undefined = undefined
   wishes: Wishes | undefined = undefined
+  /** Present for an embeddings request. */
+  embedding: EmbeddingRequest | undefined = undefined
   margin = 0
   /** Present for the first request with its Idempotency-Key. */
   first: First | undefined = undefined
@@ -72,12 +85,13 @@ export class Exchange {
   /** The request has been settled, or needs no settlement. */
   isEnded = false
 
-  constructor(start: ExchangeStart, caller: { readonly isConnected: boolean; readonly isDetached: boolean }) {
+  constructor(start: ExchangeStart, caller: ExchangeCaller) {
     this.id = start.id
     this.startedAt = start.startedAt
     this.request = start.request
     this.sink = start.sink
     this.format = start.format
+    this.cancellation = caller.cancellation ?? new Cancellation()
     this.isDetached = caller.isDetached
     this.subscribers = caller.isConnected ? this.#subscribe() : undefined
   }

@@ -4,6 +4,7 @@ import type { JsonObject } from '../core/json.ts'
 import { then, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Answered } from './exchange.ts'
 import type { Services } from './services.ts'
+import { keepTurn } from './turns.ts'
 
 /** A whole answer as it leaves. */
 export interface WholeAnswer {
@@ -21,7 +22,7 @@ export function keepWhole(answered: Answered, answer: WholeAnswer, services: Ser
   if (format.answerId !== undefined && isRecorded(answered, services)) {
     services.recordings.keep({ kind: 'whole', text: body, metrics: metrics as JsonObject }, key.id, format.answerId(id))
   }
-  const kept = services.turns.keep(answered, body)
+  const kept = keepTurn(answered, body, services)
   if (first === undefined) return kept
   return then(kept, () =>
     first.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),

@@ -1,54 +1,83 @@
+import { isPromise, then, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
+import { Attempts } from '../providers/attempts.ts'
+import type { Planned, Reserved } from './exchange.ts'
 import { KEEP_NOTHING, recall } from './recall.ts'
-import type { Keep, Parts, Planned, Reserved } from './stages.ts'
-import { createTries } from './tries.ts'
+import type { Counted, Keep, Plan, Services } from './services.ts'
 
-/** How to answer: from memory, or by asking with the smallest prompt that pays. Never fails a request. */
-export async function plan(reserved: Reserved, parts: Parts): Promise<Planned> {
+/** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */
+export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isThread(reserved)) return untouched(reserved)
-  const recalled = await recall(reserved, parts)
-  if ('replay' in recalled) return { ...reserved, plan: recalled.replay }
-  try {
-    return await optimize(reserved, recalled.keep, parts)
-  } catch (error) {
-    recalled.keep.finish({ status: 500 })
-    throw error
-  }
+  return then(recall(reserved, services), (recalled) =>
+    'replay' in recalled ? withPlan(reserved, recalled.replay) : planPrompt(reserved, recalled.keep, services),
+  )
 }
 
-async function optimize(reserved: Reserved, keep: Keep, parts: Parts): Promise<Planned> {
-  const { prompt, resolved, size, wishes, key } = reserved
+function withPlan(exchange: Reserved, chosen: Plan): Planned {
+  exchange.plan = chosen
+  return exchange as Planned
+}
+
+/** A prompt that no tier can make smaller is sent as it is, without a count. */
+function planPrompt(reserved: Reserved, keep: Keep, services: Services): MaybePromise<Planned> {
+  const { wishes, size, resolved } = reserved
+  const { model } = resolved.routes[0]
+  if (services.waterfall.isBelow({ model, wishes }, () => size.bound)) return untouched(reserved, keep)
+  const optimized = optimize(reserved, keep, services)
+  if (!isPromise(optimized)) return optimized
+  return optimized.catch((error: unknown) => {
+    keep.finish({ status: 500 })
+    throw error
+  })
+}
+
+async function optimize(reserved: Reserved, keep: Keep, services: Services): Promise<Planned> {
+  const { prompt, resolved, size, wishes, key, cancellation } = reserved
   const route = resolved.routes[0]
-  const optimized = await parts.waterfall({
+  const optimized = await services.waterfall({
     prompt,
     modelName: resolved.name,
     model: route.model,
     tokens: size.estimate,
     wishes,
     owner: key.id,
-    small: parts.smallModel(route),
-    signal: reserved.signal,
-    now: parts.runtime.now(),
+    small: services.smallModel(route),
+    signal: cancellation.signal,
+    now: services.runtime.now(),
   })
   const { rewrite } = optimized
-  const counted = { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens }
-  const tries = createTries(reserved.signal)
-  return { ...reserved, plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted, keep, tries } }
+  return withPlan(reserved, {
+    kind: 'ask',
+    prompt: rewrite?.prompt ?? prompt,
+    optimized,
+    counted: { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens },
+    keep,
+    attempts: new Attempts(cancellation),
+  })
 }
 
-/** A thread's earlier turns are the upstream's: neither can they be compared, nor cut. */
+/** The earlier turns of a thread are held by the upstream: they can be neither compared nor cut. */
 export function isThread({ prompt }: Pick<Reserved, 'prompt'>): boolean {
   return prompt.native.value['thread'] !== undefined
 }
 
-/** The plan of a request that is sent as it came. */
-export function untouched(reserved: Reserved): Planned {
-  const tokens = reserved.size.estimate
-  const optimized = { tokens, spent: ZERO, verdicts: [] }
-  const counted = { original: tokens, sent: tokens }
-  const tries = createTries(reserved.signal)
-  return {
-    ...reserved,
-    plan: { kind: 'ask', prompt: reserved.prompt, optimized, counted, keep: KEEP_NOTHING, tries },
+/** The plan of a request that is sent as it came. Its tokens are counted only when a bill needs them. */
+export function untouched(reserved: Reserved, keep: Keep = KEEP_NOTHING): Planned {
+  const { prompt, size, cancellation } = reserved
+  const counted: Counted = {
+    get original() {
+      return size.estimate
+    },
+    get sent() {
+      return size.estimate
+    },
   }
+  const optimized = {
+    get tokens() {
+      return size.estimate
+    },
+    spent: ZERO,
+    verdicts: [],
+  }
+  return withPlan(reserved, { kind: 'ask', prompt, optimized, counted, keep, attempts: new Attempts(cancellation) })
 }

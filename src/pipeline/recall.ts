@@ -2,36 +2,43 @@ import { makeHitBill } from '../billing/bill.ts'
 import type { Seat } from '../cache/flights.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
 import { readCacheWishes } from '../cache/wishes.ts'
-import type { Keep, Outcome, Parts, Plan, Remembered, Reserved } from './stages.ts'
+import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import type { Outcome, Reserved } from './exchange.ts'
+import type { AnswerCache, Keep, Plan, Services, SharedAnswer } from './services.ts'
 
 /** Keeps nothing: for requests that the cache must not see. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
 
-/** A stored answer, or what has to be told when this request's own answer is there. Never rejects but for a caller who leaves. */
-export async function recall(
-  reserved: Reserved,
-  parts: Parts,
-): Promise<{ readonly replay: Plan } | { readonly keep: Keep }> {
-  const { memory } = parts
+type Recalled = { readonly replay: Plan } | { readonly keep: Keep }
+
+/** A stored answer, or what must be notified when this request's own answer is there. Fails only when the caller leaves. */
+export function recall(reserved: Reserved, { memory }: Services): MaybePromise<Recalled> {
   if (memory === undefined) return { keep: KEEP_NOTHING }
-  const { prompt, key, resolved, signal, request } = reserved
-  const found = await memory.cache.lookup({
+  const { prompt, key, resolved, cancellation, request } = reserved
+  const found = memory.cache.lookup({
     prompt,
     keyId: key.id,
     modelName: resolved.name,
-    wishes: readCacheWishes((name) => request.headers.get(name)),
-    signal,
+    wishes: readCacheWishes((name) => request.header(name) ?? null),
+    signal: cancellation.signal,
   })
-  if (found.hit) return { replay: replayOf(reserved, found) }
-  if (found.id === undefined) return { keep: keepFor(found, undefined) }
-  const seat = await memory.flights.board(`${key.id} ${found.id}`, signal)
+  return then(found, (answer) => {
+    if (answer.hit) return { replay: replayOf(reserved, answer) }
+    if (answer.id === undefined) return { keep: keepFor(answer, undefined) }
+    return join(reserved, answer, memory)
+  })
+}
+
+/** Waits for the same request of the same key that is running, when there is one. */
+async function join(reserved: Reserved, found: CacheMiss, { flights }: AnswerCache): Promise<Recalled> {
+  const seat = await flights.board(`${reserved.key.id} ${found.id}`, reserved.cancellation.signal)
   if (seat.role !== 'passenger') return { keep: keepFor(found, seat) }
   found.becameHit()
   return { replay: replayOf(reserved, seat.value) }
 }
 
 /** What the stored answer would have cost this request. */
-function replayOf({ resolved, margin }: Reserved, { completion, promptTokens }: Remembered): Plan {
+function replayOf({ resolved, margin }: Reserved, { completion, promptTokens }: SharedAnswer): Plan {
   const bill = makeHitBill({
     price: resolved.routes[0].model.price,
     margin,
@@ -45,7 +52,7 @@ function replayOf({ resolved, margin }: Reserved, { completion, promptTokens }: 
  * Stores a whole answer and lets those who wait have it. Nobody waits for the storing but they: a slow embedder must
  * not hold up the one whose answer it is.
  */
-function keepFor(miss: CacheMiss, seat: Seat<Remembered> | undefined): Keep {
+function keepFor(miss: CacheMiss, seat: Seat<SharedAnswer> | undefined): Keep {
   const land = seat?.role === 'leader' ? seat.land : () => {}
   return {
     finish: ({ status, completion, bill }: Outcome) => {
@@ -53,8 +60,8 @@ function keepFor(miss: CacheMiss, seat: Seat<Remembered> | undefined): Keep {
         land(status === 499 ? 'handed-over' : 'scattered')
         return
       }
-      const shared = { completion, promptTokens: bill.originalTokens }
-      void miss.save(completion, shared.promptTokens).then((kept) => land(kept ? { shared } : 'scattered'))
+      const shared = { completion: completion(), promptTokens: bill.originalTokens }
+      void miss.save(shared.completion, shared.promptTokens).then((kept) => land(kept ? { shared } : 'scattered'))
     },
   }
 }

@@ -2,17 +2,20 @@ import { times } from '../core/money.ts'
 import { listCost } from '../billing/bill.ts'
 import type { Quote } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
-import type { Claimed, Parts, Reserved, Understood } from './stages.ts'
+import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import type { Parsed, Reserved } from './exchange.ts'
+import type { Services } from './services.ts'
 
-/** Takes a place and the worst case's money, before anything is spent: 429 or 402. */
-export async function reserve(claimed: Claimed, parts: Parts): Promise<Reserved> {
-  const reservation = await parts.ledger.reserve(claimed.key, quote(claimed))
-  return { ...claimed, reservation }
+/** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
+export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
+  return then(services.ledger.reserve(parsed.key, quote(parsed)), (reservation) => {
+    parsed.reservation = reservation
+    return parsed as Reserved
+  })
 }
 
 /** The dearest of the routes decides: a fallback must not cost more than what was reserved. */
-export function quote(understood: Understood): Quote {
-  const { prompt, resolved, size, margin, key } = understood
+export function quote({ prompt, resolved, size, margin, key }: Parsed): Quote {
   const models = resolved.routes.map((route) => route.model)
   const choices = prompt.settings.choices ?? 1
   return {

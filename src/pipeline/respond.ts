@@ -14,7 +14,7 @@ export function respond(answered: Answered, services: Services): MaybePromise<un
   const { answer, format, sink } = answered
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
   const { completion } = answer
-  const bill = billFor(answered, completion, services.meter)
+  const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = metricsOf(bill)
   const body = format.writeCompletion(completion, metrics, writeContext(answered))
   const headers = answerHeaders(bill, answered.ignored)

@@ -7,7 +7,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, Meter, Provider, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { SingleFlight } from '../cache/flights.ts'
+import type { Flights } from '../cache/flights.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { AnswerTranslator } from '../formats/answer-translator.ts'
 import type { Format } from '../formats/format.ts'
@@ -146,7 +146,7 @@ export interface Limits {
 /** Tier 1: stored answers, and one call for all who ask the same at once. */
 export interface AnswerCache {
   readonly cache: SemanticCache
-  readonly flights: SingleFlight<SharedAnswer>
+  readonly flights: Flights<SharedAnswer>
 }
 
 /** An answer that others may have, and the tokens of its prompt as received. */

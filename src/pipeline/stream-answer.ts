@@ -35,7 +35,10 @@ class StreamAnswer {
     this.#stream = stream
     this.#services = services
     this.#isNamed = isRecorded(answered, services)
-    this.#buffer = services.recordings.open({ isKept: this.#isNamed || answered.first !== undefined })
+    this.#buffer = services.recordings.open({
+      owner: answered.key.id,
+      isKept: this.#isNamed || answered.first !== undefined,
+    })
   }
 
   begin(): void {

@@ -1,12 +1,9 @@
-import type { Parts, Understood } from './stages.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { Parsed } from './exchange.ts'
+import type { Services } from './services.ts'
 
-/** True when the caller asks what would happen instead of letting it happen. */
-export function wantsExplanation({ request }: Pick<Understood, 'request'>): boolean {
-  return request.headers.get('x-svc-explain')?.trim().toLowerCase() === 'true'
-}
-
-/** Loads what explains when it is first asked for; see explain.ts. */
-export async function explain(understood: Understood, parts: Parts): Promise<Response> {
-  const explaining = await import('./explain.ts')
-  return explaining.explain(understood, parts)
+/** Answers a request with `X-Svc-Explain: true` itself; every other request goes on. The code is loaded when first needed. */
+export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
+  if (parsed.request.header('x-svc-explain')?.trim().toLowerCase() !== 'true') return parsed
+  return import('./explain.ts').then((loaded) => loaded.explain(parsed, services))
 }

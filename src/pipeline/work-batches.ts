@@ -3,10 +3,11 @@ import type { OpenBatch } from '../batches/batch-values.ts'
 import { writeLine, type Claim, type ItemQueue, type ItemResult } from '../batches/item-queue.ts'
 import { createRound, type Round } from '../batches/round.ts'
 import { placeOf } from '../batches/batch-keys.ts'
+import type { Cancellation } from '../core/cancellation.ts'
 import type { Settlement } from '../core/ports.ts'
 import { answerItem, type KeyById } from './answer-item.ts'
 import { holdClaim } from './hold-claim.ts'
-import type { Parts } from './stages.ts'
+import type { Services } from './services.ts'
 import type { Traffic } from './traffic.ts'
 
 /** Works off the batches of a store, together with every other process that has the same store. */
@@ -29,7 +30,7 @@ export interface BatchWorkOptions {
   readonly settle: (settlement: Settlement) => Promise<unknown>
   readonly keyById: KeyById
   readonly traffic: Traffic
-  readonly parts: Parts
+  readonly services: Services
   /** Items at once. */
   readonly concurrency: number
   /** The lease of an item, in milliseconds; it is renewed three times in its span. */
@@ -50,13 +51,13 @@ const SOONEST_MS = 20
 const LONGEST_REST_MS = 300_000
 
 export function createBatchWork(options: BatchWorkOptions): BatchWork {
-  const { queue, parts, concurrency, leaseMs } = options
-  const { now, after, random } = parts.runtime
+  const { queue, services, concurrency, leaseMs } = options
+  const { now, after, random } = services.runtime
   const rounds = new Map<string, Round>()
   /** Keys that a limit has refused, and until when. */
   const resting = new Map<string, number>()
   const hands = new Set<Promise<void>>()
-  const running = new Set<AbortController>()
+  const running = new Set<Cancellation>()
   const holding = { queue, after, leaseMs, running }
   let stale = true
   let soonest = Infinity
@@ -142,10 +143,9 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     const end = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
     if (end !== undefined) return finish(claim, { line: writeLine(customId, end) }, async () => {})
     if (request === undefined) return finish(claim, { line: lostLine(customId) }, async () => {})
-    const answer = await holdClaim(claim, holding, (controller) => {
-      const abort = (reason: unknown): void => controller.abort(reason)
-      return answerItem({ batch, request, signal: controller.signal, abort }, parts, options.keyById)
-    })
+    const answer = await holdClaim(claim, holding, (cancellation) =>
+      answerItem({ batch, request, cancellation }, services, options.keyById),
+    )
     if (answer.againAfterMs === undefined) return finish(claim, answer.result, answer.commit)
     await answer.commit(true)
     await putOff(claim, batch, answer.againAfterMs)
@@ -210,7 +210,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   async function stop(): Promise<void> {
     stopping.abort()
     cancelAlarm()
-    for (const controller of running) controller.abort(new Error('The gateway is being closed.'))
+    for (const cancellation of running) cancellation.cancel(new Error('The gateway is being closed.'))
     await idle()
   }
 

@@ -157,6 +157,20 @@ export function isSource(answer: AsyncIterable<Step> | AnswerSource): answer is 
   return 'read' in answer
 }
 
+/** The steps of an answer that is there already. */
+export function sourceOfStored(steps: readonly Step[]): AnswerSource {
+  const nothing = (): void => {}
+  return {
+    read: (receiver) => {
+      for (const step of steps) receiver.onStep(step)
+    },
+    pause: nothing,
+    resume: nothing,
+    complete: nothing,
+    abort: nothing,
+  }
+}
+
 /** The steps of a provider without a wire format, as a source. Reads on only while it is not paused. */
 export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): AnswerSource {
   const iterator = steps[Symbol.asyncIterator]()

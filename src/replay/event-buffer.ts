@@ -13,6 +13,8 @@ export interface EventSink {
   end(): void
   /** The stream cannot be read on. */
   fail(error: unknown): void
+  /** The reader has left. */
+  leave(): void
 }
 
 export interface Ending {
@@ -128,7 +130,10 @@ export class EventBuffer implements Recording {
     })
     this.#pump(reader)
     this.#updateDemand()
-    return () => this.#detach(reader)
+    return () => {
+      reader.sink.leave()
+      this.#detach(reader)
+    }
   }
 
   #detach(reader: Reader): void {

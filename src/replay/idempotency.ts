@@ -5,7 +5,7 @@ import type { Subscribers } from './subscribers.ts'
 import { readClaim, writeClaim, type KeptAnswer } from './claim-record.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { patient, type Patience } from './patience.ts'
-import type { Recording } from './recording.ts'
+import type { Recording } from './event-buffer.ts'
 import { createRun, type Outcome, type Run, type RunControl } from './run.ts'
 
 /** A request that carries an Idempotency-Key. */

@@ -1,6 +1,6 @@
 import type { Subscribers } from './subscribers.ts'
 import type { KeptAnswer } from './claim-record.ts'
-import type { Recording } from './recording.ts'
+import type { Recording } from './event-buffer.ts'
 
 /** How a first request ended, for those who asked the same. */
 export type Outcome =

@@ -1,16 +1,18 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { parseBody } from '../formats/parse-body.ts'
-import { readBody } from '../http/body.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import { checkJsonHeaders } from '../http/body.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Call } from './endpoint.ts'
 
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
 export async function readAdminBody(
   { request }: Call,
-  { limits, runtime }: Pick<Parts, 'limits' | 'runtime'>,
+  { limits, runtime }: Pick<Services, 'limits' | 'runtime'>,
 ): Promise<JsonObject> {
-  const bytes = await readBody(request, { maxBytes: limits.bodyBytes, readMs: limits.bodyReadMs, after: runtime.after })
+  const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
+  checkJsonHeaders(request, maxBytes)
+  const bytes = await request.body({ maxBytes, readMs, after: runtime.after })
   try {
     return parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys }).body
   } catch (error) {
@@ -27,9 +29,9 @@ export function idOf({ variables }: Call): string {
 }
 
 /** `limit` and `after` of the query. */
-export function pageOf({ url }: Call): { readonly limit?: number; readonly after?: string } {
-  const limit = url.searchParams.get('limit')
-  const after = url.searchParams.get('after')
+export function pageOf({ query }: Call): { readonly limit?: number; readonly after?: string } {
+  const limit = query.get('limit')
+  const after = query.get('after')
   return { ...(limit !== null && { limit: toNumber(limit) }), ...(after !== null && { after }) }
 }
 

@@ -1,21 +1,23 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import { isSameSecret } from '../governance/secret.ts'
+import type { HttpRequest } from '../core/http.ts'
 import { readBearer } from '../http/credentials.ts'
+import { webRequestOf } from '../http/web-request.ts'
 
 /** Who may use the admin API and the metrics. With neither field they answer 401 and say how to configure it. */
 export interface AdminOptions {
   /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string
   /**
-   * The operator's own decision, by the headers: a body that it wants to read it must clone. A rejection, anything but
+   * The operator's own decision, by method, address and headers; the request has no body. A rejection, anything but
    * `true`, or no answer within 10 seconds is a 401. With `key` too, either of them suffices.
    */
   readonly authorize?: (request: Request) => boolean | Promise<boolean>
 }
 
 /** Throws `unauthenticated` for a request that may not use the admin API. */
-export type Authorize = (request: Request) => Promise<void>
+export type Authorize = (request: HttpRequest) => Promise<void>
 
 const DEADLINE_MS = 10_000
 
@@ -23,7 +25,7 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
   const { key, authorize } = admin ?? {}
   return async (request) => {
     if (key === undefined && authorize === undefined) throw notConfigured()
-    if (key !== undefined && carries(request.headers, key)) return
+    if (key !== undefined && carries(request, key)) return
     if (authorize !== undefined && (await agrees(authorize, request, runtime))) return
     throw new GatewayError(
       'unauthenticated',
@@ -33,15 +35,15 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
   }
 }
 
-function carries(headers: Headers, key: string): boolean {
-  const given = [headers.get('x-admin-key') ?? '', readBearer(headers) ?? '']
+function carries(request: HttpRequest, key: string): boolean {
+  const given = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
   return given.filter((secret) => isSameSecret(secret, key)).length > 0
 }
 
 /** Whatever goes wrong while deciding is no permission. */
 async function agrees(
   authorize: NonNullable<AdminOptions['authorize']>,
-  request: Request,
+  request: HttpRequest,
   { after }: Pick<Runtime, 'after'>,
 ): Promise<boolean> {
   let cancel: () => void = () => {}
@@ -49,7 +51,7 @@ async function agrees(
     cancel = after(DEADLINE_MS, () => resolve(false))
   })
   try {
-    return (await Promise.race([authorize(request), late])) === true
+    return (await Promise.race([authorize(webRequestOf(request)), late])) === true
   } catch {
     return false
   } finally {

@@ -1,7 +1,7 @@
 import type { Store } from '../core/ports.ts'
-import { jsonResponse } from '../pipeline/head.ts'
-import type { Parts } from '../pipeline/stages.ts'
-import { adminHead, type Handler } from './endpoint.ts'
+import { sendJson } from '../pipeline/head.ts'
+import type { Services } from '../pipeline/services.ts'
+import { adminHeaders, type Handler } from './endpoint.ts'
 
 /** Whether each provider is being asked at present: false while its circuit is open. */
 export type ProviderStates = () => Readonly<Record<string, boolean>>
@@ -13,7 +13,7 @@ const STORE_DEADLINE_MS = 1000
 export interface StatusParts {
   readonly store: Store
   readonly providers: ProviderStates
-  readonly runtime: Parts['runtime']
+  readonly runtime: Services['runtime']
 }
 
 /**
@@ -36,7 +36,7 @@ export function health(parts: StatusParts): Handler {
         mcp_tools: store ? 'healthy' : 'unhealthy',
       },
     }
-    return jsonResponse(store ? 200 : 503, adminHead(call), JSON.stringify(body))
+    sendJson(call.sink, store ? 200 : 503, adminHeaders(call), JSON.stringify(body))
   }
 }
 
@@ -48,7 +48,7 @@ export function ready(parts: StatusParts): Handler {
     const routing = Object.values(providers).some(Boolean)
     const isReady = store && routing
     const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }
-    return jsonResponse(isReady ? 200 : 503, adminHead(call), JSON.stringify(body))
+    sendJson(call.sink, isReady ? 200 : 503, adminHeaders(call), JSON.stringify(body))
   }
 }
 

@@ -11,7 +11,7 @@ import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
 import type { Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
-import type { Optimized, Rewrite, SmallModel, Tier, TierJob, TierVerdict, Waterfall } from './tier.ts'
+import type { Optimized, Rewrite, SmallModel, Tier, TierJob, TierVerdict } from './tier.ts'
 import { createVanishing } from './vanishing.ts'
 
 export interface WaterfallOptions {
@@ -37,7 +37,7 @@ const UPSTREAM_CACHE_MS = 5 * 60 * 1000
 const SENT = 'sent'
 
 /** The tiers in their order 5, 2, 3, 4: the first that is wanted, pays and succeeds makes the prompt. Never rejects. */
-export function createWaterfall(options: WaterfallOptions): Waterfall {
+export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<Optimized> {
   const { meter, breathe, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summariser = options.summariser ?? 'model'

@@ -2,24 +2,23 @@ import type { Store } from '../core/ports.ts'
 import { anthropicFormat } from '../formats/anthropic/format.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import type { Endpoint } from '../http/router.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Directory } from '../providers/catalog.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import type { BatchHandlers } from '../routes/batches.ts'
-import { completions } from '../routes/completions.ts'
-import { countTokens } from '../routes/count-tokens.ts'
-import { embeddings } from '../routes/embeddings.ts'
 import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
+import { completions, countTokens, embeddings } from '../routes/model-requests.ts'
 import { getModel, listModels } from '../routes/models.ts'
 import { replayStream } from '../routes/replay.ts'
 import { deleteResponse, getResponse } from '../routes/responses.ts'
 import { health, ready, type ProviderStates } from '../routes/status.ts'
+import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
 
 export interface EndpointRooms {
-  readonly parts: Parts
+  readonly services: Services
   readonly directory: Directory
   readonly store: Store
   readonly states: ProviderStates
@@ -31,53 +30,53 @@ export interface EndpointRooms {
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
 export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
-  const { parts, directory, store, states, basePath, admin, traffic } = rooms
+  const { services, directory, store, states, basePath, admin, traffic } = rooms
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
-  const status = { store, providers: states, runtime: parts.runtime }
+  const status = { store, providers: states, runtime: services.runtime }
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
   const table: readonly Endpoint<Handler>[] = [
-    { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, parts)) },
-    { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, parts)) },
-    { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, countTokens(parts)) },
+    { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
+    { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, services)) },
+    { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, countTokens(services)) },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
     { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
     { method: 'GET', path: '/v1/messages/batches/:id', handle: batch('read') },
     { method: 'POST', path: '/v1/messages/batches/:id/cancel', handle: batch('cancel') },
     { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
-    { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(anthropicFormat, parts) },
+    { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(anthropicFormat, services) },
     {
       method: 'POST',
       path: '/v1/responses',
       handle: inTraffic(
         traffic,
-        lazily(() => responses(parts)),
+        lazily(() => responses(services)),
       ),
     },
-    { method: 'GET', path: '/v1/responses/:id', handle: getResponse(parts) },
-    { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(parts) },
-    { method: 'POST', path: '/v1/embeddings', handle: inTraffic(traffic, embeddings(parts)) },
-    { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
-    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
+    { method: 'GET', path: '/v1/responses/:id', handle: getResponse(services) },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(services) },
+    { method: 'POST', path: '/v1/embeddings', handle: inTraffic(traffic, embeddings(services)) },
+    { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
+    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
-    ...adminEndpoints({ ...admin, line: parts }),
+    ...adminEndpoints({ ...admin, line: services }),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
 }
 
-async function responses(parts: Parts): Promise<Handler> {
+async function responses(services: Services): Promise<Handler> {
   const { responsesFormat } = await import('../formats/responses/format.ts')
-  return completions(responsesFormat, parts)
+  return completions(responsesFormat, services)
 }
 
-async function batchHandler(name: keyof BatchHandlers, { batches, parts, basePath }: EndpointRooms): Promise<Handler> {
+async function batchHandler(name: keyof BatchHandlers, { batches, services, basePath }: EndpointRooms): Promise<Handler> {
   const [{ batchHandlers }, { book, work }] = await Promise.all([import('../routes/batches.ts'), batches.room()])
-  return batchHandlers({ book, wake: work.wake, line: parts, basePath })[name]
+  return batchHandlers({ book, wake: work.wake, line: services, basePath })[name]
 }
 
-/** A handler whose code is loaded by its first call. */
+/** A handler whose code is loaded by its first call; a failed import is tried again by the next one. */
 function lazily(load: () => Promise<Handler>): Handler {
-  let loading: Promise<Handler> | undefined
-  return async (call) => (await (loading ??= load()))(call)
+  const loaded = lazy(load)
+  return async (call) => (await loaded())(call)
 }

@@ -9,7 +9,7 @@ import { createRateLimits, type RateLimitDesk } from '../governance/rate-limits.
 import { createSharedLimits } from '../governance/shared-limits.ts'
 import { createUsageReports } from '../governance/usage-report.ts'
 import type { KeyById } from '../pipeline/answer-item.ts'
-import type { FindKey } from '../pipeline/stages.ts'
+import type { FindKey } from '../pipeline/services.ts'
 
 /** Who may do how much, and the desks at which that is decided. */
 export interface Governance {

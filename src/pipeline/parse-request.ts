@@ -6,45 +6,62 @@ import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBody, type ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { readBody } from '../http/body.ts'
+import type { HttpRequest } from '../core/http.ts'
+import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import { checkJsonHeaders } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
 import { answeringRoutes } from './kind.ts'
-import type { Admitted, Parts, Resolved, Route, Size, Understood } from './stages.ts'
+import type { Authenticated, Parsed } from './exchange.ts'
+import type { Resolved, Route, Services, Size } from './services.ts'
 
-/** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
-export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
-  const { limits } = parts
-  const { body, text, modelSpan } = await readJson(admitted, parts)
-  const wishes = readWishes(admitted.request.headers)
-  const whole = await parts.turns.recall(admitted.format, admitted.key, body)
-  const { format } = admitted
-  const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
-  checkTemperature(read.settings, admitted, limits.maxTemperature)
-  const named = parts.resolve(read.model, admitted.key)
-  checkAccess(admitted.key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
+/** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
+export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
+  return then(readJson(authenticated.request, services), (given) => parsePrompt(authenticated, given, services))
+}
+
+/** Reads a prompt from a parsed body. */
+export function parsePrompt(
+  exchange: Authenticated,
+  given: Partial<ParsedBody> & Pick<ParsedBody, 'body'>,
+  services: Services,
+): MaybePromise<Parsed> {
+  const { format, key } = exchange
+  exchange.wishes = readWishes({ get: (name) => exchange.request.header(name) ?? null })
+  return then(services.turns.recall(format, key, given.body), (whole) => {
+    const { body, text, modelSpan } = given
+    const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
+    return understand(exchange, body, read, services)
+  })
+}
+
+function understand(exchange: Authenticated, asked: JsonObject, read: Prompt, services: Services): Parsed {
+  const { key } = exchange
+  checkTemperature(read.settings, exchange, services.limits.maxTemperature)
+  const named = services.resolve(read.model, key)
+  checkAccess(key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
   const resolved = answeringRoutes(named)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
-  const size = measure(prompt, resolved, parts.meter)
-  return {
-    ...admitted,
-    asked: body,
-    prompt,
-    resolved,
-    size,
-    wishes,
-    margin: marginOf(parts, admitted.key, resolved.name),
-  }
+  exchange.asked = asked
+  exchange.prompt = prompt
+  exchange.resolved = resolved
+  exchange.size = measure(prompt, resolved, services.meter)
+  exchange.margin = marginOf(services, key, resolved.name)
+  return exchange as Parsed
 }
 
-/** The body of a request, within the limits of the gateway. */
-export async function readJson({ request }: Admitted, { limits, runtime }: Parts): Promise<ParsedBody> {
+/** The JSON body of a request, within the limits of the gateway. */
+export function readJson(
+  request: HttpRequest,
+  { limits, runtime }: Pick<Services, 'limits' | 'runtime'>,
+): MaybePromise<ParsedBody> {
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
-  const bytes = await readBody(request, { maxBytes, readMs, after: runtime.after })
-  return parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
+  checkJsonHeaders(request, maxBytes)
+  const bytes = request.body({ maxBytes, readMs, after: runtime.after })
+  return then(bytes, (whole) => parseBody(whole, { depth: limits.jsonDepth, keys: limits.jsonKeys }))
 }
 
-/** Counted when somebody asks, and then once: a long prompt without limits and tiers needs no count at all. */
+/** Counts on the first read: a long prompt without limits and tiers needs no count. */
 function measure(prompt: Prompt, { routes }: Resolved, meter: Meter): Size {
   let estimate: number | undefined
   let bound: number | undefined
@@ -59,8 +76,8 @@ function measure(prompt: Prompt, { routes }: Resolved, meter: Meter): Size {
 }
 
 /** An operator's function may answer anything; a bill that is no number would pass every budget. */
-export function marginOf(parts: Parts, key: VirtualKey, modelName: string): number {
-  const margin = parts.margin(key, modelName)
+export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
+  const margin = services.margin(key, modelName)
   if (Number.isFinite(margin) && margin >= 0) return margin
   throw new GatewayError('internal', 'The margin of this gateway is not a number of 0 or more. Tell its operator.')
 }
@@ -71,9 +88,9 @@ export function routeName({ provider, model }: Route): string {
 }
 
 /** The chat specification's own range; a message upstream checks its own. */
-function checkTemperature(settings: Settings, admitted: Admitted, greatest: number): void {
+function checkTemperature(settings: Settings, { format }: Authenticated, greatest: number): void {
   const { temperature } = settings
-  if (temperature === undefined || admitted.format.dialect !== 'openai') return
+  if (temperature === undefined || format.dialect !== 'openai') return
   if (temperature > greatest) {
     throw new GatewayError(
       'invalid-request',

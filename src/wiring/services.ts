@@ -4,9 +4,9 @@ import type { JsonObject } from '../core/json.ts'
 import { toDollars } from '../core/money.ts'
 import type { Runtime, Store, Timeouts } from '../core/ports.ts'
 import { createResolve } from '../pipeline/resolve.ts'
-import type { Parts, Limits } from '../pipeline/stages.ts'
+import type { Limits, Services } from '../pipeline/services.ts'
 import { createTurns } from '../pipeline/turns.ts'
-import { createRecords, type Books } from '../pipeline/write-down.ts'
+import { createObservers, type ObserverTargets } from '../pipeline/observe-requests.ts'
 import type { Directory } from '../providers/catalog.ts'
 import type { Failover } from '../providers/failover.ts'
 import { smallModelFor } from '../providers/small-model.ts'
@@ -18,8 +18,8 @@ import type { Governance } from './governance.ts'
 import type { Replay } from './replay.ts'
 import { createSavings, type SavingsOptions } from './savings.ts'
 
-/** What the stages of the line are made of. */
-export interface PartsSources {
+/** What the services of the pipeline are made of. */
+export interface ServiceSources {
   readonly runtime: Runtime
   readonly store: Store
   readonly governance: Governance
@@ -27,18 +27,18 @@ export interface PartsSources {
   readonly failover: Failover
   readonly timeouts: Timeouts
   readonly limits: Limits
-  readonly books: Omit<Books, 'now'>
+  readonly observers: Omit<ObserverTargets, 'now'>
   readonly cache: SemanticCache | undefined
   readonly replay: Replay
   readonly savings: SavingsOptions | undefined
-  readonly margin: Parts['margin']
+  readonly margin: Services['margin']
 }
 
 /** How long equal requests wait for the first of them, in milliseconds, before they ask for themselves. */
 const PATIENCE_MS = 30_000
 
-export function createParts(sources: PartsSources): Parts {
-  const { runtime, store, governance, directory, timeouts, limits, books, cache, replay, savings, margin } = sources
+export function createServices(sources: ServiceSources): Services {
+  const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings, margin } = sources
   const meter = createMeter(createTokenizer())
   const patience = { ms: PATIENCE_MS, after: runtime.after }
   return {
@@ -54,14 +54,14 @@ export function createParts(sources: PartsSources): Parts {
       store,
       meter,
       runtime,
-      onShadow: (record, job) => books.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
+      onShadow: (record, job) => observers.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
     }),
-    rehearsal: () => createSavings(savings, { store: unwritten(store), meter, runtime, onShadow: () => {} }),
+    dryRun: () => createSavings(savings, { store: unwritten(store), meter, runtime, onShadow: () => {} }),
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: sources.failover,
     meter,
     margin,
-    records: createRecords({ ...books, now: runtime.now }),
+    observers: createObservers({ ...observers, now: runtime.now }),
     limits,
     timeouts,
     runtime,
