@@ -6,7 +6,7 @@ export function isPromise<value>(given: MaybePromise<value>): given is Promise<v
 }
 
 /** Goes on with a value: at once when it is there, so that nothing waits that need not. */
-export function then<value, result>(
+export function chain<value, result>(
   given: MaybePromise<value>,
   next: (value: value) => MaybePromise<result>,
 ): MaybePromise<result> {

@@ -115,8 +115,11 @@ export class AnswerTranslator {
     if (!this.#hasRelayed || reader === undefined) return this.#collected.completion()
     const again = collector()
     const frames = createFrameReader()
-    const take = (frame: Frame): void => again.add(reader(frame))
-    for (const bytes of this.#received) for (const frame of frames.read(bytes)) take(frame)
+    try {
+      for (const bytes of this.#received) for (const frame of frames.read(bytes)) again.add(reader(frame))
+    } catch {
+      // The event that broke the stream: what came before it counts.
+    }
     return again.completion()
   }
 

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
-import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readSecret } from '../http/credentials.ts'
@@ -9,7 +9,7 @@ import type { Services } from './services.ts'
 
 /** Finds the key of a request: 401. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
-  return then(findCaller(exchange.request, services), (key) => withKey(exchange, key))
+  return chain(findCaller(exchange.request, services), (key) => withKey(exchange, key))
 }
 
 export function withKey(exchange: Exchange, key: VirtualKey): Authenticated {
@@ -29,7 +29,7 @@ export function findCaller(
       'The request carries no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',
     )
   }
-  return then(findKey(secret), (key) => checkValid(key, runtime.now()))
+  return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
 }
 
 /** The rate status for the headers of an error. Never fails: when the store cannot answer, it is that of a caller without a key. */

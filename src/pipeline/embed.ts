@@ -1,5 +1,5 @@
 import { NO_USAGE, type Completion } from '../core/answer.ts'
-import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
@@ -21,7 +21,7 @@ export function parseEmbedding(
   authenticated: Authenticated,
   services: Services,
 ): MaybePromise<WithEmbedding<Parsed>> {
-  return then(readJson(authenticated.request, services), ({ body }) => {
+  return chain(readJson(authenticated.request, services), ({ body }) => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body)
     const prompt = promptOf(embedding)

@@ -1,7 +1,7 @@
 import { readCacheWishes } from '../cache/wishes.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Answered } from './exchange.ts'
 import type { Services } from './services.ts'
 import { keepTurn } from './turns.ts'
@@ -24,7 +24,7 @@ export function keepWhole(answered: Answered, answer: WholeAnswer, services: Ser
   }
   const kept = keepTurn(answered, body, services)
   if (first === undefined) return kept
-  return then(kept, () =>
+  return chain(kept, () =>
     first.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),
   )
 }

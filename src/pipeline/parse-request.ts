@@ -7,7 +7,7 @@ import { parseBody, type ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { HttpRequest } from '../core/http.ts'
-import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
 import { answeringRoutes } from './kind.ts'
@@ -16,7 +16,7 @@ import type { Resolved, Route, Services, Size } from './services.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
-  return then(readJson(authenticated.request, services), (given) => parsePrompt(authenticated, given, services))
+  return chain(readJson(authenticated.request, services), (given) => parsePrompt(authenticated, given, services))
 }
 
 /** Reads a prompt from a parsed body. */
@@ -27,7 +27,7 @@ export function parsePrompt(
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
   exchange.wishes = readWishes({ get: (name) => exchange.request.header(name) ?? null })
-  return then(services.turns.recall(format, key, given.body), (whole) => {
+  return chain(services.turns.recall(format, key, given.body), (whole) => {
     const { body, text, modelSpan } = given
     const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
     return understand(exchange, body, read, services)
@@ -58,7 +58,7 @@ export function readJson(
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
   checkJsonHeaders(request, maxBytes)
   const bytes = request.body({ maxBytes, readMs, after: runtime.after })
-  return then(bytes, (whole) => parseBody(whole, { depth: limits.jsonDepth, keys: limits.jsonKeys }))
+  return chain(bytes, (whole) => parseBody(whole, { depth: limits.jsonDepth, keys: limits.jsonKeys }))
 }
 
 /** Counts on the first read: a long prompt without limits and tiers needs no count. */

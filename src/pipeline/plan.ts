@@ -1,4 +1,4 @@
-import { isPromise, then, type MaybePromise } from '../core/maybe-promise.ts'
+import { isPromise, chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
 import { Attempts } from '../providers/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
@@ -8,7 +8,7 @@ import type { Counted, Keep, Plan, Services } from './services.ts'
 /** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isThread(reserved)) return untouched(reserved)
-  return then(recall(reserved, services), (recalled) =>
+  return chain(recall(reserved, services), (recalled) =>
     'replay' in recalled ? withPlan(reserved, recalled.replay) : planPrompt(reserved, recalled.keep, services),
   )
 }

@@ -2,7 +2,7 @@ import { makeHitBill } from '../billing/bill.ts'
 import type { Seat } from '../cache/flights.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
 import { readCacheWishes } from '../cache/wishes.ts'
-import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Outcome, Reserved } from './exchange.ts'
 import type { AnswerCache, Keep, Plan, Services, SharedAnswer } from './services.ts'
 
@@ -22,7 +22,7 @@ export function recall(reserved: Reserved, { memory }: Services): MaybePromise<R
     wishes: readCacheWishes((name) => request.header(name) ?? null),
     signal: cancellation.signal,
   })
-  return then(found, (answer) => {
+  return chain(found, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer) }
     if (answer.id === undefined) return { keep: keepFor(answer, undefined) }
     return join(reserved, answer, memory)

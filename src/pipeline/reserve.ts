@@ -2,13 +2,13 @@ import { times } from '../core/money.ts'
 import { listCost } from '../billing/bill.ts'
 import type { Quote } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
-import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Parsed, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
 
 /** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
-  return then(services.ledger.reserve(parsed.key, quote(parsed)), (reservation) => {
+  return chain(services.ledger.reserve(parsed.key, quote(parsed)), (reservation) => {
     parsed.reservation = reservation
     return parsed as Reserved
   })

@@ -1,4 +1,4 @@
-import { then, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { billFor } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './head.ts'
@@ -19,8 +19,8 @@ export function respond(answered: Answered, services: Services): MaybePromise<un
   const body = format.writeCompletion(completion, metrics, writeContext(answered))
   const headers = answerHeaders(bill, answered.ignored)
   const settled = settle(answered, bill, { status: 200, completion: () => completion }, services)
-  const kept = then(settled, () => keepWhole(answered, { headers, body, id: completion.id, metrics }, services))
-  return then(kept, () => {
+  const kept = chain(settled, () => keepWhole(answered, { headers, body, id: completion.id, metrics }, services))
+  return chain(kept, () => {
     sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
     return undefined
   })

@@ -1,7 +1,7 @@
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { StepWriter } from '../formats/format.ts'
-import { then } from '../core/maybe-promise.ts'
+import { chain } from '../core/maybe-promise.ts'
 import type { UpstreamStream } from '../providers/upstream-stream.ts'
 import type { EventBuffer } from '../replay/event-buffer.ts'
 import { billFor, billForPart, expectedBill } from './charge.ts'
@@ -56,10 +56,22 @@ class StreamAnswer {
         this.#name()
         this.#buffer.push(chunk)
       },
-      onWhole: () => this.#complete(),
-      onError: (error) => this.#break(error),
+      onWhole: () => this.#guard(() => this.#complete()),
+      onError: (error) => this.#guard(() => this.#break(error)),
     })
     cancellation.onCancel(() => this.#abandon())
+  }
+
+  /** A fault of the gateway while it ends a stream must neither leave the caller waiting nor the request unsettled. */
+  #guard(end: () => void): void {
+    try {
+      end()
+    } catch (cause) {
+      const failure = asFailure(cause)
+      this.#isOver = true
+      void release(this.#answered, { status: 200, failure }, this.#services)
+      this.#buffer.finish(this.#writeFailure(failure), false)
+    }
   }
 
   /** The request goes on when its caller has left. */
@@ -96,6 +108,8 @@ class StreamAnswer {
   }
 
   #break(error: unknown): void {
+    // The upstream call ends first when everyone has left.
+    if (this.#answered.cancellation.isCancelled) return this.#abandon()
     const failure = asFailure(error)
     // A stream that broke before it said anything counts as a failed request.
     const bill = this.#stream.translator.hasText ? this.#partialBill() : undefined
@@ -115,7 +129,7 @@ class StreamAnswer {
     if (this.#isOver) return
     this.#isOver = true
     const [answered, services] = [this.#answered, this.#services]
-    void then(bill === undefined ? release(answered, outcome, services) : settle(answered, bill, outcome, services), write)
+    void chain(bill === undefined ? release(answered, outcome, services) : settle(answered, bill, outcome, services), write)
   }
 
   #partialBill(): Bill {
