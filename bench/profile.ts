@@ -66,26 +66,33 @@ function report(profile: Profile): void {
   profile.samples.forEach((id, index) => add(selfTimes, id, profile.timeDeltas[index] ?? 0))
   const places = new Map(profile.nodes.map(({ id, callFrame }) => [id, placeOf(callFrame)]))
   const owners = ownersOf(profile, places)
-  const [files, functions, charged, chargedFunctions] = [0, 1, 2, 3].map(() => new Map<string, number>())
+  const [files, functions, charged, chargedFunctions, folders] = [0, 1, 2, 3, 4].map(() => new Map<string, number>())
   let busy = 0
   for (const [id, time] of selfTimes) {
     const place = places.get(id)
-    if (place === undefined || place.functionName === '(idle)') continue
+    if (place === undefined || isIdle(place)) continue
     busy += time
     add(files, place.file, time)
     add(functions, `${place.file}  ${place.functionName}`, time)
     const owner = owners.get(id) ?? place
     add(charged, owner.file, time)
+    add(folders, folderOf(owner.file), time)
     add(chargedFunctions, `${owner.file}  ${owner.functionName}`, time)
   }
   const perRequest = `${(busy / requests).toFixed(1)} µs per request`
   console.log(
     `${scenario?.name}: ${name}, ${requests} requests, ${perRequest} of the main thread; ${(cpu / requests).toFixed(1)} µs CPU with the profiler`,
   )
+  printTop('Charged time by folder', folders, busy)
   printTop('Self time by file', files, busy)
   printTop('Self time by function', functions, busy)
   printTop('Charged time by file: its own, and that of Node and packages called from it', charged, busy)
   printTop('Charged time by function', chargedFunctions, busy)
+}
+
+/** Waiting, or the work of the profiler itself: `dispatch` is the call that starts and stops it. */
+function isIdle({ file, functionName }: Place): boolean {
+  return functionName === '(idle)' || (file === '(native)' && functionName === 'dispatch')
 }
 
 /** For each node the nearest source place on its stack, itself included. */
@@ -129,6 +136,11 @@ function placeOf({ functionName, url, lineNumber, columnNumber }: Frame): Place 
     file: source,
     functionName: functionName === '' ? `(anonymous, line ${entry.originalLine + 1})` : functionName,
   }
+}
+
+/** `src/http` for a file of src; the first two parts of other paths. */
+function folderOf(file: string): string {
+  return file.includes('/') ? dirname(file).split('/').slice(0, 2).join('/') : file
 }
 
 /** `undici/lib/core/request.js` for a file of a package. */
