@@ -21,7 +21,7 @@ import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import { createAuthorize } from './routes/authorize.ts'
-import { refuse, type Call } from './routes/endpoint.ts'
+import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
@@ -130,8 +130,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     const start = { id: `req_${uuid().replaceAll('-', '')}`, startedAt: now(), request, sink }
     try {
       const { handle: answer, variables } = route(request.method, request.path)
-      const call: Call = { ...start, variables, query: new URLSearchParams(request.query) }
-      const done = answer(call)
+      const done = answer(new IncomingCall(start, variables))
       if (isPromise(done)) done.catch((error: unknown) => refuseCall(start, error))
     } catch (error) {
       void refuseCall(start, error)

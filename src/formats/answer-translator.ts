@@ -184,7 +184,7 @@ export class AnswerTranslator {
   #numberBytes(bytes: Uint8Array): Uint8Array {
     const search = searchBytes(bytes)
     const pieces: Chunk[] = []
-    for (let start = 0; start < bytes.length; ) {
+    for (let start = 0; start < bytes.length;) {
       const end = search.find('\n\n', start) + 2
       pieces.push(`id: ${++this.#events}\n`, bytes.subarray(start, end))
       start = end

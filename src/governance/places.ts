@@ -7,7 +7,10 @@ import type { VirtualKey } from './virtual-key.ts'
 export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
 /** Takes one request of the key's request limits. Throws `rate-limited` when one of them is reached. */
-export async function takeRequest(ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> }, key: VirtualKey): Promise<RateStatus> {
+export async function takeRequest(
+  ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> },
+  key: VirtualKey,
+): Promise<RateStatus> {
   const reservation = await ledger.reserve(key, ONE_REQUEST)
   await reservation.settle(NOTHING_USED)
   return reservation.rate

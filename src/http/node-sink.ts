@@ -71,7 +71,8 @@ export class NodeSink implements ResponseSink {
 
   #fail(): void {
     for (const name of this.#outgoing.getHeaderNames()) this.#outgoing.removeHeader(name)
-    const message = 'The gateway produced a response that cannot be sent. Try again; if it fails again, tell its operator.'
+    const message =
+      'The gateway produced a response that cannot be sent. Try again; if it fails again, tell its operator.'
     const { status, headers, body } = plainFailure(500, message)
     this.#outgoing.writeHead(status, headers)
     this.#finish(body)

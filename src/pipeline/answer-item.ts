@@ -51,7 +51,11 @@ export async function answerItem(job: ItemJob, services: Services, keyById: KeyB
   }
 }
 
-function exchangeOf({ batch, request, cancellation }: ItemJob, sink: CollectedResponse, { runtime }: Services): Exchange {
+function exchangeOf(
+  { batch, request, cancellation }: ItemJob,
+  sink: CollectedResponse,
+  { runtime }: Services,
+): Exchange {
   const start = {
     id: `req_${runtime.uuid().replaceAll('-', '')}`,
     startedAt: runtime.now(),

@@ -109,4 +109,3 @@ export function formatHeaders(request: Pick<HttpRequest, 'header'>): Record<stri
   }
   return passed
 }
-

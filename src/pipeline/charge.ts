@@ -56,7 +56,10 @@ export function billForFailure(planned: Planned): Bill | undefined {
   const { plan, margin, reservation } = planned
   if (plan.kind === 'replay') return undefined
   const { spent, ordered = ZERO, rewrite } = plan.optimized
-  const actual = add(spent, plan.attempts.cost(() => plan.counted.sent))
+  const actual = add(
+    spent,
+    plan.attempts.cost(() => plan.counted.sent),
+  )
   if (actual === 0) return undefined
   const reserved = quote(planned).cost(reservation.outputTokens)
   return {
@@ -105,7 +108,10 @@ function billOf({ margin }: Planned, plan: AskPlan, { route, usage, estimated }:
     counted,
     usage,
     estimated,
-    spent: add(optimized.spent, attempts.costOfUnused(() => counted.sent)),
+    spent: add(
+      optimized.spent,
+      attempts.costOfUnused(() => counted.sent),
+    ),
   })
 }
 

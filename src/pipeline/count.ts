@@ -23,7 +23,11 @@ export function count(exchange: Exchange, services: Services): MaybePromise<void
     const authenticated = authenticate(exchange, services)
     const parsed = next(authenticated, parseCounted, services)
     const responded = next(parsed, respondWithCount, services)
-    if (isPromise(responded)) return responded.then(() => {}, (error: unknown) => fail(exchange, error, services))
+    if (isPromise(responded))
+      return responded.then(
+        () => {},
+        (error: unknown) => fail(exchange, error, services),
+      )
   } catch (error) {
     return fail(exchange, error, services)
   }

@@ -17,10 +17,7 @@ import type { Resolved, Services, Size } from './services.ts'
 type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest }
 
 /** Reads which texts to embed, by which model, and how much it is: 400, 403, 404 or 413. */
-export function parseEmbedding(
-  authenticated: Authenticated,
-  services: Services,
-): MaybePromise<WithEmbedding<Parsed>> {
+export function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
   return chain(readJson(authenticated.request, services), ({ body }) => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body)

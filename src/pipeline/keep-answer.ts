@@ -1,8 +1,8 @@
 import { readCacheWishes } from '../cache/wishes.ts'
 import type { HeaderRecord } from '../core/http.ts'
-import type { JsonObject } from '../core/json.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Answered } from './exchange.ts'
+import type { BillMetrics } from './bill-metrics.ts'
 import type { Services } from './services.ts'
 import { keepTurn } from './turns.ts'
 
@@ -12,7 +12,7 @@ export interface WholeAnswer {
   readonly headers: Readonly<HeaderRecord>
   readonly body: string
   readonly id: string
-  readonly metrics: object
+  readonly metrics: BillMetrics
 }
 
 /** Keeps a whole answer for later requests: as a turn, as a stream by its id, or for its Idempotency-Key. Never rejects. */
@@ -20,7 +20,11 @@ export function keepWhole(answered: Answered, answer: WholeAnswer, services: Ser
   const { format, key, first } = answered
   const { headers, body, id, metrics } = answer
   if (format.answerId !== undefined && isRecorded(answered, services)) {
-    services.recordings.keep({ kind: 'whole', text: body, metrics: metrics as JsonObject }, key.id, format.answerId(id))
+    services.recordings.keep(
+      { kind: 'whole', text: body, metrics: { ...metrics.toJSON() } },
+      key.id,
+      format.answerId(id),
+    )
   }
   const kept = keepTurn(answered, body, services)
   if (first === undefined) return kept

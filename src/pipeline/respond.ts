@@ -5,7 +5,7 @@ import { answerHeaders, baseHeaders, sendJson } from './head.ts'
 import { keepWhole } from './keep-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
-import { metricsOf } from './metrics-of.ts'
+import { BillMetrics } from './bill-metrics.ts'
 import { respondWithStream } from './stream-answer.ts'
 import { writeContext } from './turns.ts'
 
@@ -15,7 +15,7 @@ export function respond(answered: Answered, services: Services): MaybePromise<un
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
   const { completion } = answer
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
-  const metrics = metricsOf(bill)
+  const metrics = new BillMetrics(bill)
   const body = format.writeCompletion(completion, metrics, writeContext(answered))
   const headers = answerHeaders(bill, answered.ignored)
   const settled = settle(answered, bill, { status: 200, completion: () => completion }, services)

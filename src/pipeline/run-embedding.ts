@@ -16,7 +16,11 @@ export function runEmbedding(exchange: Exchange, services: Services): MaybePromi
     const claimed = next(parsed, deduplicate, services) //                 Idempotency-Key: the same vectors again, 409
     const reserved = next(claimed, reserve, services) //                   counters and worst-case cost: 402 429
     const responded = next(reserved, respondWithVectors, services) //      in the caller's encoding; settles once
-    if (isPromise(responded)) return responded.then(() => {}, (error: unknown) => fail(exchange, error, services))
+    if (isPromise(responded))
+      return responded.then(
+        () => {},
+        (error: unknown) => fail(exchange, error, services),
+      )
   } catch (error) {
     return fail(exchange, error, services)
   }

@@ -18,7 +18,8 @@ export function settle(answered: Answered, bill: Bill, outcome: Outcome, service
  */
 export function release(exchange: Exchange, outcome: Outcome, services: Services): MaybePromise<void> {
   const bill = isPlanned(exchange) ? billOfRelease(exchange) : undefined
-  if (bill !== undefined && isPlanned(exchange)) return end(exchange, usedBy(exchange, bill), { ...outcome, bill }, services)
+  if (bill !== undefined && isPlanned(exchange))
+    return end(exchange, usedBy(exchange, bill), { ...outcome, bill }, services)
   return end(exchange, nothingUsed(exchange), outcome, services)
 }
 

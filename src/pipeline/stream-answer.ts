@@ -9,7 +9,7 @@ import { asFailure, callerLeft } from './fail.ts'
 import type { Answered, Outcome } from './exchange.ts'
 import { answerHeaders, baseHeaders, STREAM_HEADERS } from './head.ts'
 import { isRecorded } from './keep-answer.ts'
-import { metricsOf } from './metrics-of.ts'
+import { BillMetrics } from './bill-metrics.ts'
 import { release, settle } from './settle.ts'
 import type { Services } from './services.ts'
 import { keepTurn } from './turns.ts'
@@ -99,7 +99,7 @@ class StreamAnswer {
   #complete(): void {
     const { translator } = this.#stream
     const bill = billFor(this.#answered, translator, this.#services.meter)
-    const closing = this.#writer.end(metricsOf(bill))
+    const closing = this.#writer.end(new BillMetrics(bill))
     this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
       this.#buffer.finish(translator.write(closing), true)
       // After settlement: what is kept for later cannot prevent it.
@@ -129,7 +129,10 @@ class StreamAnswer {
     if (this.#isOver) return
     this.#isOver = true
     const [answered, services] = [this.#answered, this.#services]
-    void chain(bill === undefined ? release(answered, outcome, services) : settle(answered, bill, outcome, services), write)
+    void chain(
+      bill === undefined ? release(answered, outcome, services) : settle(answered, bill, outcome, services),
+      write,
+    )
   }
 
   #partialBill(): Bill {

@@ -1,14 +1,7 @@
 import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer-source.ts'
-import type {
-  Runtime,
-  Timeouts,
-  Transport,
-  TransportCall,
-  TransportHandler,
-  TransportRequest,
-} from '../core/ports.ts'
+import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../http/bytes.ts'
 import { brokenUpstream, unreachable } from './upstream-failure.ts'
 

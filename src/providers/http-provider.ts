@@ -4,15 +4,7 @@ import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import type {
-  EmbedCall,
-  Embedded,
-  Provider,
-  ProviderCall,
-  Sent,
-  Transport,
-  TransportRequest,
-} from '../core/ports.ts'
+import type { EmbedCall, Embedded, Provider, ProviderCall, Sent, Transport, TransportRequest } from '../core/ports.ts'
 import { readEmbeddings } from '../formats/embeddings.ts'
 import type { Format } from '../formats/format.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'

@@ -212,6 +212,7 @@ function sizeOf(chunk: Chunk): number {
 }
 
 function tooLarge(): GatewayError {
-  const message = 'This answer cannot be followed: it, or all recordings together, grew too large to keep. Send the request again.'
+  const message =
+    'This answer cannot be followed: it, or all recordings together, grew too large to keep. Send the request again.'
   return new GatewayError('too-large', message)
 }

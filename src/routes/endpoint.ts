@@ -18,6 +18,27 @@ export interface Call {
   readonly variables: PathVariables
 }
 
+/** A call whose query is parsed when a handler reads it. */
+export class IncomingCall implements Call {
+  readonly id: string
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly variables: PathVariables
+
+  constructor(start: Pick<Call, 'id' | 'startedAt' | 'request' | 'sink'>, variables: PathVariables) {
+    this.id = start.id
+    this.startedAt = start.startedAt
+    this.request = start.request
+    this.sink = start.sink
+    this.variables = variables
+  }
+
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.request.query)
+  }
+}
+
 /** Answers a call; a GatewayError that it throws before it has answered is written by `refuse`. */
 export type Handler = (call: Call) => MaybePromise<void>
 

@@ -70,7 +70,10 @@ async function responses(services: Services): Promise<Handler> {
   return completions(responsesFormat, services)
 }
 
-async function batchHandler(name: keyof BatchHandlers, { batches, services, basePath }: EndpointRooms): Promise<Handler> {
+async function batchHandler(
+  name: keyof BatchHandlers,
+  { batches, services, basePath }: EndpointRooms,
+): Promise<Handler> {
   const [{ batchHandlers }, { book, work }] = await Promise.all([import('../routes/batches.ts'), batches.room()])
   return batchHandlers({ book, wake: work.wake, line: services, basePath })[name]
 }
