@@ -1,21 +1,24 @@
-/** The built gateway in front of the fake model. argv: upstream URL, `governed`, `open` or `cached`. Tells its key to the parent. */
+/** The built gateway in front of the fake model. argv: upstream URL, then `governed`, `ungoverned` or `default`. */
 import { createServer } from 'node:http'
-import { createGateway, memoryStore, openaiCompatible, type NewKey } from 'sluice'
+import { createGateway, openaiCompatible, type NewKey } from 'sluice'
 import { toNodeHandler } from 'sluice/node'
-import { serveParent } from './child.ts'
+import { listen } from './listen.ts'
 
 const [, , upstream = '', mode = 'governed'] = process.argv
+const model = { price: { input: 1, output: 2 }, contextWindow: 1_000_000, maxOutputTokens: 1000 }
 const gateway = createGateway({
   providers: [
     openaiCompatible({
       name: 'bench',
       baseUrl: `${upstream}/v1`,
-      models: [{ id: 'bench-model', price: { input: 1, output: 2 }, contextWindow: 1_000_000, maxOutputTokens: 1000 }],
+      models: [
+        { id: 'bench-model', ...model },
+        { id: 'paced-model', ...model },
+      ],
     }),
   ],
-  store: memoryStore(),
-  // Every request asks the same: what is measured is the way to the upstream, not around it.
-  cache: mode === 'cached' ? {} : false,
+  // `default` leaves every option as it is, the answer cache included.
+  ...(mode === 'default' ? {} : { cache: false }),
 })
 const limits: Omit<NewKey, 'name'> = {
   budget_limit_cents: 100_000_000,
@@ -25,6 +28,5 @@ const limits: Omit<NewKey, 'name'> = {
   rate_limit_tokens: 1_000_000_000_000,
   token_reset_duration: '1h',
 }
-const key = await gateway.keys.create({ name: 'bench', ...(mode === 'open' ? {} : limits) })
-serveParent(createServer(toNodeHandler(gateway)))
-process.send?.({ key: key.value })
+const key = await gateway.keys.create({ name: 'bench', ...(mode === 'ungoverned' ? {} : limits) })
+listen(createServer(toNodeHandler(gateway)), { key: key.value })

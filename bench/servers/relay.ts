@@ -1,7 +1,9 @@
-/** The bare relay that everything is compared with: node:http in, undici out, bytes passed on as they come. */
+/**
+ * The bare relay, divisor of every ratio: node:http in, `pool.request` of undici out, the answer piped. argv: upstream URL.
+ */
 import { createServer } from 'node:http'
 import { Pool } from 'undici'
-import { serveParent } from './child.ts'
+import { listen } from './listen.ts'
 
 const pool = new Pool(process.argv[2] ?? '', { connections: 128, pipelining: 1 })
 
@@ -19,4 +21,4 @@ const server = createServer((request, response) => {
     upstream.body.pipe(response)
   })
 })
-serveParent(server)
+listen(server)

@@ -1,50 +1,82 @@
-/** A fake model over real HTTP, as cheap as node:http allows: answers at once, or streams so many events. */
-import { createServer } from 'node:http'
-import { serveParent } from './child.ts'
+/**
+ * A fake model over real HTTP, as cheap as node:http allows. Answers JSON at once, or a stream of 200 events: as fast as
+ * they come, or for `paced-model` one event every few milliseconds.
+ */
+import { createServer, type ServerResponse } from 'node:http'
+import { answers } from './agent.ts'
+import { listen } from './listen.ts'
 
 const EVENTS = 200
-const answer = JSON.stringify({
+const PACE_MS = 5
+/** Model and stream stand at the beginning of the bodies of the bench. */
+const HEAD_BYTES = 400
+
+const usage = (output: number): object => ({
+  usage: { prompt_tokens: 20, completion_tokens: output, total_tokens: 20 + output },
+})
+const about = (object: string): object => ({
   id: 'chatcmpl-bench',
-  object: 'chat.completion',
+  object,
   created: 1_700_000_000,
   model: 'bench-model',
-  choices: [{ index: 0, message: { role: 'assistant', content: 'A short answer.' }, finish_reason: 'stop' }],
-  usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25 },
 })
+const answer = JSON.stringify({
+  ...about('chat.completion'),
+  choices: [{ index: 0, message: { role: 'assistant', content: 'A short answer.' }, finish_reason: 'stop' }],
+  ...usage(5),
+})
+const event = (fields: object): string =>
+  `data: ${JSON.stringify({ ...about('chat.completion.chunk'), ...fields })}\n\n`
 const chunk = (delta: object, finish: string | null): string =>
-  `data: ${JSON.stringify({
-    id: 'chatcmpl-bench',
-    object: 'chat.completion.chunk',
-    created: 1_700_000_000,
-    model: 'bench-model',
-    choices: [{ index: 0, delta, finish_reason: finish }],
-  })}\n\n`
-const usage = `data: ${JSON.stringify({ id: 'chatcmpl-bench', object: 'chat.completion.chunk', created: 1_700_000_000, model: 'bench-model', choices: [], usage: { prompt_tokens: 20, completion_tokens: 200, total_tokens: 220 } })}\n\n`
-const event = chunk({ content: ' token' }, null)
+  event({ choices: [{ index: 0, delta, finish_reason: finish }] })
+const first = chunk({ role: 'assistant', content: '' }, null)
+const token = chunk({ content: ' token' }, null)
+const last = `${chunk({}, 'stop')}${event({ choices: [], ...usage(EVENTS) })}data: [DONE]\n\n`
+
+let requests = 0
+let bytes = 0
+answers.set('requests', () => requests)
+answers.set('bytes', () => bytes)
 
 const server = createServer((request, response) => {
   let size = 0
   let head = ''
   request.on('data', (piece: Buffer) => {
-    if (size < 400) head += piece.subarray(0, 400).toString('latin1')
+    if (size < HEAD_BYTES) head += piece.subarray(0, HEAD_BYTES).toString('latin1')
     size += piece.byteLength
   })
   request.on('end', () => {
+    requests += 1
+    bytes += size
     if (!head.includes('"stream":true')) {
       response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(answer) })
       response.end(answer)
       return
     }
     response.writeHead(200, { 'content-type': 'text/event-stream' })
-    response.write(chunk({ role: 'assistant', content: '' }, null))
-    let left = EVENTS
-    const more = (): void => {
-      // A few events a turn, as a network brings them; never the whole answer at once.
-      for (let burst = 0; burst < 4 && left > 0; burst++, left--) response.write(event)
-      if (left > 0) setImmediate(more)
-      else response.end(`${chunk({}, 'stop')}${usage}data: [DONE]\n\n`)
-    }
-    more()
+    response.write(first)
+    if (head.includes('paced-model"')) pace(response)
+    else burst(response, EVENTS)
   })
 })
-serveParent(server)
+listen(server)
+
+/** A few events per turn of the event loop, as a network brings them; never the whole answer at once. */
+function burst(response: ServerResponse, left: number): void {
+  const count = Math.min(4, left)
+  for (let written = 0; written < count; written++) response.write(token)
+  if (left > count) setImmediate(burst, response, left - count)
+  else response.end(last)
+}
+
+function pace(response: ServerResponse): void {
+  let left = EVENTS
+  const timer = setInterval(() => {
+    response.write(token)
+    left -= 1
+    if (left > 0) return
+    clearInterval(timer)
+    response.end(last)
+  }, PACE_MS)
+  response.on('close', () => clearInterval(timer))
+}

@@ -1,0 +1,158 @@
+/**
+ * tsx bench/profile.ts SCENARIO [TARGET] [REQUESTS]: where the processor time of one scenario goes. SCENARIO is part of a
+ * scenario's name, TARGET one of its targets (the last, if not given). Build first (`npx tsup`): what is measured is
+ * `dist`, mapped back to the sources. The profile starts after the warm-up; it stays in `bench/.build` for the tools of
+ * a browser.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import { SourceMap } from 'node:module'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { send } from './load.ts'
+import { printTable } from './report.ts'
+import { scenarios } from './scenarios.ts'
+import { compileServers, startTarget, startUpstream, type TargetName } from './targets.ts'
+
+const TOP = 40
+const maps = new Map<string, SourceMap>()
+const root = fileURLToPath(new URL('..', import.meta.url))
+const [, , part = 'small', targetName, given] = process.argv
+const scenario = scenarios.find(({ name }) => name.includes(part))
+if (scenario === undefined) {
+  throw new Error(
+    `No scenario has "${part}" in its name; expected part of: ${scenarios.map(({ name }) => name).join('; ')}.`,
+  )
+}
+const known: readonly TargetName[] = ['relay', ...scenario.targets]
+const name = known.find((one) => one === (targetName ?? known.at(-1)))
+if (name === undefined) throw new Error(`The target is "${targetName}"; expected one of ${known.join(', ')}.`)
+const requests = given === undefined ? 2 * scenario.requests : Number(given)
+const path = join(root, 'bench/.build', `${part.replaceAll(/\W+/g, '-')}.${name.replaceAll(' ', '-')}.cpuprofile`)
+
+await compileServers()
+const upstream = await startUpstream()
+const target = await startTarget(name, upstream.url)
+await send(target, scenario, 0, scenario.warmUp)
+const before = await target.ask('cpu')
+await target.ask('profile:start')
+await send(target, scenario, scenario.warmUp, scenario.warmUp + requests)
+await target.ask('profile:stop', path)
+const cpu = (await target.ask('cpu')) - before
+target.stop()
+upstream.stop()
+report(JSON.parse(readFileSync(path, 'utf8')) as Profile)
+
+interface Frame {
+  readonly functionName: string
+  readonly url: string
+  readonly lineNumber: number
+  readonly columnNumber: number
+}
+
+interface Profile {
+  readonly nodes: readonly { readonly id: number; readonly callFrame: Frame; readonly children?: readonly number[] }[]
+  readonly samples: readonly number[]
+  readonly timeDeltas: readonly number[]
+}
+
+interface Place {
+  readonly file: string
+  readonly functionName: string
+}
+
+/** Self time says what runs; charged time adds what runs on behalf of a source file: Node, undici, JSON.parse, hashes. */
+function report(profile: Profile): void {
+  const selfTimes = new Map<number, number>()
+  profile.samples.forEach((id, index) => add(selfTimes, id, profile.timeDeltas[index] ?? 0))
+  const places = new Map(profile.nodes.map(({ id, callFrame }) => [id, placeOf(callFrame)]))
+  const owners = ownersOf(profile, places)
+  const [files, functions, charged, chargedFunctions, folders] = [0, 1, 2, 3, 4].map(() => new Map<string, number>())
+  let busy = 0
+  for (const [id, time] of selfTimes) {
+    const place = places.get(id)
+    if (place === undefined || isIdle(place)) continue
+    busy += time
+    add(files, place.file, time)
+    add(functions, `${place.file}  ${place.functionName}`, time)
+    const owner = owners.get(id) ?? place
+    add(charged, owner.file, time)
+    add(folders, folderOf(owner.file), time)
+    add(chargedFunctions, `${owner.file}  ${owner.functionName}`, time)
+  }
+  const perRequest = `${(busy / requests).toFixed(1)} µs per request`
+  console.log(
+    `${scenario?.name}: ${name}, ${requests} requests, ${perRequest} of the main thread; ${(cpu / requests).toFixed(1)} µs CPU with the profiler`,
+  )
+  printTop('Charged time by folder', folders, busy)
+  printTop('Self time by file', files, busy)
+  printTop('Self time by function', functions, busy)
+  printTop('Charged time by file: its own, and that of Node and packages called from it', charged, busy)
+  printTop('Charged time by function', chargedFunctions, busy)
+}
+
+/** Waiting, or the work of the profiler itself: `dispatch` is the call that starts and stops it. */
+function isIdle({ file, functionName }: Place): boolean {
+  return functionName === '(idle)' || (file === '(native)' && functionName === 'dispatch')
+}
+
+/** For each node the nearest source place on its stack, itself included. */
+function ownersOf({ nodes }: Profile, places: ReadonlyMap<number, Place>): ReadonlyMap<number, Place> {
+  const owners = new Map<number, Place>()
+  // Parents come before their children.
+  for (const { id, children = [] } of nodes) {
+    const place = places.get(id)
+    if (place?.file.startsWith('src/')) owners.set(id, place)
+    const owner = owners.get(id)
+    if (owner !== undefined) for (const child of children) owners.set(child, owner)
+  }
+  return owners
+}
+
+function printTop(title: string, times: ReadonlyMap<string, number> | undefined, busy: number): void {
+  const sorted = [...(times ?? [])].sort(([, one], [, other]) => other - one).slice(0, TOP)
+  console.log(`\n${title}`)
+  printTable(
+    sorted.map(([what, time]) => [
+      `${(time / requests).toFixed(2)} µs`.padStart(12),
+      `${((100 * time) / busy).toFixed(1)} %`.padStart(7),
+      what,
+    ]),
+  )
+}
+
+function add<Key>(sums: Map<Key, number> | undefined, key: Key, amount: number): void {
+  sums?.set(key, (sums.get(key) ?? 0) + amount)
+}
+
+function placeOf({ functionName, url, lineNumber, columnNumber }: Frame): Place {
+  const called = functionName === '' ? `(anonymous, line ${lineNumber + 1})` : functionName
+  if (url === '') return { file: functionName.startsWith('(') ? functionName : '(native)', functionName: called }
+  if (!url.startsWith('file:')) return { file: url, functionName: called }
+  const file = fileURLToPath(url)
+  const entry = mapOf(file)?.findEntry(lineNumber, columnNumber)
+  if (entry === undefined || !('originalSource' in entry)) return { file: packageOf(file), functionName: called }
+  const source = relative(root, join(dirname(file), entry.originalSource))
+  return {
+    file: source,
+    functionName: functionName === '' ? `(anonymous, line ${entry.originalLine + 1})` : functionName,
+  }
+}
+
+/** `src/http` for a file of src; the first two parts of other paths. */
+function folderOf(file: string): string {
+  return file.includes('/') ? dirname(file).split('/').slice(0, 2).join('/') : file
+}
+
+/** `undici/lib/core/request.js` for a file of a package. */
+function packageOf(file: string): string {
+  const [, inPackage] = file.split(/node_modules\/(?!.*node_modules\/)/)
+  return inPackage ?? relative(root, file)
+}
+
+function mapOf(file: string): SourceMap | undefined {
+  const known = maps.get(file)
+  if (known !== undefined || !existsSync(`${file}.map`)) return known
+  const map = new SourceMap(JSON.parse(readFileSync(`${file}.map`, 'utf8')))
+  maps.set(file, map)
+  return map
+}

@@ -1,0 +1,104 @@
+import { median } from './load.ts'
+import type { Round, Rounds } from './measure.ts'
+import type { Goal, Scenario } from './scenarios.ts'
+
+/** A figure of one run: the median over the rounds, the least and the greatest. */
+export interface Figure {
+  readonly median: number
+  readonly min: number
+  readonly max: number
+}
+
+/** A line of the closing table. */
+export interface Result extends Figure {
+  readonly what: string
+  readonly goal: Goal
+}
+
+export function figureOf(values: readonly number[]): Figure {
+  return { median: median(values), min: Math.min(...values), max: Math.max(...values) }
+}
+
+/** Prints one scenario, a line for each target, and returns the lines that have a goal. */
+export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Result[] {
+  const { name, requests, concurrency, figure = 'cpu', goals, governance } = scenario
+  const relay = rounds.get('relay') ?? []
+  const results: Result[] = []
+  const lines: string[][] = [
+    ['', 'CPU µs', 'CPU ÷ relay', 'least ÷ least', 'rate ÷ relay', 'first byte ms', 'added ms'],
+  ]
+  for (const [target, own] of rounds) {
+    const cpu = compare(own, relay, (round, divisor) => round.cpu / divisor.cpu)
+    const rate = compare(own, relay, (round, divisor) => round.perSecond / divisor.perSecond)
+    const added = compare(own, relay, (round, divisor) => round.firstByte - divisor.firstByte)
+    const firstByte = median(own.map((round) => round.firstByte))
+    lines.push([
+      target,
+      rounded(median(own.map((round) => round.cpu))),
+      spread(cpu),
+      rounded(leastCpu(own) / leastCpu(relay)),
+      spread(rate),
+      rounded(firstByte),
+      spread(added),
+    ])
+    const goal = goals[target]
+    if (goal !== undefined) results.push({ what: `${name}: ${target}`, goal, ...(figure === 'cpu' ? cpu : added) })
+  }
+  console.log(`\n${name} (${requests} requests per round, ${concurrency} at once)`)
+  printTable(lines)
+  if (governance !== undefined) {
+    const ratio = compare(
+      rounds.get('governed') ?? [],
+      rounds.get('ungoverned') ?? [],
+      (one, other) => one.cpu / other.cpu,
+    )
+    results.push({ what: `${name}: governed ÷ ungoverned`, goal: governance, ...ratio })
+  }
+  return results
+}
+
+/** Ratios are of rounds that ran one after another, so that a busy moment of the machine meets both. */
+function compare(
+  own: readonly Round[],
+  divisor: readonly Round[],
+  ratio: (one: Round, other: Round) => number,
+): Figure {
+  return figureOf(own.flatMap((round, index) => (divisor[index] === undefined ? [] : [ratio(round, divisor[index])])))
+}
+
+/** On a busy machine the cheapest round of each is nearest to what a quiet one would measure. */
+function leastCpu(rounds: readonly Round[]): number {
+  return Math.min(...rounds.map(({ cpu }) => cpu))
+}
+
+export function reportGoals(results: readonly Result[]): void {
+  if (results.length === 0) return
+  console.log('\nGoals')
+  const lines = results.map(({ what, goal: { goal, limit = goal }, ...figure }) => [
+    what,
+    spread(figure),
+    `${goal}`,
+    `${limit}`,
+    figure.median <= goal ? 'met' : figure.median <= limit ? 'within the limit' : 'MISSED',
+  ])
+  printTable([['', 'median (min..max)', 'goal', 'limit', ''], ...lines])
+}
+
+export function printTable(lines: readonly (readonly string[])[]): void {
+  const widths = (lines[0] ?? []).map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)))
+  for (const line of lines)
+    console.log(
+      `  ${line
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd()}`,
+    )
+}
+
+function spread({ median, min, max }: Figure): string {
+  return `${rounded(median)} (${rounded(min)}..${rounded(max)})`
+}
+
+function rounded(value: number): string {
+  return Math.abs(value) >= 100 ? `${Math.round(value)}` : `${Math.round(value * 100) / 100}`
+}

@@ -1,0 +1,81 @@
+import { writeFileSync } from 'node:fs'
+import { Session } from 'node:inspector/promises'
+import { GCProfiler, getHeapStatistics } from 'node:v8'
+
+/** A question, by name, and its answer. Servers add their own. */
+export const answers = new Map<string, (argument: string) => unknown>([
+  ['cpu', cpuMicroseconds],
+  ['heap', heapBytes],
+  ['allocations:start', startAllocations],
+  ['allocations:stop', stopAllocations],
+  ['profile:start', startProfile],
+  ['profile:stop', stopProfile],
+])
+
+interface Question {
+  readonly id: number
+  readonly name: string
+  readonly argument: string
+}
+
+/** Answers the questions of the bench about this process, which ends with the bench. */
+export function answerQuestions(): void {
+  process.on('message', async ({ id, name, argument }: Question) => {
+    const value = await answers.get(name)?.(argument)
+    process.send?.({ id, value })
+  })
+  process.on('disconnect', () => process.exit(0))
+}
+
+/** User and system time of the process so far, all threads. */
+function cpuMicroseconds(): number {
+  const { user, system } = process.cpuUsage()
+  return user + system
+}
+
+/** Bytes in use after a full collection. The second one frees what finalizers of the first released. */
+async function heapBytes(): Promise<number> {
+  for (let pass = 0; pass < 2; pass++) {
+    globalThis.gc?.()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  return process.memoryUsage().heapUsed
+}
+
+let collections: GCProfiler | undefined
+let usedAtStart = 0
+
+function startAllocations(): void {
+  collections = new GCProfiler()
+  collections.start()
+  usedAtStart = getHeapStatistics().used_heap_size
+}
+
+/** Bytes allocated on the heap since the start: what each collection found, less what the last one left. Exact. */
+function stopAllocations(): number {
+  const usedAtEnd = getHeapStatistics().used_heap_size
+  const found = collections?.stop().statistics ?? []
+  let left = usedAtStart
+  let allocated = 0
+  for (const { beforeGC, afterGC } of found) {
+    allocated += beforeGC.heapStatistics.usedHeapSize - left
+    left = afterGC.heapStatistics.usedHeapSize
+  }
+  return allocated + usedAtEnd - left
+}
+
+const session = new Session()
+
+async function startProfile(): Promise<void> {
+  session.connect()
+  await session.post('Profiler.enable')
+  await session.post('Profiler.setSamplingInterval', { interval: 200 })
+  await session.post('Profiler.start')
+}
+
+/** Writes the profile to the given path. */
+async function stopProfile(path: string): Promise<void> {
+  const { profile } = await session.post('Profiler.stop')
+  session.disconnect()
+  writeFileSync(path, JSON.stringify(profile))
+}

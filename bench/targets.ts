@@ -1,0 +1,161 @@
+import { fork, type ChildProcess } from 'node:child_process'
+import { createRequire } from 'node:module'
+import { createServer, type AddressInfo } from 'node:net'
+import { readdirSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+
+/** A server of the bench in a process of its own, so that its processor time is its own. */
+export interface Target {
+  readonly name: TargetName
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  /** Asks the process; `bench/servers/agent.ts` lists the questions. */
+  readonly ask: (question: string, argument?: string) => Promise<number>
+  readonly stop: () => void
+}
+
+interface Recipe {
+  /** In `bench/servers`, without the extension. */
+  readonly server: string
+  readonly mode?: string
+}
+
+const RECIPES = {
+  relay: { server: 'relay' },
+  'dispatch relay': { server: 'dispatch-relay' },
+  'web relay': { server: 'web-relay' },
+  portkey: { server: 'portkey' },
+  ungoverned: { server: 'gateway', mode: 'ungoverned' },
+  governed: { server: 'gateway', mode: 'governed' },
+  default: { server: 'gateway', mode: 'default' },
+} as const satisfies Readonly<Record<string, Recipe>>
+
+export type TargetName = keyof typeof RECIPES
+
+const compiled = fileURLToPath(new URL('./.build/', import.meta.url))
+
+/**
+ * Compiles the servers to plain JavaScript, so that no loader runs in the measured processes. They stay inside the
+ * package, where `sluice` is the built package.
+ */
+export async function compileServers(): Promise<void> {
+  const folder = fileURLToPath(new URL('./servers/', import.meta.url))
+  await build({
+    entryPoints: readdirSync(folder).map((name) => folder + name),
+    outdir: compiled,
+    platform: 'node',
+    format: 'esm',
+    target: 'node20',
+    bundle: true,
+    packages: 'external',
+  })
+}
+
+export async function startUpstream(): Promise<Omit<Target, 'name'>> {
+  return start('upstream', [])
+}
+
+/** True but for Portkey, which is not among the dependencies. */
+export function isInstalled(name: TargetName): boolean {
+  return name !== 'portkey' || portkeyPath() !== undefined
+}
+
+export async function startTarget(name: TargetName, upstreamUrl: string): Promise<Target> {
+  const { server, mode = '' }: Recipe = RECIPES[name]
+  const path = server === 'portkey' ? portkeyPath() : undefined
+  return {
+    name,
+    ...(await (path === undefined ? start(server, [upstreamUrl, mode]) : startPortkey(path, upstreamUrl))),
+  }
+}
+
+async function start(server: string, given: readonly string[]): Promise<Omit<Target, 'name'>> {
+  const child = fork(`${compiled}${server}.js`, given, { execArgv: ['--expose-gc'] })
+  const { port, key = 'none' } = await readyOf(child)
+  return {
+    url: `http://127.0.0.1:${port}`,
+    headers: { authorization: `Bearer ${key}` },
+    ask: asker(child),
+    stop: () => child.disconnect(),
+  }
+}
+
+function readyOf(child: ChildProcess): Promise<{ readonly port: number; readonly key?: string }> {
+  return new Promise((resolve, reject) => {
+    child.once('message', (message: { readonly ready: { readonly port: number } }) => resolve(message.ready))
+    child.once('exit', (code) =>
+      reject(new Error(`A server of the bench ended with code ${code} before it was ready.`)),
+    )
+  })
+}
+
+function asker(child: ChildProcess): Target['ask'] {
+  let lastId = 0
+  return (name, argument = '') =>
+    new Promise((resolve, reject) => {
+      const id = ++lastId
+      const ended = (code: number | null): void => reject(new Error(`A server of the bench ended with code ${code}.`))
+      const listen = (answer: { readonly id?: number; readonly value?: number }): void => {
+        if (answer.id !== id) return
+        child.off('message', listen)
+        child.off('exit', ended)
+        resolve(answer.value ?? 0)
+      }
+      child.on('message', listen)
+      child.once('exit', ended)
+      child.send({ id, name, argument })
+    })
+}
+
+/** The package `@portkey-ai/gateway`, from the project or from the folder that BENCH_PORTKEY names. */
+function portkeyPath(): string | undefined {
+  const from = process.env['BENCH_PORTKEY']
+  try {
+    const require = createRequire(from === undefined ? import.meta.url : `${from}/package.json`)
+    return require.resolve('@portkey-ai/gateway/build/start-server.js')
+  } catch {
+    return undefined
+  }
+}
+
+async function startPortkey(path: string, upstreamUrl: string): Promise<Omit<Target, 'name'>> {
+  const port = await freePort()
+  const child = fork(path, [`--port=${port}`, '--headless'], {
+    execArgv: ['--expose-gc', '--import', `${compiled}preload.js`],
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  })
+  const url = `http://127.0.0.1:${port}`
+  await answering(url)
+  return {
+    url,
+    headers: {
+      authorization: 'Bearer none',
+      'x-portkey-provider': 'openai',
+      'x-portkey-custom-host': `${upstreamUrl}/v1`,
+    },
+    ask: asker(child),
+    stop: () => child.disconnect(),
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo
+      server.close(() => resolve(port))
+    })
+  })
+}
+
+async function answering(url: string): Promise<void> {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    try {
+      await fetch(url)
+      return
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+  }
+  throw new Error(`No answer from ${url} within 10 s.`)
+}
