@@ -17,6 +17,8 @@ export type FailureKind =
   /** The caller left before the answer; nobody reads the response. */
   | 'cancelled'
   | 'too-large'
+  /** The key has stored as much as it may. */
+  | 'quota-exceeded'
   | 'unsupported-media'
   | 'rate-limited'
   | 'internal'

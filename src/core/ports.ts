@@ -82,23 +82,56 @@ export interface LogQuery {
 }
 
 /**
+ * How much one virtual key may keep of one kind of value. Everything that a key can make the gateway store is written
+ * with the key's quota, so that one key cannot use up the store for the others. Values without a quota belong to the
+ * operator: keys, budgets, rate limits.
+ *
+ * A full quota affects its own values only. A value with `ttlMs` replaces the least recently used values of the same
+ * quota; a value without is refused with `quota-exceeded`. A value that is larger than the quota is always refused.
+ * The values of one quota either all have `ttlMs` or all have none.
+ */
+export interface Quota {
+  /** Identifies the quota: `<kind>:<key id>`. Values written under the same name count together. */
+  readonly name: string
+  /** Maximum number of values or log entries. */
+  readonly maxEntries: number
+  /** Maximum size of all keys and values in bytes. The store may count up to 2 per UTF-16 unit and 256 per value. */
+  readonly maxBytes: number
+}
+
+export interface WriteOptions {
+  /** Milliseconds after which the value is gone. @default it stays until it is deleted */
+  readonly ttlMs?: number
+  /** The quota that the value counts against, until it is replaced, deleted or expired. @default none */
+  readonly quota?: Quota
+  /**
+   * Writes even where the quota is full. For small values whose number is bounded by values that the quota took before.
+   * @default false
+   */
+  readonly mustFit?: boolean
+}
+
+export interface NewLogEntry {
+  readonly at: number
+  readonly value: string
+  readonly ttlMs?: number
+  /** A full quota drops its own oldest entries, in whichever logs they are. @default none */
+  readonly quota?: Quota
+}
+
+/**
  * Where the gateway keeps what must outlive one request. Everything that must be right when many requests run at once
  * is one atomic step: `swap`, `reserve`, `settle`. Values are text. The contract suite (test/contract/store.ts)
  * says exactly what each method promises. A method that cannot reach its storage rejects.
  */
 export interface Store {
   get(key: string): Promise<string | undefined>
-  set(key: string, value: string, options?: { readonly ttlMs?: number }): Promise<void>
+  set(key: string, value: string, options?: WriteOptions): Promise<void>
   /**
    * Writes `value` (undefined: deletes) when the present value is `expected` (undefined: absent), and says whether it
-   * did. Without `ttlMs` the value stays for good.
+   * did. Without `ttlMs` the value stays until it is deleted. Without `quota` it counts against none.
    */
-  swap(
-    key: string,
-    expected: string | undefined,
-    value: string | undefined,
-    options?: { readonly ttlMs?: number },
-  ): Promise<boolean>
+  swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): Promise<boolean>
   /** True when there was something to delete. */
   delete(key: string): Promise<boolean>
   /** Keys with this prefix in ascending order, those after `after`, at most `limit`. */
@@ -113,7 +146,7 @@ export interface Store {
   levels(counters: readonly string[]): Promise<readonly Level[]>
   tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
   /** Adds to an append-only log. */
-  append(log: string, entry: { readonly at: number; readonly value: string; readonly ttlMs?: number }): Promise<void>
+  append(log: string, entry: NewLogEntry): Promise<void>
   /** Entries of a log in the order they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
   /** True for a store that is part of this process and never waits: its calls need no deadline. @default false */

@@ -23,6 +23,7 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   conflict: { status: 409, type: 'invalid_request_error' },
   cancelled: { status: 499, type: 'invalid_request_error', code: 'request_cancelled' },
   'too-large': { status: 413, type: 'invalid_request_error', code: 'request_too_large' },
+  'quota-exceeded': { status: 400, type: 'invalid_request_error', code: 'storage_quota_exceeded' },
   'unsupported-media': { status: 415, type: 'invalid_request_error' },
   'rate-limited': { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
   internal: { status: 500, type: 'api_error' },

@@ -22,7 +22,8 @@ const LEAST_OUTPUT = 16
  * The claims of a request. Budgets are not asked where nothing can cost anything, save those of 0. Counting a long prompt
  * costs time: only what a limit asks for is counted.
  */
-export function claimsFor(limits: readonly Limit[], quote: Quote): Wanted {
+export function claimsFor(inForce: readonly Limit[], quote: Quote): Wanted {
+  const limits = quote.requestOnly === true ? inForce.filter(({ kind }) => kind === 'requests') : inForce
   const worst = has('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
   const tokens = has('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
   const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)

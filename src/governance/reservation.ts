@@ -17,6 +17,8 @@ export interface Quote {
   readonly outputTokens: number
   /** Billed money for an answer of so many tokens, prompt and margin included. Grows with `outputTokens`. */
   readonly cost: (outputTokens: number) => NanoUsd
+  /** Only the key's request limits are asked: the call costs neither tokens nor money. @default false */
+  readonly requestOnly?: boolean
 }
 
 /** What a request really used. */

@@ -6,6 +6,7 @@ import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import { checkAccess } from '../governance/access.ts'
 import { readWishes } from '../savings/wishes.ts'
+import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
 import { billFor } from './charge.ts'
 import { baseHead, jsonResponse } from './head.ts'
 import { embeddingRoutes } from './kind.ts'
@@ -30,6 +31,7 @@ export async function understandEmbedding(admitted: Admitted, parts: Parts): Pro
   const { body } = await readJson(admitted, parts)
   const embedding = readEmbeddingRequest(body)
   const prompt = promptOf(embedding)
+  await estimateInTurns(prompt, parts.meter)
   const named = parts.resolve(embedding.model, admitted.key)
   checkAccess(admitted.key, { prompt, modelName: named.name, also: named.routes.map(routeName) })
   const resolved = embeddingRoutes(named)

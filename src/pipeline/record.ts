@@ -49,7 +49,11 @@ export function startRecording(answered: Answered, steps: AsyncIterable<Step>, h
     }
   }
   const { texts, farewell } = writeStream(answered, steps, name, parts)
-  const recording = parts.recordings.record(texts, { keep: isNamed || first !== undefined, farewell })
+  const recording = parts.recordings.record(texts, {
+    owner: key.id,
+    keep: isNamed || first !== undefined,
+    farewell,
+  })
   const stop = (): void => void recording.stop()
   if (signal.aborted) stop()
   else signal.addEventListener('abort', stop, { once: true })

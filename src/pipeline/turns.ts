@@ -1,6 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
 import type { KeptTurn, WriteContext } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Answered, Turns } from './stages.ts'
@@ -88,7 +89,8 @@ async function findQuoted(
 async function write(store: Kept, key: VirtualKey, { id, input, answer }: KeptTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > LONGEST) return
-  await Promise.allSettled(HALVES.map((half) => store.set(nameOf({ key, id, half }), texts[half], { ttlMs: KEPT_MS })))
+  const options = { ttlMs: KEPT_MS, quota: quotaOf('turn', key.id) }
+  await Promise.allSettled(HALVES.map((half) => store.set(nameOf({ key, id, half }), texts[half], options)))
 }
 
 /** What the writers of answers must know of a request. */

@@ -4,6 +4,7 @@ import { writeLine, type Claim, type ItemQueue, type ItemResult } from '../batch
 import { createRound, type Round } from '../batches/round.ts'
 import { placeOf } from '../batches/batch-keys.ts'
 import type { Settlement } from '../core/ports.ts'
+import { breathe } from '../tokens/breathe.ts'
 import { answerItem, type KeyById } from './answer-item.ts'
 import { holdClaim } from './hold-claim.ts'
 import type { Parts } from './stages.ts'
@@ -24,7 +25,7 @@ export interface BatchWork {
 
 export interface BatchWorkOptions {
   readonly queue: ItemQueue
-  readonly open: () => Promise<readonly OpenBatch[]>
+  readonly open: (known: (id: string) => OpenBatch | undefined) => Promise<readonly OpenBatch[]>
   readonly tidy: () => Promise<unknown>
   readonly settle: (settlement: Settlement) => Promise<unknown>
   readonly keyById: KeyById
@@ -46,6 +47,8 @@ const TIDY_MS = 600_000
 /** A store that failed is left alone for so long. */
 const FAULT_MS = 5_000
 const SOONEST_MS = 20
+/** Batches that are looked at without a pause. */
+const PAUSE_AFTER = 100
 /** Limits may be raised meanwhile. */
 const LONGEST_REST_MS = 300_000
 
@@ -70,6 +73,8 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     try {
       for (;;) {
         await options.traffic.quiet(stopping.signal)
+        // An item that is refused at once waits for nothing: without a pause thousands of them would stop the event loop.
+        await breathe()
         if (stopping.signal.aborted) return
         const task = await inTurn(nextTask)
         if (task === undefined && stale) continue
@@ -114,11 +119,15 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
       tidiedAt = now()
       await options.tidy()
     }
-    const open = await options.open()
+    const open = await options.open((id) => rounds.get(id)?.batch)
     const ids = new Set(open.map(({ id }) => id))
     for (const id of Array.from(rounds.keys())) if (!ids.has(id)) rounds.delete(id)
     for (const [keyId, until] of Array.from(resting)) if (until <= now()) resting.delete(keyId)
-    for (const batch of open) if (!rounds.has(batch.id)) rounds.set(batch.id, await roundOf(batch))
+    const found = open.filter((batch) => !rounds.has(batch.id))
+    for (const [index, batch] of found.entries()) {
+      rounds.set(batch.id, await roundOf(batch))
+      if (index % PAUSE_AFTER === 0) await breathe()
+    }
   }
 
   /** Begins anywhere, so that processes that share a batch seldom meet. */
@@ -159,9 +168,9 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   }
 
   async function finish(claim: Claim, result: ItemResult, commit: (counts: boolean) => Promise<void>): Promise<void> {
-    const counts = (await queue.renew(claim)) && (await queue.finish(claim, result))
-    await commit(counts)
-    if (counts) await queue.close(claim, result)
+    const placed = (await queue.renew(claim)) ? await queue.finish(claim, result) : undefined
+    await commit(placed !== undefined)
+    if (placed !== undefined) await queue.close(claim, placed)
   }
 
   /** The process that put the result in place may have died before it settled. */

@@ -1,7 +1,8 @@
 import type { FailureKind } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
-import type { LogEntry, Store } from '../core/ports.ts'
+import type { LogEntry, NewLogEntry, Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
 import { endingOf, shortened, tokensUsed, type Ending, type Finished } from './finished.ts'
 import { guardSink, type Sink } from './guarded-sink.ts'
 
@@ -70,7 +71,7 @@ export function createAudit({ store, keepMs, onRecord }: AuditOptions): Audit {
 
   async function write(finished: Finished): Promise<void> {
     const record = toRecord(finished)
-    const entry = { at: finished.at, value: JSON.stringify(record), ...(keepMs !== undefined && { ttlMs: keepMs }) }
+    const entry = entryOf(finished, record, keepMs)
     const logs = finished.keyId === undefined ? [ALL] : [ALL, logOf(finished.keyId)]
     sink.hand(record)
     const results = await Promise.allSettled(logs.map(async (log) => store.append(log, entry)))
@@ -87,6 +88,21 @@ export function createAudit({ store, keepMs, onRecord }: AuditOptions): Audit {
   }
 
   return { write, read, dropped: () => dropped + sink.dropped() }
+}
+
+/**
+ * Refused requests cost nothing: a key may send any number of them. Their records have a small quota of their own, so
+ * that they replace neither records of other keys nor the billed records of the same key.
+ */
+function entryOf(finished: Finished, record: AuditRecord, keepMs: number | undefined): NewLogEntry {
+  const { at, keyId, bill } = finished
+  const kind = bill === undefined && record.outcome !== 'answered' ? 'audit-unbilled' : 'audit'
+  return {
+    at,
+    value: JSON.stringify(record),
+    quota: quotaOf(kind, keyId ?? ''),
+    ...(keepMs !== undefined && { ttlMs: keepMs }),
+  }
 }
 
 function logOf(keyId: string): string {

@@ -1,5 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime, Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
 import type { Audience } from './audience.ts'
 import { readClaim, writeClaim, type KeptAnswer } from './claim-record.ts'
 import { takeLease, type Lease } from './lease.ts'
@@ -111,15 +112,16 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 
   async function findOrTake(
     name: string,
-    { fingerprint }: Asked,
+    { fingerprint, owner }: Asked,
     patience: () => Patience,
   ): Promise<{ readonly lease: Lease } | Extract<Outcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
+    const quota = quotaOf('idempotency', owner)
     for (;;) {
       const expected = await store.get(name)
       const record = expected === undefined ? undefined : readClaim(expected)
       if (record === undefined) {
-        const lease = await takeLease({ store, after }, { name, expected, text, leaseMs })
+        const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
       } else if (record.fingerprint !== fingerprint) {
         throw otherRequest()

@@ -1,4 +1,4 @@
-import type { Runtime, Store } from '../core/ports.ts'
+import type { Quota, Runtime, Store } from '../core/ports.ts'
 
 /** A name in the store that this process holds; it is renewed until it is ended, and lapses when the process dies. */
 export interface Lease {
@@ -16,6 +16,8 @@ export interface LeaseRequest {
   /** Unlike what anybody else would write. */
   readonly text: string
   readonly leaseMs: number
+  /** The quota that the name counts against. */
+  readonly quota: Quota
 }
 
 /** A lease is renewed three times before it would lapse: one renewal may fail. */
@@ -24,12 +26,12 @@ const RENEWALS = 3
 /** Undefined when something else stands there. Rejects when the store cannot tell. */
 export async function takeLease(
   { store, after }: { readonly store: Store } & Pick<Runtime, 'after'>,
-  { name, expected, text, leaseMs }: LeaseRequest,
+  { name, expected, text, leaseMs, quota }: LeaseRequest,
 ): Promise<Lease | undefined> {
   let hasEnded = false
   let cancel: () => void = () => {}
   try {
-    if (!(await store.swap(name, expected, text, { ttlMs: leaseMs }))) return undefined
+    if (!(await store.swap(name, expected, text, { ttlMs: leaseMs, quota }))) return undefined
   } catch (error) {
     // The step may have happened although its answer was lost.
     store.swap(name, text, undefined).catch(() => {})
@@ -37,7 +39,7 @@ export async function takeLease(
   }
 
   const renew = async (): Promise<void> => {
-    const isOurs = await store.swap(name, text, text, { ttlMs: leaseMs }).catch(() => true)
+    const isOurs = await store.swap(name, text, text, { ttlMs: leaseMs, quota }).catch(() => true)
     if (isOurs && !hasEnded) renewLater()
   }
   const renewLater = (): void => {
@@ -49,7 +51,7 @@ export async function takeLease(
     end: async (value, ttlMs) => {
       hasEnded = true
       cancel()
-      const how = ttlMs === undefined ? {} : { ttlMs }
+      const how = ttlMs === undefined ? {} : { ttlMs, quota }
       return store.swap(name, text, value, how).catch(() => false)
     },
   }

@@ -1,5 +1,6 @@
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Runtime, Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
 import type { Audience } from './audience.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { createRecording, type Recording, type TextSource } from './recording.ts'
@@ -34,7 +35,10 @@ export interface RecordingName {
 export interface Recordings {
   readonly isOn: boolean
   /** Every stream passes through a recording; without `keep`, or without room, only its own caller reads it. */
-  record(source: TextSource, options: { readonly keep: boolean; readonly farewell: () => string }): Recording
+  record(
+    source: TextSource,
+    options: { readonly owner: string; readonly keep: boolean; readonly farewell: () => string },
+  ): Recording
   /** Makes a stream known under a name, and keeps it when it has ended. A name that is taken goes to the newer one. */
   name(recording: Recording, name: RecordingName): void
   /** Keeps an answer that was no stream. Nobody waits for it. */
@@ -85,37 +89,45 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     return 2 * text.length > most ? undefined : text
   }
 
-  const put = (name: string, text: string): Promise<void> => store.set(name, text, { ttlMs: keepSeconds * 1000 })
+  const put = (owner: string, id: string, text: string): Promise<void> =>
+    store.set(nameOf(owner, id), text, { ttlMs: keepSeconds * 1000, quota: quotaOf('recording', owner) })
 
-  async function keepWhenEnded(recorded: Live, name: string, leased: Promise<Lease | undefined>): Promise<void> {
+  async function keepWhenEnded(
+    recorded: Live,
+    { owner, id }: RecordingName,
+    leased: Promise<Lease | undefined>,
+  ): Promise<void> {
+    const name = nameOf(owner, id)
     const { text } = await recorded.live.ended
     const lease = await leased
     const kept = text === undefined ? undefined : write({ kind: 'events', text })
     if (lease !== undefined) await save(name, lease.end(kept, keepSeconds * 1000))
-    else if (kept !== undefined && live.get(name) === recorded) await save(name, put(name, kept))
+    else if (kept !== undefined && live.get(name) === recorded) await save(name, put(owner, id, kept))
     if (live.get(name) === recorded) live.delete(name)
   }
 
-  async function mark(name: string): Promise<Lease | undefined> {
+  async function mark({ owner, id }: RecordingName): Promise<Lease | undefined> {
     const text = `${JSON.stringify({ kind: LIVE, token: uuid() })}\n`
-    return takeLease({ store, after }, { name, expected: undefined, text, leaseMs: LEASE_MS }).catch(() => undefined)
+    const lease = { name: nameOf(owner, id), expected: undefined, text, leaseMs: LEASE_MS }
+    return takeLease({ store, after }, { ...lease, quota: quotaOf('recording', owner) }).catch(() => undefined)
   }
 
   return {
     isOn,
-    record: (source, { keep, farewell }) =>
-      createRecording(source, { place: keep ? room.enter() : undefined, farewell }),
-    name: (recording, { owner, id, audience, isDetached = false }) => {
+    record: (source, { owner, keep, farewell }) =>
+      createRecording(source, { place: keep ? room.enter(owner) : undefined, farewell }),
+    name: (recording, known) => {
+      const { owner, id, audience, isDetached = false } = known
       if (!isOn || !NAMABLE.test(id)) return
       const name = nameOf(owner, id)
       if (live.get(name)?.live === recording) return
       const recorded = { live: recording, audience }
       live.set(name, recorded)
-      void keepWhenEnded(recorded, name, isDetached ? mark(name) : Promise.resolve(undefined))
+      void keepWhenEnded(recorded, known, isDetached ? mark(known) : Promise.resolve(undefined))
     },
     keep: (kept, owner, id) => {
       const text = isOn && NAMABLE.test(id) ? write(kept) : undefined
-      if (text !== undefined) void save(nameOf(owner, id), put(nameOf(owner, id), text))
+      if (text !== undefined) void save(nameOf(owner, id), put(owner, id, text))
     },
     find: async (owner, id) => {
       if (!NAMABLE.test(id)) return undefined

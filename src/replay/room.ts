@@ -6,10 +6,13 @@ export interface RoomBounds {
   readonly bytesOfOne: number
 }
 
-/** Shared by recordings that are being made. */
+/**
+ * Shared by recordings that are being made. An owner's second and further recordings take at most as much as is still
+ * free, so that no owner keeps the recordings of others out.
+ */
 export interface Room {
-  /** A place for one recording, undefined when all are taken. */
-  enter(): Place | undefined
+  /** A place for one recording, undefined when the owner can have no other. */
+  enter(owner: string): Place | undefined
   readonly entries: number
   readonly bytes: number
 }
@@ -21,19 +24,37 @@ export interface Place {
   leave(): void
 }
 
+interface Held {
+  entries: number
+  bytes: number
+}
+
 export function createRoom(bounds: RoomBounds): Room {
+  const owners = new Map<string, Held>()
   let entries = 0
   let bytes = 0
 
-  function enter(): Place | undefined {
-    if (entries >= bounds.entries) return undefined
+  function enter(owner: string): Place | undefined {
+    const own = owners.get(owner) ?? { entries: 0, bytes: 0 }
+    const free = bounds.entries - entries - 1
+    if (free < 0 || (own.entries > 0 && own.entries + 1 > free)) return undefined
+    owners.set(owner, own)
+    own.entries += 1
     entries += 1
     let mine = 0
     let hasLeft = false
+
+    function fits(more: number): boolean {
+      const left = bounds.bytes - bytes - more
+      if (left < 0 || mine + more > bounds.bytesOfOne) return false
+      return own.entries === 1 || own.bytes + more <= left
+    }
+
     return {
       take: (more) => {
-        if (hasLeft || mine + more > bounds.bytesOfOne || bytes + more > bounds.bytes) return false
+        if (hasLeft || !fits(more)) return false
         mine += more
+        own.bytes += more
         bytes += more
         return true
       },
@@ -42,6 +63,9 @@ export function createRoom(bounds: RoomBounds): Room {
         hasLeft = true
         entries -= 1
         bytes -= mine
+        own.entries -= 1
+        own.bytes -= mine
+        if (own.entries === 0) owners.delete(owner)
       },
     }
   }

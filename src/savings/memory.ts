@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
 
 /** What tiers remember between the turns of a conversation, each owner's apart. Losing it costs money, never an answer. */
 export interface Memory {
@@ -49,7 +50,7 @@ export function createMemory({ store, now }: MemoryOptions): Memory {
       if (value.length > GREATEST_VALUE) return
       near.set(keyOf(owner, key), { value, until: now() + LIFE_MS })
       try {
-        await store.set(keyOf(owner, key), value, { ttlMs: LIFE_MS })
+        await store.set(keyOf(owner, key), value, { ttlMs: LIFE_MS, quota: quotaOf('savings', owner) })
       } catch {
         // What another process does not know it works out anew.
       }

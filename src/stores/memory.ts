@@ -8,16 +8,22 @@ import { createValues } from './memory/values.ts'
 /** How much a memory store holds at the most. */
 export interface MemoryBounds {
   /**
-   * Values without an end: key, budget and rate limit records, message batches. Full, writing fails.
+   * Values without an end and without a quota: key, budget and rate limit records. Full, writing fails.
    * @default 500,000 entries, 256 MiB
    */
-  readonly kept: PoolBounds
+  readonly durable: PoolBounds
   /**
-   * Values with an end: stored contexts, recorded streams, remembered answers. Full, the least recently used of the kind
-   * that takes most is dropped, so that no kind pushes out another.
+   * Values without an end that count against the quota of a key: message batches. A key is refused more than its quota,
+   * and more than what is still free, so that the last key to come finds room too.
+   * @default 500,000 entries, 256 MiB
+   */
+  readonly owned: PoolBounds
+  /**
+   * Values with an end: stored contexts, recorded streams, remembered answers. Full, the least recently used value of the
+   * largest share (one kind of one key) is dropped, so that no key pushes out what a smaller one holds.
    * @default 50,000 entries, 128 MiB
    */
-  readonly passing: PoolBounds
+  readonly expiring: PoolBounds
   /** Counters of limits and budgets. Full, a reservation that needs a new one fails with 'overloaded'. @default 500,000 */
   readonly counters: number
   /** Reservations that nobody settled yet. Full, a new one fails with 'overloaded'. @default 100,000 */
@@ -25,7 +31,7 @@ export interface MemoryBounds {
   /** Sums for reports, by name and field. Full, the name that was longest not added to is dropped. @default 500,000 */
   readonly tallies: number
   /**
-   * Log entries. Full, the oldest is dropped.
+   * Log entries. Full, the largest share (one key's, or one log's where entries have no quota) drops its oldest.
    * @default 100,000 entries and 64 MiB in all, 50,000 entries in one log
    */
   readonly logs: PoolBounds & { readonly entriesOfOneLog: number }
@@ -39,8 +45,9 @@ export interface MemoryStoreOptions extends Partial<MemoryBounds> {
 const MIB = 1024 * 1024
 
 const DEFAULTS: MemoryBounds = {
-  kept: { entries: 500_000, bytes: 256 * MIB },
-  passing: { entries: 50_000, bytes: 128 * MIB },
+  durable: { entries: 500_000, bytes: 256 * MIB },
+  owned: { entries: 500_000, bytes: 256 * MIB },
+  expiring: { entries: 50_000, bytes: 128 * MIB },
   counters: 500_000,
   tickets: 100_000,
   tallies: 500_000,
@@ -61,11 +68,11 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   const logs = createLogs(now, most.logs)
   const store: Store = {
     get: async (key) => values.get(key),
-    set: async (key, value, how) => values.set(key, value, how?.ttlMs),
+    set: async (key, value, how) => values.set(key, value, how),
     swap: async (key, expected, value, how) => {
       if (values.get(key) !== expected) return false
       if (value === undefined) values.delete(key)
-      else values.set(key, value, how?.ttlMs)
+      else values.set(key, value, how)
       return true
     },
     delete: async (key) => values.delete(key),

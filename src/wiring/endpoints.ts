@@ -71,9 +71,9 @@ async function responses(parts: Parts): Promise<Handler> {
   return completions(responsesFormat, parts)
 }
 
-async function batchHandler(name: keyof BatchHandlers, { batches, parts, basePath }: EndpointRooms): Promise<Handler> {
+async function batchHandler(name: keyof BatchHandlers, { batches, parts }: EndpointRooms): Promise<Handler> {
   const [{ batchHandlers }, { book, work }] = await Promise.all([import('../routes/batches.ts'), batches.room()])
-  return batchHandlers({ book, wake: work.wake, line: parts, basePath })[name]
+  return batchHandlers({ book, wake: work.wake, line: parts })[name]
 }
 
 /** A handler whose code is loaded by its first call. */

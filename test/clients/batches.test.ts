@@ -117,9 +117,34 @@ describe('message batches through the official client', () => {
 
     const usage = await gateway.keys.usage(keyId)
     const audit = await gateway.audit.read({ keyId })
-    expect(usage).toMatchObject({ requests: 3, cost: { billed_usd: 0.0009 } })
+    // Creating the batch is a request, too.
+    expect(usage).toMatchObject({ requests: 4, cost: { billed_usd: 0.0009 } })
     expect(audit.records.map((record) => record.cost_usd)).toEqual([0.0003, 0.0003, 0.0003])
     expect(await store.held()).toBe(0)
+  })
+
+  it('creating one takes a request of the request limit, and each item takes another', async () => {
+    const { anthropic, gateway, keyId, upstream } = await stage({
+      key: { name: 'k', rate_limit_requests: 3, rate_limit_reset_duration: '1M' },
+    })
+    const create = () => anthropic.messages.batches.create({ requests: [item('a')] })
+
+    const { id } = await create()
+    await ended(anthropic, id)
+    await create()
+    await expect(create()).rejects.toMatchObject({
+      status: 429,
+      error: { type: 'error', error: { type: 'rate_limit_error' } },
+    })
+    expect(upstream.requests).toHaveLength(1)
+    expect(await gateway.keys.rateLimit(keyId)).toMatchObject({ request_remaining: 0 })
+    expect((await anthropic.messages.batches.list()).data).toHaveLength(2)
+  })
+
+  it('one whose body is refused takes no request of the limit', async () => {
+    const { anthropic, gateway, keyId } = await stage({ key: { name: 'k', rate_limit_requests: 1 } })
+    await expect(anthropic.messages.batches.create({ requests: [] })).rejects.toMatchObject({ status: 400 })
+    expect(await gateway.keys.rateLimit(keyId)).toMatchObject({ request_remaining: 1 })
   })
 
   it('items share the cache with one another', async () => {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Claim, ReserveRequest, Store } from '../../src/core/ports.ts'
+import type { Claim, Quota, ReserveRequest, Store } from '../../src/core/ports.ts'
 
 /** Time as the store under test shall see it. */
 export interface TestClock {
@@ -180,6 +180,129 @@ export function testStore(name: string, make: MakeStore): void {
         expect(await store.list('k:', { after: 'a', limit: 10 })).toEqual(['k:a', 'k:c'])
         expect(await store.list('k:', { after: 'z', limit: 10 })).toEqual([])
         expect(await store.list('k:', { limit: 0 })).toEqual([])
+      })
+    })
+
+    describe('quotas', () => {
+      const full = { kind: 'quota-exceeded' }
+      const quota = (name: string, more: Partial<Quota> = {}): Quota => ({
+        name,
+        maxEntries: 3,
+        maxBytes: 10_000,
+        ...more,
+      })
+      const fill = async (prefix: string, quotaName: string, ttlMs?: number) => {
+        for (let n = 0; n < 3; n += 1) {
+          const options = { quota: quota(quotaName), ...(ttlMs !== undefined && { ttlMs }) }
+          await store.set(`${prefix}:${n}`, `${prefix}${n}`, options)
+        }
+      }
+      const keysOf = (prefix: string) => store.list(`${prefix}:`, { limit: 100 })
+
+      it('refuse one more lasting value and leave everything as it was', async () => {
+        await fill('a', 'q:one')
+        await expect(store.set('a:3', 'x', { quota: quota('q:one') })).rejects.toMatchObject(full)
+        await expect(store.swap('a:3', undefined, 'x', { quota: quota('q:one') })).rejects.toMatchObject(full)
+        expect(await keysOf('a')).toEqual(['a:0', 'a:1', 'a:2'])
+        expect(await store.get('a:3')).toBeUndefined()
+      })
+
+      it('of one name do not count for another, nor for values without one', async () => {
+        await fill('a', 'q:one')
+        await fill('b', 'q:two')
+        await store.set('a:free', 'x')
+        expect(await keysOf('b')).toHaveLength(3)
+        expect(await store.get('a:free')).toBe('x')
+      })
+
+      it('have room again when a value is deleted, by delete or by swap', async () => {
+        await fill('a', 'q:one')
+        await store.delete('a:0')
+        await store.set('a:3', 'x', { quota: quota('q:one') })
+        await store.swap('a:1', 'a1', undefined)
+        await store.set('a:4', 'x', { quota: quota('q:one') })
+        expect(await keysOf('a')).toEqual(['a:2', 'a:3', 'a:4'])
+      })
+
+      it('count a value once however often it is written, and no longer when it is written without one', async () => {
+        await fill('a', 'q:one')
+        await fill('a', 'q:one')
+        expect(await store.swap('a:0', 'a0', 'again', { quota: quota('q:one') })).toBe(true)
+        await store.set('a:1', 'free')
+        await store.set('a:3', 'x', { quota: quota('q:one') })
+        await expect(store.set('a:4', 'x', { quota: quota('q:one') })).rejects.toMatchObject(full)
+      })
+
+      it('bound bytes as well, and a refused replacement leaves the old value', async () => {
+        await store.set('a:0', 'x'.repeat(1_000), { quota: quota('q:one') })
+        await expect(store.set('a:0', 'y'.repeat(10_000), { quota: quota('q:one') })).rejects.toMatchObject(full)
+        await expect(store.set('a:1', 'y'.repeat(10_000), { quota: quota('q:one') })).rejects.toMatchObject(full)
+        expect(await store.get('a:0')).toBe('x'.repeat(1_000))
+        expect(await keysOf('a')).toEqual(['a:0'])
+      })
+
+      it('take what must fit although they are full, and count it', async () => {
+        await fill('a', 'q:one')
+        await store.set('a:3', 'x', { quota: quota('q:one'), mustFit: true })
+        expect(await store.swap('a:4', undefined, 'x', { quota: quota('q:one'), mustFit: true })).toBe(true)
+        await store.delete('a:0')
+        await expect(store.set('a:5', 'x', { quota: quota('q:one') })).rejects.toMatchObject(full)
+      })
+
+      it('drop their own least recently written value when a value with a time to live is written', async () => {
+        await fill('b', 'q:two', 10_000)
+        await fill('a', 'q:one', 10_000)
+        await store.set('a:3', 'x', { ttlMs: 10_000, quota: quota('q:one') })
+        expect(await store.swap('a:4', undefined, 'x', { ttlMs: 10_000, quota: quota('q:one') })).toBe(true)
+        expect(await keysOf('a')).toEqual(['a:2', 'a:3', 'a:4'])
+        expect(await keysOf('b')).toEqual(['b:0', 'b:1', 'b:2'])
+      })
+
+      it('drop as many values as a large one needs, and refuse one that is larger than all', async () => {
+        const bytes = { maxEntries: 100, maxBytes: 20_000 }
+        for (let n = 0; n < 4; n += 1) {
+          await store.set(`a:${n}`, 'x'.repeat(1_500), { ttlMs: 10_000, quota: quota('q:one', bytes) })
+        }
+        await store.set('a:big', 'x'.repeat(9_000), { ttlMs: 10_000, quota: quota('q:one', bytes) })
+        const tooLarge = store.set('a:giant', 'x'.repeat(30_000), { ttlMs: 10_000, quota: quota('q:one', bytes) })
+        await expect(tooLarge).rejects.toMatchObject(full)
+        expect(await store.get('a:big')).toBe('x'.repeat(9_000))
+        expect(await store.get('a:giant')).toBeUndefined()
+        expect(await store.get('a:0')).toBeUndefined()
+      })
+
+      it('do not count values that have expired', async () => {
+        await fill('a', 'q:one', 1_000)
+        clock.advance(1_000)
+        await fill('b', 'q:one', 1_000)
+        expect(await keysOf('b')).toEqual(['b:0', 'b:1', 'b:2'])
+      })
+
+      it('hold when many values are written at once', async () => {
+        const written = await Promise.allSettled(
+          Array.from({ length: 20 }, (_, n) => store.set(`a:${n}`, 'x', { quota: quota('q:one') })),
+        )
+        expect(written.filter(({ status }) => status === 'fulfilled')).toHaveLength(3)
+        expect(await keysOf('a')).toHaveLength(3)
+      })
+
+      it('of log entries drop their own oldest entry, in whichever log it is', async () => {
+        for (let n = 0; n < 2; n += 1) await store.append('own', { at: START, value: `b${n}`, quota: quota('log:two') })
+        for (let n = 0; n < 5; n += 1) {
+          await store.append(n % 2 === 0 ? 'all' : 'own', { at: START, value: `a${n}`, quota: quota('log:one') })
+        }
+        await store.append('all', { at: START, value: 'free' })
+        const values = async (log: string) => (await store.entries(log, { limit: 100 })).map(({ value }) => value)
+        expect(await values('all')).toEqual(['a2', 'a4', 'free'])
+        expect(await values('own')).toEqual(['b0', 'b1', 'a3'])
+      })
+
+      it('let a reader continue after a log entry that was dropped in the meantime', async () => {
+        for (let n = 0; n < 3; n += 1) await store.append('all', { at: START, value: `a${n}`, quota: quota('log:one') })
+        const [first] = await store.entries('all', { limit: 1 })
+        for (let n = 3; n < 5; n += 1) await store.append('all', { at: START, value: `a${n}`, quota: quota('log:one') })
+        const rest = await store.entries('all', { after: first?.cursor ?? '', limit: 100 })
+        expect(rest.map(({ value }) => value)).toEqual(['a2', 'a3', 'a4'])
       })
     })
 

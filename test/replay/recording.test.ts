@@ -46,7 +46,7 @@ async function all(reader: TextReader): Promise<string> {
 }
 
 const record = (source: TextSource, bounds = ROOMY): Recording =>
-  createRecording(source, { place: createRoom(bounds).enter(), farewell: () => FAREWELL })
+  createRecording(source, { place: createRoom(bounds).enter('key'), farewell: () => FAREWELL })
 
 describe('events', () => {
   it('are counted and skipped, whatever their texts', () => {
@@ -206,7 +206,7 @@ describe('a recording without room', () => {
         const room = createRoom(bounds)
         const recordings = lengths.map(([length, leaves]) => {
           const { source } = spool(long.slice(0, length))
-          return { leaves, recording: createRecording(source, { place: room.enter(), farewell: () => FAREWELL }) }
+          return { leaves, recording: createRecording(source, { place: room.enter('key'), farewell: () => FAREWELL }) }
         })
         await Promise.all(
           recordings.map(async ({ leaves, recording }) => {

@@ -140,7 +140,7 @@ describe('a message streamed again', () => {
   })
 
   it('holds no more than the store has room for: the oldest are forgotten', async () => {
-    const options: MemoryStoreOptions = { passing: { entries: 5, bytes: 1_000_000 } }
+    const options: MemoryStoreOptions = { expiring: { entries: 5, bytes: 1_000_000 } }
     const stage = await startStage({ store: memoryStore(options) })
     stages.push(stage)
     const ids: string[] = []

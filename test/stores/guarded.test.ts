@@ -82,7 +82,7 @@ describe.each(calls)('%s', (_name, call) => {
 })
 
 it('refusals of the store itself and faults of the caller pass as they are', async () => {
-  const full = guardStore(memoryStore({ kept: { entries: 0, bytes: 0 } }), { after: never })
+  const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never })
   await expect(full.set('a', 'b')).rejects.toThrow('no room')
   await expect(full.reserve({ ...request, lapsesAfterMs: 0 })).rejects.toBeInstanceOf(RangeError)
 })

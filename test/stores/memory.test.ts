@@ -8,8 +8,8 @@ describe('the bounds of memoryStore', () => {
   const claim = (counter: string, expiresAt = 10_000) => ({ counter, amount: 1, max: 10, expiresAt })
   const reserve = (ticket: string, counter: string) => ({ ticket, claims: [claim(counter)], lapsesAfterMs: 1000 })
 
-  it('a flood of passing values drops the least recently used of them and never a record or a counter', async () => {
-    const store = memoryStore({ now: () => 0, passing: { entries: 10, bytes: 1_000_000 } })
+  it('drops the least recently used expiring value when full, and never a record or a counter', async () => {
+    const store = memoryStore({ now: () => 0, expiring: { entries: 10, bytes: 1_000_000 } })
     await store.set('record', 'kept')
     await store.reserve(reserve('t', 'counter'))
     await store.set('used', 'x', { ttlMs: 1000 })
@@ -24,19 +24,19 @@ describe('the bounds of memoryStore', () => {
     expect(await store.get('cache:99')).toBe('x')
   })
 
-  it('passing values are bounded in bytes, and one that could never fit is refused', async () => {
-    const store = memoryStore({ now: () => 0, passing: { entries: 1000, bytes: 10_000 } })
+  it('bounds expiring values in bytes and refuses one that could never fit', async () => {
+    const store = memoryStore({ now: () => 0, expiring: { entries: 1000, bytes: 10_000 } })
     for (let n = 0; n < 100; n += 1) await store.set(`c:${n}`, 'x'.repeat(500), { ttlMs: 1000 })
     expect((await store.list('c:', { limit: 100 })).length).toBe(8)
     await expect(store.set('c:big', 'x'.repeat(6_000), { ttlMs: 1000 })).rejects.toMatchObject({ kind: 'overloaded' })
   })
 
-  it('no kind of passing value, however much comes of it, pushes out another', async () => {
-    for (const passing of [
+  it('does not let one kind of expiring value push out another', async () => {
+    for (const expiring of [
       { entries: 1000, bytes: 20_000 },
       { entries: 20, bytes: 1_000_000 },
     ]) {
-      const store = memoryStore({ now: () => 0, passing })
+      const store = memoryStore({ now: () => 0, expiring })
       for (let n = 0; n < 5; n += 1) await store.set(`remembered:${n}`, 'x'.repeat(50), { ttlMs: 1000 })
       for (let n = 0; n < 500; n += 1) await store.set(`flood:${n}`, 'x'.repeat(500), { ttlMs: 1000 })
       expect(await store.list('remembered:', { limit: 100 })).toHaveLength(5)
@@ -49,7 +49,7 @@ describe('the bounds of memoryStore', () => {
   })
 
   it('a full pool of records refuses new ones, and still replaces and deletes', async () => {
-    const store = memoryStore({ now: () => 0, kept: { entries: 2, bytes: 1_000_000 } })
+    const store = memoryStore({ now: () => 0, durable: { entries: 2, bytes: 1_000_000 } })
     await store.set('a', '1')
     await store.set('b', '1')
     await expect(store.set('c', '1')).rejects.toMatchObject({ kind: 'overloaded' })
@@ -136,24 +136,63 @@ describe('the bounds of memoryStore', () => {
     expect(found.filter((tally) => Object.keys(tally).length === 0)).toHaveLength(16)
   })
 
-  it('full logs drop the oldest entry of all, and one log its own oldest', async () => {
+  it('full logs drop the oldest entry of the largest log, and one log its own oldest', async () => {
     const logs = { entries: 6, bytes: 1_000_000, entriesOfOneLog: 4 }
     const store = memoryStore({ now: () => 0, logs })
     for (let n = 0; n < 3; n += 1) await store.append('quiet', { at: n, value: `q${n}` })
     for (let n = 0; n < 50; n += 1) await store.append('loud', { at: n, value: `l${n}` })
     const values = async (log: string) => (await store.entries(log, { limit: 100 })).map((entry) => entry.value)
-    expect(await values('loud')).toEqual(['l46', 'l47', 'l48', 'l49'])
-    expect(await values('quiet')).toEqual(['q1', 'q2'])
-    for (let n = 0; n < 20; n += 1) await store.append(`other${n}`, { at: n, value: `o${n}` })
-    expect(await values('quiet')).toEqual([])
-    expect(await values('other19')).toEqual(['o19'])
-    expect(await values('other13')).toEqual([])
+    expect(await values('loud')).toEqual(['l47', 'l48', 'l49'])
+    expect(await values('quiet')).toEqual(['q0', 'q1', 'q2'])
+    await store.append('other', { at: 0, value: 'o0' })
+    await store.append('other', { at: 0, value: 'o1' })
+    expect((await values('loud')).concat(await values('quiet'))).toHaveLength(4)
+    expect(await values('other')).toEqual(['o0', 'o1'])
+    for (let n = 0; n < 20; n += 1) await store.append('loud', { at: n, value: `m${n}` })
+    expect(await values('other')).toEqual(['o0', 'o1'])
+    expect(await values('loud')).toContain('m19')
   })
 
   it('logs are bounded in bytes', async () => {
     const store = memoryStore({ now: () => 0, logs: { entries: 1000, bytes: 10_000, entriesOfOneLog: 1000 } })
     for (let n = 0; n < 100; n += 1) await store.append('a', { at: n, value: 'x'.repeat(500) })
     expect(await store.entries('a', { limit: 100 })).toHaveLength(8)
+  })
+
+  const quota = (name: string, maxEntries = 1_000, maxBytes = 1_000_000) => ({ name, maxEntries, maxBytes })
+
+  it('refuses a key more than what is still free, so that each further key finds room', async () => {
+    const store = memoryStore({ now: () => 0, owned: { entries: 1_000, bytes: 100_000 } })
+    const fill = async (owner: string): Promise<number> => {
+      for (let n = 0; n < 100; n += 1) {
+        const written = store.set(`batch:${owner}:${n}`, 'x'.repeat(1_000), { quota: quota(`batch:${owner}`) })
+        const failure: unknown = await written.then(
+          () => undefined,
+          (error: unknown) => error,
+        )
+        if (failure === undefined) continue
+        expect(failure).toMatchObject({ kind: 'quota-exceeded' })
+        return n
+      }
+      return Infinity
+    }
+    const held = [await fill('a'), await fill('b'), await fill('c')]
+
+    expect(held).toEqual([23, 11, 6])
+    await store.set('key:new', 'a record of the operator')
+    await store.set('batch:a:0', 'a smaller one', { quota: quota('batch:a') })
+  })
+
+  it('takes room from the key that holds most when many keys fill the expiring values', async () => {
+    const store = memoryStore({ now: () => 0, expiring: { entries: 1_000, bytes: 100_000 } })
+    const write = (owner: string, n: number) =>
+      store.set(`turn:${owner}:${n}`, 'x'.repeat(500), { ttlMs: 1000, quota: quota(`turn:${owner}`, 1_000, 60_000) })
+    for (let n = 0; n < 5; n += 1) await write('small', n)
+    for (let n = 0; n < 500; n += 1) await Promise.all(['a', 'b', 'c'].map((owner) => write(owner, n)))
+
+    expect(await store.list('turn:small:', { limit: 10 })).toHaveLength(5)
+    const held = await Promise.all(['a', 'b', 'c'].map((owner) => store.list(`turn:${owner}:`, { limit: 1_000 })))
+    for (const { length } of held) expect(length).toBeGreaterThan(20)
   })
 
   it('a closed store holds nothing', async () => {

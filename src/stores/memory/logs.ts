@@ -1,89 +1,132 @@
-import type { LogEntry, LogQuery } from '../../core/ports.ts'
+import type { LogEntry, LogQuery, NewLogEntry } from '../../core/ports.ts'
+import { quotaExceeded } from '../../core/quotas.ts'
+import { createExpiryQueue, type Dated } from './expiry-queue.ts'
+import type { PoolBounds } from './pool.ts'
 
-/** Append-only logs that share one bound; full, they drop the oldest entry of all. */
+/**
+ * Append-only logs that share one bound. Entries are counted by quota, and by log where they have none. A full quota
+ * drops its own oldest entry; when all logs together are full, the largest share drops its oldest.
+ */
 export interface Logs {
-  append(log: string, entry: { readonly at: number; readonly value: string; readonly ttlMs?: number }): void
+  append(log: string, entry: NewLogEntry): void
   entries(log: string, query: LogQuery): readonly LogEntry[]
   clear(): void
 }
 
 interface Line extends LogEntry {
-  readonly log: string
+  readonly log: Queue
+  value: string
   readonly bytes: number
   readonly expiresAt: number
+  /** Dropped lines stay in the queue of their log, empty, until half of it is dropped. */
+  isDropped: boolean
 }
 
-/** A list that is read at its head and written at its end. */
 interface Queue {
+  readonly name: string
   lines: Line[]
   head: number
+  dropped: number
+}
+
+interface Share extends Dated {
+  readonly queue: Queue
+  bytes: number
 }
 
 const OVERHEAD = 160
 /** Digits of a cursor, so that cursors compare as text. */
 const CURSOR_DIGITS = 16
 
-export function createLogs(
-  now: () => number,
-  bounds: { readonly entries: number; readonly bytes: number; readonly entriesOfOneLog: number },
-): Logs {
-  const all: Queue = { lines: [], head: 0 }
+export function createLogs(now: () => number, bounds: PoolBounds & { readonly entriesOfOneLog: number }): Logs {
   const logs = new Map<string, Queue>()
+  const shares = new Map<string, Share>()
+  /** The largest share first: a share is "due" at its negative size. */
+  const bySize = createExpiryQueue<Share>()
+  let entryCount = 0
   let bytes = 0
-  let dead = 0
   let sequence = 0
 
-  function append(log: string, entry: { readonly at: number; readonly value: string; readonly ttlMs?: number }): void {
+  function append(log: string, entry: NewLogEntry): void {
+    const { quota } = entry
+    const most = quota ?? { maxEntries: bounds.entriesOfOneLog, maxBytes: bounds.bytes }
+    const name = quota === undefined ? `log:${log}` : `quota:${quota.name}`
+    const size = 2 * (log.length + entry.value.length) + OVERHEAD
+    if (quota !== undefined && size > quota.maxBytes) throw quotaExceeded(quota)
+    const old = shares.get(name)
+    if (old !== undefined) dropExpired(old)
+    while (old !== undefined && sizeOf(old.queue) > 0) {
+      if (sizeOf(old.queue) < most.maxEntries && old.bytes + size <= most.maxBytes) break
+      dropFirst(old)
+    }
+    while (entryCount >= bounds.entries || bytes + size > bounds.bytes) {
+      const largest = largestShare(name)
+      if (largest === undefined) break
+      dropFirst(largest)
+    }
+    add(log, name, entry, size)
+  }
+
+  function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
-    const line: Line = {
-      log,
-      cursor: String(sequence).padStart(CURSOR_DIGITS, '0'),
-      at: entry.at,
-      value: entry.value,
-      bytes: 2 * (log.length + entry.value.length) + OVERHEAD,
-      expiresAt: entry.ttlMs === undefined ? Infinity : now() + entry.ttlMs,
-    }
-    const own = logs.get(log) ?? { lines: [], head: 0 }
-    logs.set(log, own)
-    own.lines.push(line)
-    all.lines.push(line)
-    bytes += line.bytes
-    if (sizeOf(own) > bounds.entriesOfOneLog) {
-      forgetFirst(own, log)
-      dead += 1
-    }
-    dropOldest()
-    if (dead > sizeOf(all) / 2) dropDead()
+    const cursor = String(sequence).padStart(CURSOR_DIGITS, '0')
+    const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
+    const queue = queueIn(logs, log)
+    const line: Line = { log: queue, cursor, at, value, bytes: size, expiresAt, isDropped: false }
+    const share = shares.get(shareName) ?? { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity }
+    shares.set(shareName, share)
+    queue.lines.push(line)
+    share.queue.lines.push(line)
+    share.bytes += size
+    bytes += size
+    entryCount += 1
+    sort(share)
   }
 
-  /** The order of one log is the order of all, so the oldest of all is the first of its log. */
-  function dropOldest(): void {
+  /** A share's part of the whole, by entries or bytes, whichever is larger. */
+  function sort(share: Share): void {
+    const part = Math.max(sizeOf(share.queue) / bounds.entries, share.bytes / bounds.bytes)
+    bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -part)
+  }
+
+  /** The share that takes most, the writer's where it is as large. */
+  function largestShare(writer: string): Share | undefined {
+    const largest = bySize.due(0)
+    if (largest === undefined) return undefined
+    sort(largest)
+    const own = shares.get(writer)
+    return own?.dueAt === largest.dueAt ? own : largest
+  }
+
+  function dropExpired(share: Share): void {
     const at = now()
-    for (let first = firstOf(all); first !== undefined; first = firstOf(all)) {
-      const gone = isDead(first)
-      const full = sizeOf(all) - dead > bounds.entries || bytes > bounds.bytes
-      if (!gone && !full && first.expiresAt > at) return
-      shift(all)
-      if (gone) dead -= 1
-      else forgetFirst(logs.get(first.log), first.log)
+    for (let first = firstOf(share.queue); first !== undefined; first = firstOf(share.queue)) {
+      if (first.expiresAt > at) return
+      dropFirst(share)
     }
   }
 
-  function isDead(line: Line): boolean {
-    const first = firstOf(logs.get(line.log))
-    return first === undefined || line.cursor < first.cursor
+  function dropFirst(share: Share): void {
+    const line = shift(share.queue)
+    if (line === undefined) return
+    share.bytes -= line.bytes
+    bytes -= line.bytes
+    entryCount -= 1
+    sort(share)
+    if (sizeOf(share.queue) === 0) shares.delete(share.queue.name)
+    dropFromLog(line)
   }
 
-  function dropDead(): void {
-    all.lines = all.lines.slice(all.head).filter((line) => !isDead(line))
-    all.head = 0
-    dead = 0
-  }
-
-  function forgetFirst(queue: Queue | undefined, log: string): void {
-    const line = queue === undefined ? undefined : shift(queue)
-    bytes -= line?.bytes ?? 0
-    if (queue !== undefined && sizeOf(queue) === 0) logs.delete(log)
+  function dropFromLog(line: Line): void {
+    const { log } = line
+    line.isDropped = true
+    line.value = ''
+    log.dropped += 1
+    if (log.dropped * 2 < sizeOf(log)) return
+    log.lines = log.lines.slice(log.head).filter((one) => !one.isDropped)
+    log.head = 0
+    log.dropped = 0
+    if (log.lines.length === 0) logs.delete(log.name)
   }
 
   function entries(log: string, query: LogQuery): readonly LogEntry[] {
@@ -94,29 +137,38 @@ export function createLogs(
     for (let index = firstAfter(queue, query.after); index < queue.lines.length; index += 1) {
       const line = queue.lines[index]
       if (line === undefined || found.length >= query.limit) break
-      if (line.expiresAt <= at || line.at < (query.from ?? -Infinity) || line.at >= (query.to ?? Infinity)) continue
+      if (line.isDropped || line.expiresAt <= at) continue
+      if (line.at < (query.from ?? -Infinity) || line.at >= (query.to ?? Infinity)) continue
       found.push({ cursor: line.cursor, at: line.at, value: line.value })
     }
     return found
   }
 
   function clear(): void {
-    all.lines = []
-    all.head = 0
-    logs.clear()
+    for (const part of [logs, shares, bySize]) part.clear()
+    entryCount = 0
     bytes = 0
-    dead = 0
   }
 
   return { append, entries, clear }
+}
+
+function emptyQueue(name: string): Queue {
+  return { name, lines: [], head: 0, dropped: 0 }
+}
+
+function queueIn(logs: Map<string, Queue>, name: string): Queue {
+  const queue = logs.get(name) ?? emptyQueue(name)
+  logs.set(name, queue)
+  return queue
 }
 
 function sizeOf(queue: Queue): number {
   return queue.lines.length - queue.head
 }
 
-function firstOf(queue: Queue | undefined): Line | undefined {
-  return queue?.lines[queue.head]
+function firstOf(queue: Queue): Line | undefined {
+  return queue.lines[queue.head]
 }
 
 function shift(queue: Queue): Line | undefined {

@@ -1,6 +1,6 @@
-import type { Dated } from './expiry-queue.ts'
+import { createExpiryQueue, type Dated } from './expiry-queue.ts'
 
-/** A pool of values is full at so many entries, or at so many bytes (two for each UTF-16 unit of key and value). */
+/** A pool of values is full at this number of entries, or of bytes (two for each UTF-16 unit of key and value). */
 export interface PoolBounds {
   readonly entries: number
   readonly bytes: number
@@ -11,100 +11,113 @@ export interface Entry extends Dated {
   readonly value: string
   readonly bytes: number
   readonly pool: Pool
+  /** The name of its quota, or the first word of its key (`turn:…`) where it has none. */
+  readonly share: string
 }
 
-/**
- * Entries by key, in shares by the first word of the key (`turn:…`, `recording:…`). When the pool is full the largest share
- * gives, so that no kind of value, however much comes of it, pushes out another.
- */
+/** Entries by key, counted by shares. */
 export interface Pool {
   readonly bounds: PoolBounds
-  readonly size: number
+  readonly entries: number
   readonly bytes: number
   get(key: string): Entry | undefined
-  /** Puts it last in its share. */
+  /** What one share holds. */
+  shareOf(name: string): PoolBounds
+  /** Adds an entry as the most recently used one of its share. */
   put(entry: Entry): void
   remove(entry: Entry): void
-  /** Makes it the last of its share to give. */
+  /** Makes an entry the most recently used one of its share. */
   touch(entry: Entry): void
-  /** The entry that has to give when the pool is too full: the least recently used one of the largest share. */
-  excess(): Entry | undefined
+  /** The least recently used entry of a share. */
+  oldestOf(share: string): Entry | undefined
+  /**
+   * The least recently used entry of the share that takes the largest part of the pool, `writer` where it is as large. A
+   * pool that makes room this way takes nothing from a share that is smaller than another.
+   */
+  oldestOfLargest(writer: string): Entry | undefined
   clear(): void
 }
 
-interface Share {
-  /** Oldest use first: a Map remembers the order of insertion. */
+interface Share extends Dated {
+  readonly name: string
+  /** Least recently used first: a Map keeps the order of insertion. */
   readonly entries: Map<string, Entry>
   bytes: number
 }
 
+const NOTHING: PoolBounds = { entries: 0, bytes: 0 }
+
 export function createPool(bounds: PoolBounds): Pool {
+  const all = new Map<string, Entry>()
   const shares = new Map<string, Share>()
-  let size = 0
+  /** The largest share first: a share is "due" at its negative size. */
+  const bySize = createExpiryQueue<Share>()
   let bytes = 0
 
-  function shareOf(key: string): Share {
-    const name = kindOf(key)
-    const known = shares.get(name)
-    if (known !== undefined) return known
-    const share: Share = { entries: new Map(), bytes: 0 }
-    shares.set(name, share)
-    return share
+  /** A share's part of the pool, by entries or bytes, whichever is larger. */
+  function sort(share: Share): void {
+    const part = Math.max(share.entries.size / bounds.entries, share.bytes / bounds.bytes)
+    bySize.schedule(share, share.entries.size === 0 ? Infinity : -part)
   }
 
   function put(entry: Entry): void {
-    const share = shareOf(entry.key)
+    const share = shares.get(entry.share) ?? { name: entry.share, entries: new Map(), bytes: 0, dueAt: Infinity }
+    shares.set(share.name, share)
     share.entries.set(entry.key, entry)
+    all.set(entry.key, entry)
     share.bytes += entry.bytes
-    size += 1
     bytes += entry.bytes
+    sort(share)
   }
 
   function remove(entry: Entry): void {
-    const share = shares.get(kindOf(entry.key))
-    if (share?.entries.delete(entry.key) !== true) return
+    const share = shares.get(entry.share)
+    if (share === undefined || !share.entries.delete(entry.key)) return
+    all.delete(entry.key)
     share.bytes -= entry.bytes
-    size -= 1
     bytes -= entry.bytes
-    if (share.entries.size === 0) shares.delete(kindOf(entry.key))
+    sort(share)
+    if (share.entries.size === 0) shares.delete(share.name)
   }
 
-  /** Compared by what there is too much of. */
-  function excess(): Entry | undefined {
-    const isTooLong = bytes > bounds.bytes
-    if (!isTooLong && size <= bounds.entries) return undefined
-    const weigh = (share: Share): number => (isTooLong ? share.bytes : share.entries.size)
-    let largest: Share | undefined
-    for (const share of shares.values()) {
-      if (largest === undefined || weigh(share) > weigh(largest)) largest = share
-    }
-    return largest?.entries.values().next().value
+  function oldestOf(name: string): Entry | undefined {
+    return shares.get(name)?.entries.values().next().value
+  }
+
+  function oldestOfLargest(writer: string): Entry | undefined {
+    const largest = bySize.due(0)
+    if (largest === undefined) return undefined
+    sort(largest)
+    const own = shares.get(writer)
+    return oldestOf(own?.dueAt === largest.dueAt ? own.name : largest.name)
   }
 
   return {
     bounds,
-    get size() {
-      return size
+    get entries() {
+      return all.size
     },
     get bytes() {
       return bytes
     },
-    get: (key) => shares.get(kindOf(key))?.entries.get(key),
+    get: (key) => all.get(key),
+    shareOf: (name) => {
+      const share = shares.get(name)
+      return share === undefined ? NOTHING : { entries: share.entries.size, bytes: share.bytes }
+    },
     put,
     remove,
     touch: (entry) => {
-      const entries = shares.get(kindOf(entry.key))?.entries
+      const entries = shares.get(entry.share)?.entries
       if (entries?.delete(entry.key) === true) entries.set(entry.key, entry)
     },
-    excess,
+    oldestOf,
+    oldestOfLargest,
     clear: () => {
+      all.clear()
       shares.clear()
-      size = 0
+      bySize.clear()
       bytes = 0
     },
   }
-}
-
-function kindOf(key: string): string {
-  return key.slice(0, key.indexOf(':') + 1)
 }

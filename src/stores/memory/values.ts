@@ -1,31 +1,35 @@
 import { GatewayError } from '../../core/errors.ts'
+import type { Quota, WriteOptions } from '../../core/ports.ts'
+import { quotaExceeded } from '../../core/quotas.ts'
 import { createExpiryQueue } from './expiry-queue.ts'
 import { createOrderedKeys } from './ordered-keys.ts'
-import { createPool, type Entry, type Pool, type PoolBounds } from './pool.ts'
+import { createPool, type Entry, type PoolBounds } from './pool.ts'
 
-/** Texts by key, in two pools that never push each other out. */
+/** Texts by key, in three pools that never take room from each other. */
 export interface Values {
   get(key: string): string | undefined
-  /** Without `ttlMs` the value is kept until it is deleted; with it, it may also be dropped when its pool is full. */
-  set(key: string, value: string, ttlMs: number | undefined): void
+  set(key: string, value: string, options?: WriteOptions): void
   delete(key: string): boolean
   list(prefix: string, after: string | undefined, limit: number): readonly string[]
   clear(): void
 }
 
-/** What an entry costs beside its text, roughly. */
+export interface ValueBounds {
+  /** Values without an end and without a quota. Full, the pool refuses new ones with `overloaded`. */
+  readonly durable: PoolBounds
+  /** Values without an end that count against the quota of a key. A quota is refused more than what is still free. */
+  readonly owned: PoolBounds
+  /** Values with an end. Full, the pool drops the least recently used value of its largest share. */
+  readonly expiring: PoolBounds
+}
+
+/** The approximate cost of an entry in bytes, apart from its text. */
 const OVERHEAD = 128
 
-/**
- * `kept` holds what has no end (key records): full, it refuses. `passing` holds what ends: full, it drops the least recently
- * used of what it holds most of.
- */
-export function createValues(
-  now: () => number,
-  bounds: { readonly kept: PoolBounds; readonly passing: PoolBounds },
-): Values {
-  const kept = createPool(bounds.kept)
-  const passing = createPool(bounds.passing)
+export function createValues(now: () => number, bounds: ValueBounds): Values {
+  const durable = createPool(bounds.durable)
+  const owned = createPool(bounds.owned)
+  const expiring = createPool(bounds.expiring)
   const keys = createOrderedKeys()
   const expiries = createExpiryQueue<Entry>()
 
@@ -42,45 +46,50 @@ export function createValues(
 
   function find(key: string): Entry | undefined {
     sweep()
-    return kept.get(key) ?? passing.get(key)
+    return durable.get(key) ?? owned.get(key) ?? expiring.get(key)
   }
 
   function get(key: string): string | undefined {
     const entry = find(key)
-    if (entry?.pool === passing) passing.touch(entry)
+    if (entry?.pool === expiring) expiring.touch(entry)
     return entry?.value
   }
 
-  function set(key: string, value: string, ttlMs: number | undefined): void {
+  function set(key: string, value: string, { ttlMs, quota, mustFit = false }: WriteOptions = {}): void {
     const old = find(key)
-    const pool = ttlMs === undefined ? kept : passing
+    const pool = ttlMs !== undefined ? expiring : quota !== undefined ? owned : durable
     const bytes = 2 * (key.length + value.length) + OVERHEAD
-    refuseOverfull(pool, bytes, old)
+    const entry: Entry = { key, value, bytes, pool, share: quota?.name ?? kindOf(key), dueAt: Infinity }
+    if (pool === expiring) refuseGiant(entry, quota)
+    else if (!mustFit) refuseOverfull(entry, old, quota)
     if (old !== undefined) remove(old)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
-    const entry: Entry = { key, value, bytes, pool, dueAt: Infinity }
+    if (pool === expiring) makeRoom(entry, quota)
     pool.put(entry)
     keys.add(key)
     if (ttlMs !== undefined) expiries.schedule(entry, now() + ttlMs)
-    dropLeastUsed()
   }
 
-  function refuseOverfull(pool: Pool, bytes: number, old: Entry | undefined): void {
-    const replaced = old?.pool === pool ? old : undefined
-    const fits =
-      pool === passing
-        ? bytes <= pool.bounds.bytes
-        : pool.size + (replaced === undefined ? 1 : 0) <= pool.bounds.entries &&
-          pool.bytes - (replaced?.bytes ?? 0) + bytes <= pool.bounds.bytes
-    if (fits) return
-    throw new GatewayError(
-      'overloaded',
-      'The in-memory store has no room for this value. Raise its bounds, or use a store that keeps its data elsewhere.',
+  function makeRoom({ share, bytes }: Entry, quota: Quota | undefined): void {
+    if (quota !== undefined) {
+      const most = { entries: quota.maxEntries, bytes: quota.maxBytes }
+      dropWhile(
+        () => isOver(expiring.shareOf(share), bytes, most),
+        () => expiring.oldestOf(share),
+      )
+    }
+    dropWhile(
+      () => isOver(expiring, bytes, expiring.bounds),
+      () => expiring.oldestOfLargest(share),
     )
   }
 
-  function dropLeastUsed(): void {
-    for (let entry = passing.excess(); entry !== undefined; entry = passing.excess()) remove(entry)
+  function dropWhile(isFull: () => boolean, next: () => Entry | undefined): void {
+    while (isFull()) {
+      const entry = next()
+      if (entry === undefined) return
+      remove(entry)
+    }
   }
 
   function deleteValue(key: string): boolean {
@@ -95,11 +104,54 @@ export function createValues(
   }
 
   function clear(): void {
-    kept.clear()
-    passing.clear()
-    keys.clear()
-    expiries.clear()
+    for (const part of [durable, owned, expiring, keys, expiries]) part.clear()
   }
 
   return { get, set, delete: deleteValue, list, clear }
+}
+
+/** True when one more entry of this size passes the bounds. */
+function isOver({ entries, bytes }: PoolBounds, more: number, most: PoolBounds): boolean {
+  return entries + 1 > most.entries || bytes + more > most.bytes
+}
+
+/** No dropping makes room for a value that is larger than all that may be kept. */
+function refuseGiant({ pool, bytes }: Entry, quota: Quota | undefined): void {
+  if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
+  if (bytes > pool.bounds.bytes) throw overfull()
+}
+
+/** Refuses a value that is never dropped. Replacing a value by one that is not larger is always possible. */
+function refuseOverfull(entry: Entry, old: Entry | undefined, quota: Quota | undefined): void {
+  const { pool, share, bytes } = entry
+  const isReplaced = old?.pool === pool && old.share === share
+  const moreEntries = isReplaced ? 0 : 1
+  const moreBytes = bytes - (isReplaced ? old.bytes : 0)
+  if (moreEntries === 0 && moreBytes <= 0) return
+  const free = {
+    entries: pool.bounds.entries - pool.entries - moreEntries,
+    bytes: pool.bounds.bytes - pool.bytes - moreBytes,
+  }
+  if (quota === undefined) {
+    if (free.entries < 0 || free.bytes < 0) throw overfull()
+    return
+  }
+  // However many keys fill their quotas, as much as the last of them holds is free for the next key.
+  const held = pool.shareOf(share)
+  const fits =
+    held.entries + moreEntries <= Math.min(quota.maxEntries, free.entries) &&
+    held.bytes + moreBytes <= Math.min(quota.maxBytes, free.bytes)
+  if (!fits) throw quotaExceeded(quota)
+}
+
+/** The first word of a key, with its colon. */
+function kindOf(key: string): string {
+  return key.slice(0, key.indexOf(':') + 1)
+}
+
+function overfull(): GatewayError {
+  return new GatewayError(
+    'overloaded',
+    'The in-memory store has no room for this value. Raise its bounds, or use a store that keeps its data elsewhere.',
+  )
 }
