@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CHAT, CROSSINGS, eventsOf, MESSAGE, wordsOf, type Front } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { post } from '../support/streams.ts'
+import { post, readerOf } from '../support/streams.ts'
 import { CUT, framesOf, gate, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
 
@@ -84,7 +84,7 @@ describe.each(CROSSINGS)('a stream on the $name whose upstream answers 200 and i
     expect(response.status).toBe(200)
     expect(response.headers.get('content-type')).toContain('text/event-stream')
     expect(response.headers.get('x-svc-estimated')).toBe('true')
-    const reader = response.body!.getReader()
+    const reader = readerOf(response)
     const before = await readHeartbeat(reader)
     expect(wordsOf(before)).toBe('')
     late.open()
@@ -99,7 +99,7 @@ describe.each(CROSSINGS)('a stream on the $name whose upstream answers 200 and i
 
   it('ends with an error event when the upstream breaks then; no other candidate is asked and nothing is billed', async () => {
     const cut = waiting(cutOnes, front)
-    const reader = (await cut.response).body!.getReader()
+    const reader = readerOf(await cut.response)
     await readHeartbeat(reader)
     cut.open()
     const last = eventsOf(await readRest(reader)).at(-1)
