@@ -12,6 +12,7 @@ import { rateOfCaller } from './pipeline/admit.ts'
 import { asFailure } from './pipeline/refuse.ts'
 import type { Parts } from './pipeline/stages.ts'
 import { createTraffic } from './pipeline/traffic.ts'
+import { INTERNAL } from './pipeline/write-down.ts'
 import { createDirectory } from './providers/catalog.ts'
 import { createFailover, type Failover } from './providers/failover.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
@@ -53,7 +54,7 @@ export interface Gateway {
   readonly batches: { readonly work: () => Promise<void> }
   /**
    * Ends detached work, then upstream connections, and closes the store. Requests under way are not waited for: end the
-   * server first.
+   * server first. Takes every step, and rejects with the first failure.
    */
   readonly close: () => Promise<void>
 }
@@ -83,7 +84,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const governance = createGovernance(options.governance, {
     store,
     runtime,
-    onFailure: (cause) => books.log.event('ERROR', `configuration not in place: ${reasonOf(cause)}`, runtime.now()),
+    onFailure: (cause) => books.log.failure('configuration not in place', asFailure(cause), runtime.now()),
   })
   const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
@@ -121,22 +122,30 @@ export function createGateway(options: GatewayOptions): Gateway {
       const { handle, variables } = route(call.request.method, call.url.pathname)
       return await handle({ ...call, variables })
     } catch (error) {
+      const failure = asFailure(error)
+      if (failure.kind === 'internal') parts.records.failed(INTERNAL, failure, { request_id: call.id })
       const rate = await rateOfCaller(call.request.headers, parts)
-      return refusal(asFailure(error), call.id, formatOf(call), rate)
+      return refusal(failure, call.id, formatOf(call), rate)
     }
   }
 
-  return {
-    fetch: (request) => {
+  const fetch = async (request: Request): Promise<Response> => {
+    try {
       batches.start()
-      return answer({
+      return await answer({
         id: `req_${runtime.uuid().replaceAll('-', '')}`,
         startedAt: runtime.now(),
         request,
         url: new URL(request.url),
         variables: {},
       })
-    },
+    } catch (error) {
+      return lastResort(error, parts)
+    }
+  }
+
+  return {
+    fetch,
     keys,
     budgets,
     rateLimits,
@@ -144,25 +153,45 @@ export function createGateway(options: GatewayOptions): Gateway {
     audit: { read: books.audit.read },
     cache: { clear: async (which) => cache?.clear(which) },
     batches: { work: batches.work },
-    close: async () => {
-      await batches.stop()
-      await replay.close()
-      await governance.ledger.retry()
-      await runtime.close()
-      await store.close()
-    },
+    close: () =>
+      closeAll([batches.stop, replay.close, governance.ledger.retry, runtime.close, () => store.close()], (cause) =>
+        parts.records.failed('a step of closing the gateway failed', cause),
+      ),
   }
+}
+
+/** Runs every step, whatever fails before it, and rejects with the first failure. */
+async function closeAll(
+  steps: readonly (() => Promise<unknown>)[],
+  onFailure: (cause: unknown) => void,
+): Promise<void> {
+  const failures: unknown[] = []
+  for (const step of steps) {
+    try {
+      await step()
+    } catch (cause) {
+      failures.push(cause)
+      onFailure(cause)
+    }
+  }
+  if (failures.length > 0) throw failures[0]
+}
+
+/** What the options of the runtime throw, or a request that has no URL, leaves nothing to answer by. */
+function lastResort(error: unknown, { records }: Pick<Parts, 'records'>): Response {
+  const id = `req_${crypto.randomUUID().replaceAll('-', '')}`
+  try {
+    records.failed(INTERNAL, error, { request_id: id })
+  } catch {
+    // The clock of the runtime fails, too.
+  }
+  return refusal(asFailure(error), id, openaiFormat, { limit: 0, remaining: 0, resetAt: 0 })
 }
 
 /** Errors of paths that belong to no format follow the client: those of the message format send its version. */
 function formatOf({ request, url }: Call): Format {
   const isMessages = url.pathname.includes('/v1/messages')
   return isMessages || request.headers.has('anthropic-version') ? anthropicFormat : openaiFormat
-}
-
-/** Our own words; those of a store may hold its address. */
-function reasonOf(cause: unknown): string {
-  return asFailure(cause).message
 }
 
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Parts['margin'] {

@@ -265,6 +265,8 @@ export interface ProviderCall {
   readonly timeouts: Timeouts
   /** Caller headers that the upstream's own format knows (`anthropic-version`, `anthropic-beta`). */
   readonly headers: Readonly<Record<string, string>>
+  /** Called once when the upstream has accepted the call (status 200): from then on the vendor is paid for it. */
+  readonly onAccepted?: () => void
 }
 
 /** Milliseconds. */

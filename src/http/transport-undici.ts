@@ -27,6 +27,8 @@ export function undiciTransport(options: UndiciOptions = {}): ClosableTransport 
     if (known !== undefined) return known
     const agent = createAgent(options, connectMs)
     agents.set(connectMs, agent)
+    // The next request loads again what could not be loaded.
+    agent.catch(() => agents.delete(connectMs))
     return agent
   }
   let ready: { readonly connectMs: number; readonly agent: Agent } | undefined

@@ -122,19 +122,20 @@ function withhold(parts: Parts): Withheld {
     failure: () => ending?.outcome.failure,
     settlement: () => settling?.reservation.settlement(settling.used),
     commit: async (counts) => {
-      if (settling !== undefined) await settling.reservation.settle(counts ? settling.used : nothing(settling.used))
+      if (settling !== undefined) await settling.reservation.settle(counts ? settling.used : unbilled(settling.used))
       if (counts && ending !== undefined) await parts.records.record(ending.reached, ending.outcome)
     },
   }
 }
 
-function nothing({ model }: Used): Used {
+/** The vendor was paid also for an answer that does not count. */
+function unbilled({ model, actual }: Used): Used {
   return {
     promptTokens: 0,
     completionTokens: 0,
     savedTokens: 0,
     theoretical: ZERO,
-    actual: ZERO,
+    actual,
     billed: ZERO,
     model,
   }

@@ -21,11 +21,12 @@ export async function ask(planned: Planned, parts: Parts): Promise<Answered> {
     headers: formatHeaders(planned.request.headers),
     signal: planned.signal,
   }
+  const routes = plan.tries.watch(resolved.routes)
   if (prompt.stream) {
-    const { answer, route, ignored } = await parts.upstream.stream(resolved.routes, call)
+    const { answer, route, ignored } = await parts.upstream.stream(routes, call)
     return { ...planned, answer: { kind: 'streamed', steps: answer }, route, ignored }
   }
-  const { answer, route, ignored } = await parts.upstream.complete(resolved.routes, call)
+  const { answer, route, ignored } = await parts.upstream.complete(routes, call)
   return { ...planned, answer: { kind: 'whole', completion: answer }, route, ignored }
 }
 

@@ -1,8 +1,11 @@
 import { makeBill, type Bill } from '../billing/bill.ts'
 import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/answer.ts'
+import { add, nano, times, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import type { Answered } from './stages.ts'
+import { quote } from './reserve.ts'
+import type { Answered, Planned } from './stages.ts'
+import { withPrompt } from './tries.ts'
 
 type Billed = Pick<Answered, 'plan' | 'resolved' | 'route' | 'margin'>
 
@@ -30,6 +33,39 @@ export function billForPart(answered: Answered, { parts, usage }: Completion, me
   return billOf(answered, { ...came, outputTokens: Math.max(came.outputTokens, text) }, true)
 }
 
+/**
+ * The bill of a request that got no answer, undefined when no upstream call was paid. The key is billed the calls of
+ * small models that the caller ordered by header, at most what was reserved; everything else is the operator's cost.
+ */
+export function billForFailure(planned: Planned): Bill | undefined {
+  const { plan, margin, reservation } = planned
+  if (plan.kind === 'replay') return undefined
+  const { spent, ordered = ZERO, rewrite } = plan.optimized
+  const actual = add(spent, plan.tries.cost(plan.counted.sent))
+  if (actual === 0) return undefined
+  const reserved = quote(planned).cost(reservation.outputTokens)
+  return {
+    originalTokens: 0,
+    optimizedTokens: 0,
+    completionTokens: 0,
+    theoretical: ZERO,
+    actual,
+    billed: nano(Math.min(times(ordered, margin), reserved)),
+    margin,
+    cache: 'MISS',
+    strategy: rewrite?.strategy ?? PASSTHROUGH,
+    estimated: true,
+  }
+}
+
+/** The bill of a request whose caller left: the prompt and the output that came, once an upstream call has begun. */
+export function billForLeft(planned: Planned): Bill | undefined {
+  const { plan } = planned
+  const last = plan.kind === 'ask' ? plan.tries.last() : undefined
+  if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
+  return billOf({ ...planned, route: last.route }, withPrompt(last.usage, plan.counted.sent), true)
+}
+
 /** What a stream's headers say before its answer is known: the greatest answer that was reserved. */
 export function expectedBill(answered: Billed & Pick<Answered, 'reservation'>): Bill {
   const { plan, reservation } = answered
@@ -47,13 +83,8 @@ function billOf(answered: Billed, usage: Usage, estimated: boolean): Bill {
     counted: plan.counted,
     usage,
     estimated,
-    spent: plan.optimized.spent,
+    spent: add(plan.optimized.spent, plan.tries.costOfUnused(plan.counted.sent)),
   })
-}
-
-/** No prompt is empty: an upstream that reports nothing of it has not counted it. */
-function withPrompt(usage: Usage, counted: number): Usage {
-  return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: counted }
 }
 
 function usageFor(input: number, output: number): Usage {

@@ -1,8 +1,10 @@
 import { GatewayError } from '../core/errors.ts'
+import { ONE_REQUEST } from '../governance/places.ts'
 import { admit } from './admit.ts'
 import { formatHeaders } from './ask.ts'
 import { baseHead, jsonResponse } from './head.ts'
 import { refuse } from './refuse.ts'
+import { release } from './settle.ts'
 import type { Parts, Reached, Received, Understood } from './stages.ts'
 import { readJson, understand } from './understand.ts'
 
@@ -11,7 +13,8 @@ const DEADLINE_MS = 10_000
 
 /**
  * How many tokens a message request has, `{input_tokens}`: by its upstream where that counts, else by our own count,
- * which `X-Svc-Estimated: true` says. Free, and under the same permissions as the request itself.
+ * which `X-Svc-Estimated: true` says. Costs no money and no tokens, takes one request of the key's request limits, and
+ * is under the same permissions as the request itself.
  */
 export async function count(received: Received, parts: Parts): Promise<Response> {
   let reached: Reached = received
@@ -21,9 +24,11 @@ export async function count(received: Received, parts: Parts): Promise<Response>
     // The format wants a limit of a request, and knows none for its count.
     const request = withBody(admitted.request, JSON.stringify({ max_tokens: 1, ...body, stream: false }))
     const understood = (reached = await understand({ ...admitted, request }, parts))
-    const { tokens, estimated } = await countedBy(understood, parts)
-    const head = baseHead(received.id, await parts.ledger.status(admitted.key))
-    await parts.records.record(understood, { status: 200 })
+    const reservation = await parts.ledger.reserve(admitted.key, ONE_REQUEST)
+    const reserved = (reached = { ...understood, reservation })
+    const { tokens, estimated } = await countedBy(reserved, parts)
+    const head = baseHead(received.id, reservation.rate)
+    await release(reserved, { status: 200 }, parts)
     return jsonResponse(
       200,
       { ...head, ...(estimated && { 'x-svc-estimated': 'true' }) },

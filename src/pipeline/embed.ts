@@ -1,6 +1,5 @@
 import { billHeaders } from '../billing/headers.ts'
 import { NO_USAGE, type Completion } from '../core/answer.ts'
-import { ZERO } from '../core/money.ts'
 import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
@@ -10,9 +9,8 @@ import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
 import { billFor } from './charge.ts'
 import { baseHead, jsonResponse } from './head.ts'
 import { embeddingRoutes } from './kind.ts'
-import { KEEP_NOTHING } from './recall.ts'
 import { settle } from './settle.ts'
-import type { Admitted, Answered, Parts, Reserved, Resolved, Size, Understood } from './stages.ts'
+import type { Admitted, Answered, Parts, Planned, Resolved, Size, Understood } from './stages.ts'
 import { marginOf, readJson, routeName } from './understand.ts'
 
 /** An embeddings request in the terms of every other request, so that the same stages govern and bill it. */
@@ -72,21 +70,19 @@ function measure(
 }
 
 /** Gets the vectors, with the same retries and fallbacks as an answer: 502 503 504. */
-export async function embed(reserved: Reserved, request: EmbeddingRequest, parts: Parts): Promise<EmbeddedRequest> {
-  const { resolved, prompt, size, signal } = reserved
-  const { answer, route } = await parts.upstream.embed(resolved.routes, { request, headers: {}, signal })
+export async function embed(planned: Planned, request: EmbeddingRequest, parts: Parts): Promise<EmbeddedRequest> {
+  const { resolved, plan, signal } = planned
+  const routes = plan.kind === 'ask' ? plan.tries.watch(resolved.routes) : resolved.routes
+  const { answer, route } = await parts.upstream.embed(routes, { request, headers: {}, signal })
   const completion: Completion = {
-    id: reserved.id,
+    id: planned.id,
     model: answer.model,
     parts: [],
     finish: 'stop',
     ...(answer.inputTokens === undefined ? {} : { usage: { ...NO_USAGE, inputTokens: answer.inputTokens } }),
   }
-  const tokens = size.estimate
-  const optimized = { tokens, spent: ZERO, verdicts: [] }
   return {
-    ...reserved,
-    plan: { kind: 'ask', prompt, optimized, counted: { original: tokens, sent: tokens }, keep: KEEP_NOTHING },
+    ...planned,
     answer: { kind: 'whole', completion },
     route,
     ignored: [],

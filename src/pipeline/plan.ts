@@ -1,6 +1,7 @@
 import { ZERO } from '../core/money.ts'
 import { KEEP_NOTHING, recall } from './recall.ts'
 import type { Keep, Parts, Planned, Reserved } from './stages.ts'
+import { createTries } from './tries.ts'
 
 /** How to answer: from memory, or by asking with the smallest prompt that pays. Never fails a request. */
 export async function plan(reserved: Reserved, parts: Parts): Promise<Planned> {
@@ -31,7 +32,8 @@ async function optimize(reserved: Reserved, keep: Keep, parts: Parts): Promise<P
   })
   const { rewrite } = optimized
   const counted = { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens }
-  return { ...reserved, plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted, keep } }
+  const tries = createTries(reserved.signal)
+  return { ...reserved, plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted, keep, tries } }
 }
 
 /** A thread's earlier turns are the upstream's: neither can they be compared, nor cut. */
@@ -39,9 +41,14 @@ export function isThread({ prompt }: Pick<Reserved, 'prompt'>): boolean {
   return prompt.native.value['thread'] !== undefined
 }
 
-function untouched(reserved: Reserved): Planned {
+/** The plan of a request that is sent as it came. */
+export function untouched(reserved: Reserved): Planned {
   const tokens = reserved.size.estimate
   const optimized = { tokens, spent: ZERO, verdicts: [] }
   const counted = { original: tokens, sent: tokens }
-  return { ...reserved, plan: { kind: 'ask', prompt: reserved.prompt, optimized, counted, keep: KEEP_NOTHING } }
+  const tries = createTries(reserved.signal)
+  return {
+    ...reserved,
+    plan: { kind: 'ask', prompt: reserved.prompt, optimized, counted, keep: KEEP_NOTHING, tries },
+  }
 }

@@ -23,9 +23,9 @@ export async function recall(
     signal,
   })
   if (found.hit) return { replay: replayOf(reserved, found) }
-  if (found.id === undefined) return { keep: keepFor(found, undefined) }
+  if (found.id === undefined) return { keep: keepFor(found, undefined, parts) }
   const seat = await memory.flights.board(`${key.id} ${found.id}`, signal)
-  if (seat.role !== 'passenger') return { keep: keepFor(found, seat) }
+  if (seat.role !== 'passenger') return { keep: keepFor(found, seat, parts) }
   found.becameHit()
   return { replay: replayOf(reserved, seat.value) }
 }
@@ -45,7 +45,7 @@ function replayOf({ resolved, margin }: Reserved, { completion, promptTokens }: 
  * Stores a whole answer and lets those who wait have it. Nobody waits for the storing but they: a slow embedder must
  * not hold up the one whose answer it is.
  */
-function keepFor(miss: CacheMiss, seat: Seat<Remembered> | undefined): Keep {
+function keepFor(miss: CacheMiss, seat: Seat<Remembered> | undefined, { records }: Pick<Parts, 'records'>): Keep {
   const land = seat?.role === 'leader' ? seat.land : () => {}
   return {
     finish: ({ status, completion, bill }: Outcome) => {
@@ -54,7 +54,13 @@ function keepFor(miss: CacheMiss, seat: Seat<Remembered> | undefined): Keep {
         return
       }
       const shared = { completion, promptTokens: bill.originalTokens }
-      void miss.save(completion, shared.promptTokens).then((kept) => land(kept ? { shared } : 'scattered'))
+      miss.save(completion, shared.promptTokens).then(
+        (kept) => land(kept ? { shared } : 'scattered'),
+        (cause: unknown) => {
+          land('scattered')
+          records.failed('an answer could not be stored in the cache', cause)
+        },
+      )
     },
   }
 }

@@ -8,7 +8,7 @@ import type { Claimed, Parts, Reached } from './stages.ts'
 
 /** The one place where a failure becomes a response, in the caller's format. */
 export async function refuse(reached: Reached, error: unknown, parts: Parts): Promise<Response> {
-  const failure = reached.signal.aborted ? left(error) : asFailure(error)
+  const failure = reached.signal.aborted ? callerLeft(error) : asFailure(error)
   const rate = failure.details.rate ?? (await rateOf(reached, parts))
   const status = failureStatus(failure)
   const head = { ...baseHead(reached.id, rate), ...failureHeaders(failure) }
@@ -30,9 +30,9 @@ async function conclude(first: Claimed['first'], failure: GatewayError, body: st
   await (isLasting ? first?.remember(answer) : first?.forget(answer))
 }
 
-/** Whatever stopped the request after its caller had left, nobody will read it. */
-function left(cause: unknown): GatewayError {
-  return new GatewayError('cancelled', 'The caller left before the answer.', { cause })
+/** The failure of a request whose caller has left, whatever stopped it: nobody reads the response. */
+export function callerLeft(cause?: unknown): GatewayError {
+  return new GatewayError('cancelled', 'The caller left before the end of the answer.', { cause })
 }
 
 /** Anything that is not a GatewayError is a fault of ours: its text may hold secrets and is not told to callers. */

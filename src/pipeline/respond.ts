@@ -5,8 +5,8 @@ import { keepWhole, startRecording } from './record.ts'
 import { settle } from './settle.ts'
 import type { Answered, Parts } from './stages.ts'
 import { statementOf } from './statement.ts'
-import { STREAM_HEAD, streamBody } from './stream-body.ts'
-import { writeContext } from './turns.ts'
+import { bodyOf, STREAM_HEAD } from './stream-body.ts'
+import { keepTurn, writeContext } from './turns.ts'
 
 /** The answer in the caller's own format, with its bill. A stream settles when it ends, however it ends. */
 export async function respond(answered: Answered, parts: Parts): Promise<Response> {
@@ -18,14 +18,14 @@ export async function respond(answered: Answered, parts: Parts): Promise<Respons
     const statement = statementOf(bill)
     const body = answered.format.writeCompletion(completion, statement, writeContext(answered))
     const head = { ...answerHead(answered), ...billHeaders(bill) }
-    await parts.turns.keep(answered, body)
     await settle(answered, bill, { status: 200, completion }, parts)
+    await keepTurn(answered, body, parts)
     await keepWhole(answered, { head, body, id: completion.id, metrics: { ...statement } }, parts)
     return jsonResponse(200, { ...base, ...head }, body)
   }
   const head = { ...answerHead(answered), ...billHeaders(expectedBill(answered)), ...STREAM_HEAD }
   const reader = startRecording(answered, answer.steps, head, parts)
-  const body = await streamBody(reader, {
+  const body = bodyOf(reader, {
     heartbeat: answered.format.heartbeat,
     heartbeatMs: parts.limits.heartbeatMs,
     after: parts.runtime.after,

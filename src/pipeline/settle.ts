@@ -1,6 +1,7 @@
 import type { Bill } from '../billing/bill.ts'
-import { ZERO, type NanoUsd } from '../core/money.ts'
+import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
+import { billForFailure, billForLeft } from './charge.ts'
 import type { Answered, Outcome, Parts, Planned, Reached, Reserved } from './stages.ts'
 
 /** Ends a request that was answered, in whole or in part: the truth replaces what was held, and is written down. */
@@ -8,10 +9,17 @@ export async function settle(answered: Answered, bill: Bill, outcome: Outcome, p
   await close(answered, usedBy(answered, bill), { ...outcome, bill }, parts)
 }
 
-/** Ends a request that was refused or failed before an answer: what was held is given back. */
+/**
+ * Ends a request that was refused, failed or was left before its answer. What was held is given back, but for what
+ * `billForFailure` and `billForLeft` say. The items of a batch have no caller who could leave: an item that is ended
+ * early is tried again.
+ */
 export async function release(reached: Reached, outcome: Outcome, parts: Parts): Promise<void> {
   if (!('reservation' in reached)) return parts.records.record(reached, outcome)
-  await close(reached, nothingUsed(reached), outcome, parts)
+  const isLeft = reached.signal.aborted && reached.caller !== undefined
+  const bill = isPlanned(reached) ? (isLeft ? billForLeft : billForFailure)(reached) : undefined
+  if (bill === undefined) await close(reached, nothingUsed(reached), outcome, parts)
+  else await close(reached, usedBy(reached, bill), { ...outcome, bill }, parts)
 }
 
 async function close(reserved: Reserved, used: Used, outcome: Outcome, parts: Parts): Promise<void> {
@@ -23,7 +31,7 @@ async function close(reserved: Reserved, used: Used, outcome: Outcome, parts: Pa
 }
 
 /** A cache hit uses no tokens of a limit: nothing was sent. */
-function usedBy(answered: Answered, bill: Bill): Used {
+function usedBy(reserved: Reserved, bill: Bill): Used {
   const hit = bill.cache === 'HIT'
   return {
     promptTokens: hit ? 0 : bill.optimizedTokens,
@@ -32,18 +40,17 @@ function usedBy(answered: Answered, bill: Bill): Used {
     theoretical: bill.theoretical,
     actual: bill.actual,
     billed: bill.billed,
-    model: answered.resolved.name,
+    model: reserved.resolved.name,
   }
 }
 
 function nothingUsed(reserved: Reserved): Used {
-  const spent = isPlanned(reserved) ? spentOf(reserved) : ZERO
   return {
     promptTokens: 0,
     completionTokens: 0,
     savedTokens: 0,
     theoretical: ZERO,
-    actual: spent,
+    actual: ZERO,
     billed: ZERO,
     model: reserved.resolved.name,
   }
@@ -51,9 +58,4 @@ function nothingUsed(reserved: Reserved): Used {
 
 function isPlanned(reserved: Reserved): reserved is Planned {
   return 'plan' in reserved
-}
-
-/** Small models were paid also for a request whose main call failed. */
-function spentOf({ plan }: Planned): NanoUsd {
-  return plan.kind === 'ask' ? plan.optimized.spent : ZERO
 }

@@ -16,6 +16,7 @@ import type { Detached } from '../replay/detached.ts'
 import type { First, Idempotency, Repeated } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { Optimized, SmallModel, Waterfall, Wishes } from '../savings/tier.ts'
+import type { Tries } from './tries.ts'
 
 /** One place that can answer a request. */
 export interface Route {
@@ -101,6 +102,7 @@ export type Plan =
       readonly optimized: Optimized
       readonly counted: Counted
       readonly keep: Keep
+      readonly tries: Tries
     }
 
 /** Told once, when the request has ended: what may be stored, and whether those who ask the same may have it. */
@@ -174,11 +176,13 @@ export interface Ledger {
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
 }
 
-/** Where finished requests are written down. Never rejects. */
+/** Where finished requests and failures are written down. Never rejects or throws. */
 export interface Records {
   record(reached: Reached, outcome: Outcome): Promise<void>
   /** A settlement that the store did not take: what was used is told here, so that no amount is lost unseen. */
   unsettled(reserved: Reserved, used: Used, cause: unknown): void
+  /** Logs a failure that no caller sees the cause of. */
+  failed(event: string, cause: unknown, fields?: JsonObject): void
 }
 
 /** Greatest sizes, and the waits that belong to them. */

@@ -27,23 +27,14 @@ interface Silence {
 }
 
 /**
- * Texts as a response body, one piece each, drawn only as fast as the reader reads. The first one is waited for, so that
- * the generator behind them has started: `return()` on one that never did would run no `finally`, and nothing would
- * settle.
+ * Texts as a response body, one piece each, drawn only as fast as the reader reads. The first text is drawn at once, so
+ * that the generator behind them has started: `return()` on one that never did would run no `finally`, and nothing
+ * would settle.
  */
-export async function streamBody(texts: TextReader, options: StreamBodyOptions): Promise<ReadableStream<Uint8Array>> {
-  return bodyOf(texts, options, await texts.next())
-}
-
-/** The same without waiting: for texts that others have started. */
-export function bodyOf(
-  texts: TextReader,
-  options: StreamBodyOptions,
-  first?: IteratorResult<string, void>,
-): ReadableStream<Uint8Array> {
+export function bodyOf(texts: TextReader, options: StreamBodyOptions): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder()
   const silence = heartbeatTimer(options)
-  let next = first === undefined ? texts.next() : Promise.resolve(first)
+  let next = texts.next()
   next.catch(() => {})
   const end = (): void => {
     silence.stop()

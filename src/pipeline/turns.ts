@@ -4,7 +4,7 @@ import type { Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import type { KeptTurn, WriteContext } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Answered, Turns } from './stages.ts'
+import type { Answered, Parts, Turns } from './stages.ts'
 
 /** How long a turn is kept, from the moment it was answered. */
 const KEPT_MS = 24 * 60 * 60 * 1000
@@ -91,6 +91,15 @@ async function write(store: Kept, key: VirtualKey, { id, input, answer }: KeptTu
   if (texts.answer.length + texts.input.length > LONGEST) return
   const options = { ttlMs: KEPT_MS, quota: quotaOf('turn', key.id) }
   await Promise.allSettled(HALVES.map((half) => store.set(nameOf({ key, id, half }), texts[half], options)))
+}
+
+/** Keeps an answered and settled request. The answer leaves also when that fails. */
+export async function keepTurn(answered: Answered, told: string | undefined, parts: Parts): Promise<void> {
+  try {
+    await parts.turns.keep(answered, told)
+  } catch (cause) {
+    parts.records.failed('an answered request could not be kept for later ones', cause, { request_id: answered.id })
+  }
 }
 
 /** What the writers of answers must know of a request. */

@@ -46,6 +46,8 @@ const POLL_MS = 15_000
 const TIDY_MS = 600_000
 /** A store that failed is left alone for so long. */
 const FAULT_MS = 5_000
+/** After so many faults of the code in a row the wait, then 320 seconds, grows no more. */
+const MAX_FAULTS = 6
 const SOONEST_MS = 20
 /** Batches that are looked at without a pause. */
 const PAUSE_AFTER = 100
@@ -62,6 +64,8 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   const running = new Set<AbortController>()
   const holding = { queue, after, leaseMs, running }
   let stale = true
+  /** Faults of the code in a row. */
+  let faults = 0
   let soonest = Infinity
   let tidiedAt = -Infinity
   const stopping = new AbortController()
@@ -79,11 +83,32 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
         const task = await inTurn(nextTask)
         if (task === undefined && stale) continue
         if (task === undefined) return
-        await (task.kind === 'end' ? queue.end(task.batch) : workOn(task.claim))
+        await (task.kind === 'end' ? queue.end(task.batch) : workOrGiveUp(task.claim))
+        faults = 0
       }
-    } catch {
-      // The store failed: every step can be made again, by this process or another.
+    } catch (cause) {
+      rest(cause)
+    }
+  }
+
+  /** A store that failed gets the step again, from this process or another. After a fault of the code the wait grows. */
+  function rest(cause: unknown): void {
+    if (isProgrammingError(cause)) {
+      faults = Math.min(faults + 1, MAX_FAULTS)
+      parts.records.failed('the work on batches failed', cause)
+    } else {
       soonest = Math.min(soonest, now() + FAULT_MS)
+    }
+  }
+
+  /** An item at which the code fails would fail again: its result says so. */
+  async function workOrGiveUp(claim: Claim): Promise<void> {
+    try {
+      await workOn(claim)
+    } catch (cause) {
+      if (!isProgrammingError(cause)) throw cause
+      parts.records.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.place })
+      await finish(claim, { line: failedLine(claim.place) }, async () => {})
     }
   }
 
@@ -202,7 +227,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   function addHand(): void {
     const working = hand().finally(() => {
       hands.delete(working)
-      if (hands.size === 0) setAlarm(stale ? SOONEST_MS : POLL_MS)
+      if (hands.size === 0) setAlarm(faults > 0 ? FAULT_MS * 2 ** faults : stale ? SOONEST_MS : POLL_MS)
     })
     hands.add(working)
   }
@@ -231,6 +256,16 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     },
     stop,
   }
+}
+
+/** Errors that the same step would throw again. A store fails with others. */
+function isProgrammingError(cause: unknown): boolean {
+  return [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => cause instanceof kind)
+}
+
+function failedLine(customId: string): string {
+  const error = { type: 'api_error', message: 'The gateway failed at this item. It is a fault of the gateway.' }
+  return writeLine(customId, 'errored', JSON.stringify({ type: 'error', error, request_id: null }))
 }
 
 function lostLine(customId: string): string {

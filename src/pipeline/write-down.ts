@@ -11,20 +11,26 @@ export interface Books {
   readonly now: () => number
 }
 
+/** The event of a request that failed by a fault of the gateway. */
+export const INTERNAL = 'a request failed by a fault of the gateway'
+
 /**
  * Writes each finished request into the metrics, the log and, where it used a key, the audit trail. Requests without a
  * known key stay out of the trail: whoever has no key must not be able to fill it.
  */
 export function createRecords({ audit, metrics, log, now }: Books): Records {
+  const failed: Records['failed'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
   return {
+    failed,
     record: async (reached, outcome) => {
       const finished = finishedOf(reached, outcome, now())
       metrics.record(finished)
+      if (outcome.failure?.kind === 'internal') failed(INTERNAL, outcome.failure, { request_id: reached.id })
       log.write(finished)
       if (finished.keyId !== undefined) await audit.write(finished)
     },
-    unsettled: (reserved, used) => {
-      log.event('ERROR', 'the store did not take a settlement; it is tried again', now(), {
+    unsettled: (reserved, used, cause) => {
+      failed('the store did not take a settlement; it is tried again', cause, {
         request_id: reserved.id,
         virtual_key_id: reserved.key.id,
         billed_nano_usd: used.billed,

@@ -1,15 +1,16 @@
-import type { Frame, Step } from '../core/answer.ts'
+import type { Completion, Frame, Step } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
+import { textOfPart } from '../core/prompt.ts'
 import { collector, type Collector } from '../core/steps.ts'
 import { writeFrame } from '../http/sse.ts'
 import type { TextSource } from '../replay/recording.ts'
 import { billFor, billForPart } from './charge.ts'
-import { asFailure } from './refuse.ts'
-import { settle } from './settle.ts'
+import { asFailure, callerLeft } from './refuse.ts'
+import { release, settle } from './settle.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { Answered, Outcome, Parts } from './stages.ts'
 import { statementOf } from './statement.ts'
-import { writeContext } from './turns.ts'
+import { keepTurn, writeContext } from './turns.ts'
 
 /** A streamed answer in the caller's format. */
 export interface WrittenStream {
@@ -50,7 +51,7 @@ export function writeStream(
       return
     }
     const ending = writer.end(statementOf(billOfStream(answered, collected, parts)))
-    await parts.turns.keep(answered, ending.at(-1)?.data)
+    await keepTurn(answered, ending.at(-1)?.data, parts)
     yield { last: join(ending), isWhole: true }
   }
   return { texts: texts(), farewell: () => fail(stopped()) }
@@ -85,7 +86,7 @@ async function* settling(
   collected: Collector,
   parts: Parts,
 ): AsyncGenerator<Step, void, undefined> {
-  let outcome: Outcome = { status: 499 }
+  let outcome: Outcome = { status: 499, failure: callerLeft() }
   try {
     for await (const step of steps) {
       collected.add(step)
@@ -94,11 +95,18 @@ async function* settling(
     outcome = { status: 200, completion: collected.completion() }
   } catch (error) {
     const failure = asFailure(error)
-    outcome = answered.signal.aborted ? { status: 499 } : { status: 200, failure }
+    if (!answered.signal.aborted) outcome = { status: 200, failure }
     throw failure
   } finally {
-    await settle(answered, billOfStream(answered, collected, parts), outcome, parts)
+    const isFailed = outcome.status === 200 && outcome.failure !== undefined
+    if (isFailed && isEmpty(collected.completion())) await release(answered, outcome, parts)
+    else await settle(answered, billOfStream(answered, collected, parts), outcome, parts)
   }
+}
+
+/** True for a stream that broke before it said anything: it counts as a failed request. */
+function isEmpty({ parts }: Completion): boolean {
+  return parts.every((part) => textOfPart(part) === '')
 }
 
 function billOfStream(answered: Answered, collected: Collector, parts: Parts): Bill {

@@ -4,7 +4,7 @@ import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createCircuits, type Circuits, type CircuitState } from './circuits.ts'
-import { untilContent } from './first-content.ts'
+import { MAX_HOLD_MS, untilContent } from './first-content.ts'
 
 /** One place that can answer a call. */
 export interface Candidate {
@@ -37,7 +37,10 @@ export interface FailoverOptions {
 
 export interface Failover {
   complete(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
-  /** Resolves when the stream says something: until then another candidate can still take over. */
+  /**
+   * Resolves when an upstream has answered 200 and its stream says something, at the latest 5 seconds after the call:
+   * until then another candidate can still take over.
+   */
   stream(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<AsyncIterable<Step>>>
   /** Candidates that cannot embed fail and are passed over. */
   embed(candidates: readonly Candidate[], call: FailoverEmbedding): Promise<FailoverAnswer<Embedded>>
@@ -67,17 +70,20 @@ export function createFailover(options: FailoverOptions): Failover {
         circuits.succeeded(candidate.provider.name)
         return sent
       }),
-    stream: (candidates, call) =>
-      askInTurn(run, candidates, call, async (candidate) => {
+    stream: (candidates, call) => {
+      const passOnAt = runtime.now() + MAX_HOLD_MS
+      return askInTurn(run, candidates, call, async (candidate) => {
         const { answer, ignored } = await candidate.provider.stream(callFor(run, candidate, call))
         const { name } = candidate.provider
-        const steps = await untilContent(answer, runtime, {
+        const end = {
           whole: () => circuits.succeeded(name),
-          broken: (error) => tellCircuit(run, name, error, call),
+          broken: (error: unknown) => tellCircuit(run, name, error, call),
           left: () => circuits.undecided(name),
-        })
-        return { answer: steps, ignored }
-      }),
+        }
+        const holdMs = Math.max(0, passOnAt - runtime.now())
+        return { answer: await untilContent(answer, runtime, end, holdMs), ignored }
+      })
+    },
     embed: (candidates, call) =>
       askInTurn(run, candidates, call, async ({ provider, model }) => {
         if (provider.embed === undefined) throw new GatewayError('internal', `"${provider.name}" cannot embed.`)

@@ -1,8 +1,8 @@
 import type { AnswerEvent, Step } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** How long a stream that has begun may hold back its first content before it is passed on all the same. */
-const LONGEST_HOLD_MS = 5000
+/** How long a request waits for the first content of its stream, once an upstream has answered 200. */
+export const MAX_HOLD_MS = 5000
 
 /** How a stream ended, for whoever keeps count: one of these is called, once. */
 export interface StreamEnd {
@@ -21,36 +21,37 @@ interface Beginning {
 }
 
 /**
- * Waits until a stream says something that a caller will see, so that a break before it can still be answered by
- * somebody else: it then rejects with what broke the stream, and tells `end` nothing. A stream that only greets and
- * then thinks for long is passed on after five seconds, since its caller shall see that it lives.
+ * Waits at most `holdMs` until a stream says something that a caller will see. A break before that rejects, so that
+ * another candidate can still answer, and tells `end` nothing. After `holdMs` the stream is passed on, silent or not:
+ * the headers and heartbeats of the response show the caller that it lives.
  */
 export async function untilContent(
   steps: AsyncIterable<Step>,
   runtime: Pick<Runtime, 'after'>,
   end: StreamEnd,
+  holdMs: number = MAX_HOLD_MS,
 ): Promise<AsyncIterable<Step>> {
   const source = steps[Symbol.asyncIterator]() as AsyncIterator<Step, undefined>
-  return passOn(await readBeginning(source, runtime), source, end)
+  return passOn(await readBeginning(source, runtime, holdMs), source, end)
 }
 
 async function readBeginning(
   source: AsyncIterator<Step, undefined>,
   runtime: Pick<Runtime, 'after'>,
+  holdMs: number,
 ): Promise<Beginning> {
   const held: Result[] = []
-  let patience: Promise<'over'> | undefined
   let forget = (): void => {}
+  const patience = new Promise<'over'>((resolve) => {
+    forget = runtime.after(holdMs, () => resolve('over'))
+  })
   try {
     for (;;) {
       const pending = source.next()
-      const result = await (patience === undefined ? pending : Promise.race([pending, patience]))
+      const result = await Promise.race([pending, patience])
       if (result === 'over') return { held, pending }
       held.push(result)
       if (result.done === true || result.value.events.some(isContent)) return { held, pending: undefined }
-      patience ??= new Promise((resolve) => {
-        forget = runtime.after(LONGEST_HOLD_MS, () => resolve('over'))
-      })
     }
   } finally {
     forget()

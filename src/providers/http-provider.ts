@@ -113,7 +113,8 @@ async function countTokens(options: HttpProviderOptions, call: ProviderCall, url
   return tokens
 }
 
-type OpenCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> & Partial<Pick<ProviderCall, 'headers'>>
+type OpenCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
+  Partial<Pick<ProviderCall, 'headers' | 'onAccepted'>>
 
 /** Any answer but a fault of its own shows that the upstream can be reached. */
 async function answersAtAll(options: HttpProviderOptions, call: OpenCall, url: string): Promise<void> {
@@ -148,6 +149,7 @@ async function open(options: HttpProviderOptions, call: OpenCall, outgoing: Outg
     const what = redirected ? 'answered with a redirect, which is not followed' : `answered with status ${status}`
     throw brokenUpstream(options.name, what)
   }
+  call.onAccepted?.()
   const encoding = response.header('content-encoding')?.trim().toLowerCase()
   if (encoding !== undefined && encoding !== '' && encoding !== 'identity') {
     opened.watch.leave()

@@ -36,7 +36,7 @@ export interface Finished {
   readonly latencyMs: number
   /** The tier that rewrote the prompt. A replay from the cache, tier 1, is known from its bill. */
   readonly tier?: 2 | 3 | 4 | 5
-  /** Present when there was an answer, whole or in part. */
+  /** Present when there was an answer, whole or in part, or when upstreams were paid without one. */
   readonly bill?: FinishedBill
   /** What became of each tier that was looked at, and why. */
   readonly tiers?: readonly TierOutcome[]
@@ -45,8 +45,11 @@ export interface Finished {
 /** What became of a request. */
 export type Ending = 'answered' | 'refused' | 'failed' | 'left'
 
+/** The status of a request whose caller left: nobody sees it. */
+const LEFT = 499
+
 export function endingOf(finished: Finished): Ending {
-  if (finished.failure === 'cancelled') return 'left'
+  if (finished.failure === 'cancelled' || finished.status === LEFT) return 'left'
   if (finished.status >= 500) return 'failed'
   return finished.status >= 400 ? 'refused' : 'answered'
 }

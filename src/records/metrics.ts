@@ -47,7 +47,7 @@ export function createMetrics(startedAt: number): Metrics {
     rate.count(finished.at)
     if (tier !== undefined) tiers[tier] += 1
     if (bill === undefined) return
-    sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
+    if (isAnswer(finished)) sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
     sums.theoretical += bill.theoretical
     sums.actual += bill.actual
     sums.billed += bill.billed
@@ -99,6 +99,12 @@ export function createMetrics(startedAt: number): Metrics {
   })
 
   return { record, summary, cache, totals }
+}
+
+/** A failed request can have a bill, too: what upstreams were paid for it. */
+function isAnswer(finished: Finished): boolean {
+  const ending = endingOf(finished)
+  return ending === 'answered' || ending === 'left'
 }
 
 function sumOf(counts: Readonly<Record<string, number>>): number {

@@ -9,13 +9,12 @@ import { writeFrame } from '../http/sse.ts'
 import { findCaller } from '../pipeline/admit.ts'
 import { followBody } from '../pipeline/follow.ts'
 import { baseHead } from '../pipeline/head.ts'
-import { asFailure } from '../pipeline/refuse.ts'
 import type { Parts } from '../pipeline/stages.ts'
 import { STREAM_HEAD } from '../pipeline/stream-body.ts'
 import { countEvents, skipEvents } from '../replay/events.ts'
 import type { TextReader } from '../replay/recording.ts'
 import type { Found, Kept } from '../replay/recordings.ts'
-import { refusal, type Call, type Handler } from './endpoint.ts'
+import type { Call, Handler } from './endpoint.ts'
 
 /**
  * POST /v1/messages/{id}/streams: a message of the calling key as the event stream it was or would have been, from any
@@ -25,13 +24,9 @@ export function replayStream(format: Format, parts: Parts): Handler {
   return async (call) => {
     const key = await findCaller(call.request.headers, parts)
     const rate = await parts.ledger.status(key)
-    try {
-      const after = await readPosition(call.request, parts)
-      const body = await find(call, key, { format, after, parts })
-      return new Response(body, { status: 200, headers: { ...baseHead(call.id, rate), ...STREAM_HEAD } })
-    } catch (error) {
-      return refusal(asFailure(error), call.id, format, rate)
-    }
+    const after = await readPosition(call.request, parts)
+    const body = await find(call, key, { format, after, parts })
+    return new Response(body, { status: 200, headers: { ...baseHead(call.id, rate), ...STREAM_HEAD } })
   }
 }
 

@@ -90,6 +90,8 @@ export interface Optimized {
   readonly tokens: number
   /** All small-model calls, also of tiers that declined afterwards. */
   readonly spent: NanoUsd
+  /** The part of `spent` that belongs to a tier which a header ordered. Absent: nothing. */
+  readonly ordered?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
 }
 

@@ -11,7 +11,7 @@ import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
 import type { Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
-import type { Optimized, Rewrite, Tier, TierJob, TierVerdict, Waterfall } from './tier.ts'
+import type { Optimized, Rewrite, SmallModel, Tier, TierJob, TierVerdict, Waterfall } from './tier.ts'
 import { createVanishing } from './vanishing.ts'
 
 export interface WaterfallOptions {
@@ -54,19 +54,21 @@ export function createWaterfall(options: WaterfallOptions): Waterfall {
   return async (given) => {
     const verdicts: TierVerdict[] = []
     let spent: NanoUsd = ZERO
+    let ordered: NanoUsd = ZERO
     if (given.wishes.level === 'off') return { tokens: given.tokens, spent, verdicts }
     const job = await measured(given, { meter, thresholds })
     const warmth = await orElse(COLD, warmthOf(memory, job, thresholds))
     for (const tier of tiers) {
       const outcome = await attempt(tier, job, warmth, meter)
       spent = add(spent, outcome.spent)
+      if (isOrdered(job, tier.tier)) ordered = add(ordered, outcome.spent)
       verdicts.push(outcome.verdict)
       if (outcome.rewrite === undefined) continue
       await orElse(undefined, noteSent(memory, job, outcome.rewrite, thresholds))
-      return { rewrite: outcome.rewrite, tokens: outcome.tokens, spent, verdicts }
+      return { rewrite: outcome.rewrite, tokens: outcome.tokens, spent, ordered, verdicts }
     }
     await orElse(undefined, noteSent(memory, job, undefined, thresholds))
-    return { tokens: job.tokens, spent, verdicts } satisfies Optimized
+    return { tokens: job.tokens, spent, ordered, verdicts } satisfies Optimized
   }
 }
 
@@ -106,6 +108,7 @@ async function attempt(tier: Tier, job: TierJob, warmth: Warmth, meter: Meter): 
     reason,
   })
   const pass = (verdict: TierVerdict, spent: NanoUsd = ZERO): Attempt => ({ tokens, spent, verdict })
+  const purse = createPurse(job.small)
   try {
     if (!tier.wants(job)) return pass(verdictOf('not-wanted', 'neither a header nor the size calls for it'))
     if (!isOrdered(job, tier.tier)) {
@@ -116,7 +119,7 @@ async function attempt(tier: Tier, job: TierJob, warmth: Warmth, meter: Meter): 
         return pass(verdictOf('does-not-pay', 'sending everything costs less'))
       }
     }
-    const result = await tier.rewrite(job)
+    const result = await tier.rewrite({ ...job, small: purse.small })
     if ('declined' in result) return pass(verdictOf('declined', result.declined), result.spent)
     const original = await meter.countOf(job.prompt, job.signal)
     if (result.rewrite.tokens >= original) return pass(verdictOf('declined', 'not smaller than before'), result.spent)
@@ -127,8 +130,20 @@ async function attempt(tier: Tier, job: TierJob, warmth: Warmth, meter: Meter): 
       verdict: verdictOf('chosen', result.rewrite.strategy),
     }
   } catch (error) {
-    return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'))
+    return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), purse.spent())
   }
+}
+
+/** The small model, and what its calls cost: a tier that fails does not report what it has spent. */
+function createPurse(small: SmallModel | undefined): { readonly small: typeof small; readonly spent: () => NanoUsd } {
+  let spent: NanoUsd = ZERO
+  if (small === undefined) return { small, spent: () => spent }
+  const ask: SmallModel['ask'] = async (question) => {
+    const reply = await small.ask(question)
+    spent = add(spent, reply.spent)
+    return reply
+  }
+  return { small: { ...small, ask }, spent: () => spent }
 }
 
 /** Small conversations are never optimised without an order, so nothing needs to be known of them. */

@@ -1,3 +1,4 @@
+import { lazy } from '../core/lazy.ts'
 import type { Store } from '../core/ports.ts'
 import { anthropicFormat } from '../formats/anthropic/format.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
@@ -78,6 +79,6 @@ async function batchHandler(name: keyof BatchHandlers, { batches, parts }: Endpo
 
 /** A handler whose code is loaded by its first call. */
 function lazily(load: () => Promise<Handler>): Handler {
-  let loading: Promise<Handler> | undefined
-  return async (call) => (await (loading ??= load()))(call)
+  const handler = lazy(load)
+  return async (call) => (await handler())(call)
 }

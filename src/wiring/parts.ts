@@ -40,6 +40,7 @@ const PATIENCE_MS = 30_000
 export function createParts(sources: PartsSources): Parts {
   const { runtime, store, governance, directory, timeouts, limits, books, cache, replay, savings, margin } = sources
   const meter = createMeter(createTokenizer())
+  const records = createRecords({ ...books, now: runtime.now })
   const patience = { ms: PATIENCE_MS, after: runtime.after }
   return {
     findKey: governance.findKey,
@@ -55,18 +56,21 @@ export function createParts(sources: PartsSources): Parts {
       meter,
       runtime,
       onShadow: (record, job) => books.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
+      onShadowFailure: (cause) => records.failed('the trial of a tier failed', cause),
     }),
-    rehearsal: () => createSavings(savings, { store: unwritten(store), meter, runtime, onShadow: () => {} }),
+    rehearsal: () => createSavings(savings, { store: unwritten(store), meter, runtime, ...UNSEEN }),
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: sources.failover,
     meter,
     margin,
-    records: createRecords({ ...books, now: runtime.now }),
+    records,
     limits,
     timeouts,
     runtime,
   }
 }
+
+const UNSEEN = { onShadow: () => {}, onShadowFailure: () => {} }
 
 /** A store in which nothing changes. */
 function unwritten(store: Store): Store {

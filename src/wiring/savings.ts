@@ -1,5 +1,6 @@
 import * as z from 'zod/mini'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
+import { lazy } from '../core/lazy.ts'
 import { ZERO } from '../core/money.ts'
 import { isShadowed, shadow, type ShadowRecord } from '../savings/shadow.ts'
 import type { SliderMode } from '../savings/slider.ts'
@@ -61,6 +62,8 @@ export interface SavingsParts {
   readonly runtime: Runtime
   /** Told what a tier would have saved. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
+  /** Told why a trial failed. */
+  readonly onShadowFailure: (cause: unknown) => void
 }
 
 /** The waterfall, which is loaded when a request is first large enough or asks for it. */
@@ -77,7 +80,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
     if (hasWish(job)) return waterfall(job)
     if (isShadowed(share, parts.runtime.random())) {
       // A trial never harms the request that it stands beside.
-      tryOut(job).catch(() => {})
+      tryOut(job).catch(parts.onShadowFailure)
     }
     return untouched(job)
   }
@@ -87,15 +90,14 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
   const { summarizer = 'model', shadow: _, ...others } = options
   const own = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const custom = options.tiers !== undefined
-  let loading: Promise<Waterfall> | undefined
-  const load = async (): Promise<Waterfall> => {
+  const load = lazy(async () => {
     const { createWaterfall } = await import('../savings/waterfall.ts')
     const { now, after } = runtime
     return createWaterfall({ ...others, summariser: summarizer, store, meter, now, after, breathe })
-  }
+  })
   return async (job) => {
     if (!custom && !concerns(job, own)) return untouched(job)
-    const waterfall = await (loading ??= load())
+    const waterfall = await load()
     return waterfall(job)
   }
 }

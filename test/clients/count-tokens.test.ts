@@ -56,20 +56,41 @@ describe('counting tokens through the official client', () => {
     expect(response.headers.get('x-svc-estimated')).toBe('true')
   })
 
-  it('costs nothing and takes nothing of a limit', async () => {
+  it('costs nothing, and takes one request of the request limit and nothing of the other limits', async () => {
     const store = watchedStore()
     const { anthropic, gateway, keyId } = await stage({
       store,
       reply: counted(10),
-      key: { name: 'k', rate_limit_requests: 1, budget_limit_cents: 1 },
+      key: { name: 'k', rate_limit_requests: 3, rate_limit_tokens: 1, budget_limit_cents: 1 },
     })
+    const count = { model: MESSAGE_MODEL, messages }
+    const remaining = async (): Promise<string | null> => {
+      const { response } = await anthropic.messages.countTokens(count).withResponse()
+      return response.headers.get('x-ratelimit-remaining')
+    }
 
-    for (let times = 0; times < 3; times += 1) await anthropic.messages.countTokens({ model: MESSAGE_MODEL, messages })
-
-    expect(store.tickets).toEqual([])
-    expect(await gateway.keys.usage(keyId)).toMatchObject({ requests: 0, cost: { billed_usd: 0 } })
+    expect([await remaining(), await remaining(), await remaining()]).toEqual(['2', '1', '0'])
+    expect(await store.held()).toBe(0)
+    expect(await store.spent('tokens')).toBe(0)
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ requests: 3, cost: { billed_usd: 0 } })
     expect((await gateway.audit.read({ keyId })).records).toHaveLength(3)
   })
+
+  it.each([CHAT_MODEL, MESSAGE_MODEL])(
+    'of %s is refused without an upstream call when the limit is reached',
+    async (model) => {
+      const { anthropic, gateway, keyId, upstream } = await stage({ key: { name: 'k', rate_limit_requests: 0 } })
+      for (let times = 0; times < 3; times += 1) {
+        await expect(anthropic.messages.countTokens({ model, messages })).rejects.toMatchObject({
+          status: 429,
+          error: { type: 'error', error: { type: 'rate_limit_error' } },
+        })
+      }
+      expect(upstream.requests).toHaveLength(0)
+      const { records } = await gateway.audit.read({ keyId })
+      expect(records.map(({ outcome }) => outcome)).toEqual(['refused', 'refused', 'refused'])
+    },
+  )
 
   it.each([
     ['without a key', { secret: null }, {}, 401],

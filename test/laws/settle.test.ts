@@ -194,7 +194,10 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
       expect((await response).status).toBe(499)
       await request.leaving
       await expectSettledOnce(stage)
-      expect(await stage.store.spent('budget')).toBe(0)
+      // The prompt is billed, and no answer: PRICE.input × the default margin, per token.
+      const { prompt, completion, actual, billed } = stage.store.booked()
+      expect(prompt).toBeGreaterThan(0)
+      expect({ completion, actual, billed }).toEqual({ completion: 0, actual: prompt * 1000, billed: prompt * 1500 })
     }
   })
 
@@ -205,6 +208,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     expect(response.status).toBe(499)
     expect(stage.upstream.requests).toHaveLength(0)
     await expectSettledOnce(stage, stage.store.tickets.length)
+    expect(await stage.store.spent('budget')).toBe(0)
   })
 
   it('when its caller never reads from the port and leaves', async () => {

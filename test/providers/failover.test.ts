@@ -263,6 +263,29 @@ describe('asking for streams', () => {
     expect(one.left()).toBe(1)
   })
 
+  it('a stream that says nothing after its 200 is passed on five seconds after the call', async () => {
+    const { failover, run, waits } = world()
+    let speak = (): void => {}
+    const silence = new Promise<void>((resolve) => {
+      speak = resolve
+    })
+    const answer = async function* (): AsyncGenerator<Step> {
+      await silence
+      yield* [greet, say('at last'), done]
+    }
+    const silent: Provider = { ...played('one').provider, stream: async () => ({ ignored: [], answer: answer() }) }
+    const failing = played('bad', failure('overloaded'))
+    const candidates = [failing, { provider: silent, model: testModel }]
+    const { answer: steps, route } = await run(failover.stream(candidates, call()))
+
+    expect(route.provider.name).toBe('one')
+    // The waits between the tries of the first candidate are part of the five seconds.
+    expect(waits).toEqual([250, 500, 4250])
+    const all = collect(steps)
+    speak()
+    expect(textOf(await all)).toBe('at last')
+  })
+
   it('a stream that greets and then thinks is passed on after five seconds', async () => {
     const { failover, run, waits } = world()
     let speak = (): void => {}

@@ -11,8 +11,26 @@ export interface WatchedStore extends Store {
   allSettled(): Promise<void>
   /** What all counters together still hold. */
   held(): Promise<number>
+  /** What all settlements together wrote into the reports of days: tokens, and money in nano-dollars. */
+  booked(): Booked
   /** What all counters with this beginning have spent. */
   spent(kind: 'budget' | 'requests' | 'tokens'): Promise<number>
+}
+
+export interface Booked {
+  readonly requests: number
+  readonly prompt: number
+  readonly completion: number
+  readonly actual: number
+  readonly billed: number
+}
+
+function bookedBy(settlements: readonly Settlement[]): Booked {
+  const tallies = settlements.flatMap((settlement) => settlement.tallies)
+  const days = tallies.filter(({ name }) => name.startsWith('usage:') && name.includes(':1d:'))
+  const sum = (field: string): number => days.reduce((total, { amounts }) => total + (amounts[field] ?? 0), 0)
+  const [requests, prompt, completion] = [sum('requests'), sum('prompt'), sum('completion')]
+  return { requests, prompt, completion, actual: sum('actual'), billed: sum('billed') }
 }
 
 export function watchedStore(now?: () => number): WatchedStore {
@@ -53,6 +71,7 @@ export function watchedStore(now?: () => number): WatchedStore {
       const levels = await store.levels([...counters])
       return levels.reduce((sum, level) => sum + level.held, 0)
     },
+    booked: () => bookedBy(settlements),
     spent: async (kind) => {
       const levels = await store.levels([...counters].filter((counter) => counter.startsWith(`${kind}:`)))
       // The same money is counted in every window; one of them is the sum.

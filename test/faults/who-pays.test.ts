@@ -1,0 +1,239 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { prose } from '../savings/conversation.ts'
+import { ask, CHAT, CROSSINGS, FRONTS, MESSAGE, type Front } from '../support/ask.ts'
+import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
+import { post } from '../support/streams.ts'
+import { CUT, framesOf, HANG, inTurn, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { watchedStore, type Booked, type WatchedStore } from '../support/watched-store.ts'
+
+/** Both models cost 1 $ per million prompt tokens and 2 $ per million output tokens: 1,000 and 2,000 nano-dollars each. */
+const INPUT = 1000
+const MARGIN = 1.5
+
+interface Watched extends Stage {
+  readonly store: WatchedStore
+}
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function startOne(
+  reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
+  options: StageOptions = {},
+): Promise<Watched> {
+  const store = watchedStore()
+  const key = { name: 'payer', budget_limit_cents: 100_000 }
+  const stage = await startStage({ reply, store, key, margin: MARGIN, ...options })
+  stages.push(stage)
+  return { ...stage, store }
+}
+
+/** What the key's report says, in nano-dollars, when everything is settled. */
+async function booksOf({ store }: Watched): Promise<Booked> {
+  await store.allSettled()
+  expect(await store.held()).toBe(0)
+  expect(await store.spent('budget')).toBe(store.booked().billed)
+  return store.booked()
+}
+
+const usageOf = ({ dialect }: UpstreamRequest, input: number, output: number): JsonObject =>
+  dialect === 'openai'
+    ? { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
+    : { input_tokens: input, output_tokens: output }
+
+/** About 26,000 tokens, so that tiers have something to read. */
+const CONVERSATION = [
+  ...Array.from({ length: 24 }, (_, at) => ({
+    role: at % 2 === 0 ? 'user' : 'assistant',
+    content: `${at}: ${prose(at, 500)}`,
+  })),
+  { role: 'user', content: 'Which port does the billing service listen on?' },
+]
+
+const isSmall = ({ body }: UpstreamRequest): boolean => body['model'] === 'small'
+
+/** The small model answers with these tokens; the main call gets `main`. */
+function withSmallModel(main: Reply): (request: UpstreamRequest) => Reply {
+  return (request) =>
+    isSmall(request) ? { text: '{"terms":["billing port"]}', usage: usageOf(request, 1000, 100) } : main
+}
+
+const SMALL_CALL = 1000 * INPUT + 100 * 2 * INPUT
+
+describe.each(FRONTS)('small-model calls of a request on the $name front whose main call is refused', (front) => {
+  const body = { ...front.body, messages: CONVERSATION }
+
+  it('are billed with the margin when a header ordered them', async () => {
+    const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }))
+    const reply = await ask(stage, body, { path: front.path, headers: { 'x-vanishing-context': 'true' } })
+
+    expect(reply.status).toBe(400)
+    expect(stage.upstream.requests.filter(isSmall)).toHaveLength(1)
+    expect(await booksOf(stage)).toEqual({
+      requests: 1,
+      actual: SMALL_CALL,
+      billed: SMALL_CALL * MARGIN,
+      prompt: 0,
+      completion: 0,
+    })
+    const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+    expect(records).toMatchObject([{ outcome: 'refused', cost_usd: (SMALL_CALL * MARGIN) / 1e9, tokens_used: 0 }])
+  })
+
+  it('are the operator’s cost when the size of the prompt called for them', async () => {
+    const savings = { thresholds: { vanishing: 5000 } }
+    const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }), { savings })
+    await ask(stage, body, { path: front.path })
+
+    const calls = stage.upstream.requests.filter(isSmall).length
+    expect(calls).toBeGreaterThan(0)
+    expect(await booksOf(stage)).toMatchObject({ actual: calls * SMALL_CALL, billed: 0 })
+  })
+
+  it('are never billed beyond what was reserved', async () => {
+    const stage = await startOne((request) =>
+      isSmall(request)
+        ? { text: '{"terms":["billing port"]}', usage: usageOf(request, 190_000, 1000) }
+        : { kind: 'failure', status: 400 },
+    )
+    const short = { ...front.body, max_tokens: 1 }
+    const messages = CONVERSATION.map((message) => ({ ...message, content: message.content.slice(0, 60) }))
+    await ask(stage, { ...short, messages }, { path: front.path, headers: { 'x-vanishing-context': 'true' } })
+
+    const { billed, actual } = await booksOf(stage)
+    expect(actual).toBeGreaterThanOrEqual(190_000 * INPUT)
+    expect(billed).toBeGreaterThan(0)
+    expect(billed).toBeLessThan(20_000 * INPUT)
+  })
+})
+
+describe.each(CROSSINGS)('a call on the $name', (front) => {
+  it('that broke after it was accepted is part of the actual cost of the answer that followed', async () => {
+    const stage = await startOne((request) =>
+      request.index === 0
+        ? {
+            kind: 'events',
+            items: [...framesOf(request, { text: 'x', usage: usageOf(request, 500, 1) }).slice(0, 1), CUT],
+          }
+        : { text: 'Hello.', usage: usageOf(request, 500, 10) },
+    )
+    const reply = await ask(stage, { ...front.body, stream: true }, { path: front.path })
+
+    expect(reply.status).toBe(200)
+    expect(stage.upstream.requests).toHaveLength(2)
+    const { billed, actual, prompt } = await booksOf(stage)
+    expect(prompt).toBe(500)
+    expect(billed).toBe((500 + 2 * 10) * INPUT * MARGIN)
+    // The message format reports the prompt of a broken stream; of the chat format's it is counted.
+    expect(actual).toBeGreaterThan((500 + 2 * 10) * INPUT)
+    if (front.model === MESSAGE.model) expect(actual).toBe((500 + 2 * 10 + 500) * INPUT)
+  })
+
+  it('that was refused or did not reach the upstream costs nothing', async () => {
+    const replies = inTurn({ kind: 'failure', status: 503 }, { kind: 'cut' }, 'Hello.')
+    const stage = await startOne(replies)
+    expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)
+
+    const { billed, actual } = await booksOf(stage)
+    expect(stage.upstream.requests).toHaveLength(3)
+    expect(billed).toBe(actual * MARGIN)
+  })
+
+  it('whose answer cannot be read costs the operator, not the key', async () => {
+    const stage = await startOne(() => ({ kind: 'json', value: {} }))
+    expect((await ask(stage, front.body, { path: front.path })).status).toBe(502)
+
+    const { billed, actual } = await booksOf(stage)
+    expect(stage.upstream.requests).toHaveLength(3)
+    expect(billed).toBe(0)
+    expect(actual).toBeGreaterThan(3 * INPUT)
+  })
+
+  it.each([false, true])('whose caller leaves before the answer bills the prompt (stream: %s)', async (stream) => {
+    const stage = await startOne(() => ({ kind: 'hang' }))
+    const controller = new AbortController()
+    const left = leave(stage, front, stream, controller)
+    const request = await stage.upstream.arrival(1)
+    controller.abort()
+    await Promise.all([left, request.leaving])
+
+    const { billed, actual, prompt, completion } = await booksOf(stage)
+    expect(prompt).toBeGreaterThan(0)
+    expect({ billed, actual, completion }).toEqual({
+      billed: prompt * INPUT * MARGIN,
+      actual: prompt * INPUT,
+      completion: 0,
+    })
+    const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+    expect(records).toMatchObject([
+      { outcome: 'left', status: 499, failure: 'cancelled', cost_usd: Math.round(billed / 1000) / 1e6 },
+    ])
+  })
+
+  it('whose caller leaves a stream is audited as left and billed what came', async () => {
+    const stage = await startOne((request) => ({
+      kind: 'events',
+      items: [...framesOf(request, { text: ['One', ' two', ' three'] }).slice(0, 5), HANG],
+    }))
+    const response = await post(stage, front.path, { body: { ...front.body, stream: true } })
+    const reader = response.body?.getReader()
+    await reader?.read()
+    await reader?.cancel()
+    await stage.upstream.last.leaving
+
+    const { billed, prompt } = await booksOf(stage)
+    expect(prompt).toBeGreaterThan(0)
+    expect(billed).toBeGreaterThanOrEqual(prompt * INPUT * MARGIN)
+    const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+    expect(records).toMatchObject([{ outcome: 'left', status: 499, failure: 'cancelled' }])
+  })
+})
+
+async function leave(stage: Stage, front: Front, stream: boolean, controller: AbortController): Promise<void> {
+  const response = await post(stage, front.path, { body: { ...front.body, stream }, signal: controller.signal })
+  expect(response.status).toBe(499)
+}
+
+it('embeddings whose caller leaves bill the texts that were sent', async () => {
+  const stage = await startOne(() => ({ kind: 'hang' }), {})
+  const controller = new AbortController()
+  const body = { model: 'chat/large', input: ['The fox jumps over the dog.'] }
+  const response = post(stage, '/v1/embeddings', { body, signal: controller.signal })
+  const request = await stage.upstream.arrival(1)
+  controller.abort()
+  expect((await response).status).toBe(499)
+  await request.leaving
+
+  const { billed, prompt } = await booksOf(stage)
+  expect(prompt).toBeGreaterThan(3)
+  expect(billed).toBe(prompt * INPUT * MARGIN)
+})
+
+describe('an answered request is settled before anything else is done with it', () => {
+  it('so a store that cannot keep its turn neither fails nor frees it', async () => {
+    const store = watchedStore()
+    const broken = {
+      ...store,
+      set: (key: string, value: string, options?: { readonly ttlMs?: number }) => {
+        if (!key.startsWith('turn:')) return store.set(key, value, options)
+        order.push('turn', store.settlements.length)
+        throw new TypeError('set of a turn')
+      },
+    }
+    const order: unknown[] = []
+    for (const stream of [false, true]) {
+      const stage = await startStage({ store: broken, key: { name: 'k', budget_limit_cents: 100 }, reply: () => 'Hi.' })
+      stages.push(stage)
+      const body = { model: CHAT.model, input: 'Hello?', max_output_tokens: 20, stream }
+      const reply = await ask(stage, body, { path: '/v1/responses' })
+      expect(reply.status).toBe(200)
+      if (stream) expect(reply.text).toContain('response.completed')
+    }
+    expect(order.slice(0, 2)).toEqual(['turn', 1])
+    expect(store.settlements).toHaveLength(2)
+    expect(await store.spent('budget')).toBeGreaterThan(0)
+  })
+})
