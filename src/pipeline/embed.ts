@@ -71,8 +71,9 @@ function measure(
 
 /** Gets the vectors, with the same retries and fallbacks as an answer: 502 503 504. */
 export async function embed(reserved: Reserved, request: EmbeddingRequest, parts: Parts): Promise<EmbeddedRequest> {
-  const { resolved, prompt, size, signal } = reserved
-  const { answer, route } = await parts.upstream.embed(resolved.routes, { request, headers: {}, signal })
+  const { resolved, prompt, size, signal, key, startedAt } = reserved
+  const call = { request, headers: {}, signal, keyId: key.id, startedAt }
+  const { answer, route } = await parts.upstream.embed(resolved.routes, call)
   const completion: Completion = {
     id: reserved.id,
     model: answer.model,

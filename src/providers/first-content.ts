@@ -4,7 +4,7 @@ import type { Runtime } from '../core/ports.ts'
 /** How long a stream that has begun may hold back its first content before it is passed on all the same. */
 const LONGEST_HOLD_MS = 5000
 
-/** How a stream ended, for whoever keeps count: one of these is called, once. */
+/** Receives how a stream ended: one of these is called, once. */
 export interface StreamEnd {
   readonly whole: () => void
   readonly broken: (error: unknown) => void
@@ -22,16 +22,17 @@ interface Beginning {
 
 /**
  * Waits until a stream says something that a caller will see, so that a break before it can still be answered by
- * somebody else: it then rejects with what broke the stream, and tells `end` nothing. A stream that only greets and
- * then thinks for long is passed on after five seconds, since its caller shall see that it lives.
+ * another candidate: it then rejects with what broke the stream, and does not call `begin`. A stream that only greets and
+ * then pauses is passed on after five seconds, so that its caller sees that the request is alive.
  */
 export async function untilContent(
   steps: AsyncIterable<Step>,
   runtime: Pick<Runtime, 'after'>,
-  end: StreamEnd,
+  begin: () => StreamEnd,
 ): Promise<AsyncIterable<Step>> {
   const source = steps[Symbol.asyncIterator]() as AsyncIterator<Step, undefined>
-  return passOn(await readBeginning(source, runtime), source, end)
+  const beginning = await readBeginning(source, runtime)
+  return passOn(beginning, source, begin())
 }
 
 async function readBeginning(
