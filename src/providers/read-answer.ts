@@ -14,7 +14,7 @@ export interface Opened {
 }
 
 /** Maximum size of a whole answer, and of one event of a stream, in bytes. */
-export const MAX_ANSWER_BYTES = 32 * 1024 * 1024
+export const MAX_ANSWER_BYTES: number = 32 * 1024 * 1024
 
 /** After the protocol's last event only the end of the body is to come: more than so many bytes are not waited for. */
 const LONGEST_TAIL = 4 * 1024
