@@ -32,4 +32,4 @@ const response = await gateway.fetch(
   }),
 )
 const { choices } = (await response.json()) as typeof answer
-console.log(response.status, calls, choices[0]?.message.content)
+process.stdout.write(`${response.status} ${calls} ${choices[0]?.message.content}\n`)
