@@ -1,4 +1,3 @@
-import type { Provider } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import type { Format } from './formats/format.ts'
 import { openaiFormat } from './formats/openai/format.ts'
@@ -14,7 +13,9 @@ import type { Parts } from './pipeline/stages.ts'
 import { createTraffic } from './pipeline/traffic.ts'
 import { INTERNAL } from './pipeline/write-down.ts'
 import { createDirectory } from './providers/catalog.ts'
-import { createFailover, type Failover } from './providers/failover.ts'
+import { createCircuitBreaker } from './providers/circuit-breaker.ts'
+import { createFailover } from './providers/failover.ts'
+import { providerStates, type ProviderStates } from './providers/provider-states.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
@@ -72,7 +73,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), { after: runtime.after })
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
-  const failover = createFailover({ runtime, timeouts })
+  const breaker = createCircuitBreaker(options.circuitBreaker)
+  const failover = createFailover({ runtime, timeouts, breaker })
   const books = {
     audit: createAudit({ store }),
     metrics: createMetrics(runtime.now()),
@@ -84,6 +86,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const governance = createGovernance(options.governance, {
     store,
     runtime,
+    totalMs: timeouts.total,
     onFailure: (cause) => books.log.failure('configuration not in place', asFailure(cause), runtime.now()),
   })
   const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
@@ -114,7 +117,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
   const traffic = createTraffic(runtime)
   const batches = createBatches(options.batches, { store, parts, keyById: governance.keyById, traffic })
-  const states = statesOf(options.providers, failover)
+  const states = (): ProviderStates => providerStates(options.providers, failover.circuits())
   const route = createRouter(endpoints({ parts, directory, store, states, basePath, admin, traffic, batches }))
 
   const answer = async (call: Call): Promise<Response> => {
@@ -197,12 +200,4 @@ function formatOf({ request, url }: Call): Format {
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Parts['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
-}
-
-/** Which providers are asked at present. */
-function statesOf(providers: readonly Provider[], failover: Failover): () => Readonly<Record<string, boolean>> {
-  return () => {
-    const circuits = failover.circuits()
-    return Object.fromEntries(providers.map(({ name }) => [name, !(name in circuits)]))
-  }
 }

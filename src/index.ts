@@ -16,6 +16,7 @@ export type { CacheOptions, GatewayOptions, LogRecord, MarginCall } from './opti
 export type { Limits } from './pipeline/stages.ts'
 export type { AdminOptions } from './routes/authorize.ts'
 export type { MetricsReports } from './routes/metrics.ts'
+export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
 export type { BatchOptions } from './wiring/batches.ts'
 export type { StreamsOptions } from './wiring/replay.ts'

@@ -58,6 +58,8 @@ export interface FailureDetails {
   readonly upstream?: UpstreamRefusal
   readonly advice?: RetryAdvice
   readonly details?: Json
+  /** True when the caller or the gateway caused the failure of an upstream call: circuit breakers do not count it. */
+  readonly isCallerSide?: boolean
   readonly cause?: unknown
 }
 

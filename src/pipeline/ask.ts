@@ -20,6 +20,9 @@ export async function ask(planned: Planned, parts: Parts): Promise<Answered> {
     promptFor: (route) => promptFor(plan.prompt, route, planned),
     headers: formatHeaders(planned.request.headers),
     signal: planned.signal,
+    keyId: planned.key.id,
+    startedAt: planned.startedAt,
+    abort: planned.abort,
   }
   const routes = plan.tries.watch(resolved.routes)
   if (prompt.stream) {

@@ -71,9 +71,10 @@ function measure(
 
 /** Gets the vectors, with the same retries and fallbacks as an answer: 502 503 504. */
 export async function embed(planned: Planned, request: EmbeddingRequest, parts: Parts): Promise<EmbeddedRequest> {
-  const { resolved, plan, signal } = planned
+  const { resolved, plan, signal, key, startedAt } = planned
   const routes = plan.kind === 'ask' ? plan.tries.watch(resolved.routes) : resolved.routes
-  const { answer, route } = await parts.upstream.embed(routes, { request, headers: {}, signal })
+  const call = { request, headers: {}, signal, keyId: key.id, startedAt }
+  const { answer, route } = await parts.upstream.embed(routes, call)
   const completion: Completion = {
     id: planned.id,
     model: answer.model,

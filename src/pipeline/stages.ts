@@ -155,12 +155,21 @@ export interface Upstream {
   embed(routes: readonly Route[], call: UpstreamEmbedding): Promise<UpstreamAnswer<Embedded>>
 }
 
-export interface UpstreamCall extends Omit<ProviderCall, 'model' | 'prompt' | 'runtime' | 'timeouts'> {
+/** What the calls of one request have in common. */
+export interface UpstreamRequest extends Pick<ProviderCall, 'headers' | 'signal'> {
+  readonly keyId: string
+  /** When `timeouts.total` began, in milliseconds since 1970. */
+  readonly startedAt: number
+}
+
+export interface UpstreamCall extends UpstreamRequest {
+  /** Ends the request, also while its stream has no reader. */
+  readonly abort: (reason: unknown) => void
   /** The prompt for one route: providers differ in what must be said. */
   readonly promptFor: (route: Route) => Prompt
 }
 
-export type UpstreamEmbedding = Pick<EmbedCall, 'request' | 'headers' | 'signal'>
+export type UpstreamEmbedding = UpstreamRequest & Pick<EmbedCall, 'request'>
 
 export interface UpstreamAnswer<answer> extends Sent<answer> {
   readonly route: Route

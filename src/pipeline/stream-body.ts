@@ -74,14 +74,15 @@ function heartbeatTimer({ after, now, heartbeatMs }: StreamBodyOptions): Silence
   let spokeAt = now()
   let cancel: () => void = () => {}
   const arm = (ms: number, beat: () => void): void => {
-    cancel = after(ms, () => {
+    const check = (): void => {
       const left = spokeAt + heartbeatMs - now()
       if (left <= 0) {
         beat()
         spokeAt = now()
       }
       arm(left <= 0 ? heartbeatMs : left, beat)
-    })
+    }
+    cancel = after(ms, check, { isBackground: true })
   }
   return {
     start: (beat) => arm(heartbeatMs, beat),

@@ -238,7 +238,8 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
 
   function setAlarm(latestMs: number): void {
     if (stopping.signal.aborted) return
-    cancelAlarm = after(Math.max(SOONEST_MS, Math.min(latestMs, soonest - now())), () => wake())
+    const wait = Math.max(SOONEST_MS, Math.min(latestMs, soonest - now()))
+    cancelAlarm = after(wait, () => wake(), { isBackground: true })
   }
 
   async function stop(): Promise<void> {

@@ -3,8 +3,9 @@ import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { createCircuits, type Circuits, type CircuitState } from './circuits.ts'
-import { MAX_HOLD_MS, untilContent } from './first-content.ts'
+import { createCircuitBreaker, type CircuitBreaker, type CircuitPass, type CircuitReport } from './circuit-breaker.ts'
+import { MAX_HOLD_MS, untilContent, type StreamEnd } from './first-content.ts'
+import { pause, waitBeforeRetry } from './retry.ts'
 
 /** One place that can answer a call. */
 export interface Candidate {
@@ -12,13 +13,22 @@ export interface Candidate {
   readonly model: Model
 }
 
-export interface FailoverCall extends Omit<ProviderCall, 'model' | 'prompt' | 'runtime' | 'timeouts'> {
+/** What belongs to the request rather than to one of its upstream calls. */
+export interface FailoverRequest extends Pick<ProviderCall, 'headers' | 'signal'> {
+  readonly keyId: string
+  /** When `timeouts.total` began, in milliseconds since 1970. */
+  readonly startedAt: number
+}
+
+export interface FailoverCall extends FailoverRequest {
+  /** Ends the request, also while its stream has no reader. */
+  readonly abort: (reason: unknown) => void
   /** The prompt for one candidate: providers differ in what must be said. */
   readonly promptFor: (candidate: Candidate) => Prompt
 }
 
 /** A call without a prompt: the same request for every candidate. */
-export interface FailoverEmbedding extends Pick<ProviderCall, 'headers' | 'signal'> {
+export interface FailoverEmbedding extends FailoverRequest {
   readonly request: EmbeddingRequest
 }
 
@@ -30,9 +40,9 @@ export interface FailoverAnswer<answer> extends Sent<answer> {
 export interface FailoverOptions {
   readonly runtime: Runtime
   readonly timeouts: Timeouts
-  /** How often one candidate is asked at the most. @default 3 */
+  /** Maximum number of calls to one candidate. @default 3 */
   readonly tries?: number
-  readonly circuits?: Circuits
+  readonly breaker?: CircuitBreaker
 }
 
 export interface Failover {
@@ -42,56 +52,47 @@ export interface Failover {
    * until then another candidate can still take over.
    */
   stream(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<AsyncIterable<Step>>>
-  /** Candidates that cannot embed fail and are passed over. */
+  /** Skips candidates that cannot embed. */
   embed(candidates: readonly Candidate[], call: FailoverEmbedding): Promise<FailoverAnswer<Embedded>>
-  /** The providers whose circuit is not closed. */
-  circuits(): Readonly<Record<string, CircuitState>>
+  /** By `<provider>/<model_id>`: the circuits that had requests lately or are not closed. */
+  circuits(): Readonly<Record<string, CircuitReport>>
 }
 
 const TRIES = 3
-const FIRST_WAIT_MS = 500
-const LONGEST_BACKOFF_MS = 8000
-/** A longer wait than this is the caller's to decide, who is told how long. */
-const LONGEST_TOLD_WAIT_MS = 20_000
 
 /**
- * Asks candidates in their order until one answers. A candidate that fails by its own fault is asked again after a
- * random wait that doubles (full jitter), as long as nothing of the answer has come and the deadline allows; then the
- * next one is. A told waiting time is kept where nobody else can answer. What an upstream blames on the request itself
- * is the end: nobody else is asked. When all fail, the first failure is thrown.
+ * Asks candidates in their order until one answers. A candidate that fails is asked again after a random wait, as long
+ * as nothing of the answer has arrived; then the next one is asked. `timeouts.total` bounds the request over all tries
+ * and candidates. A refusal of the request itself is final. When every candidate fails, the first failure is thrown.
  */
 export function createFailover(options: FailoverOptions): Failover {
-  const { runtime, timeouts, tries = TRIES, circuits = createCircuits() } = options
-  const run: Run = { runtime, timeouts, tries, circuits }
+  const { runtime, timeouts, tries = TRIES, breaker = createCircuitBreaker() } = options
+  const run: Run = { runtime, timeouts, tries, breaker }
   return {
     complete: (candidates, call) =>
-      askInTurn(run, candidates, call, async (candidate) => {
-        const sent = await candidate.provider.complete(callFor(run, candidate, call))
-        circuits.succeeded(candidate.provider.name)
+      askInTurn(run, candidates, call, async (attempt) => {
+        const sent = await attempt.candidate.provider.complete(callFor(attempt, call))
+        attempt.pass.succeeded(runtime.now())
         return sent
       }),
     stream: (candidates, call) => {
       const passOnAt = runtime.now() + MAX_HOLD_MS
-      return askInTurn(run, candidates, call, async (candidate) => {
-        const { answer, ignored } = await candidate.provider.stream(callFor(run, candidate, call))
-        const { name } = candidate.provider
-        const end = {
-          whole: () => circuits.succeeded(name),
-          broken: (error: unknown) => tellCircuit(run, name, error, call),
-          left: () => circuits.undecided(name),
-        }
+      return askInTurn(run, candidates, call, async (attempt) => {
+        const { answer, ignored } = await attempt.candidate.provider.stream(callFor(attempt, call))
         const holdMs = Math.max(0, passOnAt - runtime.now())
-        return { answer: await untilContent(answer, runtime, end, holdMs), ignored }
+        const begin = (): StreamEnd => streamEnd(attempt, call)
+        return { answer: await untilContent(answer, runtime, begin, holdMs), ignored }
       })
     },
     embed: (candidates, call) =>
-      askInTurn(run, candidates, call, async ({ provider, model }) => {
+      askInTurn(run, candidates, call, async (attempt) => {
+        const { provider } = attempt.candidate
         if (provider.embed === undefined) throw new GatewayError('internal', `"${provider.name}" cannot embed.`)
-        const answer = await provider.embed({ ...call, model, runtime, timeouts })
-        circuits.succeeded(provider.name)
+        const answer = await provider.embed({ ...sharedBy(attempt, call), request: call.request })
+        attempt.pass.succeeded(runtime.now())
         return { answer, ignored: [] }
       }),
-    circuits: () => circuits.states(runtime.now()),
+    circuits: () => breaker.reports(runtime.now()),
   }
 }
 
@@ -99,119 +100,155 @@ interface Run {
   readonly runtime: Runtime
   readonly timeouts: Timeouts
   readonly tries: number
-  readonly circuits: Circuits
+  readonly breaker: CircuitBreaker
 }
 
-type Ask<answer> = (candidate: Candidate) => Promise<Sent<answer>>
+interface Turn {
+  readonly run: Run
+  readonly call: FailoverRequest
+  readonly candidate: Candidate
+  readonly isFirst: boolean
+  readonly isLast: boolean
+  readonly pass: CircuitPass
+}
+
+interface Attempt extends Turn {
+  /** 1 for the first. */
+  readonly number: number
+}
+
+type Ask<answer> = (attempt: Attempt) => Promise<Sent<answer>>
 
 async function askInTurn<answer>(
   run: Run,
   candidates: readonly Candidate[],
-  call: Pick<ProviderCall, 'signal'>,
+  call: FailoverRequest,
   ask: Ask<answer>,
 ): Promise<FailoverAnswer<answer>> {
-  const startedAt = run.runtime.now()
   let firstFailure: unknown
   for (const [index, candidate] of candidates.entries()) {
-    const isLast = index === candidates.length - 1
+    const following = candidates.slice(index + 1)
     try {
-      const sent = await askOne(run, { candidate, call, isLast, startedAt }, ask)
+      const pass = admit(run, call, { candidate, following })
+      const sent = await askOne(
+        { run, call, candidate, isFirst: index === 0, isLast: following.length === 0, pass },
+        ask,
+      )
       return { ...sent, route: candidate }
     } catch (error) {
       if (call.signal.aborted || isFinal(error)) throw error
       firstFailure ??= error
+      if (msLeft(run, call) <= 0) break
     }
   }
   throw firstFailure ?? new GatewayError('internal', 'There is no provider to ask.')
 }
 
-interface Turn {
-  readonly candidate: Candidate
-  readonly call: Pick<ProviderCall, 'signal'>
-  readonly isLast: boolean
-  readonly startedAt: number
-}
-
-/** Asks one candidate until it answers or it makes no sense to ask it again. */
-async function askOne<answer>(run: Run, turn: Turn, ask: Ask<answer>): Promise<Sent<answer>> {
-  const { candidate, call } = turn
-  const { name } = candidate.provider
-  for (let attempt = 1; ; attempt += 1) {
-    if (!run.circuits.admits(name, run.runtime.now())) throw leftAlone(run, name)
+/** Asks one candidate until it answers or another try makes no sense. */
+async function askOne<answer>(turn: Turn, ask: Ask<answer>): Promise<Sent<answer>> {
+  const { run, call } = turn
+  for (let number = 1; ; number += 1) {
+    const attempt: Attempt = { ...turn, number }
     try {
-      return await ask(candidate)
+      return await ask(attempt)
     } catch (error) {
-      tellCircuit(run, name, error, call)
-      const wait = attempt < run.tries && !call.signal.aborted ? waitBefore(run, turn, attempt, error) : undefined
-      if (wait === undefined) throw error
-      await pause(run.runtime, wait, call.signal)
+      const wait = waitAfter(attempt, error)
+      if (wait === undefined) {
+        report(attempt, error)
+        throw error
+      }
+      await pause(run.runtime, wait, call.signal).catch((reason: unknown) => {
+        turn.pass.undecided()
+        throw reason
+      })
     }
   }
 }
 
-/** How long to wait before the next try, in milliseconds; undefined when there shall be none. */
-function waitBefore(run: Run, turn: Turn, attempt: number, error: unknown): number | undefined {
-  if (!isWorthRetrying(error)) return undefined
-  const { retryAfterSeconds } = error.details
-  const told = retryAfterSeconds === undefined ? 0 : retryAfterSeconds * 1000
-  if (told > 0 && (!turn.isLast || told > LONGEST_TOLD_WAIT_MS)) return undefined
-  const backoff = run.runtime.random() * Math.min(LONGEST_BACKOFF_MS, FIRST_WAIT_MS * 2 ** (attempt - 1))
-  const wait = Math.max(told, backoff)
-  const spent = run.runtime.now() - turn.startedAt
-  return spent + wait < run.timeouts.total ? wait : undefined
+function waitAfter({ run, call, candidate, number, isLast }: Attempt, error: unknown): number | undefined {
+  if (number >= run.tries || call.signal.aborted) return undefined
+  // A probe is one call, and a circuit that opened meanwhile ends the tries of requests under way.
+  if (run.breaker.isOpen(circuitOf(candidate), call.keyId)) return undefined
+  const wait = waitBeforeRetry({ attempt: number, isLast, error }, run.runtime.random)
+  return wait !== undefined && wait < msLeft(run, call) ? wait : undefined
 }
 
-/** A time-out is not: the caller has waited long enough, and whoever comes next may be faster. */
-function isWorthRetrying(error: unknown): error is GatewayError {
-  if (!GatewayError.is(error) || error.details.advice?.shouldRetry === 'false') return false
-  return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
+/** A stream that nobody reads does not see its deadline, so it gets this much longer to report it by itself. */
+const UNREAD_MS = 1000
+
+function streamEnd(attempt: Attempt, { abort }: FailoverCall): StreamEnd {
+  const { run, call, pass } = attempt
+  const expire = (): void =>
+    abort(new GatewayError('upstream-timeout', `The stream was not read within ${run.timeouts.total / 1000} seconds.`))
+  const cancel = run.runtime.after(msLeft(run, call) + UNREAD_MS, expire, { isBackground: true })
+  return {
+    whole: () => {
+      cancel()
+      pass.succeeded(run.runtime.now())
+    },
+    broken: (error) => {
+      cancel()
+      report(attempt, error)
+    },
+    left: () => {
+      cancel()
+      pass.undecided()
+    },
+  }
 }
 
-/** True for what another candidate would answer no better: the request itself is wrong. */
+/** True for a refusal of the request itself: another candidate would refuse it as well. */
 function isFinal(error: unknown): boolean {
   return GatewayError.is(error) && error.kind === 'upstream-rejected'
 }
 
-/** Only the provider's own faults count. An upstream that refuses a request, or us, is alive. */
-function tellCircuit(run: Run, name: string, error: unknown, call: Pick<ProviderCall, 'signal'>): void {
-  const { circuits, runtime } = run
-  if (call.signal.aborted || !GatewayError.is(error)) return circuits.undecided(name)
-  const { kind, details } = error
-  if (kind === 'upstream-rejected') return circuits.succeeded(name)
-  const isRefusal = details.advice?.shouldRetry === 'false' && kind === 'upstream'
-  const isFault = kind === 'upstream' || kind === 'upstream-timeout' || kind === 'overloaded'
-  if (isFault && !isRefusal) circuits.failed(name, runtime.now())
-  else circuits.undecided(name)
+const FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'overloaded'])
+
+/** Reports a failure to the circuit. Only failures that the upstream caused count. */
+function report({ run, call, pass, isFirst, number }: Attempt, error: unknown): void {
+  if (call.signal.aborted || !GatewayError.is(error)) return pass.undecided()
+  const isFault = FAULTS.has(error.kind) && error.details.isCallerSide !== true
+  // A later call gets what the earlier ones left of `timeouts.total`: too little time proves nothing.
+  const hadWholeTime = isFirst && number === 1
+  const isShortOfTime = error.kind === 'upstream-timeout' && !hadWholeTime && msLeft(run, call) <= 0
+  if (isFault && !isShortOfTime) pass.failed(run.runtime.now())
+  else pass.undecided()
 }
 
-function leftAlone(run: Run, name: string): GatewayError {
-  const seconds = Math.max(1, Math.ceil(run.circuits.waitMs(name, run.runtime.now()) / 1000))
-  return new GatewayError('overloaded', `The provider "${name}" has failed repeatedly and is left alone for a while.`, {
-    retryAfterSeconds: seconds,
+interface Place {
+  readonly candidate: Candidate
+  readonly following: readonly Candidate[]
+}
+
+/** Throws `overloaded` when the candidate's circuit is open. */
+function admit({ breaker, runtime }: Run, { keyId }: FailoverRequest, { candidate, following }: Place): CircuitPass {
+  const circuit = circuitOf(candidate)
+  const now = runtime.now()
+  const hasAlternative = following.some((other) => !breaker.isOpen(circuitOf(other), keyId))
+  const pass = breaker.admit({ circuit, keyId, now, hasAlternative })
+  if (pass !== undefined) return pass
+  const { name } = candidate.provider
+  throw new GatewayError('overloaded', `The provider "${name}" failed repeatedly. Retry after the time given.`, {
+    retryAfterSeconds: Math.max(1, Math.ceil(breaker.waitMs(circuit, keyId, now) / 1000)),
   })
 }
 
-function callFor(run: Run, candidate: Candidate, call: FailoverCall): ProviderCall {
-  const { promptFor, ...others } = call
-  return {
-    ...others,
-    prompt: promptFor(candidate),
-    model: candidate.model,
-    runtime: run.runtime,
-    timeouts: run.timeouts,
-  }
+function circuitOf({ provider, model }: Candidate): string {
+  return `${provider.name}/${model.id}`
 }
 
-function pause(runtime: Runtime, ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const leave = (): void => {
-      cancel()
-      reject(signal.reason)
-    }
-    const cancel = runtime.after(ms, () => {
-      signal.removeEventListener('abort', leave)
-      resolve()
-    })
-    signal.addEventListener('abort', leave, { once: true })
-  })
+/** What is left of `timeouts.total`, in milliseconds. */
+function msLeft({ runtime, timeouts }: Run, { startedAt }: FailoverRequest): number {
+  return startedAt + timeouts.total - runtime.now()
+}
+
+function callFor(attempt: Attempt, call: FailoverCall): ProviderCall {
+  return { ...sharedBy(attempt, call), prompt: call.promptFor(attempt.candidate) }
+}
+
+function sharedBy({ run, candidate }: Attempt, call: FailoverRequest): Omit<ProviderCall, 'prompt'> {
+  const { headers, signal } = call
+  const { runtime, timeouts } = run
+  const total = Math.max(1, msLeft(run, call))
+  return { headers, signal, model: candidate.model, runtime, timeouts: { ...timeouts, total } }
 }

@@ -4,7 +4,7 @@ import type { Runtime } from '../core/ports.ts'
 /** How long a request waits for the first content of its stream, once an upstream has answered 200. */
 export const MAX_HOLD_MS = 5000
 
-/** How a stream ended, for whoever keeps count: one of these is called, once. */
+/** Receives how a stream ended: one of these is called, once. */
 export interface StreamEnd {
   readonly whole: () => void
   readonly broken: (error: unknown) => void
@@ -22,17 +22,18 @@ interface Beginning {
 
 /**
  * Waits at most `holdMs` until a stream says something that a caller will see. A break before that rejects, so that
- * another candidate can still answer, and tells `end` nothing. After `holdMs` the stream is passed on, silent or not:
+ * another candidate can still answer, and does not call `begin`. After `holdMs` the stream is passed on, silent or not:
  * the headers and heartbeats of the response show the caller that it lives.
  */
 export async function untilContent(
   steps: AsyncIterable<Step>,
   runtime: Pick<Runtime, 'after'>,
-  end: StreamEnd,
+  begin: () => StreamEnd,
   holdMs: number = MAX_HOLD_MS,
 ): Promise<AsyncIterable<Step>> {
   const source = steps[Symbol.asyncIterator]() as AsyncIterator<Step, undefined>
-  return passOn(await readBeginning(source, runtime, holdMs), source, end)
+  const beginning = await readBeginning(source, runtime, holdMs)
+  return passOn(beginning, source, begin())
 }
 
 async function readBeginning(

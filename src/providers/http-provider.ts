@@ -1,4 +1,4 @@
-import type { Completion, Step } from '../core/answer.ts'
+import type { Completion, Frame, Step } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
@@ -13,9 +13,16 @@ import type {
   TransportResponse,
 } from '../core/ports.ts'
 import { readEmbeddings } from '../formats/embeddings.ts'
-import type { Format } from '../formats/format.ts'
-import { readSteps, readText, type Opened } from './read-answer.ts'
-import { brokenUpstream, parseObject, readAdvice, unreachable, withoutSecrets } from './upstream-failure.ts'
+import type { Format, StepReader } from '../formats/format.ts'
+import { MAX_ANSWER_BYTES, readSteps, readText, type Opened } from './read-answer.ts'
+import {
+  brokenUpstream,
+  parseObject,
+  hideSecrets,
+  readAdvice,
+  unreachable,
+  withoutSecrets,
+} from './upstream-failure.ts'
 import { watchCall } from './watch-call.ts'
 
 export interface HttpProviderOptions {
@@ -43,8 +50,6 @@ export interface HttpProviderOptions {
   readonly transport?: Transport
 }
 
-/** The largest whole answer. */
-const ANSWER_BYTES = 32 * 1024 * 1024
 /** The largest error that is read; of a larger one only the status counts. */
 const ERROR_BYTES = 64 * 1024
 
@@ -81,7 +86,20 @@ async function stream(options: HttpProviderOptions, call: ProviderCall): Promise
     opened.watch.leave()
     throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
   }
-  return { answer: readSteps(opened, options.format.stepReader()), ignored }
+  return { answer: readSteps(opened, guardedReader(options)), ignored }
+}
+
+/** An error event may repeat credentials as well as an error response may. */
+function guardedReader({ format, secrets = [] }: HttpProviderOptions): StepReader {
+  const readStep = format.stepReader()
+  const read = (frame: Frame): Step => {
+    try {
+      return readStep(frame)
+    } catch (error) {
+      throw GatewayError.is(error) ? withoutSecrets(error, secrets) : error
+    }
+  }
+  return Object.assign(read, { isWhole: () => readStep.isWhole?.() === true })
 }
 
 async function embedTexts(options: HttpProviderOptions, call: EmbedCall, url: string): Promise<Embedded> {
@@ -162,14 +180,17 @@ async function open(options: HttpProviderOptions, call: OpenCall, outgoing: Outg
 async function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<Response> {
   const transport = options.transport ?? call.runtime.transport
   const { method, url, body, accept } = outgoing
-  const watch = watchCall(call, options.name)
+  const { signal, runtime, timeouts } = call
+  const kind = accept === STREAM_TYPE ? 'stream' : 'whole'
+  const watch = watchCall({ signal, runtime, timeouts, provider: options.name, kind })
+  const connectMs = Math.min(timeouts.connect, timeouts.total)
   try {
     const response = await transport({
       method,
       url,
       headers: headersFor(options, call, accept),
       ...(body !== undefined && { body }),
-      connectMs: call.timeouts.connect,
+      connectMs,
       signal: watch.signal,
     })
     watch.begun()
@@ -177,7 +198,7 @@ async function request(options: HttpProviderOptions, call: OpenCall, outgoing: O
   } catch (error) {
     const stopped = watch.stopped()
     watch.leave()
-    throw stopped === undefined ? unreachable(options.name, call.timeouts.connect, error) : stopped.reason
+    throw stopped === undefined ? unreachable(options.name, connectMs, error) : stopped.reason
   }
 }
 
@@ -203,14 +224,18 @@ async function readRefusal(options: HttpProviderOptions, call: OpenCall, from: R
     if (opened.watch.stopped() !== undefined) throw error
     return undefined
   })
-  const failure = readable(opened, () => options.format.readFailure(response.status, parseObject(text ?? '')))
+  const secrets = options.secrets ?? []
+  // Hidden also before the format reads the body: a text that the format shortens may end within a secret.
+  const body = hideSecrets(parseObject(text ?? ''), secrets)
+  const failure = readable(opened, () => options.format.readFailure(response.status, body))
   const told = readAdvice(response, call.runtime.now())
   const advised = new GatewayError(failure.kind, failure.message, {
     ...failure.details,
     ...told,
     ...(refusesUs(response.status) && { advice: { ...told.advice, shouldRetry: 'false' } }),
+    ...(response.status < 500 && { isCallerSide: true }),
   })
-  return withoutSecrets(advised, options.secrets ?? [])
+  return withoutSecrets(advised, secrets)
 }
 
 /** Our own credentials or rights are refused: asking again changes nothing, and the upstream is well. */
@@ -219,7 +244,7 @@ function refusesUs(status: number): boolean {
 }
 
 async function readJson(opened: Opened): Promise<{ readonly text: string; readonly value: JsonObject }> {
-  const text = await readText(opened, ANSWER_BYTES)
+  const text = await readText(opened, MAX_ANSWER_BYTES)
   if (text === undefined) throw brokenUpstream(opened.provider, 'sent an answer of more than 32 MiB')
   const value = parseObject(text)
   if (value === undefined) throw brokenUpstream(opened.provider, 'sent an answer that is no JSON object')

@@ -13,6 +13,9 @@ export interface Opened {
   readonly watch: Watch
 }
 
+/** Maximum size of a whole answer, and of one event of a stream, in bytes. */
+export const MAX_ANSWER_BYTES: number = 32 * 1024 * 1024
+
 /** After the protocol's last event only the end of the body is to come: more than so many bytes are not waited for. */
 const LONGEST_TAIL = 4 * 1024
 
@@ -82,7 +85,7 @@ export function readSteps(opened: Opened, readStep: StepReader): AsyncIterable<S
 
 /** The frames of the body one by one; undefined at its end. */
 function frameSource(opened: Opened): () => Promise<Frame | undefined> {
-  const reader = createFrameReader()
+  const reader = createFrameReader(MAX_ANSWER_BYTES)
   let frames: readonly Frame[] = []
   let position = 0
   let ended = false

@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { ProviderCall } from '../core/ports.ts'
 
 /** The deadlines of one upstream call, and the one signal that ends it. */
@@ -7,7 +7,7 @@ export interface Watch {
   readonly signal: AbortSignal
   /** The response's first byte is here: from now on only silence between two pieces is timed. */
   readonly begun: () => void
-  /** Somebody waits for the next piece. A reader who takes his time is not the upstream's silence. */
+  /** The reader waits for the next piece. Only such waits count as silence of the upstream. */
   readonly waiting: () => void
   /** The next piece has come. */
   readonly received: () => void
@@ -19,18 +19,24 @@ export interface Watch {
   readonly stopped: () => { readonly reason: unknown } | undefined
 }
 
-/** Nobody sees it; without a reason the platform would make a costly one for each call. */
+/** Never shown. Without a reason the platform would create a costly DOMException for each call. */
 const LEFT = new Error('The call was left')
 
-type Watched = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>
+/** A stream must begin soon and must not pause. A whole answer may take all of `timeouts.total` before its first byte. */
+export type AnswerKind = 'whole' | 'stream'
 
-/** Starts the deadlines of a call: total at once, first byte until `begun`, idle while somebody waits after it. */
-export function watchCall(call: Watched, provider: string): Watch {
-  const { signal, timeouts } = call
-  const { now, after } = call.runtime
+export interface Watched extends Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> {
+  readonly provider: string
+  readonly kind: AnswerKind
+}
+
+/** Starts the deadlines of a call: `total` for every call; for streams also `firstByte` until `begun`, then `idle`. */
+export function watchCall({ signal, runtime, timeouts, provider, kind }: Watched): Watch {
+  const { now, after } = runtime
   const controller = new AbortController()
   let stopped: { readonly reason: unknown } | undefined
   let ended = false
+  let hasBegun = false
   let waitsSince: number | undefined
 
   const end = (): void => {
@@ -46,28 +52,36 @@ export function watchCall(call: Watched, provider: string): Watch {
     controller.abort(reason)
   }
   const leaveWithCaller = (): void => stop(signal.reason)
-  const late = (what: string, ms: number) => (): void =>
-    stop(new GatewayError('upstream-timeout', `The provider "${provider}" ${what} within ${ms / 1000} seconds.`))
-  const timedOut = late('sent no further byte', timeouts.idle)
+  const stopLate = (what: string, ms: number, details: FailureDetails = {}): void =>
+    stop(
+      new GatewayError('upstream-timeout', `The provider "${provider}" ${what} within ${ms / 1000} seconds.`, details),
+    )
+  const stopAtTotal = (): void =>
+    // An upstream that has begun to answer works: the answer is long, or its reader is slow.
+    stopLate('did not finish its answer', timeouts.total, hasBegun ? { isCallerSide: true } : {})
 
-  /** One timer for many pieces: when it fires it looks how long the present wait really is. */
-  const lookAtSilence = (): void => {
+  /** One timer for many pieces: when it fires, it computes how long the present wait is. */
+  const checkSilence = (): void => {
     if (ended) return
     const silent = waitsSince === undefined ? 0 : now() - waitsSince
-    if (silent >= timeouts.idle) timedOut()
-    else cancelSilence = after(timeouts.idle - silent, lookAtSilence)
+    if (silent >= timeouts.idle) stopLate('sent no further byte', timeouts.idle)
+    else cancelSilence = after(timeouts.idle - silent, checkSilence)
   }
 
-  const cancelTotal = after(timeouts.total, late('did not finish its answer', timeouts.total))
-  let cancelSilence = after(timeouts.firstByte, late('did not begin to answer', timeouts.firstByte))
+  const cancelTotal = after(timeouts.total, stopAtTotal)
+  let cancelSilence =
+    kind === 'whole'
+      ? () => {}
+      : after(timeouts.firstByte, () => stopLate('did not begin to answer', timeouts.firstByte))
   signal.addEventListener('abort', leaveWithCaller, { once: true })
   if (signal.aborted) leaveWithCaller()
   return {
     signal: controller.signal,
     begun() {
-      if (ended) return
+      hasBegun = true
+      if (ended || kind === 'whole') return
       cancelSilence()
-      cancelSilence = after(timeouts.idle, lookAtSilence)
+      cancelSilence = after(timeouts.idle, checkSilence)
     },
     waiting() {
       waitsSince = now()

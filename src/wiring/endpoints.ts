@@ -6,6 +6,7 @@ import type { Endpoint } from '../http/router.ts'
 import type { Parts } from '../pipeline/stages.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Directory } from '../providers/catalog.ts'
+import type { ProviderStates } from '../providers/provider-states.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import type { BatchHandlers } from '../routes/batches.ts'
 import { completions } from '../routes/completions.ts'
@@ -16,14 +17,14 @@ import { inTraffic } from '../routes/in-traffic.ts'
 import { getModel, listModels } from '../routes/models.ts'
 import { replayStream } from '../routes/replay.ts'
 import { deleteResponse, getResponse } from '../routes/responses.ts'
-import { health, ready, type ProviderStates } from '../routes/status.ts'
+import { health, ready } from '../routes/status.ts'
 import type { Batches } from './batches.ts'
 
 export interface EndpointRooms {
   readonly parts: Parts
   readonly directory: Directory
   readonly store: Store
-  readonly states: ProviderStates
+  readonly states: () => ProviderStates
   readonly basePath: string
   readonly admin: Omit<AdminParts, 'line'>
   readonly traffic: Traffic

@@ -1,0 +1,201 @@
+import * as z from 'zod/mini'
+import { createFailureWindow, type FailureWindow } from './failure-window.ts'
+
+/** `open`: the upstream is skipped. `half-open`: the next request finds out whether it has recovered. */
+export type CircuitState = 'closed' | 'open' | 'half-open'
+
+/** When an upstream that fails is skipped. A circuit belongs to one model of one provider. */
+export interface CircuitBreakerOptions {
+  /** The share of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
+  readonly failureRate?: number
+  /** A circuit stays closed below this number of requests within the window. @default 20 */
+  readonly minRequests?: number
+  /** How long a request counts, in milliseconds. @default 30_000 */
+  readonly windowMs?: number
+  /** How long an open circuit refuses requests that have another candidate, in milliseconds. @default 30_000 */
+  readonly openMs?: number
+  /** How many requests per second and key an open circuit admits where no other candidate is left. @default 1 */
+  readonly probesPerSecond?: number
+}
+
+/** A request that wants to call an upstream. */
+export interface CircuitRequest {
+  /** `<provider>/<model_id>`. */
+  readonly circuit: string
+  readonly keyId: string
+  readonly now: number
+  /** True when another candidate with a closed circuit can answer. */
+  readonly hasAlternative: boolean
+}
+
+/** An admitted request. The first of the three calls counts; each request is counted once, however often it is retried. */
+export interface CircuitPass {
+  readonly succeeded: (now: number) => void
+  /** The upstream failed. */
+  readonly failed: (now: number) => void
+  /** The request ended without evidence about the upstream: its caller left, or caused the failure. */
+  readonly undecided: () => void
+}
+
+export interface CircuitReport {
+  readonly state: CircuitState
+  /** False when the circuit is open only for the one key whose requests failed. */
+  readonly isForAllKeys: boolean
+}
+
+export interface CircuitBreaker {
+  /** Returns undefined when the circuit refuses the request. */
+  readonly admit: (request: CircuitRequest) => CircuitPass | undefined
+  /** Whether the circuit is open or half-open for the key. */
+  readonly isOpen: (circuit: string, keyId: string) => boolean
+  /** Milliseconds until the circuit admits a request of the key that has no other candidate. */
+  readonly waitMs: (circuit: string, keyId: string, now: number) => number
+  /** Every circuit with requests within the window, and every circuit that is not closed. */
+  readonly reports: (now: number) => Readonly<Record<string, CircuitReport>>
+}
+
+interface Opening {
+  /** Undefined: the circuit is open for all keys. */
+  readonly keyId: string | undefined
+  /** When the circuit opened, or the last probe failed. */
+  openedAt: number
+  /** When the last probe of any key was admitted. */
+  probedAt: number
+  /** When the last probe of each key was admitted. */
+  readonly probes: Map<string, number>
+}
+
+interface Circuit {
+  readonly window: FailureWindow
+  opening: Opening | undefined
+}
+
+/** Callers of open-ended providers choose model ids, so the number of circuits is bounded. The least recently used goes first. */
+const MAX_CIRCUITS = 1000
+const MAX_PROBING_KEYS = 1000
+
+const between = (min: number, max: number): z.ZodMiniType<number> => {
+  const error = `a number from ${min} to ${max} was expected`
+  return z.number({ error }).check(z.gte(min, { error }), z.lte(max, { error }))
+}
+
+export const circuitBreakerSchema: z.ZodMiniType<CircuitBreakerOptions> = z.strictObject({
+  failureRate: z.exactOptional(between(0.01, 1)),
+  minRequests: z.exactOptional(between(1, 10_000)),
+  windowMs: z.exactOptional(between(1000, 3_600_000)),
+  openMs: z.exactOptional(between(1000, 3_600_000)),
+  probesPerSecond: z.exactOptional(between(1, 1000)),
+})
+
+/**
+ * Opens a circuit when an upstream fails too often. The failures of one key never open a circuit for another key: while
+ * several keys are active, half of the failure rate must also be reached without the key that failed most. While a
+ * single key is active, the circuit opens for that key alone.
+ *
+ * An open circuit skips the upstream. It admits one probe after `openMs`, and `probesPerSecond` probes of each key that
+ * has no other candidate. A probe that succeeds closes the circuit.
+ */
+export function createCircuitBreaker(options: CircuitBreakerOptions = {}): CircuitBreaker {
+  const { openMs = 30_000, probesPerSecond = 1 } = options
+  const probeEveryMs = 1000 / probesPerSecond
+  const circuits = new Map<string, Circuit>()
+
+  function use(name: string): Circuit {
+    const circuit = circuits.get(name) ?? { window: createFailureWindow(options), opening: undefined }
+    circuits.delete(name)
+    const [oldest] = circuits.keys()
+    if (circuits.size >= MAX_CIRCUITS && oldest !== undefined) circuits.delete(oldest)
+    circuits.set(name, circuit)
+    return circuit
+  }
+
+  function openingFor(circuit: Circuit | undefined, keyId: string): Opening | undefined {
+    const opening = circuit?.opening
+    return opening?.keyId === undefined || opening.keyId === keyId ? opening : undefined
+  }
+
+  function untilProbe(opening: Opening, keyId: string, { now, hasAlternative }: Wait): number {
+    const halfOpenIn = Math.max(opening.openedAt, opening.probedAt) + openMs - now
+    if (hasAlternative) return Math.max(0, halfOpenIn)
+    const nextIn = (opening.probes.get(keyId) ?? -Infinity) + probeEveryMs - now
+    return Math.max(0, Math.min(halfOpenIn, nextIn))
+  }
+
+  function probe(opening: Opening, { keyId, now }: CircuitRequest): void {
+    opening.probedAt = now
+    opening.probes.delete(keyId)
+    const [oldest] = opening.probes.keys()
+    if (opening.probes.size >= MAX_PROBING_KEYS && oldest !== undefined) opening.probes.delete(oldest)
+    opening.probes.set(keyId, now)
+  }
+
+  function admit(request: CircuitRequest): CircuitPass | undefined {
+    const { keyId, now } = request
+    const circuit = use(request.circuit)
+    const opening = openingFor(circuit, keyId)
+    if (opening !== undefined && untilProbe(opening, keyId, request) > 0) return undefined
+    if (opening !== undefined) probe(opening, request)
+    circuit.window.join(keyId, now)
+    return passFor(circuit, keyId, opening)
+  }
+
+  return {
+    admit,
+    isOpen: (name, keyId) => openingFor(circuits.get(name), keyId) !== undefined,
+    waitMs(name, keyId, now) {
+      const opening = openingFor(circuits.get(name), keyId)
+      return opening === undefined ? 0 : untilProbe(opening, keyId, { now, hasAlternative: false })
+    },
+    reports(now) {
+      const used = [...circuits].filter(([, { window, opening }]) => opening !== undefined || window.isActive(now))
+      return Object.fromEntries(used.map(([name, circuit]) => [name, reportOf(circuit, now, openMs)]))
+    },
+  }
+}
+
+type Wait = Pick<CircuitRequest, 'now' | 'hasAlternative'>
+
+/** @param probing the opening that this request probes; undefined for a request through a closed circuit. */
+function passFor(circuit: Circuit, keyId: string, probing: Opening | undefined): CircuitPass {
+  let isOver = false
+  const once = (end: () => void): void => {
+    if (!isOver) end()
+    isOver = true
+  }
+  return {
+    succeeded: (now) =>
+      once(() => {
+        if (probing !== undefined && circuit.opening === probing) {
+          circuit.opening = undefined
+          circuit.window.clear()
+        }
+        circuit.window.add(keyId, 'succeeded', now)
+      }),
+    failed: (now) =>
+      once(() => {
+        circuit.window.add(keyId, 'failed', now)
+        if (probing === undefined) reconsider(circuit, now)
+        else probing.openedAt = now
+      }),
+    undecided: () =>
+      once(() => {
+        // The next request may probe at once: a probe without a result must not cost another `openMs`.
+        if (probing !== undefined) probing.probedAt = -Infinity
+      }),
+  }
+}
+
+/** Opens a closed circuit, and widens one that is open for a single key, when the window says so. */
+function reconsider(circuit: Circuit, now: number): void {
+  const failing = circuit.window.failing(now)
+  if (failing === undefined) return
+  const { opening } = circuit
+  if (opening !== undefined && (opening.keyId === undefined || opening.keyId === failing.keyId)) return
+  circuit.opening = { keyId: failing.keyId, openedAt: now, probedAt: -Infinity, probes: new Map() }
+}
+
+function reportOf({ opening }: Circuit, now: number, openMs: number): CircuitReport {
+  if (opening === undefined) return { state: 'closed', isForAllKeys: true }
+  const state = now - opening.openedAt < openMs ? 'open' : 'half-open'
+  return { state, isForAllKeys: opening.keyId === undefined }
+}

@@ -1,0 +1,30 @@
+import type { Provider } from '../core/ports.ts'
+import type { CircuitReport } from './circuit-breaker.ts'
+
+/**
+ * `degraded`: a circuit of the provider is not closed, and requests still reach the provider.
+ * `away`: every model that was used lately has a circuit that is open for all keys.
+ */
+export type ProviderState = 'healthy' | 'degraded' | 'away'
+
+export type ProviderStates = Readonly<Record<string, ProviderState>>
+
+/** Returns the state of each provider. `circuits` are reports by `<provider>/<model_id>`. */
+export function providerStates(
+  providers: readonly Pick<Provider, 'name'>[],
+  circuits: Readonly<Record<string, CircuitReport>>,
+): ProviderStates {
+  const reports = Object.entries(circuits)
+  return Object.fromEntries(
+    providers.map(({ name }) => {
+      const own = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
+      return [name, stateOf(own)]
+    }),
+  )
+}
+
+/** A key whose own requests fail must not take the provider, or this process, away from the other keys. */
+function stateOf(reports: readonly CircuitReport[]): ProviderState {
+  if (reports.every(({ state }) => state === 'closed')) return 'healthy'
+  return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'
+}
