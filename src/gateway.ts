@@ -1,22 +1,25 @@
 import type { HttpHandler, HttpRequest } from './core/http.ts'
 import { isPromise } from './core/maybe-promise.ts'
-import type { Provider } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import type { Format } from './formats/format.ts'
 import { openaiFormat } from './formats/openai/format.ts'
 import type { Budgets } from './governance/budgets.ts'
 import type { Keys } from './governance/keys.ts'
 import type { RateLimits } from './governance/rate-limits.ts'
+import type { RateStatus } from './governance/reservation.ts'
 import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
 import { toFetch, type FetchHandler } from './http/web-handler.ts'
 import { checkOptions, DEFAULT_LIMITS, DEFAULT_MARGIN, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
 import { rateStatusOfCaller } from './pipeline/authenticate.ts'
 import { asFailure } from './pipeline/fail.ts'
+import { INTERNAL } from './pipeline/observe-requests.ts'
 import type { Services } from './pipeline/services.ts'
 import { createTraffic } from './pipeline/traffic.ts'
 import { createDirectory } from './providers/catalog.ts'
-import { createFailover, type Failover } from './providers/failover.ts'
+import { createCircuitBreaker } from './providers/circuit-breaker.ts'
+import { createFailover } from './providers/failover.ts'
+import { providerStates, type ProviderStates } from './providers/provider-states.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
@@ -79,7 +82,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), { after: runtime.after })
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
-  const failover = createFailover({ runtime, timeouts })
+  const breaker = createCircuitBreaker(options.circuitBreaker)
+  const failover = createFailover({ runtime, timeouts, breaker })
   const observers = {
     audit: createAudit({ store }),
     metrics: createMetrics(runtime.now()),
@@ -91,7 +95,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   const governance = createGovernance(options.governance, {
     store,
     runtime,
-    onFailure: (cause) => observers.log.event('ERROR', `configuration not in place: ${reasonOf(cause)}`, runtime.now()),
+    totalMs: timeouts.total,
+    onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
   })
   const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
@@ -121,25 +126,34 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
   const traffic = createTraffic(runtime)
   const batches = createBatches(options.batches, { store, services, keyById: governance.keyById, traffic })
-  const states = statesOf(options.providers, failover)
+  const states = (): ProviderStates => providerStates(options.providers, failover.circuits())
   const route = createRouter(endpoints({ services, directory, store, states, basePath, admin, traffic, batches }))
 
   const handle: HttpHandler = (request, sink) => {
-    batches.start()
-    const { uuid, now } = runtime
-    const start = { id: `req_${uuid().replaceAll('-', '')}`, startedAt: now(), request, sink }
+    let id = ''
     try {
+      id = requestId(runtime.uuid())
+      const start = { id, startedAt: runtime.now(), request, sink }
+      batches.start()
       const { handle: answer, variables } = route(request.method, request.path)
       const done = answer(new IncomingCall(start, variables))
-      if (isPromise(done)) done.catch((error: unknown) => refuseCall(start, error))
+      if (isPromise(done)) done.catch((error: unknown) => refuseCall({ id, request, sink }, error))
     } catch (error) {
-      void refuseCall(start, error)
+      void refuseCall({ id: id === '' ? requestId(crypto.randomUUID()) : id, request, sink }, error)
     }
   }
 
+  /** Never rejects, not even when the clock of the runtime throws. */
   const refuseCall = async (call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> => {
-    const rate = await rateStatusOfCaller(call.request, services)
-    refuse(call, asFailure(error), { format: formatOf(call.request), rate })
+    const failure = asFailure(error)
+    let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
+    try {
+      if (failure.kind === 'internal') services.observers.failed(INTERNAL, failure, { request_id: call.id })
+      rate = await rateStatusOfCaller(call.request, services)
+    } catch {
+      // Headers without limits are better than no response.
+    }
+    refuse(call, failure, { format: formatOf(call.request), rate })
   }
 
   return {
@@ -152,14 +166,32 @@ export function createGateway(options: GatewayOptions): Gateway {
     audit: { read: observers.audit.read },
     cache: { clear: async (which) => cache?.clear(which) },
     batches: { work: batches.work },
-    close: async () => {
-      await batches.stop()
-      await replay.close()
-      await governance.ledger.retry()
-      await runtime.close()
-      await store.close()
-    },
+    close: () =>
+      closeAll([batches.stop, replay.close, governance.ledger.retry, runtime.close, () => store.close()], (cause) =>
+        services.observers.failed('a step of closing the gateway failed', cause),
+      ),
   }
+}
+
+function requestId(uuid: string): string {
+  return `req_${uuid.replaceAll('-', '')}`
+}
+
+/** Runs every step, whatever fails before it, and rejects with the first failure. */
+async function closeAll(
+  steps: readonly (() => Promise<unknown>)[],
+  onFailure: (cause: unknown) => void,
+): Promise<void> {
+  const failures: unknown[] = []
+  for (const step of steps) {
+    try {
+      await step()
+    } catch (cause) {
+      failures.push(cause)
+      onFailure(cause)
+    }
+  }
+  if (failures.length > 0) throw failures[0]
 }
 
 /** Errors of paths that belong to no format follow the client: those of the message format send its version. */
@@ -168,20 +200,7 @@ function formatOf(request: HttpRequest): Format {
   return isMessages || request.header('anthropic-version') !== undefined ? anthropicFormat : openaiFormat
 }
 
-/** Our own words; those of a store may hold its address. */
-function reasonOf(cause: unknown): string {
-  return asFailure(cause).message
-}
-
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
-}
-
-/** Which providers are asked at present. */
-function statesOf(providers: readonly Provider[], failover: Failover): () => Readonly<Record<string, boolean>> {
-  return () => {
-    const circuits = failover.circuits()
-    return Object.fromEntries(providers.map(({ name }) => [name, !(name in circuits)]))
-  }
 }

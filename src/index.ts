@@ -16,6 +16,7 @@ export type { CacheOptions, GatewayOptions, LogRecord, MarginCall } from './opti
 export type { Limits } from './pipeline/services.ts'
 export type { AdminOptions } from './routes/authorize.ts'
 export type { MetricsReports } from './routes/metrics.ts'
+export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
 export type { FetchHandler } from './http/web-handler.ts'
 export type { RuntimeOptions } from './http/runtime.ts'

@@ -2,6 +2,7 @@ import * as z from 'zod/mini'
 import type { SemanticCacheOptions } from './cache/cache-options.ts'
 import type { GovernanceConfiguration } from './governance/configuration.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
+import { circuitBreakerSchema, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 import type { BatchOptions } from './wiring/batches.ts'
 import type { StreamsOptions } from './wiring/replay.ts'
 import { GatewayError } from './core/errors.ts'
@@ -61,6 +62,8 @@ export interface GatewayOptions {
   readonly limits?: Partial<Limits>
   /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
+  /** When a model of a provider that fails is skipped; see docs/operating.md. */
+  readonly circuitBreaker?: CircuitBreakerOptions
   /** Gets each line of the request log. @default none is written */
   readonly log?: (record: LogRecord) => void
   readonly runtime?: RuntimeOptions
@@ -84,6 +87,16 @@ function objectWith<port>(purpose: string, methods: readonly string[]): z.ZodMin
 }
 
 const whole = z.int({ error: 'a whole number of at least 1 was expected' }).check(z.minimum(1))
+
+/** Money is held for `timeouts.total` and a minute when a process dies, and timers overflow after 24 days. */
+const MAX_TIMEOUT_MS = 86_400_000
+
+const milliseconds = z
+  .int({ error: 'a whole number of milliseconds was expected' })
+  .check(
+    z.minimum(1, { error: 'at least 1 millisecond was expected' }),
+    z.maximum(MAX_TIMEOUT_MS, { error: `at most ${MAX_TIMEOUT_MS} milliseconds (24 hours) were expected` }),
+  )
 
 /** The values are checked by the room; that no other name is there is checked here. */
 const CACHE_OPTIONS = [
@@ -154,12 +167,13 @@ const schema = z.strictObject({
   ),
   timeouts: z.optional(
     z.strictObject({
-      connect: z.optional(whole),
-      firstByte: z.optional(whole),
-      idle: z.optional(whole),
-      total: z.optional(whole),
+      connect: z.optional(milliseconds),
+      firstByte: z.optional(milliseconds),
+      idle: z.optional(milliseconds),
+      total: z.optional(milliseconds),
     }),
   ),
+  circuitBreaker: z.optional(circuitBreakerSchema),
   log: z.optional(functionFor<(record: LogRecord) => void>('log(record)')),
   runtime: z.optional(
     z.strictObject({

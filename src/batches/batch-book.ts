@@ -1,5 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
 import { EXPIRES_AFTER_MS, isBatchId, makeBatchId, parseBatch, type Batch } from './batch.ts'
 import { dueKey, headKey, headsOf, itemKey, itemsOf, OPEN, placeOf } from './batch-keys.ts'
 import type { BatchRequest } from './batch-requests.ts'
@@ -19,8 +20,8 @@ export interface BatchBook {
   remove(keyId: string, id: string): Promise<void>
   /** The lines of the results, read as they are taken; each ends in a line feed. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
-  /** Batches with work left, of all keys. */
-  open(): Promise<readonly OpenBatch[]>
+  /** Batches with work left, of all keys, oldest first. `known` says which of them need not be read again. */
+  open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
 }
 
 export interface BatchOwner {
@@ -45,6 +46,8 @@ export interface BatchParts {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
+  /** Serves the event loop: a local store answers many calls without a pause. */
+  readonly pause: () => Promise<void>
 }
 
 /** How many batches a key may have at once, ended ones included. */
@@ -54,7 +57,9 @@ const PAGE = 100
 /** A batch that is still not filled by then is what a dead process left. */
 const FILLED_WITHIN_MS = 3_600_000
 
-export function createBatchBook({ store, now, uuid }: BatchParts): BatchBook {
+export function createBatchBook(parts: BatchParts): BatchBook {
+  const { store, now, uuid, pause } = parts
+
   async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
     const { keyId } = owner
     const kept = await store.list(headsOf(keyId), { limit: MOST_BATCHES })
@@ -63,28 +68,37 @@ export function createBatchBook({ store, now, uuid }: BatchParts): BatchBook {
     const id = makeBatchId(createdAt, uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
     const batch: Batch = { ...owner, id, total: requests.length, createdAt, expiresAt, state: 'filling' }
+    const due = dueKey(createdAt + FILLED_WITHIN_MS, id)
+    const quota = quotaOf('batch', keyId)
     try {
-      await store.set(dueKey(createdAt + FILLED_WITHIN_MS, id), keyId)
-      await store.set(headKey(keyId, id), JSON.stringify(batch))
-      await fill(id, requests)
-      await store.set(OPEN + id, keyId)
+      await store.set(due, keyId, { quota })
+      await store.set(headKey(keyId, id), JSON.stringify(batch), { quota })
+      await fill({ id, keyId }, requests)
+      await store.set(OPEN + id, keyId, { quota })
       return await change(keyId, id, (present) => ({ ...present, state: 'working' }))
     } catch (error) {
-      await forgetBatch(store, keyId, id).catch(() => {})
-      throw error
+      await forgetBatch(parts, { keyId, id })
+        .then(() => store.delete(due))
+        .catch(() => {})
+      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? noRoom(error) : error
     }
   }
 
-  async function fill(id: string, requests: readonly BatchRequest[]): Promise<void> {
+  async function fill({ id, keyId }: OpenBatch, requests: readonly BatchRequest[]): Promise<void> {
+    const quota = quotaOf('batch', keyId)
     for (let from = 0; from < requests.length; from += PAGE) {
       const page = requests.slice(from, from + PAGE)
-      await Promise.all(
-        page.flatMap(({ customId, params }, index) => {
-          const place = placeOf(from + index)
-          const request = JSON.stringify({ custom_id: customId, params })
-          return [store.set(itemKey('request', id, place), request), store.set(itemKey('todo', id, place), FREE)]
-        }),
-      )
+      const writes = page.flatMap(({ text }, index) => {
+        const place = placeOf(from + index)
+        return [
+          store.set(itemKey('request', id, place), text, { quota }),
+          store.set(itemKey('todo', id, place), FREE, { quota }),
+        ]
+      })
+      // All have ended before any is taken back.
+      const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
+      if (failed !== undefined) throw failed.reason
+      await pause()
     }
   }
 
@@ -132,20 +146,32 @@ export function createBatchBook({ store, now, uuid }: BatchParts): BatchBook {
   async function remove(keyId: string, id: string): Promise<void> {
     const batch = await read(keyId, id)
     if (batch.state !== 'ended') throw notEnded('deleted')
-    await forgetBatch(store, keyId, id)
+    await forgetBatch(parts, { keyId, id })
   }
 
   async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
-    for await (const value of valuesOf(store, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
+    for await (const value of valuesOf(parts, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
   }
 
-  async function open(): Promise<readonly OpenBatch[]> {
-    const keys = await store.list(OPEN, { limit: MOST_BATCHES })
-    const owners = await Promise.all(keys.map((key) => store.get(key)))
-    return keys.flatMap((key, index) => {
-      const keyId = owners[index]
-      return keyId === undefined ? [] : [{ id: key.slice(OPEN.length), keyId }]
-    })
+  /** The ids of later batches are smaller: the list ends with the oldest. */
+  async function open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
+    const found: OpenBatch[] = []
+    for (let after: string | undefined; ;) {
+      const keys = await store.list(OPEN, { limit: MOST_BATCHES, ...(after !== undefined && { after }) })
+      const batches = await Promise.all(keys.map((key) => openBatch(key, known)))
+      found.push(...batches.filter((batch) => batch !== undefined))
+      if (keys.length < MOST_BATCHES) return found.toReversed()
+      after = keys.at(-1)
+      await pause()
+    }
+  }
+
+  async function openBatch(key: string, known: (id: string) => OpenBatch | undefined): Promise<OpenBatch | undefined> {
+    const id = key.slice(OPEN.length)
+    const batch = known(id)
+    if (batch !== undefined) return batch
+    const keyId = await store.get(key)
+    return keyId === undefined ? undefined : { id, keyId }
   }
 
   return { create, read, page, cancel, remove, results, open }
@@ -174,5 +200,13 @@ function tooMany(): GatewayError {
   return new GatewayError(
     'invalid-request',
     `This key has ${MOST_BATCHES} message batches already. Delete some that have ended.`,
+  )
+}
+
+function noRoom(cause: GatewayError): GatewayError {
+  return new GatewayError(
+    'quota-exceeded',
+    "This batch does not fit the key's storage quota for message batches and their results. Delete batches that have ended, wait until others have, or create a smaller one.",
+    { cause },
   )
 }

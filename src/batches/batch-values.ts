@@ -1,5 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Store } from '../core/ports.ts'
+import type { Store, WriteOptions } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
 import { parseBatch, type Batch } from './batch.ts'
 import { headKey, itemsOf, OPEN } from './batch-keys.ts'
 
@@ -7,6 +8,18 @@ import { headKey, itemsOf, OPEN } from './batch-keys.ts'
 export interface OpenBatch {
   readonly id: string
   readonly keyId: string
+}
+
+/** What the values of a batch are read and written with. */
+export interface BatchStore {
+  readonly store: Store
+  /** Serves the event loop: a local store answers many calls without a pause. */
+  readonly pause: () => Promise<void>
+}
+
+/** For small values of a batch that the quota of its key took when it was created. */
+export function smallValueOf(keyId: string): WriteOptions {
+  return { quota: quotaOf('batch', keyId), mustFit: true }
 }
 
 /** Keys that are listed at once. */
@@ -34,23 +47,25 @@ export async function changeBatch(
     const present = parseBatch(text)
     if (present === undefined) return undefined
     const changed = make(present)
-    if (changed === present || (await store.swap(key, text, JSON.stringify(changed)))) return changed
+    if (changed === present || (await store.swap(key, text, JSON.stringify(changed), smallValueOf(keyId))))
+      return changed
   }
   throw new GatewayError('conflict', 'This batch is being changed by others at the moment. Try again.')
 }
 
 /** Deletes a batch and everything of it; the note of when to tidy up goes last, so that a process that dies leaves it. */
-export async function forgetBatch(store: Store, keyId: string, id: string): Promise<void> {
-  await store.delete(headKey(keyId, id))
-  await store.delete(OPEN + id)
-  for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(store, itemsOf(kind, id))
+export async function forgetBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
+  await parts.store.delete(headKey(keyId, id))
+  await parts.store.delete(OPEN + id)
+  for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(parts, itemsOf(kind, id))
 }
 
-export async function deleteItems(store: Store, prefix: string): Promise<void> {
+export async function deleteItems({ store, pause }: BatchStore, prefix: string): Promise<void> {
   for (;;) {
     const keys = await store.list(prefix, { limit: PAGE })
     if (keys.length === 0) return
     await Promise.all(keys.map((key) => store.delete(key)))
+    await pause()
   }
 }
 
@@ -58,7 +73,7 @@ export async function deleteItems(store: Store, prefix: string): Promise<void> {
 const AT_ONCE = 4
 
 /** The values of all keys with a prefix, in order, read as they are taken. */
-export async function* valuesOf(store: Store, prefix: string): AsyncGenerator<string, void, undefined> {
+export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
   for (let after: string | undefined; ;) {
     const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
     if (keys.length === 0) return
@@ -67,5 +82,6 @@ export async function* valuesOf(store: Store, prefix: string): AsyncGenerator<st
       yield* values.filter((value) => value !== undefined)
     }
     after = keys.at(-1)
+    await pause()
   }
 }

@@ -1,9 +1,11 @@
-import type { Settlement, Store } from '../core/ports.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { Settlement, WriteOptions } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { NO_COUNTS, parseBatch, type Batch, type Counts, type ItemEnd } from './batch.ts'
 import type { BatchParts } from './batch-book.ts'
 import { headKey, itemKey, itemsOf, OPEN } from './batch-keys.ts'
-import { changeBatch, FREE, lineOf, valuesOf, type OpenBatch } from './batch-values.ts'
+import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, type OpenBatch } from './batch-values.ts'
 
 /** An item that this process may work on until `held` says otherwise. */
 export interface Claim {
@@ -48,8 +50,11 @@ export interface ItemQueue {
   batch(of: OpenBatch): Promise<Batch | undefined>
   request(claim: Claim): Promise<StoredRequest | undefined>
   result(claim: Claim): Promise<ItemResult | undefined>
-  /** Puts the result in place; false when there is one already, which then counts. */
-  finish(claim: Claim, result: ItemResult): Promise<boolean>
+  /**
+   * Puts the result in place, and returns it. Where the key's quota has no room for the answer, an error takes its place;
+   * what the answer cost is settled all the same. Returns undefined when there is a result already, which then counts.
+   */
+  finish(claim: Claim, result: ItemResult): Promise<ItemResult | undefined>
   /** After the settlement: nothing of the item is left but its line. */
   close(claim: Claim, result: ItemResult): Promise<void>
   /** Ends a batch that has no unfinished items: counts its results. */
@@ -67,7 +72,8 @@ export interface ItemQueueOptions extends BatchParts {
 
 const PAGE = 64
 
-export function createItemQueue({ store, now, uuid, leaseMs }: ItemQueueOptions): ItemQueue {
+export function createItemQueue(options: ItemQueueOptions): ItemQueue {
+  const { store, now, uuid, leaseMs } = options
   const key = (kind: 'todo' | 'request' | 'result', { batch, place }: Pick<Claim, 'batch' | 'place'>): string =>
     itemKey(kind, batch.id, place)
   const holding = (): string => `${now() + leaseMs} ${uuid()}`
@@ -81,18 +87,20 @@ export function createItemQueue({ store, now, uuid, leaseMs }: ItemQueueOptions)
   async function take(batch: OpenBatch, place: string): Promise<Taking> {
     const todo = key('todo', { batch, place })
     const held = holding()
-    if (await store.swap(todo, FREE, held)) return { kind: 'claimed', claim: { batch, place, held } }
+    const write = smallValueOf(batch.keyId)
+    if (await store.swap(todo, FREE, held, write)) return { kind: 'claimed', claim: { batch, place, held } }
     const found = await store.get(todo)
     if (found === undefined) return { kind: 'gone' }
     const until = Number(found.split(' ', 1)[0])
     if (until > now()) return { kind: 'busy', until }
-    if (await store.swap(todo, found, held)) return { kind: 'claimed', claim: { batch, place, held } }
+    if (await store.swap(todo, found, held, write)) return { kind: 'claimed', claim: { batch, place, held } }
     return { kind: 'busy', until: now() + leaseMs }
   }
 
   async function renew(claim: Claim): Promise<boolean> {
     const held = holding()
-    if (!(await store.swap(key('todo', claim), claim.held, held))) return false
+    const write = smallValueOf(claim.batch.keyId)
+    if (!(await store.swap(key('todo', claim), claim.held, held, write))) return false
     claim.held = held
     return true
   }
@@ -108,26 +116,38 @@ export function createItemQueue({ store, now, uuid, leaseMs }: ItemQueueOptions)
     return value === undefined ? undefined : readResult(value)
   }
 
+  async function finish(claim: Claim, given: ItemResult): Promise<ItemResult | undefined> {
+    const { keyId } = claim.batch
+    try {
+      return await put(claim, given, { quota: quotaOf('batch', keyId) })
+    } catch (error) {
+      if (!GatewayError.is(error) || error.kind !== 'quota-exceeded') throw error
+      return put(claim, { ...given, line: noRoomLine(given.line) }, smallValueOf(keyId))
+    }
+  }
+
   /** An answer of the store that was lost on its way is no reason to think that another was first. */
-  async function finish(claim: Claim, given: ItemResult): Promise<boolean> {
+  async function put(claim: Claim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
     const slot = key('result', claim)
     const value = writeResult(given)
-    return (await store.swap(slot, undefined, value)) || (await store.get(slot)) === value
+    const isOurs = (await store.swap(slot, undefined, value, write)) || (await store.get(slot)) === value
+    return isOurs ? given : undefined
   }
 
   async function close(claim: Claim, given: ItemResult): Promise<void> {
     const value = writeResult(given)
-    if (value !== given.line) await store.swap(key('result', claim), value, given.line)
+    const write = smallValueOf(claim.batch.keyId)
+    if (value !== given.line) await store.swap(key('result', claim), value, given.line, write)
     await store.delete(key('request', claim))
     await store.delete(key('todo', claim))
   }
 
   async function release(claim: Claim, at: number): Promise<void> {
-    await store.swap(key('todo', claim), claim.held, String(Math.ceil(at)))
+    await store.swap(key('todo', claim), claim.held, String(Math.ceil(at)), smallValueOf(claim.batch.keyId))
   }
 
   async function end(batch: OpenBatch): Promise<void> {
-    const counts = await countResults(store, batch)
+    const counts = await countResults(options, batch)
     await changeBatch(store, batch, (present) =>
       present.state === 'working' ? { ...present, state: 'ended', endedAt: now(), counts } : present,
     )
@@ -149,20 +169,38 @@ export function createItemQueue({ store, now, uuid, leaseMs }: ItemQueueOptions)
 }
 
 /** Reads every result once. */
-async function countResults(store: Store, batch: OpenBatch): Promise<Counts> {
+async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts> {
   const counts = { ...NO_COUNTS }
-  for await (const value of valuesOf(store, itemsOf('result', batch.id))) counts[endOf(value)] += 1
+  for await (const value of valuesOf(parts, itemsOf('result', batch.id))) counts[endOf(value)] += 1
   return counts
 }
 
 /** How an item ended stands at the beginning of its line, before anything that a caller or a model wrote. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
+/** Begins the last field of a line. No text before it can hold the same: in a text, the quotes are escaped. */
+const CUSTOM_ID = ',"custom_id":'
+
 /** One line of the results. `body` is the JSON text of the message or of the error. */
 export function writeLine(customId: string, end: ItemEnd, body?: string): string {
   const field = end === 'succeeded' ? 'message' : 'error'
   const told = body === undefined ? '' : `,"${field}":${oneLine(body)}`
-  return `{"result":{"type":"${end}"${told}},"custom_id":${JSON.stringify(customId)}}`
+  return `{"result":{"type":"${end}"${told}}${CUSTOM_ID}${JSON.stringify(customId)}}`
+}
+
+const NO_ROOM = {
+  type: 'error',
+  error: {
+    type: 'invalid_request_error',
+    message:
+      "The answer was generated and billed, but does not fit the key's storage quota for message batches. Delete batches that have ended before you create others.",
+  },
+  request_id: null,
+}
+
+/** The line of the same item without its answer: short, so that it can always be written. */
+function noRoomLine(line: string): string {
+  return `{"result":{"type":"errored","error":${JSON.stringify(NO_ROOM)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }
 
 function endOf(value: string): ItemEnd {

@@ -1,7 +1,6 @@
-import type { Store } from '../core/ports.ts'
 import { LISTED_FOR_MS, parseBatch, RESULTS_FOR_MS, type Batch } from './batch.ts'
 import { DUE, dueKey, headKey, itemsOf, readDueKey } from './batch-keys.ts'
-import { changeBatch, deleteItems, forgetBatch } from './batch-values.ts'
+import { changeBatch, deleteItems, forgetBatch, smallValueOf, type BatchStore } from './batch-values.ts'
 
 const PAGE = 20
 const DAY_MS = 86_400_000
@@ -10,30 +9,26 @@ const DAY_MS = 86_400_000
  * Tidies away what has become due: results 29 days after their batch was made, the batch itself after 90, and what a
  * process left that died while it wrote one. Any number of processes may do it at once.
  */
-export async function tidyBatches({
-  store,
-  now,
-}: {
-  readonly store: Store
-  readonly now: () => number
-}): Promise<void> {
+export async function tidyBatches(parts: BatchStore & { readonly now: () => number }): Promise<void> {
+  const { store, now } = parts
   for (;;) {
     const keys = await store.list(DUE, { limit: PAGE })
     const due = keys.filter((key) => readDueKey(key).at <= now())
-    for (const key of due) await tidyOne(store, key, now())
+    for (const key of due) await tidyOne(parts, key, now())
     if (due.length < PAGE) return
   }
 }
 
-async function tidyOne(store: Store, key: string, at: number): Promise<void> {
+async function tidyOne(parts: BatchStore, key: string, at: number): Promise<void> {
+  const { store } = parts
   const { id } = readDueKey(key)
   const keyId = (await store.get(key)) ?? ''
   const batch = parseBatch(await store.get(headKey(keyId, id)))
   const next = batch === undefined ? undefined : nextLook(batch, at)
-  if (batch === undefined || next === undefined) await forgetBatch(store, keyId, id)
+  if (batch === undefined || next === undefined) await forgetBatch(parts, { keyId, id })
   else {
-    if (isPast(batch, at)) await archive(store, batch, at)
-    await store.set(dueKey(next, id), keyId)
+    if (isPast(batch, at)) await archive(parts, batch, at)
+    await store.set(dueKey(next, id), keyId, smallValueOf(keyId))
   }
   await store.delete(key)
 }
@@ -50,7 +45,7 @@ function nextLook(batch: Batch, at: number): number | undefined {
   return at < batch.createdAt + LISTED_FOR_MS ? batch.createdAt + LISTED_FOR_MS : undefined
 }
 
-async function archive(store: Store, batch: Batch, at: number): Promise<void> {
-  await changeBatch(store, batch, (present) => ({ ...present, archivedAt: present.archivedAt ?? at }))
-  await deleteItems(store, itemsOf('result', batch.id))
+async function archive(parts: BatchStore, batch: Batch, at: number): Promise<void> {
+  await changeBatch(parts.store, batch, (present) => ({ ...present, archivedAt: present.archivedAt ?? at }))
+  await deleteItems(parts, itemsOf('result', batch.id))
 }

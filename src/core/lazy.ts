@@ -1,13 +1,15 @@
-/** Loads a value by its first use and keeps it. A failed load is tried again by the next use. */
+/**
+ * Loads a value when it is first needed and keeps it. A failure (a module that could not be read, say) rejects the
+ * calls that wait for it, and the next call loads again.
+ */
 export function lazy<value>(load: () => Promise<value>): () => Promise<value> {
   let loading: Promise<value> | undefined
-  return () => {
-    if (loading !== undefined) return loading
-    const attempt = load()
-    loading = attempt
-    attempt.catch(() => {
-      if (loading === attempt) loading = undefined
+  const attempt = (): Promise<value> => {
+    const started = Promise.resolve().then(load)
+    started.catch(() => {
+      if (loading === started) loading = undefined
     })
-    return attempt
+    return started
   }
+  return () => (loading ??= attempt())
 }

@@ -261,8 +261,11 @@ export interface Runtime {
   /** A version 4 UUID from a cryptographic source. */
   readonly uuid: () => string
   readonly transport: Transport
-  /** Calls back once after so many milliseconds, unless the returned function is called before. Never keeps a process alive. */
-  readonly after: (ms: number, callback: () => void) => () => void
+  /**
+   * Calls back once after so many milliseconds, unless the returned function is called before. A timer keeps the process
+   * alive, because a caller waits for its effect. Exception: a timer in the background does not.
+   */
+  readonly after: (ms: number, callback: () => void, options?: { readonly isBackground?: boolean }) => () => void
 }
 
 // ─── Providers ───────────────────────────────────────────────────────────────
@@ -285,11 +288,11 @@ export interface ProviderCall {
 /** Milliseconds. */
 export interface Timeouts {
   readonly connect: number
-  /** From the request to the response's first byte. */
+  /** From the request to the first byte of a stream. Whole answers are bounded by `total` alone. */
   readonly firstByte: number
-  /** Between two pieces of a response. */
+  /** Between two pieces of a stream. */
   readonly idle: number
-  /** One upstream call from its start to its end. */
+  /** A request from its start to its end, over all tries and fallbacks. In a `ProviderCall`: what is left of it. */
   readonly total: number
 }
 

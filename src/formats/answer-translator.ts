@@ -62,7 +62,7 @@ export class AnswerTranslator {
     this.writer = options.writer
     this.#reader = options.format?.stepReader()
     this.#isPlain = options.isSameFormat === true ? options.format?.isPlain : undefined
-    this.#frames = this.#reader && createFrameReader()
+    this.#frames = this.#reader && createFrameReader(MAX_BYTES)
   }
 
   /** Takes bytes of the upstream, cut anywhere; returns the events that can leave. Throws `upstream` for a faulty stream. */
@@ -114,7 +114,7 @@ export class AnswerTranslator {
     const reader = this.#options.format?.stepReader()
     if (!this.#hasRelayed || reader === undefined) return this.#collected.completion()
     const again = collector()
-    const frames = createFrameReader()
+    const frames = createFrameReader(MAX_BYTES)
     try {
       for (const bytes of this.#received) for (const frame of frames.read(bytes)) again.add(reader(frame))
     } catch {

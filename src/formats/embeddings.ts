@@ -8,6 +8,8 @@ import { tokensOf } from './openai/usage.ts'
 const MOST_INPUTS = 2048
 const MOST_TOKENS = 100_000
 const MOST_DIMENSIONS = 65_536
+/** Characters of one text: more than fit the window of any embedding model. */
+const LONGEST_TEXT = 1_048_576
 
 /** An embeddings request. Throws `invalid-request` with the `param` that was wrong; further fields are carried untouched. */
 export function readEmbeddingRequest(body: JsonObject): EmbeddingRequest {
@@ -43,6 +45,7 @@ const EXPECTED = 'a text, an array of texts, an array of tokens, or an array of 
 
 function readText(text: string, param: string): string {
   if (text === '') throw badField(param, text, 'a text that is not empty')
+  if (text.length > LONGEST_TEXT) throw badField(param, text, `at most ${LONGEST_TEXT} characters; send it in parts`)
   return text
 }
 
@@ -103,13 +106,16 @@ function encode(embedding: Embedding, encoding: Encoding): Embedding {
 }
 
 const BYTES_PER_NUMBER = 4
+/** Letters that are made at once: a call takes only so many arguments. */
+const LETTERS = 8_192
 
 /** 32-bit floats, least byte first, whatever the machine. */
 function toBase64(numbers: readonly number[]): string {
   const view = new DataView(new ArrayBuffer(numbers.length * BYTES_PER_NUMBER))
   numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))
+  const bytes = new Uint8Array(view.buffer)
   let letters = ''
-  for (let at = 0; at < view.byteLength; at++) letters += String.fromCharCode(view.getUint8(at))
+  for (let at = 0; at < bytes.length; at += LETTERS) letters += String.fromCharCode(...bytes.subarray(at, at + LETTERS))
   return btoa(letters)
 }
 
@@ -120,7 +126,9 @@ function fromBase64(text: string): readonly number[] {
   } catch (cause) {
     throw new GatewayError('upstream', 'The model provider sent a vector that is not base64.', { cause })
   }
-  const view = new DataView(Uint8Array.from(letters, (letter) => letter.charCodeAt(0)).buffer)
+  const bytes = new Uint8Array(letters.length)
+  for (let at = 0; at < bytes.length; at += 1) bytes[at] = letters.charCodeAt(at)
+  const view = new DataView(bytes.buffer)
   const count = Math.floor(view.byteLength / BYTES_PER_NUMBER)
   return Array.from({ length: count }, (_number, index) => view.getFloat32(index * BYTES_PER_NUMBER, true))
 }

@@ -78,7 +78,7 @@ const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
 const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const YES_OR_NO = /^(true|false)$/
 
-/** Those kinds whose status is the upstream's own: its waiting advice fits only there. */
+/** The kinds whose status is the upstream's own: its waiting time fits only there. */
 const ADVISED: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
@@ -95,7 +95,7 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   const seconds = details.retryAfterSeconds === undefined ? undefined : String(Math.ceil(details.retryAfterSeconds))
   set(headers, 'retry-after', advice?.retryAfter ?? seconds, WAIT)
   set(headers, 'retry-after-ms', advice?.retryAfterMs, NUMBER)
-  set(headers, 'x-should-retry', advice?.shouldRetry, YES_OR_NO)
+  set(headers, 'x-should-retry', details.advice?.shouldRetry, YES_OR_NO)
   const wait = Number(headers['retry-after'] ?? 0)
   const isHopeless = failure.kind === 'budget-exceeded' || wait > LONGEST_WAIT_SECONDS
   if (isHopeless && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
@@ -118,31 +118,4 @@ export function upstreamFailureKind(status: number): FailureKind {
   if (status === 503 || status === 529) return 'overloaded'
   if (status === 408 || status === 504) return 'upstream-timeout'
   return 'upstream'
-}
-
-const LONGEST_UPSTREAM_TEXT = 2000
-
-/** Keys, tokens and addresses inside the network, which an upstream's error may repeat. */
-const SECRETS = /\b(?:sk|pk|key|gsk|xai)-[\w-]{6,}|\bBearer\s+[\w.~+/-]{6,}=*|\bAIza[\w-]{10,}/gi
-const ADDRESSES =
-  /\bhttps?:\/\/(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]|[\w-]+(?=[:/])|[\w.-]+(?=:\d)|[\w.-]+\.(?:local|internal|lan|svc)\b)(?::\d+)?[^\s"']*|\b\d{1,3}(?:\.\d{1,3}){3}:\d+/gi
-
-/** An upstream's words as a caller may read them: bounded, without keys and inner addresses. */
-export function upstreamText(text: string): string {
-  return text.slice(0, LONGEST_UPSTREAM_TEXT).replace(SECRETS, '[removed]').replace(ADDRESSES, '[address]')
-}
-
-const LONGEST_UPSTREAM_DETAILS = 4096
-
-/** An upstream's details with the same care for every text in them; those beyond any measure are left out. */
-export function upstreamDetails(details: Json | undefined): Json | undefined {
-  if (details === undefined || details === null) return undefined
-  try {
-    const text = JSON.stringify(details)
-    if (text.length > LONGEST_UPSTREAM_DETAILS) return undefined
-    return JSON.parse(text, (_key, value: Json) => (typeof value === 'string' ? upstreamText(value) : value)) as Json
-  } catch {
-    // Nested so deep that it cannot be written.
-    return undefined
-  }
 }

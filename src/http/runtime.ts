@@ -35,10 +35,14 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
   }
 }
 
-/** A timer that keeps no process alive, on platforms that know the difference. */
-export function after(ms: number, callback: () => void): () => void {
-  const timer: unknown = setTimeout(callback, ms)
+export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
+  const timer = setTimeout(callback, ms)
+  if (isBackground) unref(timer)
+  return () => clearTimeout(timer)
+}
+
+/** Lets the process exit before the timer fires. Platforms other than Node have numbers as timers, and no such difference. */
+function unref(timer: unknown): void {
   if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
     timer.unref()
-  return () => clearTimeout(timer as ReturnType<typeof setTimeout>)
 }

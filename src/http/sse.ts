@@ -2,14 +2,12 @@ import { createParser } from 'eventsource-parser'
 import type { Frame } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** The longest event, in characters; a longer one is a fault of the upstream. */
-const LONGEST_EVENT = 1024 * 1024
-/** The parser looks at its buffer after each feed, so what it is fed at once is bounded too. */
+/** The parser checks the size of its buffer after each feed, so a feed is bounded too. */
 const SLICE_BYTES = 16 * 1024
 
 /** Turns the bytes of an event stream into frames, however they were cut. */
 export interface FrameReader {
-  /** The frames that are complete with these bytes. Throws `upstream` for an event of more than 1 MiB. */
+  /** The frames that are complete with these bytes. Throws `upstream` for an event that is too large. */
   read(bytes: Uint8Array): readonly Frame[]
   /** The frame that was still open when the stream ended, if it said anything. */
   end(): readonly Frame[]
@@ -18,13 +16,15 @@ export interface FrameReader {
 /**
  * A reader for one event stream: UTF-8 with or without a byte order mark, lines ending in LF, CR or CRLF, comments and
  * unknown fields skipped, a last event without its blank line accepted.
+ *
+ * @param maxEventChars Maximum size of an event, in characters.
  */
-export function createFrameReader(): FrameReader {
+export function createFrameReader(maxEventChars: number): FrameReader {
   let frames: Frame[] = []
   let oversize = false
   const decoder = new TextDecoder()
   const parser = createParser({
-    maxBufferSize: LONGEST_EVENT,
+    maxBufferSize: maxEventChars,
     onEvent: ({ data, event, id }) => {
       frames.push({ ...(event !== undefined && { event }), data, ...(id !== undefined && { id }) })
     },
@@ -34,7 +34,8 @@ export function createFrameReader(): FrameReader {
   })
   const feed = (text: string): void => {
     if (text !== '') parser.feed(text)
-    if (oversize) throw new GatewayError('upstream', 'The upstream sent an event of more than 1 MiB.')
+    if (oversize)
+      throw new GatewayError('upstream', `The upstream sent an event of more than ${maxEventChars} characters.`)
   }
   const take = (): readonly Frame[] => {
     const taken = frames

@@ -11,6 +11,7 @@ import { answerHeaders, baseHeaders, sendJson } from './head.ts'
 import { embeddingRoutes } from './kind.ts'
 import { marginOf, readJson, routeName } from './parse-request.ts'
 import { untouched } from './plan.ts'
+import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
 import { settle } from './settle.ts'
 import type { Resolved, Services, Size } from './services.ts'
 
@@ -18,10 +19,11 @@ type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest
 
 /** Reads which texts to embed, by which model, and how much it is: 400, 403, 404 or 413. */
 export function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
-  return chain(readJson(authenticated.request, services), ({ body }) => {
+  return chain(readJson(authenticated.request, services), async ({ body }) => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body)
     const prompt = promptOf(embedding)
+    await estimateInTurns(prompt, services.meter)
     const named = services.resolve(embedding.model, key)
     checkAccess(key, { prompt, modelName: named.name, also: named.routes.map(routeName) })
     const resolved = embeddingRoutes(named)

@@ -23,14 +23,15 @@ export function eventSinkOf(
   let cancel: () => void = () => {}
   // Re-armed only when it fires, not at every event.
   const arm = (ms: number): void => {
-    cancel = runtime.after(ms, () => {
+    const check = (): void => {
       const left = writtenAt + heartbeatMs - runtime.now()
       if (left <= 0) {
         sink.write(format.heartbeat === 'comment' ? comment('ping') : writeFrame(format.heartbeat))
         writtenAt = runtime.now()
       }
       arm(left <= 0 ? heartbeatMs : left)
-    })
+    }
+    cancel = runtime.after(ms, check, { isBackground: true })
   }
   arm(heartbeatMs)
   return {

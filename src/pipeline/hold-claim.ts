@@ -20,7 +20,7 @@ export async function holdClaim<value>(
   let done = false
   let cancel: () => void = () => {}
   const arm = (): void => {
-    if (!done) cancel = after(leaseMs / 3, () => void renew().catch(arm))
+    if (!done) cancel = after(leaseMs / 3, () => void renew().catch(arm), { isBackground: true })
   }
   const renew = async (): Promise<void> => {
     if (await queue.renew(claim)) arm()

@@ -9,10 +9,13 @@ import type { AnswerCache, Keep, Plan, Services, SharedAnswer } from './services
 /** Keeps nothing: for requests that the cache must not see. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
 
+type WithCache = Pick<Services, 'observers'> & { readonly memory: AnswerCache }
+
 type Recalled = { readonly replay: Plan } | { readonly keep: Keep }
 
 /** A stored answer, or what must be notified when this request's own answer is there. Fails only when the caller leaves. */
-export function recall(reserved: Reserved, { memory }: Services): MaybePromise<Recalled> {
+export function recall(reserved: Reserved, services: Services): MaybePromise<Recalled> {
+  const { memory } = services
   if (memory === undefined) return { keep: KEEP_NOTHING }
   const { prompt, key, resolved, cancellation, request } = reserved
   const found = memory.cache.lookup({
@@ -24,15 +27,15 @@ export function recall(reserved: Reserved, { memory }: Services): MaybePromise<R
   })
   return chain(found, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer) }
-    if (answer.id === undefined) return { keep: keepFor(answer, undefined) }
-    return join(reserved, answer, memory)
+    if (answer.id === undefined) return { keep: keepFor(answer, undefined, services) }
+    return join(reserved, answer, { ...services, memory })
   })
 }
 
 /** Waits for the same request of the same key that is running, when there is one. */
-async function join(reserved: Reserved, found: CacheMiss, { flights }: AnswerCache): Promise<Recalled> {
-  const seat = await flights.board(`${reserved.key.id} ${found.id}`, reserved.cancellation.signal)
-  if (seat.role !== 'passenger') return { keep: keepFor(found, seat) }
+async function join(reserved: Reserved, found: CacheMiss, services: WithCache): Promise<Recalled> {
+  const seat = await services.memory.flights.board(`${reserved.key.id} ${found.id}`, reserved.cancellation.signal)
+  if (seat.role !== 'passenger') return { keep: keepFor(found, seat, services) }
   found.becameHit()
   return { replay: replayOf(reserved, seat.value) }
 }
@@ -52,7 +55,11 @@ function replayOf({ resolved, margin }: Reserved, { completion, promptTokens }: 
  * Stores a whole answer and lets those who wait have it. Nobody waits for the storing but they: a slow embedder must
  * not hold up the one whose answer it is.
  */
-function keepFor(miss: CacheMiss, seat: Seat<SharedAnswer> | undefined): Keep {
+function keepFor(
+  miss: CacheMiss,
+  seat: Seat<SharedAnswer> | undefined,
+  { observers }: Pick<Services, 'observers'>,
+): Keep {
   const land = seat?.role === 'leader' ? seat.land : () => {}
   return {
     finish: ({ status, completion, bill }: Outcome) => {
@@ -61,7 +68,13 @@ function keepFor(miss: CacheMiss, seat: Seat<SharedAnswer> | undefined): Keep {
         return
       }
       const shared = { completion: completion(), promptTokens: bill.originalTokens }
-      void miss.save(shared.completion, shared.promptTokens).then((kept) => land(kept ? { shared } : 'scattered'))
+      miss.save(shared.completion, shared.promptTokens).then(
+        (kept) => land(kept ? { shared } : 'scattered'),
+        (cause: unknown) => {
+          land('scattered')
+          observers.failed('an answer could not be stored in the cache', cause)
+        },
+      )
     },
   }
 }

@@ -5,6 +5,7 @@ import { createRound, type Round } from '../batches/round.ts'
 import { placeOf } from '../batches/batch-keys.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import type { Settlement } from '../core/ports.ts'
+import { breathe } from '../tokens/breathe.ts'
 import { answerItem, type KeyById } from './answer-item.ts'
 import { holdClaim } from './hold-claim.ts'
 import type { Services } from './services.ts'
@@ -25,7 +26,7 @@ export interface BatchWork {
 
 export interface BatchWorkOptions {
   readonly queue: ItemQueue
-  readonly open: () => Promise<readonly OpenBatch[]>
+  readonly open: (known: (id: string) => OpenBatch | undefined) => Promise<readonly OpenBatch[]>
   readonly tidy: () => Promise<unknown>
   readonly settle: (settlement: Settlement) => Promise<unknown>
   readonly keyById: KeyById
@@ -46,7 +47,11 @@ const POLL_MS = 15_000
 const TIDY_MS = 600_000
 /** A store that failed is left alone for so long. */
 const FAULT_MS = 5_000
+/** After so many faults of the code in a row the wait, then 320 seconds, grows no more. */
+const MAX_FAULTS = 6
 const SOONEST_MS = 20
+/** Batches that are looked at without a pause. */
+const PAUSE_AFTER = 100
 /** Limits may be raised meanwhile. */
 const LONGEST_REST_MS = 300_000
 
@@ -60,6 +65,8 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   const running = new Set<Cancellation>()
   const holding = { queue, after, leaseMs, running }
   let stale = true
+  /** Faults of the code in a row. */
+  let faults = 0
   let soonest = Infinity
   let tidiedAt = -Infinity
   const stopping = new AbortController()
@@ -71,15 +78,38 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     try {
       for (;;) {
         await options.traffic.quiet(stopping.signal)
+        // An item that is refused at once waits for nothing: without a pause thousands of them would stop the event loop.
+        await breathe()
         if (stopping.signal.aborted) return
         const task = await inTurn(nextTask)
         if (task === undefined && stale) continue
         if (task === undefined) return
-        await (task.kind === 'end' ? queue.end(task.batch) : workOn(task.claim))
+        await (task.kind === 'end' ? queue.end(task.batch) : workOrGiveUp(task.claim))
+        faults = 0
       }
-    } catch {
-      // The store failed: every step can be made again, by this process or another.
+    } catch (cause) {
+      rest(cause)
+    }
+  }
+
+  /** A store that failed gets the step again, from this process or another. After a fault of the code the wait grows. */
+  function rest(cause: unknown): void {
+    if (isProgrammingError(cause)) {
+      faults = Math.min(faults + 1, MAX_FAULTS)
+      services.observers.failed('the work on batches failed', cause)
+    } else {
       soonest = Math.min(soonest, now() + FAULT_MS)
+    }
+  }
+
+  /** An item at which the code fails would fail again: its result says so. */
+  async function workOrGiveUp(claim: Claim): Promise<void> {
+    try {
+      await workOn(claim)
+    } catch (cause) {
+      if (!isProgrammingError(cause)) throw cause
+      services.observers.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.place })
+      await finish(claim, { line: failedLine(claim.place) }, async () => {})
     }
   }
 
@@ -115,11 +145,15 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
       tidiedAt = now()
       await options.tidy()
     }
-    const open = await options.open()
+    const open = await options.open((id) => rounds.get(id)?.batch)
     const ids = new Set(open.map(({ id }) => id))
     for (const id of Array.from(rounds.keys())) if (!ids.has(id)) rounds.delete(id)
     for (const [keyId, until] of Array.from(resting)) if (until <= now()) resting.delete(keyId)
-    for (const batch of open) if (!rounds.has(batch.id)) rounds.set(batch.id, await roundOf(batch))
+    const found = open.filter((batch) => !rounds.has(batch.id))
+    for (const [index, batch] of found.entries()) {
+      rounds.set(batch.id, await roundOf(batch))
+      if (index % PAUSE_AFTER === 0) await breathe()
+    }
   }
 
   /** Begins anywhere, so that processes that share a batch seldom meet. */
@@ -159,9 +193,9 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   }
 
   async function finish(claim: Claim, result: ItemResult, commit: (counts: boolean) => Promise<void>): Promise<void> {
-    const counts = (await queue.renew(claim)) && (await queue.finish(claim, result))
-    await commit(counts)
-    if (counts) await queue.close(claim, result)
+    const placed = (await queue.renew(claim)) ? await queue.finish(claim, result) : undefined
+    await commit(placed !== undefined)
+    if (placed !== undefined) await queue.close(claim, placed)
   }
 
   /** The process that put the result in place may have died before it settled. */
@@ -193,7 +227,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   function addHand(): void {
     const working = hand().finally(() => {
       hands.delete(working)
-      if (hands.size === 0) setAlarm(stale ? SOONEST_MS : POLL_MS)
+      if (hands.size === 0) setAlarm(faults > 0 ? FAULT_MS * 2 ** faults : stale ? SOONEST_MS : POLL_MS)
     })
     hands.add(working)
   }
@@ -204,7 +238,8 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
 
   function setAlarm(latestMs: number): void {
     if (stopping.signal.aborted) return
-    cancelAlarm = after(Math.max(SOONEST_MS, Math.min(latestMs, soonest - now())), () => wake())
+    const wait = Math.max(SOONEST_MS, Math.min(latestMs, soonest - now()))
+    cancelAlarm = after(wait, () => wake(), { isBackground: true })
   }
 
   async function stop(): Promise<void> {
@@ -222,6 +257,16 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     },
     stop,
   }
+}
+
+/** Errors that the same step would throw again. A store fails with others. */
+function isProgrammingError(cause: unknown): boolean {
+  return [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => cause instanceof kind)
+}
+
+function failedLine(customId: string): string {
+  const error = { type: 'api_error', message: 'The gateway failed at this item. It is a fault of the gateway.' }
+  return writeLine(customId, 'errored', JSON.stringify({ type: 'error', error, request_id: null }))
 }
 
 function lostLine(customId: string): string {

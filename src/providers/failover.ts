@@ -9,7 +9,7 @@ import { createCircuitBreaker, type CircuitBreaker, type CircuitPass, type Circu
 import type { AnswerTranslator } from '../formats/answer-translator.ts'
 import type { Attempt as Paid, Attempts } from './attempts.ts'
 import { pause, waitBeforeRetry } from './retry.ts'
-import { isSource, sourceOfSteps, UpstreamStream, type StreamEnd } from './upstream-stream.ts'
+import { isSource, MAX_HOLD_MS, sourceOfSteps, UpstreamStream, type StreamEnd } from './upstream-stream.ts'
 
 /** One place that can answer a call. */
 export interface Candidate {
@@ -57,7 +57,10 @@ export interface FailoverOptions {
 
 export interface Failover {
   complete(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
-  /** Resolves with the first content of the stream: until then another candidate can still take over. */
+  /**
+   * Resolves when an upstream has answered 200 and its stream says something, at the latest 5 seconds after the call:
+   * until then another candidate can still take over.
+   */
   stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
   /** Skips candidates that cannot embed. */
   embed(candidates: readonly Candidate[], call: FailoverEmbedding): Promise<FailoverAnswer<Embedded>>
@@ -83,11 +86,14 @@ export function createFailover(options: FailoverOptions): Failover {
         attempt.pass.succeeded(runtime.now())
         return sent
       }),
-    stream: (candidates, call) =>
-      askInTurn(run, candidates, call, async (attempt) => {
+    stream: (candidates, call) => {
+      const passOnAt = runtime.now() + MAX_HOLD_MS
+      return askInTurn(run, candidates, call, async (attempt) => {
         const { answer, ignored } = await attempt.candidate.provider.stream(callFor(attempt, call))
-        return { answer: await openStream(attempt, call, answer), ignored }
-      }),
+        const holdMs = Math.max(0, passOnAt - runtime.now())
+        return { answer: await openStream(attempt, call, { answer, holdMs }), ignored }
+      })
+    },
     embed: (candidates, call) =>
       askInTurn(run, candidates, call, async (attempt) => {
         const { provider } = attempt.candidate
@@ -184,7 +190,7 @@ function waitAfter({ run, call, candidate, number, isLast }: Attempt, error: unk
 async function openStream(
   attempt: Attempt,
   call: FailoverStreamCall,
-  answer: AsyncIterable<Step> | AnswerSource,
+  { answer, holdMs }: { readonly answer: AsyncIterable<Step> | AnswerSource; readonly holdMs: number },
 ): Promise<UpstreamStream> {
   const { run, candidate, pass, paid } = attempt
   const { runtime } = run
@@ -200,7 +206,7 @@ async function openStream(
   }
   const unsubscribe = call.cancellation.onCancel(() => stream.abort())
   try {
-    await stream.open(runtime)
+    await stream.open(runtime, holdMs)
   } finally {
     unsubscribe()
   }

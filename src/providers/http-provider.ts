@@ -1,5 +1,5 @@
-import type { Completion } from '../core/answer.ts'
-import type { AnswerSource } from '../core/answer-source.ts'
+import type { Completion, Frame, Step } from '../core/answer.ts'
+import type { AnswerSource, StepReader, StreamFormat } from '../core/answer-source.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
@@ -36,7 +36,7 @@ export interface HttpProviderOptions {
 }
 
 /** Maximum size of a whole answer in bytes. */
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024
+export const MAX_ANSWER_BYTES: number = 32 * 1024 * 1024
 /** Maximum size of an error that is read in bytes; of a larger one only the status counts. */
 const MAX_ERROR_BYTES = 64 * 1024
 
@@ -76,6 +76,23 @@ async function embedTexts(options: HttpProviderOptions, call: EmbedCall, url: st
   const body = JSON.stringify({ ...call.request.native, model: call.model.id })
   const { value } = await fetchJson(options, call, { method: 'POST', url, body })
   return readable(options.name, () => readEmbeddings(value, call.request.inputs.length))
+}
+
+/** An error event may repeat credentials as well as an error response may. */
+function guardedFormat({ format, secrets = [] }: HttpProviderOptions): StreamFormat {
+  const { dialect, isPlain } = format
+  const stepReader = (): StepReader => {
+    const readStep = format.stepReader()
+    const read = (frame: Frame): Step => {
+      try {
+        return readStep(frame)
+      } catch (error) {
+        throw GatewayError.is(error) ? withoutSecrets(error, secrets) : error
+      }
+    }
+    return Object.assign(read, { isWhole: () => readStep.isWhole?.() === true })
+  }
+  return { dialect, stepReader, ...(isPlain !== undefined && { isPlain }) }
 }
 
 /** What a token count must not be told: it is about the prompt, and vendors refuse everything else. */
@@ -167,7 +184,7 @@ function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoin
       timeouts: { ...timeouts, connect: connectMs },
       cancellation: call.cancellation ?? Cancellation.of(call.signal),
       maxBytes,
-      ...(isStream && { isStream: isEventStream, format: options.format }),
+      ...(isStream && { isStream: isEventStream, format: guardedFormat(options) }),
     },
   )
 }

@@ -54,9 +54,18 @@ export function parseObject(text: string): JsonObject | undefined {
   }
 }
 
-/** The failure with every secret in it blotted out, wherever it stands: some upstreams repeat the key that they refuse. */
+/** Replaces the provider's own secrets in the keys and values of a body. */
+export function hideSecrets(body: JsonObject | undefined, secrets: readonly string[]): JsonObject | undefined {
+  return body === undefined ? undefined : asObject(hideIn(body, hider(secrets)))
+}
+
+function hider(secrets: readonly string[]): (text: string) => string {
+  return (text) => secrets.reduce((rest, secret) => rest.replaceAll(secret, '[removed]'), text)
+}
+
+/** Replaces the provider's own secrets in a failure: some upstreams repeat the key that they refuse. */
 export function withoutSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
-  const hide = (text: string): string => secrets.reduce((rest, secret) => rest.replaceAll(secret, '[removed]'), text)
+  const hide = hider(secrets)
   const { param, upstream } = failure.details
   return new GatewayError(failure.kind, hide(failure.message), {
     ...failure.details,

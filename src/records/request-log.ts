@@ -37,16 +37,20 @@ export function createRequestLog(sink: Sink<JsonObject> | undefined, service: st
   }
 }
 
-/** The first error that is not a GatewayError: that one only says that something failed. */
+/** A GatewayError of kind `internal` says only that something failed: its cause is described in its place. */
 function describeCause(thrown: unknown): JsonObject {
   let cause = thrown
-  for (let depth = 0; depth < DEEPEST && GatewayError.is(cause) && cause.cause !== undefined; depth += 1) {
+  for (let depth = 0; depth < DEEPEST && isInternal(cause) && cause.cause !== undefined; depth += 1) {
     cause = cause.cause
   }
   if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, LONGEST_TEXT) }
   if (!(cause instanceof Error)) return { name: typeof cause, message: 'A value that is not an Error was thrown.' }
   const { name, message, stack = '' } = cause
   return { name, message: message.slice(0, LONGEST_TEXT), stack: stack.slice(0, LONGEST_STACK) }
+}
+
+function isInternal(cause: unknown): cause is GatewayError {
+  return GatewayError.is(cause) && cause.kind === 'internal'
 }
 
 /** The fields of the specification, and how the request ended. */

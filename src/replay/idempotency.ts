@@ -46,7 +46,7 @@ export type Claim =
 export interface Idempotency {
   /**
    * Waits for the first of these requests while it runs. Throws `conflict` when the key was used for another request,
-   * or when the first still runs after all patience; rejects when the store cannot tell.
+   * or when the first still runs after `patienceMs`; rejects when the store cannot tell, and when the caller leaves.
    */
   claim(asked: Asked): Promise<Claim>
   /** Resolves when the store was told of everything that ended. */
@@ -68,6 +68,9 @@ export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'afte
 const DAY_SECONDS = 86_400
 const LEASE_MS = 30_000
 const POLL_MS = 250
+/** The longest wait for a store whose reads do not show yet what stands in the way of a write. */
+const MAX_BACKOFF_MS = 5_000
+const MAX_DOUBLINGS = 10
 
 export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const { store, now, uuid, after } = options
@@ -117,12 +120,15 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   ): Promise<{ readonly lease: Lease } | Extract<Outcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
-    for (;;) {
+    for (let lost = 0; ;) {
       const expected = await store.get(name)
       const record = expected === undefined ? undefined : readClaim(expected)
       if (record === undefined) {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
+        // Usually the next read finds who was first. A store whose reads lag behind its writes needs time.
+        if (lost > 0) await patient(pause(backoffMs(lost)), patience())
+        lost += 1
       } else if (record.fingerprint !== fingerprint) {
         throw otherRequest()
       } else if (record.state === 'done') {
@@ -131,6 +137,10 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         await patient(pause(pollMs), patience())
       }
     }
+  }
+
+  function backoffMs(times: number): number {
+    return Math.min(MAX_BACKOFF_MS, pollMs * 2 ** Math.min(times - 1, MAX_DOUBLINGS))
   }
 
   function pause(ms: number): Promise<void> {

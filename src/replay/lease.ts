@@ -43,7 +43,7 @@ export async function takeLease(
     if (isOurs && !hasEnded) renewLater()
   }
   const renewLater = (): void => {
-    cancel = after(leaseMs / RENEWALS, () => void renew())
+    cancel = after(leaseMs / RENEWALS, () => void renew(), { isBackground: true })
   }
   renewLater()
 

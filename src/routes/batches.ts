@@ -12,6 +12,7 @@ import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import { readWishes } from '../savings/wishes.ts'
+import { breathe } from '../tokens/breathe.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 export interface BatchRouteParts {
@@ -19,7 +20,6 @@ export interface BatchRouteParts {
   /** Called when there is work for the batches of a key. */
   readonly wake: (keyId: string) => void
   readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'runtime'>
-  readonly basePath: string
 }
 
 const PATH = '/v1/messages/batches'
@@ -40,7 +40,7 @@ export interface BatchHandlers {
 export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   const { book } = parts
   const shows = (show: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
-    withKey(parts, async (call, key) => answer(parts, call, key, shown(parts, call, await show(call, key))))
+    withKey(parts, async (call, key) => answer(parts, call, key, shown(await show(call, key))))
   return {
     create: shows((call, key) => create(parts, call, key)),
     list: withKey(parts, (call, key) => list(parts, call, key)),
@@ -69,18 +69,16 @@ async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
   checkJsonHeaders(request, maxBytes)
   const bytes = await request.body({ maxBytes, readMs, after: runtime.after })
-  // Each item is held to the limits of a single request when its turn comes.
-  const { body } = parseBody(bytes, { depth: limits.jsonDepth + ITEM_DEPTH, keys: limits.jsonKeys * MANY })
-  const requests = readBatchRequests(body)
+  const requests = await readBatchRequests(bytes, {
+    // Each item is a request of its own, within an object that names it.
+    parse: async (part) => parseBody(part, { depth: limits.jsonDepth + 1, keys: limits.jsonKeys }),
+    pause: breathe,
+  })
   await takeRequest(parts.line.ledger, key)
   const batch = await parts.book.create({ keyId: key.id, headers: kept(request) }, requests)
   parts.wake(key.id)
   return batch
 }
-
-/** The body, the list, the item. */
-const ITEM_DEPTH = 3
-const MANY = 20
 
 /** What steers a message request, as if each item had been sent with it. */
 const KEPT_HEADERS = [
@@ -112,7 +110,7 @@ async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
 async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const { batches, hasMore } = await parts.book.page(key.id, readQuery(call.query))
   return answer(parts, call, key, {
-    data: batches.map((batch) => shown(parts, call, batch)),
+    data: batches.map(shown),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
     last_id: batches.at(-1)?.id ?? null,
@@ -174,7 +172,10 @@ async function answer(parts: BatchRouteParts, call: Call, key: VirtualKey, body:
   sendJson(call.sink, 200, baseHeaders(call.id, await parts.line.ledger.status(key)), JSON.stringify(body))
 }
 
-/** Clients follow the address of the results with the caller's key, so it is the one that they called. */
-function shown({ basePath }: BatchRouteParts, { request }: Call, batch: Batch): JsonObject {
-  return writeBatch(batch, `${request.origin}${basePath}${PATH}/${batch.id}/results`)
+/**
+ * The official clients resolve a path against their base URL. Only they know it whole: proxies and frameworks may strip a
+ * prefix, end TLS or change the host before the request arrives here.
+ */
+function shown(batch: Batch): JsonObject {
+  return writeBatch(batch, `${PATH}/${batch.id}/results`)
 }

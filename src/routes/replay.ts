@@ -9,13 +9,12 @@ import { checkJsonHeaders } from '../http/body.ts'
 import { writeFrame } from '../http/sse.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { eventSinkOf } from '../pipeline/event-sink.ts'
-import { asFailure } from '../pipeline/fail.ts'
 import { baseHeaders, STREAM_HEADERS } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import { countEvents, skipEvents } from '../replay/events.ts'
 import type { EventSink } from '../replay/event-buffer.ts'
 import type { Found, Kept } from '../replay/recordings.ts'
-import { refuse, type Call, type Handler } from './endpoint.ts'
+import type { Call, Handler } from './endpoint.ts'
 
 /**
  * POST /v1/messages/{id}/streams: a message of the calling key as the event stream it was or would have been, from any
@@ -25,14 +24,10 @@ export function replayStream(format: Format, services: Services): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
     const rate = await services.ledger.status(key)
-    try {
-      const after = await readPosition(call.request, services)
-      const send = await find(call, key, { format, after, services })
-      call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
-      send(eventSinkOf({ sink: call.sink, format, id: call.id }, services))
-    } catch (error) {
-      refuse(call, asFailure(error), { format, rate })
-    }
+    const after = await readPosition(call.request, services)
+    const send = await find(call, key, { format, after, services })
+    call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
+    send(eventSinkOf({ sink: call.sink, format, id: call.id }, services))
   }
 }
 

@@ -1,10 +1,8 @@
 import type { Store } from '../core/ports.ts'
 import { sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
+import type { ProviderStates } from '../providers/provider-states.ts'
 import { adminHeaders, type Handler } from './endpoint.ts'
-
-/** Whether each provider is being asked at present: false while its circuit is open. */
-export type ProviderStates = () => Readonly<Record<string, boolean>>
 
 type Health = 'healthy' | 'degraded' | 'unhealthy'
 
@@ -12,7 +10,7 @@ const STORE_DEADLINE_MS = 1000
 
 export interface StatusParts {
   readonly store: Store
-  readonly providers: ProviderStates
+  readonly providers: () => ProviderStates
   readonly runtime: Services['runtime']
 }
 

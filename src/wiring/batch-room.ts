@@ -6,6 +6,7 @@ import type { KeyById } from '../pipeline/answer-item.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import { createBatchWork, type BatchWork } from '../pipeline/work-batches.ts'
+import { breathe } from '../tokens/breathe.ts'
 
 /** How this process works off batches. See docs/batches.md. */
 export interface BatchOptions {
@@ -35,11 +36,12 @@ const CONCURRENCY = 4
 export function openBatchRoom(options: BatchOptions, { store, services, keyById, traffic }: BatchRoomParts): BatchRoom {
   const { now, uuid } = services.runtime
   const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options
-  const book = createBatchBook({ store, now, uuid })
+  const values = { store, now, uuid, pause: breathe }
+  const book = createBatchBook(values)
   const work = createBatchWork({
-    queue: createItemQueue({ store, now, uuid, leaseMs }),
+    queue: createItemQueue({ ...values, leaseMs }),
     open: book.open,
-    tidy: () => tidyBatches({ store, now }),
+    tidy: () => tidyBatches(values),
     settle: store.settle,
     keyById,
     traffic,

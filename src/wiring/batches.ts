@@ -1,4 +1,5 @@
 import * as z from 'zod/mini'
+import { lazy } from '../core/lazy.ts'
 import type { BatchOptions, BatchRoom, BatchRoomParts } from './batch-room.ts'
 
 export type { BatchOptions } from './batch-room.ts'
@@ -26,12 +27,15 @@ export interface Batches {
 }
 
 export function createBatches(options: BatchOptions | undefined, parts: BatchRoomParts): Batches {
-  let loading: Promise<BatchRoom> | undefined
-  const load = async (): Promise<BatchRoom> => {
+  const load = lazy(async () => {
     const { openBatchRoom } = await import('./batch-room.ts')
     return openBatchRoom(options ?? {}, parts)
+  })
+  let isWanted = false
+  const room = (): Promise<BatchRoom> => {
+    isWanted = true
+    return load()
   }
-  const room = (): Promise<BatchRoom> => (loading ??= load())
   let started = false
   return {
     room,
@@ -40,13 +44,15 @@ export function createBatches(options: BatchOptions | undefined, parts: BatchRoo
       started = true
       room().then(
         ({ work }) => work.wake(),
-        () => {
+        (cause: unknown) => {
           started = false
-          loading = undefined
+          parts.services.observers.failed('the code of batches could not be loaded', cause)
         },
       )
     },
     work: async () => (await room()).work.work(),
-    stop: async () => (await loading)?.work.stop(),
+    stop: async () => {
+      if (isWanted) await (await load()).work.stop()
+    },
   }
 }

@@ -1,6 +1,7 @@
 import { checkCacheOptions, type SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { CacheStatistics } from '../cache/statistics.ts'
+import { lazy } from '../core/lazy.ts'
 
 const NOTHING_YET: CacheStatistics = {
   hitRate: 0,
@@ -17,13 +18,12 @@ const NOTHING_YET: CacheStatistics = {
 /** The semantic cache, which is loaded at its first look-up; its options are checked now. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
-  let loading: Promise<SemanticCache> | undefined
   let loaded: SemanticCache | undefined
-  const load = async (): Promise<SemanticCache> => {
+  const load = lazy(async () => {
     const { createSemanticCache } = await import('../cache/semantic-cache.ts')
     return (loaded = createSemanticCache(options))
-  }
-  const whole = async (): Promise<SemanticCache> => loaded ?? (await (loading ??= load()))
+  })
+  const whole = async (): Promise<SemanticCache> => loaded ?? (await load())
   return {
     lookup: async (question) => (await whole()).lookup(question),
     peek: async (question) => (await whole()).peek(question),

@@ -5,6 +5,7 @@ import type { Endpoint } from '../http/router.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Directory } from '../providers/catalog.ts'
+import type { ProviderStates } from '../providers/provider-states.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import type { BatchHandlers } from '../routes/batches.ts'
 import type { Handler } from '../routes/endpoint.ts'
@@ -13,7 +14,7 @@ import { completions, countTokens, embeddings } from '../routes/model-requests.t
 import { getModel, listModels } from '../routes/models.ts'
 import { replayStream } from '../routes/replay.ts'
 import { deleteResponse, getResponse } from '../routes/responses.ts'
-import { health, ready, type ProviderStates } from '../routes/status.ts'
+import { health, ready } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
 
@@ -21,7 +22,7 @@ export interface EndpointRooms {
   readonly services: Services
   readonly directory: Directory
   readonly store: Store
-  readonly states: ProviderStates
+  readonly states: () => ProviderStates
   readonly basePath: string
   readonly admin: Omit<AdminParts, 'line'>
   readonly traffic: Traffic
@@ -70,12 +71,9 @@ async function responses(services: Services): Promise<Handler> {
   return completions(responsesFormat, services)
 }
 
-async function batchHandler(
-  name: keyof BatchHandlers,
-  { batches, services, basePath }: EndpointRooms,
-): Promise<Handler> {
+async function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointRooms): Promise<Handler> {
   const [{ batchHandlers }, { book, work }] = await Promise.all([import('../routes/batches.ts'), batches.room()])
-  return batchHandlers({ book, wake: work.wake, line: services, basePath })[name]
+  return batchHandlers({ book, wake: work.wake, line: services })[name]
 }
 
 /** A handler whose code is loaded by its first call; a failed import is tried again by the next one. */

@@ -22,14 +22,22 @@ export interface Governance {
   readonly keyById: KeyById
 }
 
+export interface GovernanceParts {
+  readonly store: Store
+  readonly runtime: Runtime
+  /** The longest that a request may take, in milliseconds. */
+  readonly totalMs: number
+  readonly onFailure: (cause: unknown) => void
+}
+
+/** A request settles within this time after its deadline. */
+const SETTLE_MS = 60_000
+
 /**
  * Reads the configuration at once, so that a wrong field is an error at the start, and puts it in place before the
  * first key is looked up or shown. `onFailure` is told when that did not work.
  */
-export function createGovernance(
-  configuration: unknown,
-  parts: { readonly store: Store; readonly runtime: Runtime; readonly onFailure: (cause: unknown) => void },
-): Governance {
+export function createGovernance(configuration: unknown, parts: GovernanceParts): Governance {
   const { store, runtime } = parts
   const { now, uuid } = runtime
   const configured = parseConfiguration(configuration ?? {})
@@ -42,7 +50,7 @@ export function createGovernance(
     keys: afterStart(inPlace, createKeys({ keyring, reports })),
     budgets: afterStart(inPlace, createBudgets({ shared, reports, uuid })),
     rateLimits: afterStart(inPlace, createRateLimits({ shared, uuid })),
-    ledger: createLedger({ store, now, uuid, shared }),
+    ledger: createLedger({ store, now, uuid, shared, lapsesAfterMs: parts.totalMs + SETTLE_MS }),
     findKey: async (secret) => {
       await inPlace()
       return keyring.find(secret)
@@ -76,9 +84,10 @@ function startOnce(
     try {
       await work()
     } catch (cause) {
-      after(REST_MS, () => {
+      const forget = (): void => {
         running = undefined
-      })
+      }
+      after(REST_MS, forget, { isBackground: true })
       onFailure(cause)
       throw new GatewayError(
         'overloaded',

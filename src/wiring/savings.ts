@@ -64,6 +64,8 @@ export interface SavingsParts {
   readonly runtime: Runtime
   /** Told what a tier would have saved. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
+  /** Notified of why a trial failed. */
+  readonly onShadowFailure: (cause: unknown) => void
 }
 
 /** The waterfall, which is loaded when a request is first large enough or asks for it. */
@@ -80,7 +82,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
     if (hasWish(job)) return waterfall(job)
     if (isShadowed(share, parts.runtime.random())) {
       // A trial never harms the request that it stands beside.
-      tryOut(job).catch(() => {})
+      tryOut(job).catch(parts.onShadowFailure)
     }
     return untouched(job)
   }

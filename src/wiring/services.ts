@@ -40,6 +40,7 @@ const PATIENCE_MS = 30_000
 export function createServices(sources: ServiceSources): Services {
   const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings, margin } = sources
   const meter = createMeter(createTokenizer())
+  const observing = createObservers({ ...observers, now: runtime.now })
   const patience = { ms: PATIENCE_MS, after: runtime.after }
   return {
     findKey: governance.findKey,
@@ -55,18 +56,21 @@ export function createServices(sources: ServiceSources): Services {
       meter,
       runtime,
       onShadow: (record, job) => observers.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
+      onShadowFailure: (cause) => observing.failed('the trial of a tier failed', cause),
     }),
-    dryRun: () => createSavings(savings, { store: unwritten(store), meter, runtime, onShadow: () => {} }),
+    dryRun: () => createSavings(savings, { store: unwritten(store), meter, runtime, ...UNSEEN }),
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: sources.failover,
     meter,
     margin,
-    observers: createObservers({ ...observers, now: runtime.now }),
+    observers: observing,
     limits,
     timeouts,
     runtime,
   }
 }
+
+const UNSEEN = { onShadow: () => {}, onShadowFailure: () => {} }
 
 /** A store in which nothing changes. */
 function unwritten(store: Store): Store {

@@ -302,3 +302,52 @@ function decoded(base64: string): readonly number[] {
 function dot(one: readonly number[] = [], other: readonly number[] = []): number {
   return one.reduce((sum, value, index) => sum + value * (other[index] ?? 0), 0)
 }
+
+describe('large embeddings requests', () => {
+  const post = ({ gateway, secret }: Stage, input: unknown) =>
+    gateway.fetch(
+      new Request('http://gateway/v1/embeddings', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${secret}` },
+        body: JSON.stringify({ model: MODEL, input }),
+      }),
+    )
+
+  it('let the event loop turn while 2,048 texts are estimated', async () => {
+    let turnsBeforeUpstream = 0
+    let turns = 0
+    let isDone = false
+    const started = await stage((request) => {
+      turnsBeforeUpstream = turns
+      const data = Array.from({ length: 2_048 }, (_, index) => ({ object: 'embedding', index, embedding: [0.5] }))
+      return {
+        kind: 'json',
+        value: { object: 'list', model: 'vectors', data, usage: { prompt_tokens: request.index + 1 } },
+      }
+    })
+    const turn = (): void => {
+      turns += 1
+      if (!isDone) setImmediate(turn)
+    }
+    setImmediate(turn)
+
+    const response = await post(
+      started,
+      Array.from({ length: 2_048 }, (_, n) => `${n} `.repeat(2_000)),
+    )
+    isDone = true
+
+    expect(response.status).toBe(200)
+    expect(turnsBeforeUpstream).toBeGreaterThan(60)
+  })
+
+  it('are refused where one text is longer than any embedding model reads', async () => {
+    const started = await stage()
+
+    const response = await post(started, ['short', 'x'.repeat(1_048_577)])
+
+    expect(response.status).toBe(400)
+    expect(await response.json()).toMatchObject({ error: { type: 'invalid_request_error', param: 'input[1]' } })
+    expect(started.upstream.requests).toHaveLength(0)
+  })
+})

@@ -19,6 +19,8 @@ import { framesUntilText } from '../support/upstream-frames.ts'
 const CHAT_SECRET = 'chatupstreamkey0123456789'
 const MESSAGE_SECRET = 'messageupstreamkey987654321'
 const HEADER_SECRET = 'tenant-header-of-the-operator'
+/** A password, a host and an address that the upstream knows and the gateway does not. */
+const INNER_WORDS = ['hunter2pw', 'ledger-db-1', '10.20.30.40'] as const
 
 let upstream: Upstream
 let stage: Stage
@@ -43,7 +45,7 @@ beforeAll(async () => {
     ],
     log: (record) => written.push(record),
     runtime: { random: () => 0 },
-    timeouts: { idle: 100, firstByte: 2_000 },
+    timeouts: { idle: 100, firstByte: 2_000, total: 4_000 },
   })
   other = (await stage.gateway.keys.create({ name: 'other' })).value
   for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace'] as const) {
@@ -73,6 +75,7 @@ function secrets(): readonly string[] {
     new URL(upstream.url).host,
     '127.0.0.1:9',
     'secret-host',
+    ...INNER_WORDS,
   ]
 }
 
@@ -96,7 +99,8 @@ async function expectNothingTold(body: Sendable, path: string, more: Parameters<
 const told = ({ dialect }: UpstreamRequest): readonly string[] =>
   dialect === 'openai' ? [CHAT_SECRET, HEADER_SECRET] : [MESSAGE_SECRET]
 const echo = (request: UpstreamRequest): string =>
-  `Wrong keys ${told(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/`
+  `Wrong keys ${told(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/, ` +
+  `postgres://svc:${INNER_WORDS[0]}@${INNER_WORDS[1]}/x, host ${INNER_WORDS[1]} (${INNER_WORDS[2]}:5432)`
 
 describe.each(CROSSINGS)('no secret is told on the $name', (front) => {
   const { path, body } = front

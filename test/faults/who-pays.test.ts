@@ -168,7 +168,9 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
       completion: 0,
     })
     const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
-    expect(records).toMatchObject([{ outcome: 'left', status: 499, failure: 'cancelled', cost_usd: Math.round(billed / 1000) / 1e6 }])
+    expect(records).toMatchObject([
+      { outcome: 'left', status: 499, failure: 'cancelled', cost_usd: Math.round(billed / 1000) / 1e6 },
+    ])
   })
 
   it('whose caller leaves a stream is audited as left and billed what came', async () => {

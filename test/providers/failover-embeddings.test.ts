@@ -38,7 +38,13 @@ function played(name: string, ...kinds: readonly FailureKind[]): Played {
 function embedBy(...candidates: readonly Candidate[]) {
   const runtime = { ...manualRuntime(unused), random: () => 0, after: atOnce }
   const failover = createFailover({ runtime, timeouts })
-  return failover.embed(candidates, { request, headers: {}, signal: new AbortController().signal })
+  return failover.embed(candidates, {
+    request,
+    headers: {},
+    signal: new AbortController().signal,
+    keyId: 'key',
+    startedAt: runtime.now(),
+  })
 }
 
 function atOnce(_ms: number, callback: () => void): () => void {

@@ -42,14 +42,14 @@ function candidate(provider: Candidate['provider'], id: string): Candidate {
   return { provider, model }
 }
 
-function call(stream: boolean, signal = new AbortController().signal): FailoverCall {
+function call(stream: boolean, signal = new AbortController().signal, keyId = 'key'): FailoverCall {
   const prompt = openaiFormat.readPrompt({
     model: 'x/y',
     stream,
     max_tokens: 50,
     messages: [{ role: 'user', content: 'Hello?' }],
   })
-  return { promptFor: () => prompt, signal, headers: {} }
+  return { promptFor: () => prompt, signal, headers: {}, keyId, startedAt: runtime.now(), abort: () => {} }
 }
 
 /** Calls back as if time had passed, whenever somebody waits for it. */
@@ -127,11 +127,13 @@ describe('over real connections', () => {
 
   it('five hundred failing calls at once are all answered, and none is sent more than three times', async () => {
     first.reply = () => ({ kind: 'failure', status: 500 })
-    const all = Array.from({ length: 500 }, () => failureOf(failover.complete(candidates.slice(0, 1), call(false))))
+    const all = Array.from({ length: 500 }, (_, index) =>
+      failureOf(failover.complete(candidates.slice(0, 1), call(false, undefined, `key-${index % 5}`))),
+    )
     const failures = await withoutWaiting(Promise.all(all))
     expect(failures.every((failure) => failure.kind === 'upstream' || failure.kind === 'overloaded')).toBe(true)
     expect(first.requests.length).toBeLessThanOrEqual(1500)
-    expect(failover.circuits()).toEqual({ openai: 'open' })
+    expect(failover.circuits()).toEqual({ 'openai/gpt-4o': { state: 'open', isForAllKeys: true } })
     expect(runtime.pending()).toBe(0)
   })
 
@@ -146,7 +148,7 @@ describe('over real connections', () => {
     for (const controller of controllers) controller.abort(new Error('gone'))
     await Promise.all(hanging)
     await Promise.all(first.requests.map((request) => request.leaving))
-    expect(failover.circuits()).toEqual({})
+    expect(Object.values(failover.circuits()).map(({ state }) => state)).toEqual(['closed', 'closed'])
   })
 
   it('a caller who leaves before the first word closes the upstream and is not answered by the other', async () => {

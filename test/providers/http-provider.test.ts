@@ -178,6 +178,7 @@ describe('an error status', () => {
     expect(failure.details).toEqual({
       advice: { retryAfter: '7', retryAfterMs: '6500', shouldRetry: 'true' },
       retryAfterSeconds: 7,
+      isCallerSide: true,
     })
   })
 
@@ -241,6 +242,14 @@ describe('a stream', () => {
     expect(said).toBe(Array.from({ length: 50_000 }, (_, index) => `é${index} `).join(''))
   })
 
+  it('may hold an event of nearly 32 MiB, such as an image', async () => {
+    const image = 'aGk='.repeat(6 * 1024 * 1024)
+    upstream.reply = () => events(say(image), say('after'), done)
+    const said = textOf(await collect((await stream()).answer))
+    expect(said.length).toBe(image.length + 'after'.length)
+    expect(said.endsWith('aGk=after')).toBe(true)
+  })
+
   it('without its last event is whole only where the format says that nothing else is missing', async () => {
     upstream.reply = () => events(say('x'), { data: '{"finish":true}' })
     const steps = await collect((await stream()).answer)
@@ -257,7 +266,7 @@ describe('a stream', () => {
     ['holds an event that is no JSON', [say('x'), { data: 'nonsense' }, done]],
     ['holds an error event', [say('x'), { data: '{"error":{}}' }, done]],
     ['holds an event that is too deep', [say('x'), { data: '['.repeat(5000) + ']'.repeat(5000) }, done]],
-    ['holds an endless line', [say('x'), 'x'.repeat(1_500_000)]],
+    ['holds a line of more than 32 MiB', [say('x'), ...Array.from({ length: 33 }, () => 'x'.repeat(1024 * 1024))]],
     ['is only [DONE]', [done]],
     ['is empty', []],
   ] satisfies readonly (readonly [string, readonly StreamItem[]])[])('that %s fails within', async (_name, items) => {
@@ -344,9 +353,9 @@ describe('a caller who leaves', () => {
 })
 
 describe('deadlines', () => {
-  it('an upstream that does not begin to answer is given up after the time for the first byte', async () => {
+  it('a stream that does not begin is given up after the time for the first byte', async () => {
     upstream.reply = () => ({ kind: 'hang' })
-    const failure = failureOf(complete())
+    const failure = failureOf(stream())
     const request = await upstream.arrival(1)
     runtime.advance(timeouts.firstByte - 1)
     expect(request.left).toBe(false)
@@ -359,15 +368,58 @@ describe('deadlines', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('a body that stalls is given up after the time for silence', async () => {
+  it('a whole answer may begin at any moment within the total time', async () => {
+    upstream.reply = () => ({ kind: 'hang' })
+    const failure = failureOf(complete())
+    const request = await upstream.arrival(1)
+    runtime.advance(timeouts.total - 1)
+    expect(request.left).toBe(false)
+    runtime.advance(1)
+    expect(await failure).toMatchObject({
+      kind: 'upstream-timeout',
+      message: 'The provider "tiny" did not finish its answer within 600 seconds.',
+      details: {},
+    })
+    await request.leaving
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('a whole answer may pause at any moment within the total time', async () => {
+    const { opened, open } = gate()
+    upstream.reply = () => events('{"text":', opened, '"late"}')
+    const { transport, begun } = announcing(undiciTransport())
+    provider = create({ transport })
+    const answer = complete()
+    await begun
+    runtime.advance(timeouts.total - 1)
+    open()
+    expect(textOfCompletion((await answer).answer)).toBe('late')
+    expect(runtime.pending()).toBe(0)
+    await transport.close()
+  })
+
+  it('an upstream that had begun to answer is not to blame for the end of the total time', async () => {
     upstream.reply = () => events('{"te', HANG)
     const { transport, begun } = announcing(undiciTransport())
     provider = create({ transport })
     const failure = failureOf(complete())
     await begun
-    runtime.advance(timeouts.idle)
-    expect((await failure).kind).toBe('upstream-timeout')
+    runtime.advance(timeouts.total)
+    expect(await failure).toMatchObject({ kind: 'upstream-timeout', details: { isCallerSide: true } })
     await transport.close()
+  })
+
+  it('connecting takes no longer than what is left of the total time', async () => {
+    const waits: unknown[] = []
+    provider = create({
+      transport: ({ connectMs }) => {
+        waits.push(connectMs)
+        return Promise.reject(new Error('refused'))
+      },
+    })
+    await failureOf(complete({ timeouts: { ...timeouts, total: 700 } }))
+    await failureOf(complete())
+    expect(waits).toEqual([700, timeouts.connect])
   })
 
   it('a stream that stalls is given up after the time for silence, counted from the last wait', async () => {

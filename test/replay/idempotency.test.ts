@@ -191,6 +191,73 @@ describe('an idempotency key in one process', () => {
   })
 })
 
+describe('a store whose reads lag behind its writes', () => {
+  interface Lagging {
+    readonly here: World
+    readonly idempotency: Idempotency
+    readonly reads: () => number
+    readonly catchUp: () => void
+  }
+
+  /** Another process has answered, and the reads of this one do not show it yet. */
+  async function lagging(): Promise<Lagging> {
+    const here = world()
+    await (await firstOf(ask(here.process()))).remember(ANSWER)
+    let reads = 0
+    let lags = true
+    const get = (name: string): Promise<string | undefined> => {
+      reads += 1
+      return lags ? Promise.resolve(undefined) : here.store.get(name)
+    }
+    const idempotency = createIdempotency({ ...here.runtime, store: { ...here.store, get } })
+    const catchUp = (): void => {
+      lags = false
+    }
+    return { here, idempotency, reads: () => reads, catchUp }
+  }
+
+  async function pass({ here }: Lagging, seconds: number): Promise<void> {
+    for (let second = 0; second < seconds; second += 1) {
+      await settled()
+      here.runtime.advance(1000)
+      await settled()
+    }
+  }
+
+  it('is read less and less often, and gives the answer when it has it', async () => {
+    const lag = await lagging()
+    const asking = ask(lag.idempotency)
+    await settled()
+    expect(lag.reads()).toBeLessThanOrEqual(2)
+    await pass(lag, 60)
+    expect(lag.reads()).toBeLessThanOrEqual(20)
+    lag.catchUp()
+    await pass(lag, 5)
+    expect(await answerOf(asking)).toEqual(ANSWER)
+  })
+
+  it('is read no longer when the caller has left', async () => {
+    const lag = await lagging()
+    const asking = ask(lag.idempotency)
+    await settled()
+    asking.leave()
+    await expect(asking.claim).rejects.toThrow('left')
+    const before = lag.reads()
+    await pass(lag, 60)
+    expect(lag.reads()).toBe(before)
+  })
+
+  it('is read no longer after the deadline of the request', async () => {
+    const lag = await lagging()
+    const asking = ask(lag.idempotency, 'body', { patienceMs: 30_000 })
+    await pass(lag, 31)
+    await expect(asking.claim).rejects.toMatchObject({ kind: 'conflict', details: { retryAfterSeconds: 1 } })
+    const before = lag.reads()
+    await pass(lag, 60)
+    expect(lag.reads()).toBe(before)
+  })
+})
+
 describe('an idempotency key in several processes', () => {
   it('gives another process the answer of the first', async () => {
     const here = world()
@@ -212,6 +279,28 @@ describe('an idempotency key in several processes', () => {
         await settled()
       }
     }
+    await first.remember(ANSWER)
+    await poll(here)
+    expect(await answerOf(elsewhere)).toEqual(ANSWER)
+  })
+
+  it('is held although the store fails at one renewal', async () => {
+    const here = world()
+    let failures = 0
+    const swap: Store['swap'] = (...given) => {
+      if (failures === 0) return here.store.swap(...given)
+      failures -= 1
+      return Promise.reject(new Error('away'))
+    }
+    const idempotency = createIdempotency({ ...here.runtime, store: { ...here.store, swap } })
+    const first = await firstOf(ask(idempotency))
+    const elsewhere = ask(here.process())
+    failures = 1
+    for (let step = 0; step < 6; step += 1) {
+      here.runtime.advance(10_000)
+      await settled()
+    }
+    expect(failures).toBe(0)
     await first.remember(ANSWER)
     await poll(here)
     expect(await answerOf(elsewhere)).toEqual(ANSWER)

@@ -70,7 +70,7 @@ describe('GET /health', () => {
   })
 
   it('is degraded, and still 200, while the circuit of a provider is open', async () => {
-    const at = await start({ reply: () => ({ kind: 'failure', status: 500 }) })
+    const at = await start({ reply: () => ({ kind: 'failure', status: 500 }), circuitBreaker: { minRequests: 2 } })
     for (let count = 0; count < 2; count += 1) await ask(at, CHAT.body)
     const { status, body } = await look(at, '/health')
     expect(status).toBe(200)
@@ -100,8 +100,12 @@ describe('GET /ready', () => {
   })
 
   it('is ready while one provider is left, and not when none is', async () => {
-    const at = await start({ reply: () => ({ kind: 'failure', status: 500 }) })
-    for (let count = 0; count < 2; count += 1) await ask(at, CHAT.body)
+    const at = await start({ reply: () => ({ kind: 'failure', status: 500 }), circuitBreaker: { minRequests: 2 } })
+    const other = (await at.gateway.keys.create({ name: 'other' })).value
+    const failFor = async (model: string): Promise<void> => {
+      for (const secret of [at.secret, other]) await ask(at, { ...CHAT.body, model }, { secret })
+    }
+    await failFor('chat/large')
     const one = await look(at, '/ready')
     expect(one.status).toBe(200)
     expect(one.body['dependencies']).toEqual({
@@ -110,9 +114,18 @@ describe('GET /ready', () => {
       providers: { chat: false, anthropic: true },
     })
 
-    for (let count = 0; count < 2; count += 1) await ask(at, { ...CHAT.body, model: 'anthropic/large' })
+    await failFor('anthropic/large')
     const none = await look(at, '/ready')
     expect(none.status).toBe(503)
     expect(none.body).toMatchObject({ ready: false, dependencies: { bifrost: false, providers: { anthropic: false } } })
+  })
+
+  it('stays ready while a provider fails for a single key', async () => {
+    const at = await start({ reply: () => ({ kind: 'failure', status: 500 }), circuitBreaker: { minRequests: 2 } })
+    for (const model of ['chat/large', 'anthropic/large']) {
+      for (let count = 0; count < 3; count += 1) await ask(at, { ...CHAT.body, model })
+    }
+    expect((await look(at, '/health')).body).toMatchObject({ status: 'degraded' })
+    expect((await look(at, '/ready')).status).toBe(200)
   })
 })

@@ -28,8 +28,14 @@ export function post(
   return stage.gateway.fetch(new Request(`http://gateway${path}`, init))
 }
 
+/** The reader of a body that must be there. */
+export function readerOf({ body }: Response): ReadableStreamDefaultReader<Uint8Array> {
+  if (body === null) throw new Error('the response has no body')
+  return body.getReader()
+}
+
 export function reading(response: Response): StreamReading {
-  const reader = response.body!.getReader()
+  const reader = readerOf(response)
   const decoder = new TextDecoder()
   let text = ''
   const more = async (): Promise<boolean> => {

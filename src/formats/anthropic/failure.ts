@@ -1,7 +1,8 @@
 import { GatewayError, type FailureKind, type UpstreamRefusal } from '../../core/errors.ts'
 import type { Frame } from '../../core/answer.ts'
-import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import { describeFailure, upstreamFailureKind, upstreamText } from '../failures.ts'
+import { asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import { describeFailure, upstreamFailureKind } from '../failures.ts'
+import { upstreamDetails, upstreamText } from '../upstream-text.ts'
 
 /** The body of a refused request. `details` is what the official client chooses its error classes by. */
 export function writeFailure(failure: GatewayError, requestId: string): JsonObject {
@@ -57,22 +58,13 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
 function refusalOf(status: number, error: JsonObject | undefined): UpstreamRefusal {
   const type = asString(error?.['type'])
   const code = asString(error?.['code'])
-  const details = safeDetails(error?.['details'])
+  const given = error?.['details']
+  const details = isJsonObject(given) ? upstreamDetails(given) : undefined
   return {
     status,
     ...(type === undefined || type === 'error' ? {} : { type: upstreamText(type) }),
     ...(code === undefined ? {} : { code: upstreamText(code) }),
     ...(details === undefined ? {} : { details }),
-  }
-}
-
-/** Details with the same care as a text; those too long or too odd to be cleaned are left out. */
-function safeDetails(details: Json | undefined): Json | undefined {
-  if (!isJsonObject(details)) return undefined
-  try {
-    return JSON.parse(upstreamText(JSON.stringify(details))) as Json
-  } catch {
-    return undefined
   }
 }
 

@@ -1,7 +1,8 @@
 import type { Frame } from '../../core/answer.ts'
 import { GatewayError, type UpstreamRefusal } from '../../core/errors.ts'
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import { describeFailure, upstreamDetails, upstreamFailureKind, upstreamText } from '../failures.ts'
+import { describeFailure, upstreamFailureKind } from '../failures.ts'
+import { upstreamDetails, upstreamText } from '../upstream-text.ts'
 
 /** `{error: {message, type, param, code}}`, with the wait in seconds and an upstream's details where there are any. */
 export function writeFailure(failure: GatewayError): JsonObject {

@@ -1,0 +1,82 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { scanRequests } from '../../src/batches/scan-requests.ts'
+
+const decoder = new TextDecoder()
+
+function scanned(text: string): {
+  readonly elements: readonly string[]
+  readonly rest: string
+  readonly turns: number
+} {
+  const bytes = new TextEncoder().encode(text)
+  const elements: string[] = []
+  const scan = scanRequests(bytes)
+  for (let turns = 0; ;) {
+    const { value, done } = scan.next()
+    if (done === true) return { elements, rest: decoder.decode(value), turns }
+    if (value === undefined) turns += 1
+    else elements.push(decoder.decode(bytes.subarray(value.start, value.end)))
+  }
+}
+
+/** Names that look like the one that is searched, and texts with structural signs. */
+const word = fc.oneof(
+  fc.constantFrom('requests', 'request', '"requests":[', '\\', '\\"', ']', '[,]', '漢😀'),
+  fc.string(),
+)
+const json = fc.jsonValue({ maxDepth: 4 })
+
+describe('scanRequests', () => {
+  it('finds the elements of the top-level array and leaves the rest as it was', () => {
+    const others = fc.dictionary(
+      word.filter((name) => name !== 'requests' && name !== '__proto__'),
+      fc.oneof(json, fc.record({ requests: fc.array(json) }), word),
+      { noNullPrototype: true },
+    )
+    const element = fc.oneof(
+      json,
+      fc.record({ custom_id: word, params: fc.record({ requests: fc.array(word) }) }),
+      word,
+    )
+    fc.assert(
+      fc.property(
+        others,
+        fc.array(element),
+        others,
+        fc.constantFrom(undefined, 1, '\t'),
+        (before, list, after, space) => {
+          const body = { ...before, requests: list, ...after }
+          const { elements, rest } = scanned(JSON.stringify(body, undefined, space))
+          expect(elements.map((text) => JSON.parse(text) as unknown)).toEqual(JSON.parse(JSON.stringify(list)))
+          expect(JSON.parse(rest)).toEqual(JSON.parse(JSON.stringify({ ...body, requests: [] })))
+        },
+      ),
+    )
+  })
+
+  it.each([
+    ['a list that is empty', '{"requests": [ ]}', [], '{"requests": []}'],
+    ['a missing element', '{"requests":[1,,2]}', ['1', '', '2'], '{"requests":[]}'],
+    ['a comma at the end', '{"requests":[1,]}', ['1', ''], '{"requests":[]}'],
+    ['a comma alone', '{"requests":[,]}', ['', ''], '{"requests":[]}'],
+    ['no list', '{"requests":{"requests":[1]}}', [], '{"requests":{"requests":[1]}}'],
+    ['a body that is a list', '["requests",[1]]', [], '["requests",[1]]'],
+    ['a list that does not end', '{"requests":[1,2', ['1'], '{"requests":[1,2'],
+    ['a second list', '{"requests":[1],"requests":[2]}', ['1'], '{"requests":[],"requests":[2]}'],
+    ['nothing', '', [], ''],
+  ])('leaves to the parser what is malformed: %s', (_, text, elements, rest) => {
+    expect(scanned(text)).toMatchObject({ elements, rest })
+  })
+
+  it('comes up for air within a long text, a long list and long blanks', () => {
+    const long = 3_000_000
+    for (const text of [
+      `{"requests":["${'\\"'.repeat(long / 2)}"]}`,
+      `{"requests":[[${'1,'.repeat(long / 2)}1]]}`,
+      `{"requests":[${' '.repeat(long)}]}`,
+    ]) {
+      expect(scanned(text).turns).toBeGreaterThanOrEqual(10)
+    }
+  })
+})

@@ -1,0 +1,33 @@
+import { afterEach, expect, it } from 'vitest'
+import { ask, CROSSINGS } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+
+let stage: Stage | undefined
+afterEach(() => stage?.close())
+
+it.each(CROSSINGS)('credentials that an upstream refuses are 502 with x-should-retry: false ($name)', async (front) => {
+  for (const status of [401, 403]) {
+    stage = await startStage({ reply: () => ({ kind: 'failure', status }) })
+    const reply = await ask(stage, front.body, { path: front.path })
+    expect([reply.status, reply.headers['x-should-retry']]).toEqual([502, 'false'])
+    expect(stage.upstream.requests).toHaveLength(1)
+    await stage.close()
+  }
+  stage = undefined
+})
+
+it.each(CROSSINGS)("an upstream's own x-should-retry of a 5xx is passed on and obeyed ($name)", async (front) => {
+  for (const [advice, tries] of [
+    ['false', 1],
+    ['true', 3],
+  ] as const) {
+    stage = await startStage({
+      reply: () => ({ kind: 'failure', status: 500, headers: { 'x-should-retry': advice } }),
+    })
+    const reply = await ask(stage, front.body, { path: front.path })
+    expect([reply.status, reply.headers['x-should-retry']]).toEqual([502, advice])
+    expect(stage.upstream.requests).toHaveLength(tries)
+    await stage.close()
+  }
+  stage = undefined
+})

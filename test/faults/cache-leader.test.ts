@@ -1,0 +1,145 @@
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import type { Frame } from '../../src/core/answer.ts'
+import { ask, CHAT, FRONTS, MESSAGE, wordsOf, type Front } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { post, readerOf } from '../support/streams.ts'
+import { CUT, framesOf, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+
+/** Requests that ask the same while the first of them is being answered. */
+const FOLLOWERS = 3
+
+interface Watched extends Stage {
+  readonly store: WatchedStore
+}
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function startOne(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<Watched> {
+  const store = watchedStore()
+  const stage = await startStage({ reply, store, cache: {} })
+  stages.push(stage)
+  return { ...stage, store }
+}
+
+/** The events of an answer until its second and last word. */
+function twoWords(request: UpstreamRequest): readonly Frame[] {
+  const frames = framesOf(request, { text: ['One', ' two'] })
+  return frames.slice(0, frames.findIndex(({ data }) => data.includes(' two')) + 1)
+}
+
+interface Reading {
+  /** Reads until the text is there, and goes on to wait for more. */
+  readonly until: (text: string) => Promise<void>
+  readonly cancel: () => Promise<void>
+}
+
+function streamOf(response: Response): Reading {
+  const reader = readerOf(response)
+  let text = ''
+  return {
+    until: async (expected) => {
+      while (!text.includes(expected)) text += new TextDecoder().decode((await reader.read()).value)
+      reader.read().catch(() => {})
+    },
+    cancel: () => reader.cancel(),
+  }
+}
+
+/** The same question from others, as soon as all of them wait for the leader. */
+async function follow(stage: Watched, front: Front): Promise<readonly Promise<Response>[]> {
+  const followers = Array.from({ length: FOLLOWERS }, () => post(stage, front.path, { body: front.body }))
+  await vi.waitUntil(() => stage.store.tickets.length === FOLLOWERS + 1)
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+  expect(stage.upstream.requests).toHaveLength(1)
+  return followers
+}
+
+async function expectAnswered(followers: readonly Promise<Response>[]): Promise<void> {
+  for (const response of await Promise.all(followers)) {
+    expect(response.status).toBe(200)
+    expect(await response.text()).toContain('Hello.')
+  }
+}
+
+describe.each(FRONTS)('those who wait for the same answer on the $name front', (front) => {
+  it('have one new leader when the first one leaves before its answer', async () => {
+    const { opened, open } = gate()
+    const stage = await startOne(async ({ index }) => {
+      if (index === 0) return { kind: 'hang' }
+      await opened
+      return 'Hello.'
+    })
+    const controller = new AbortController()
+    const leader = post(stage, front.path, { body: front.body, signal: controller.signal })
+    await stage.upstream.arrival(1)
+    const followers = await follow(stage, front)
+    controller.abort()
+    expect((await leader).status).toBe(499)
+    await stage.upstream.arrival(2)
+    open()
+
+    await expectAnswered(followers)
+    expect(stage.upstream.requests).toHaveLength(2)
+  })
+
+  it.each(['cancels its body', 'aborts its request'])(
+    'have one new leader when the first one %s in its stream',
+    async (how) => {
+      const { opened, open } = gate()
+      const stage = await startOne(async (request) => {
+        if (request.index === 0) {
+          return { kind: 'events', items: [...twoWords(request), HANG] }
+        }
+        await opened
+        return 'Hello.'
+      })
+      const controller = new AbortController()
+      const body = { ...front.body, stream: true }
+      const leader = await post(stage, front.path, { body, signal: controller.signal })
+      const reading = streamOf(leader)
+      await reading.until(' two')
+      const followers = await follow(stage, front)
+      if (how === 'cancels its body') await reading.cancel()
+      else controller.abort()
+      await stage.upstream.arrival(2)
+      open()
+
+      await expectAnswered(followers)
+      expect(stage.upstream.requests).toHaveLength(2)
+      const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+      expect(records.map(({ outcome }) => outcome).toSorted()).toEqual(['answered', 'answered', 'answered', 'left'])
+    },
+  )
+
+  it('ask for themselves at once when the stream of the first one broke, whose caller stays', async () => {
+    const broken = gate()
+    const stage = await startOne((request) =>
+      request.index === 0 ? { kind: 'events', items: [...twoWords(request), broken.opened, CUT] } : 'Hello.',
+    )
+    const leader = ask(stage, { ...front.body, stream: true }, { path: front.path })
+    await stage.upstream.arrival(1)
+    const followers = await follow(stage, front)
+    broken.open()
+
+    expect(wordsOf((await leader).text)).toMatch(/^One/)
+    await expectAnswered(followers)
+    expect(stage.upstream.requests).toHaveLength(1 + FOLLOWERS)
+  })
+})
+
+it('a stream that breaks is written down as answered in part, with its failure', async () => {
+  for (const front of [CHAT, MESSAGE]) {
+    const stage = await startOne((request) => ({
+      kind: 'events',
+      items: [...twoWords(request), CUT],
+    }))
+    await ask(stage, { ...front.body, stream: true }, { path: front.path })
+    await stage.store.allSettled()
+    const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+    expect(records).toMatchObject([{ status: 200, failure: 'upstream' }])
+  }
+})

@@ -1,0 +1,110 @@
+import { request as httpRequest } from 'node:http'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { createGateway, extractive, memoryStore } from '../../src/index.ts'
+import { ask, CHAT, type Reply } from '../support/ask.ts'
+import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
+import { frameText, framesOf, gate, type UpstreamRequest } from '../support/upstream.ts'
+
+const closing: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).toReversed()) await close()
+})
+
+async function start(options: StageOptions): Promise<Stage> {
+  const stage = await startStage(options)
+  closing.push(stage.close)
+  return stage
+}
+
+/** A request whose worst case takes all of the budget below. */
+const LARGE: JsonObject = { ...CHAT.body, max_tokens: 1000, n: 8 }
+const KEY = { name: 'small', budget_limit_cents: 1, budget_reset_duration: '1d' } as const
+
+describe('the money of a request', () => {
+  it('is held until after its deadline', async () => {
+    const release = gate()
+    const clock = { now: Date.UTC(2026, 0, 30, 12, 0, 0) }
+    const stage = await start({
+      key: KEY,
+      store: memoryStore({ now: () => clock.now }),
+      runtime: { now: () => clock.now, random: () => 0 },
+      reply: async () => {
+        await release.opened
+        return 'Late.'
+      },
+    })
+    const first = ask(stage, LARGE)
+    await stage.upstream.arrival(1)
+    const others: Promise<Reply>[] = []
+    for (const afterMs of [1, 599_999, 30_000]) {
+      clock.now += afterMs
+      others.push(ask(stage, LARGE))
+      await Promise.race([others.at(-1), stage.upstream.arrival(2)])
+    }
+    release.open()
+    expect((await Promise.all(others)).map(({ status }) => status)).toEqual([402, 402, 402])
+    expect((await first).status).toBe(200)
+  })
+
+  it('of a stream that nobody reads is settled after the deadline, for what came', async () => {
+    const stage = await start({
+      key: KEY,
+      timeouts: { total: 300 },
+      reply: (request) => ({ kind: 'events', items: flood(request) }),
+    })
+    await openUnread(stage)
+    await stage.upstream.last.leaving
+    // Settlement is the last step: the loop ends with the test's own deadline when it never comes.
+    while ((await usageOf(stage))['requests'] === 0) {
+      await new Promise((resolve) => {
+        setImmediate(resolve)
+      })
+    }
+    expect((await usageOf(stage))['tokens']).not.toMatchObject({ completion: 0 })
+    // The hold is given back: another request fits.
+    expect((await ask(stage, { ...CHAT.body, max_tokens: 20 })).status).not.toBe(402)
+  })
+})
+
+describe('options of time', () => {
+  it.each([0, 1.5, 86_400_001, Infinity, '600'])('timeouts.total of %s is an error at the start', (total) => {
+    const options = { providers: [extractive()], timeouts: { total } }
+    expect(() => Reflect.apply(createGateway, undefined, [options])).toThrow(/timeouts\.total/)
+  })
+
+  it.each<[string, unknown]>([
+    ['failureRate', 0],
+    ['failureRate', 1.1],
+    ['minRequests', 0],
+    ['windowMs', 999],
+    ['openMs', 1],
+    ['probesPerSecond', 0.5],
+    ['failures', 5],
+  ])('circuitBreaker.%s of %s is an error at the start', (name, value) => {
+    const options = { providers: [extractive()], circuitBreaker: { [name]: value } }
+    expect(() => Reflect.apply(createGateway, undefined, [options])).toThrow(/circuitBreaker/)
+  })
+})
+
+/** More than all buffers on the way hold. */
+function* flood(request: UpstreamRequest): Generator<string> {
+  const [first, second] = framesOf(request, { text: ['word '.repeat(10_000)] })
+  if (first !== undefined) yield frameText(first)
+  while (second !== undefined) yield frameText(second)
+}
+
+function usageOf({ gateway, keyId }: Stage): Promise<JsonObject> {
+  return gateway.keys.usage(keyId)
+}
+
+function openUnread(stage: Stage): Promise<void> {
+  const { hostname, port } = new URL(stage.url)
+  const headers = { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' }
+  return new Promise((resolve, reject) => {
+    const outgoing = httpRequest({ hostname, port, path: CHAT.path, method: 'POST', headers }, () => resolve())
+    outgoing.on('error', reject)
+    outgoing.end(JSON.stringify({ ...CHAT.body, stream: true, max_tokens: 1000 }))
+    closing.push(() => outgoing.destroy())
+  })
+}

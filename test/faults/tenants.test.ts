@@ -1,0 +1,162 @@
+import { request as httpRequest, type ClientRequest } from 'node:http'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { ask, CHAT, MESSAGE, type Front, type Reply } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { frameText, framesOf, gate, type UpstreamRequest } from '../support/upstream.ts'
+
+const closing: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).toReversed()) await close()
+})
+
+/** Says in its text what the upstream does with a request. */
+const HANGS = 'please hang'
+const FAILS = 'please fail'
+const FLOODS = 'please flood'
+const TENANTS = 7
+
+const bodyOf = (front: Front, text: string, more: JsonObject = {}): JsonObject => ({
+  ...front.body,
+  messages: [{ role: 'user', content: text }],
+  ...more,
+})
+
+interface Place {
+  readonly stage: Stage
+  readonly tenants: readonly string[]
+  /** How many requests the upstream holds back. */
+  readonly hanging: () => number
+  /** How many requests of the tenants the upstream got. */
+  readonly fromTenants: () => number
+}
+
+/** Eight keys: the stage's own is hostile, the others are tenants. Nothing that hangs is answered before the test ends. */
+async function start(): Promise<Place> {
+  const release = gate()
+  let hanging = 0
+  let fromTenants = 0
+  const stage = await startStage({
+    reply: async (request) => {
+      if (request.text.includes(HANGS)) {
+        hanging += 1
+        await release.opened
+      }
+      if (request.text.includes('tenant')) fromTenants += 1
+      if (request.text.includes(FAILS)) return { kind: 'failure', status: 500 }
+      if (request.text.includes(FLOODS)) return { kind: 'events', items: flood(request) }
+      return 'Here you are.'
+    },
+  })
+  closing.push(() => stage.close())
+  closing.push(release.open)
+  const names = Array.from({ length: TENANTS }, (_, index) => `tenant ${index}`)
+  const keys = await Promise.all(names.map((name) => stage.gateway.keys.create({ name })))
+  return { stage, tenants: keys.map(({ value }) => value), hanging: () => hanging, fromTenants: () => fromTenants }
+}
+
+function* flood(request: UpstreamRequest): Generator<string> {
+  const [first, second] = framesOf(request, { text: ['word '.repeat(10_000)] })
+  if (first !== undefined) yield frameText(first)
+  while (second !== undefined) yield frameText(second)
+}
+
+/** A stream whose reader never reads; resolves when it has begun. */
+function openUnread(stage: Stage): Promise<void> {
+  const { hostname, port } = new URL(stage.url)
+  const headers = { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' }
+  return new Promise((resolve, reject) => {
+    const outgoing: ClientRequest = httpRequest({ hostname, port, path: CHAT.path, method: 'POST', headers }, () =>
+      resolve(),
+    )
+    outgoing.on('error', reject)
+    outgoing.end(JSON.stringify(bodyOf(CHAT, FLOODS, { stream: true })))
+    closing.push(() => outgoing.destroy())
+  })
+}
+
+/** Each tenant asks on both fronts, for whole answers and for streams. */
+async function askAsTenants({ stage, tenants }: Place): Promise<readonly Reply[]> {
+  const replies = tenants.map(async (secret) => {
+    const own: Reply[] = []
+    for (const front of [CHAT, MESSAGE]) {
+      for (const stream of [false, true]) {
+        own.push(await ask(stage, bodyOf(front, 'a tenant asks', { stream }), { path: front.path, secret }))
+      }
+    }
+    return own
+  })
+  return (await Promise.all(replies)).flat()
+}
+
+/** Every request of a tenant is answered by a single upstream call: no refusal, no retry, no wait for another request. */
+async function expectUndisturbed(place: Place): Promise<void> {
+  const before = place.fromTenants()
+  const replies = await askAsTenants(place)
+  expect(replies.map(({ status }) => status)).toEqual(Array(TENANTS * 4).fill(200))
+  expect(place.fromTenants() - before).toBe(TENANTS * 4)
+}
+
+async function failFor({ stage }: Place, times: number): Promise<void> {
+  const failing = [CHAT, MESSAGE].flatMap((front) =>
+    Array.from({ length: times }, () => ask(stage, bodyOf(front, FAILS), { path: front.path })),
+  )
+  await Promise.all(failing)
+}
+
+describe('a hostile key beside seven others', () => {
+  it('whose requests hang does not disturb them', async () => {
+    const place = await start()
+    for (let count = 0; count < 150; count += 1) void ask(place.stage, bodyOf(CHAT, HANGS)).catch(() => {})
+    await place.stage.upstream.arrival(150)
+    await expectUndisturbed(place)
+    expect(place.hanging()).toBe(150)
+  })
+
+  it('whose requests fail does not close the provider for them, before, while and after they ask', async () => {
+    const place = await start()
+    await failFor(place, 30)
+    const circuits = await ask(place.stage, undefined, { method: 'GET', path: '/health' })
+    expect(circuits.body['status']).toBe('degraded')
+    await expectUndisturbed(place)
+    await Promise.all([expectUndisturbed(place), failFor(place, 30), failFor(place, 30)])
+    await expectUndisturbed(place)
+  })
+
+  it('that reads none of its streams does not disturb them', async () => {
+    const place = await start()
+    await Promise.all(Array.from({ length: 25 }, () => openUnread(place.stage)))
+    await expectUndisturbed(place)
+  })
+
+  it('that sends giant prompts does not disturb them', async () => {
+    const place = await start()
+    const giant = bodyOf(CHAT, 'far too long a word'.repeat(200_000))
+    const giants = Array.from({ length: 4 }, () => ask(place.stage, giant))
+    await expectUndisturbed(place)
+    for (const { status } of await Promise.all(giants)) expect(status).toBeLessThan(500)
+  })
+
+  it('whose batches wait for the upstream does not disturb them', async () => {
+    const place = await start()
+    const params = { model: MESSAGE.model, max_tokens: 20, messages: [{ role: 'user' as const, content: HANGS }] }
+    for (let batch = 0; batch < 3; batch += 1) {
+      const requests = Array.from({ length: 20 }, (_, index) => ({ custom_id: `item-${index}`, params }))
+      await place.stage.anthropic.messages.batches.create({ requests })
+    }
+    await place.stage.upstream.arrival(1)
+    await expectUndisturbed(place)
+    expect(place.hanging()).toBeGreaterThan(0)
+  })
+
+  it('that does all of this at once does not disturb them', async () => {
+    const place = await start()
+    for (let count = 0; count < 50; count += 1) void ask(place.stage, bodyOf(CHAT, HANGS)).catch(() => {})
+    await Promise.all(Array.from({ length: 10 }, () => openUnread(place.stage)))
+    const failing = failFor(place, 30)
+    const giant = ask(place.stage, bodyOf(CHAT, 'far too long a word'.repeat(200_000)))
+    await expectUndisturbed(place)
+    await Promise.all([failing, giant])
+    await expectUndisturbed(place)
+  })
+})
