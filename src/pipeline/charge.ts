@@ -4,7 +4,7 @@ import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import type { Answered } from './stages.ts'
 
-type Billed = Pick<Answered, 'plan' | 'resolved' | 'route' | 'margin'>
+type Billed = Pick<Answered, 'plan' | 'prompt' | 'resolved' | 'route' | 'size' | 'reservation' | 'margin'>
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
@@ -31,21 +31,26 @@ export function billForPart(answered: Answered, { parts, usage }: Completion, me
 }
 
 /** What a stream's headers say before its answer is known: the greatest answer that was reserved. */
-export function expectedBill(answered: Billed & Pick<Answered, 'reservation'>): Bill {
+export function expectedBill(answered: Billed): Bill {
   const { plan, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
   return billOf(answered, usageFor(plan.counted.sent, reservation.outputTokens), true)
 }
 
 function billOf(answered: Billed, usage: Usage, estimated: boolean): Bill {
-  const { plan, resolved, route, margin } = answered
+  const { plan, prompt, resolved, size, reservation, margin } = answered
   if (plan.kind === 'replay') return plan.bill
+  const route = answered.route ?? resolved.routes[0]
+  const { model } = route
+  const longest = Math.max(model.maxOutputTokens, reservation.outputTokens)
   return makeBill({
-    price: (route ?? resolved.routes[0]).model.price,
+    price: model.price,
     margin,
     strategy: plan.optimized.rewrite?.strategy ?? PASSTHROUGH,
     counted: plan.counted,
     usage,
+    ceiling: { prompt: size.reportable(route), output: longest * (prompt.settings.choices ?? 1) },
+    reserved: reservation.quote.promptBound?.(model) ?? Infinity,
     estimated,
     spent: plan.optimized.spent,
   })

@@ -1,17 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import type { Model } from '../../src/core/model.ts'
 import type { Tokenizer } from '../../src/core/ports.ts'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
 import { createMeter } from '../../src/tokens/size.ts'
 import { createTokenizer } from '../../src/tokens/tokenizer.ts'
 
-const model: Model = {
-  id: 'm',
-  family: 'f',
-  contextWindow: 200_000,
-  maxOutputTokens: 1000,
-  price: { input: 1, output: 1 },
-}
 const message = (text: string, ...more: Part[]): Message => ({ role: 'user', parts: [{ type: 'text', text }, ...more] })
 const prompt = (...messages: Message[]): Prompt => ({
   native: { dialect: 'openai', value: {} },
@@ -80,22 +72,5 @@ describe('the meter', () => {
       native: { dialect: 'openai', value: { type: 'input_audio', data: 'QUJD'.repeat(250_000) } },
     }
     expect(meter.estimateOfMessage(message('', audio))).toBeLessThan(60_000)
-  })
-
-  it.each([
-    ['prose', 'Please check whether the new budget is enforced for all the keys of the team. '],
-    ['random letters', 'xqzj kvbw pfgh qwrt zzxc mnbv lkjh '],
-    ['signs', '#$%^&*()_+{}|:"<>?'],
-    ['ideographs', '我们正在构建一个网关'],
-  ])('bounds %s from above', async (_, text) => {
-    const meter = createMeter(createTokenizer())
-    const long = prompt(message(text.repeat(50)))
-    expect(meter.boundOf(long, model)).toBeGreaterThanOrEqual(await meter.countOf(long))
-  })
-
-  it('bounds a small prompt tightly', async () => {
-    const meter = createMeter(createTokenizer())
-    const small = prompt(message('Hello! What is the capital of France?'))
-    expect(meter.boundOf(small, model)).toBeLessThanOrEqual(3 * (await meter.countOf(small)))
   })
 })
