@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Tokenizer } from '../../src/core/ports.ts'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
+import { fingerprintOf } from '../../src/core/fingerprint.ts'
 import { createMeter } from '../../src/tokens/size.ts'
 import { createTokenizer } from '../../src/tokens/tokenizer.ts'
 
@@ -72,5 +73,13 @@ describe('the meter', () => {
       native: { dialect: 'openai', value: { type: 'input_audio', data: 'QUJD'.repeat(250_000) } },
     }
     expect(meter.estimateOfMessage(message('', audio))).toBeLessThan(60_000)
+  })
+})
+
+describe('the fingerprint of a text', () => {
+  it('is another one under every seed, so that no caller can prepare two texts of one fingerprint', () => {
+    const texts = ['first question, long enough to be remembered', 'second question, long enough to be remembered']
+    const prints = Array.from({ length: 500 }, (_, seed) => texts.map((text) => fingerprintOf(text, seed * 7919)))
+    expect(new Set(prints.flat()).size).toBe(1000)
   })
 })
