@@ -93,6 +93,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   async function takePlaces(key: VirtualKey): Promise<RateStatus> {
     const at = now()
     const limits = (await limitsInForce(key, shared, at)).filter(({ kind }) => kind === 'requests')
+    if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
     const { claims } = claimsFor(limits, NO_PROMPT)
     const ticket = uuid()
     const result = await take({ ticket, claims, lapsesAfterMs })

@@ -1,7 +1,8 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { vendorWorkOf } from '../formats/vendor-work.ts'
-import { boundByBytes, tokensBesideText, weighPrompt, windowOf } from '../tokens/bound.ts'
+import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
+import { IMAGE_TOKENS } from '../tokens/weights.ts'
 import { formatHeaders } from './ask.ts'
 import type { Admitted, Counter, Parts, Route, Size } from './stages.ts'
 
@@ -29,7 +30,7 @@ export function measure(prompt: Prompt, bytes: number, admitted: Admitted, parts
       return estimate()
     },
     get bound() {
-      return weight().bytes + weight().frame
+      return weight().bytes + softTokens(weight())
     },
     reserved: (route) => {
       const window = windowFor(route)
@@ -40,8 +41,13 @@ export function measure(prompt: Prompt, bytes: number, admitted: Admitted, parts
     },
     reportable: (route) => (isOpen() ? windowFor(route) : Math.min(windowFor(route), boundFor(route))),
     counter: (route) => (isOpen() ? undefined : counterFor(route, { prompt, weight, local, admitted, parts })),
-    count: async () => (await local()) + weight().frame,
+    count: async () => (await local()) + softTokens(weight()),
   }
+}
+
+/** For token limits an image counts what it usually takes: they admit honest prompts, and settle with the real amount. */
+function softTokens({ frame, images }: PromptWeight): number {
+  return frame + images * IMAGE_TOKENS
 }
 
 /** Throws where the gateway allows no work of the vendor and the prompt asks for it. */
@@ -57,7 +63,7 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Parts, 'limits'
 
 interface Countable {
   readonly prompt: Prompt
-  readonly weight: () => ReturnType<typeof weighPrompt>
+  readonly weight: () => PromptWeight
   readonly local: () => Promise<number>
   readonly admitted: Admitted
   readonly parts: Parts

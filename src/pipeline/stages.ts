@@ -65,7 +65,7 @@ export type Admitting = (received: Received, parts: Parts) => Promise<Admitted>
 export interface Size {
   /** By our own count. */
   readonly estimate: number
-  /** No tokenizer counts more, whatever the model. */
+  /** The bound by bytes, for token limits. */
   readonly bound: number
   /** The most that is reserved for a route: the bound, or the model's window where that is less or work of the vendor is asked for. */
   readonly reserved: (route: Route) => number
@@ -73,7 +73,7 @@ export interface Size {
   readonly reportable: (route: Route) => number
   /** Exact for a route; undefined where the count failed. Absent: no exact counter exists. */
   readonly counter: (route: Route) => Counter | undefined
-  /** The gateway's own exact count. */
+  /** The gateway's own exact count, for token limits. */
   readonly count: () => Promise<number>
 }
 
