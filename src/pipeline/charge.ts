@@ -3,11 +3,10 @@ import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/ans
 import { add, nano, times, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { quote } from './reserve.ts'
 import type { Answered, Planned } from './stages.ts'
 import { withPrompt } from './tries.ts'
 
-type Billed = Pick<Answered, 'plan' | 'resolved' | 'route' | 'margin'>
+type Billed = Pick<Answered, 'plan' | 'prompt' | 'resolved' | 'route' | 'size' | 'reservation' | 'margin'>
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
@@ -29,7 +28,7 @@ export function billForPart(answered: Answered, { parts, usage }: Completion, me
   if (plan.kind === 'replay') return plan.bill
   const counted = parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
   const text = Math.min(counted, reservation.outputTokens * (prompt.settings.choices ?? 1))
-  const came = withPrompt(usage ?? NO_USAGE, plan.counted.sent)
+  const came = withPrompt(usage ?? NO_USAGE, countedPrompt(answered, answered.route))
   return billOf(answered, { ...came, outputTokens: Math.max(came.outputTokens, text) }, true)
 }
 
@@ -43,7 +42,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
   const { spent, ordered = ZERO, rewrite } = plan.optimized
   const actual = add(spent, plan.tries.cost(plan.counted.sent))
   if (actual === 0) return undefined
-  const reserved = quote(planned).cost(reservation.outputTokens)
+  const reserved = reservation.quote.cost(reservation.outputTokens)
   return {
     originalTokens: 0,
     optimizedTokens: 0,
@@ -63,25 +62,37 @@ export function billForLeft(planned: Planned): Bill | undefined {
   const { plan } = planned
   const last = plan.kind === 'ask' ? plan.tries.last() : undefined
   if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
-  return billOf({ ...planned, route: last.route }, withPrompt(last.usage, plan.counted.sent), true)
+  return billOf({ ...planned, route: last.route }, withPrompt(last.usage, countedPrompt(planned, last.route)), true)
+}
+
+/** The local count of the prompt that was sent, for a bill without the upstream's count: at most what was reserved. */
+function countedPrompt({ plan, resolved, reservation }: Planned, route: Answered['route']): number {
+  if (plan.kind === 'replay') return 0
+  const { model } = route ?? resolved.routes[0]
+  return Math.min(plan.counted.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
 /** What a stream's headers say before its answer is known: the greatest answer that was reserved. */
-export function expectedBill(answered: Billed & Pick<Answered, 'reservation'>): Bill {
+export function expectedBill(answered: Billed): Bill {
   const { plan, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
   return billOf(answered, usageFor(plan.counted.sent, reservation.outputTokens), true)
 }
 
 function billOf(answered: Billed, usage: Usage, estimated: boolean): Bill {
-  const { plan, resolved, route, margin } = answered
+  const { plan, prompt, resolved, size, reservation, margin } = answered
   if (plan.kind === 'replay') return plan.bill
+  const route = answered.route ?? resolved.routes[0]
+  const { model } = route
+  const longest = Math.max(model.maxOutputTokens, reservation.outputTokens)
   return makeBill({
-    price: (route ?? resolved.routes[0]).model.price,
+    price: model.price,
     margin,
     strategy: plan.optimized.rewrite?.strategy ?? PASSTHROUGH,
     counted: plan.counted,
     usage,
+    ceiling: { prompt: size.reportable(route), output: longest * (prompt.settings.choices ?? 1) },
+    reserved: reservation.quote.promptBound?.(model) ?? Infinity,
     estimated,
     spent: add(plan.optimized.spent, plan.tries.costOfUnused(plan.counted.sent)),
   })

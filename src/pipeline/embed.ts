@@ -9,8 +9,10 @@ import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
 import { billFor } from './charge.ts'
 import { baseHead, jsonResponse } from './head.ts'
 import { embeddingRoutes } from './kind.ts'
+import { windowOf } from '../tokens/bound.ts'
+import { measure } from './measure.ts'
 import { settle } from './settle.ts'
-import type { Admitted, Answered, Parts, Planned, Resolved, Size, Understood } from './stages.ts'
+import type { Admitted, Answered, Counter, Parts, Planned, Route, Size, Understood } from './stages.ts'
 import { marginOf, readJson, routeName } from './understand.ts'
 
 /** An embeddings request in the terms of every other request, so that the same stages govern and bill it. */
@@ -26,7 +28,7 @@ export interface EmbeddedRequest extends Answered {
 
 /** What shall be embedded, by which model, and how much it is: 400, 403, 404 or 413. */
 export async function understandEmbedding(admitted: Admitted, parts: Parts): Promise<UnderstoodEmbedding> {
-  const { body } = await readJson(admitted, parts)
+  const { body, bytes } = await readJson(admitted, parts)
   const embedding = readEmbeddingRequest(body)
   const prompt = promptOf(embedding)
   await estimateInTurns(prompt, parts.meter)
@@ -38,7 +40,7 @@ export async function understandEmbedding(admitted: Admitted, parts: Parts): Pro
     asked: body,
     prompt,
     resolved,
-    size: measure(embedding, prompt, { resolved, meter: parts.meter }),
+    size: measureInputs(embedding, prompt, measure(prompt, bytes, admitted, parts), parts.meter),
     wishes: readWishes(admitted.request.headers),
     margin: marginOf(parts, admitted.key, resolved.name),
     embedding,
@@ -58,15 +60,36 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
   }
 }
 
-/** What is given as tokens needs no estimate. */
-function measure(
-  { inputs }: EmbeddingRequest,
-  prompt: Prompt,
-  { resolved, meter }: { readonly resolved: Resolved; readonly meter: Meter },
-): Size {
+/** A vendor frames each input with a few tokens. */
+const INPUT_TOKENS = 8
+
+/** Each input has the model's window to itself. What is given as tokens needs no estimate. */
+function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, of: Size, meter: Meter): Size {
   const given = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
-  const bounds = resolved.routes.map((route) => meter.boundOf(prompt, route.model))
-  return { estimate: given + meter.estimateOf(prompt), bound: given + Math.max(...bounds) }
+  const frame = inputs.length * INPUT_TOKENS
+  const bound = of.bound + frame
+  const boundFor = ({ model }: Route): number => Math.min(bound, windowOf(model) * inputs.length + frame)
+  return {
+    ...of,
+    get estimate() {
+      return given + meter.estimateOf(prompt)
+    },
+    bound,
+    reserved: boundFor,
+    reportable: boundFor,
+    count: async () => (await of.count()) + frame,
+    counter: (route) => withFrame(of.counter(route), frame),
+  }
+}
+
+function withFrame(counter: Counter | undefined, frame: number): Counter | undefined {
+  if (counter === undefined) return undefined
+  const { count, asksUpstream } = counter
+  return { count: async () => addTo(await count(), frame), asksUpstream }
+}
+
+function addTo(counted: number | undefined, frame: number): number | undefined {
+  return counted === undefined ? undefined : counted + frame
 }
 
 /** Gets the vectors, with the same retries and fallbacks as an answer: 502 503 504. */

@@ -14,7 +14,7 @@ import type { Parts, Planned, Understood } from './stages.ts'
  * is asked of an upstream, taken of a limit, or left in the cache, in the statistics or in what tiers remember.
  */
 export async function explain(understood: Understood, parts: Parts): Promise<Response> {
-  const told = await parts.ledger.forecast(understood.key, quote(understood))
+  const told = await parts.ledger.forecast(understood.key, quote(understood, false))
   const rehearsal = rehearse(parts)
   const planned = await plan({ ...understood, reservation: takenNothing(told) }, rehearsal.parts)
   const body = describe(planned, { told, found: rehearsal.found(), hasCache: parts.memory !== undefined })
@@ -22,9 +22,10 @@ export async function explain(understood: Understood, parts: Parts): Promise<Res
   return jsonResponse(200, baseHead(understood.id, told.rate), JSON.stringify(body))
 }
 
-function takenNothing({ rate, outputTokens }: Forecast): Planned['reservation'] {
+function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Planned['reservation'] {
   return {
     rate,
+    quote: seen,
     outputTokens,
     settle: () => Promise.resolve(),
     settlement: () => ({ ticket: '', charges: [], tallies: [] }),

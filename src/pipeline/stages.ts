@@ -62,11 +62,27 @@ export interface Admitted extends Received {
 /** The first stage: whose request it is. */
 export type Admitting = (received: Received, parts: Parts) => Promise<Admitted>
 
-/** Tokens of the prompt by our own count. */
+/** The size of a prompt, in tokens. Nothing of it is reckoned before it is read. */
 export interface Size {
+  /** By our own count. */
   readonly estimate: number
-  /** No upstream's counter passes this. */
+  /** The bound by bytes, for token limits. */
   readonly bound: number
+  /** The most that is reserved for a route: the bound, or the model's window where that is less or work of the vendor is asked for. */
+  readonly reserved: (route: Route) => number
+  /** The most that a route's upstream can report of the prompt as it is sent. */
+  readonly reportable: (route: Route) => number
+  /** Exact for a route; undefined where the count failed. Absent: no exact counter exists. */
+  readonly counter: (route: Route) => Counter | undefined
+  /** The gateway's own exact count, for token limits. */
+  readonly count: () => Promise<number>
+}
+
+/** A way to count a prompt exactly. */
+export interface Counter {
+  readonly count: () => Promise<number | undefined>
+  /** True when it calls an upstream. */
+  readonly asksUpstream: boolean
 }
 
 export interface Understood extends Admitted {
@@ -206,6 +222,12 @@ export interface Limits {
   readonly jsonKeys: number
   /** The greatest `temperature` of the chat format. @default 1 */
   readonly maxTemperature: number
+  /**
+   * Requests that make the vendor read or do more than their body holds: server tools, MCP servers, images and documents
+   * by URL or id. `reserve` takes the model's whole context window from the budget, `refuse` answers 403, `allow` reserves
+   * the body alone, so that such requests can cost more than the budget has left. @default 'reserve'
+   */
+  readonly vendorTools: 'reserve' | 'refuse' | 'allow'
   /** Silence on a stream after which a sign of life is sent, in milliseconds. @default 15_000 */
   readonly heartbeatMs: number
 }

@@ -1,20 +1,21 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import type { Meter } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBody, type ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
+import { utf8Length } from '../tokens/bound.ts'
 import { answeringRoutes } from './kind.ts'
-import type { Admitted, Parts, Resolved, Route, Size, Understood } from './stages.ts'
+import { checkVendorWork, measure } from './measure.ts'
+import type { Admitted, Parts, Resolved, Route, Understood } from './stages.ts'
 
 /** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
   const { limits } = parts
-  const { body, text, modelSpan } = await readJson(admitted, parts)
+  const { body, text, modelSpan, bytes } = await readJson(admitted, parts)
   const wishes = readWishes(admitted.request.headers)
   const whole = await parts.turns.recall(admitted.format, admitted.key, body)
   const { format } = admitted
@@ -25,7 +26,8 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   const resolved = answeringRoutes(named)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
-  const size = measure(prompt, resolved, parts.meter)
+  checkVendorWork(prompt, parts)
+  const size = measure(prompt, whole === body ? bytes : utf8Length(JSON.stringify(whole)), admitted, parts)
   return {
     ...admitted,
     asked: body,
@@ -42,20 +44,6 @@ export async function readJson({ request }: Admitted, { limits, runtime }: Parts
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
   const bytes = await readBody(request, { maxBytes, readMs, after: runtime.after })
   return parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
-}
-
-/** Counted when somebody asks, and then once: a long prompt without limits and tiers needs no count at all. */
-function measure(prompt: Prompt, { routes }: Resolved, meter: Meter): Size {
-  let estimate: number | undefined
-  let bound: number | undefined
-  return {
-    get estimate() {
-      return (estimate ??= meter.estimateOf(prompt))
-    },
-    get bound() {
-      return (bound ??= Math.max(...routes.map((route) => meter.boundOf(prompt, route.model))))
-    },
-  }
 }
 
 /** An operator's function may answer anything; a bill that is no number would pass every budget. */

@@ -1,3 +1,5 @@
+import type { CutOff } from '../billing/clamp.ts'
+import type { JsonObject } from '../core/json.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
@@ -27,6 +29,8 @@ export function createRecords({ audit, metrics, log, now }: Books): Records {
       metrics.record(finished)
       if (outcome.failure?.kind === 'internal') failed(INTERNAL, outcome.failure, { request_id: reached.id })
       log.write(finished)
+      const cutOff = outcome.bill?.cutOff
+      if (cutOff !== undefined) log.event('WARN', IMPLAUSIBLE, now(), cutOffFields(reached, cutOff))
       if (finished.keyId !== undefined) await audit.write(finished)
     },
     unsettled: (reserved, used, cause) => {
@@ -37,6 +41,19 @@ export function createRecords({ audit, metrics, log, now }: Books): Records {
         tokens: used.promptTokens + used.completionTokens,
       })
     },
+  }
+}
+
+const IMPLAUSIBLE = 'an upstream reported more tokens than the call can have used; the excess is not billed'
+
+function cutOffFields(reached: Reached, { promptTokens, completionTokens }: CutOff): JsonObject {
+  return {
+    request_id: reached.id,
+    virtual_key_id: 'key' in reached ? reached.key.id : null,
+    provider: 'route' in reached ? (reached.route?.provider.name ?? null) : null,
+    model: 'route' in reached ? (reached.route?.model.id ?? null) : null,
+    prompt_tokens_cut: promptTokens,
+    completion_tokens_cut: completionTokens,
   }
 }
 
