@@ -28,6 +28,7 @@ export const DEFAULT_LIMITS: Limits = {
   jsonDepth: 64,
   jsonKeys: 50_000,
   maxTemperature: 1,
+  vendorTools: 'reserve',
   heartbeatMs: 15_000,
 }
 
@@ -162,6 +163,9 @@ const schema = z.strictObject({
       jsonDepth: z.optional(whole),
       jsonKeys: z.optional(whole),
       maxTemperature: z.optional(z.number().check(z.minimum(0), z.maximum(2))),
+      vendorTools: z.optional(
+        z.enum(['reserve', 'refuse', 'allow'], { error: 'reserve, refuse or allow was expected' }),
+      ),
       heartbeatMs: z.optional(whole),
     }),
   ),

@@ -1,4 +1,5 @@
 import { promptTokens, type Usage } from '../core/answer.ts'
+import { clampUsage, type Ceiling, type CutOff } from './clamp.ts'
 import { add, costOf, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 
 /** What one request cost, and what it would have cost. Tokens are those of the prompt. */
@@ -18,6 +19,8 @@ export interface Bill {
   readonly strategy: string
   /** True when an amount rests on our own count: the upstream reported none, or the answer is still to come. */
   readonly estimated: boolean
+  /** What the upstream reported beyond what the call can have used; it is not billed. */
+  readonly cutOff?: CutOff
 }
 
 /** What an answered request is billed by. */
@@ -29,6 +32,10 @@ export interface Billable {
   readonly counted: { readonly original: number; readonly sent: number }
   /** As the upstream reported it, or our own estimate. */
   readonly usage: Usage
+  /** The most tokens of the prompt and the answer that are believed. */
+  readonly ceiling: Ceiling
+  /** The most tokens that the original prompt is billed with, where less was sent. */
+  readonly reserved: number
   readonly estimated: boolean
   /** What small models and abandoned calls of this request cost. */
   readonly spent: NanoUsd
@@ -38,24 +45,26 @@ export interface Billable {
  * theoretical = original prompt tokens × input price + completion tokens × output price; actual = all upstream calls
  * at their reported usage; billed = theoretical × margin (decisions 5).
  *
- * The upstream's count of input tokens is the truth; our own counter only tells how many were saved. Mixing the two
+ * The upstream's count of input tokens is the truth, as far as the prompt can have so many; our own counter only tells how many were saved. Mixing the two
  * would report savings, or losses, where nothing was rewritten.
  */
 export function makeBill(item: Billable): Bill {
-  const sent = promptTokens(item.usage)
-  const original = originalTokens(item.counted, sent)
-  const theoretical = listCost(item.price, original, item.usage.outputTokens)
+  const { usage, cutOff } = clampUsage(item.usage, item.ceiling)
+  const sent = promptTokens(usage)
+  const original = Math.max(sent, Math.min(item.reserved, originalTokens(item.counted, sent)))
+  const theoretical = listCost(item.price, original, usage.outputTokens)
   return {
     originalTokens: original,
     optimizedTokens: sent,
-    completionTokens: item.usage.outputTokens,
+    completionTokens: usage.outputTokens,
     theoretical,
-    actual: add(costOf(item.usage, item.price), item.spent),
+    actual: add(costOf(usage, item.price), item.spent),
     billed: times(theoretical, item.margin),
     margin: item.margin,
     cache: 'MISS',
     strategy: item.strategy,
     estimated: item.estimated,
+    ...(cutOff !== undefined && { cutOff }),
   }
 }
 

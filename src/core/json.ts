@@ -28,3 +28,11 @@ export function asString(value: unknown): string | undefined {
 export function asCount(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.floor(value) : undefined
 }
+
+/** A field's name without case and separators, as lenient servers read it: `MAX_TOKENS` and `maxTokens` are one name. */
+export function looseName(name: string): string {
+  return name
+    .toUpperCase()
+    .toLowerCase()
+    .replace(/[\s_-]/g, '')
+}

@@ -2,6 +2,9 @@ import type { JsonObject } from './json.ts'
 import type { Price } from './money.ts'
 import type { Settings } from './prompt.ts'
 
+/** Vocabularies of which the gateway has the ranks. */
+export type Vocabulary = 'o200k' | 'cl100k'
+
 /** One model as an upstream serves it. */
 export interface Model {
   /** The id that the upstream knows. May contain `/`. */
@@ -34,8 +37,17 @@ export interface Model {
   readonly withoutThinking?: JsonObject
   /** The thresholds of the automatic tiers are multiplied by this. @default 1 */
   readonly thresholdFactor?: number
-  /** Exceptional tokenizers: tokens of this model for one token of o200k, at the most. @default 1.5 */
+  /** The vocabulary with which the gateway itself counts this model's tokens exactly. @default it cannot */
+  readonly tokenizer?: Vocabulary
+  /**
+   * Loosens the reservation knowingly: tokens of this model for one token of o200k, at the most. Used only where no
+   * exact counter exists. @default the prompt is reserved by its bytes
+   */
   readonly tokenFactor?: number
+  /** The most tokens that this model counts for one image. @default 9600 */
+  readonly imageTokens?: number
+  /** The window of the model itself, where an alias promises a smaller `contextWindow`. @default contextWindow */
+  readonly upstreamWindow?: number
 }
 
 /** A model name as callers write it, split at the first slash. */

@@ -2,7 +2,7 @@ import type { Cancellation } from './cancellation.ts'
 import type { Completion, Step } from './answer.ts'
 import type { AnswerSource } from './answer-source.ts'
 import type { JsonObject } from './json.ts'
-import type { Model } from './model.ts'
+import type { Model, Vocabulary } from './model.ts'
 import type { Dialect, Message, Prompt } from './prompt.ts'
 
 // ─── Store ───────────────────────────────────────────────────────────────────
@@ -193,12 +193,16 @@ export interface VectorIndex {
 
 // ─── Tokens ──────────────────────────────────────────────────────────────────
 
-/** Counts the tokens of plain text (o200k): linear in time on any input, special-token spellings are plain text. */
+/** Counts the tokens of plain text: linear in time on any input, special-token spellings are plain text. */
 export interface Tokenizer {
   /** Cheap, from length and script; off by a few percent on prose and code. */
   estimate(text: string): number
-  /** Exact; the first call loads the ranks. Long texts yield to the event loop. */
-  count(text: string, signal?: AbortSignal): Promise<number>
+  /**
+   * Exact; the first call loads the ranks. Long texts yield to the event loop.
+   *
+   * @param vocabulary @default 'o200k'
+   */
+  count(text: string, signal?: AbortSignal, vocabulary?: Vocabulary): Promise<number>
 }
 
 /** Sizes of prompts in tokens. The same rule counts before and after a tier; messages are counted once and remembered. */
@@ -212,8 +216,8 @@ export interface Meter {
   sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
   countOfMessage(message: Message, signal?: AbortSignal): Promise<number>
-  /** What no upstream will count more than, for reservations. Needs no ranks. */
-  boundOf(prompt: Prompt, model: Model): number
+  /** Exact for every text of the body, fields that no format knows included; images and the frame are not counted. */
+  countOfBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }
 
 // ─── The network ─────────────────────────────────────────────────────────────

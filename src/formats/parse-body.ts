@@ -16,7 +16,12 @@ export interface ParsedBody {
   readonly text: string
   /** Where `text` holds the value of the top-level `model`; absent where exchanging it alone is not safe. */
   readonly modelSpan?: Span
+  /** The most bytes that the body can take as UTF-8, as it came or written again: `1e20` becomes 21 digits. */
+  readonly bytes: number
 }
+
+/** The longest number that `JSON.stringify` writes has 25 characters; the shortest that grows has 3. */
+const EXPONENT_GROWTH = 22
 
 const DEEPEST = 64
 const MOST_KEYS = 50_000
@@ -32,12 +37,13 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   const text = decode(bytes)
   const scan = scanJson(text, limits.depth ?? DEEPEST, limits.keys ?? MOST_KEYS)
   const body = parseObject(text)
+  const size = bytes.length + scan.exponents * EXPONENT_GROWTH
   if (scan.hasPrototypeKey) {
     const clean = withoutPrototypeKeys(body) as JsonObject
-    return { body: clean, text: JSON.stringify(clean) }
+    return { body: clean, text: JSON.stringify(clean), bytes: size }
   }
-  if (countKeys(body) !== scan.keys) return { body, text: JSON.stringify(body) }
-  return scan.modelSpan === undefined ? { body, text } : { body, text, modelSpan: scan.modelSpan }
+  if (countKeys(body) !== scan.keys) return { body, text: JSON.stringify(body), bytes: size }
+  return { body, text, ...(scan.modelSpan !== undefined && { modelSpan: scan.modelSpan }), bytes: size }
 }
 
 /** The text with another model in the place that `parseBody` found. */
@@ -70,15 +76,21 @@ function parseObject(text: string): JsonObject {
 interface Scan {
   readonly keys: number
   readonly hasPrototypeKey: boolean
+  /** Numbers that are written with an exponent. */
+  readonly exponents: number
   readonly modelSpan: Span | undefined
 }
 
 const QUOTE = 34
 const COMMA = 44
+const DIGIT_0 = 48
+const DIGIT_9 = 57
 const COLON = 58
+const UPPER_E = 69
 const OPEN_BRACKET = 91
 const BACKSLASH = 92
 const CLOSE_BRACKET = 93
+const LOWER_E = 101
 const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 
@@ -87,6 +99,7 @@ function scanJson(text: string, deepest: number, mostKeys: number): Scan {
   let depth = 0
   let keys = 0
   let containers = 0
+  let exponents = 0
   let keyStart = 0
   let keyEnd = 0
   let models = 0
@@ -123,10 +136,18 @@ function scanJson(text: string, deepest: number, mostKeys: number): Scan {
       case COMMA:
         modelComes = false
         break
+      case LOWER_E:
+      case UPPER_E:
+        if (isDigit(text.charCodeAt(at - 1))) exponents++
+        break
       default:
     }
   }
-  return { keys, hasPrototypeKey, modelSpan: models === 1 ? modelSpan : undefined }
+  return { keys, hasPrototypeKey, exponents, modelSpan: models === 1 ? modelSpan : undefined }
+}
+
+function isDigit(code: number): boolean {
+  return code >= DIGIT_0 && code <= DIGIT_9
 }
 
 /** Looking at the first units one by one keeps short strings cheap, searching keeps long ones cheap. */

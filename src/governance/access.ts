@@ -2,6 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { matchesModel, splitModelName, type Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
+import { checkFields } from './restricted-fields.ts'
 import type { ProviderConfig, VirtualKey } from './virtual-key.ts'
 
 /** Names in messages are cut here. */
@@ -9,6 +10,9 @@ const LONGEST_SHOWN = 100
 
 /** Body fields that give the model tools beside `tools`. */
 const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
+
+/** Model names by which a vendor searches before it answers. */
+const SEARCHING_MODEL = /:online$/
 
 /**
  * True when the key may use the model: by its permissions, and (for `<provider>/<model_id>`) by its provider
@@ -47,6 +51,7 @@ export function checkAccess(
       { param: 'model' },
     )
   }
+  checkFields(key.permissions, prompt.native.value)
   if (key.permissions.disableTools === true && hasTools(prompt)) {
     throw new GatewayError('tools-disabled', 'This key may not use tools. Send the request without them.', {
       param: 'tools',
@@ -56,7 +61,11 @@ export function checkAccess(
 }
 
 function hasTools(prompt: Prompt): boolean {
-  return prompt.tools.length > 0 || TOOL_FIELDS.some((field) => isGiven(prompt.native.value, field))
+  return (
+    prompt.tools.length > 0 ||
+    SEARCHING_MODEL.test(prompt.model) ||
+    TOOL_FIELDS.some((field) => isGiven(prompt.native.value, field))
+  )
 }
 
 function isGiven(body: JsonObject, field: string): boolean {

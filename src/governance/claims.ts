@@ -1,7 +1,7 @@
 import type { Claim } from '../core/ports.ts'
 import { UNLIMITED } from './field-schema.ts'
 import { forgottenAt, type Limit } from './limits-in-force.ts'
-import type { Quote } from './reservation.ts'
+import type { Quote, Recount } from './reservation.ts'
 
 /** What a request must take of its limits. */
 export interface Wanted {
@@ -10,13 +10,18 @@ export interface Wanted {
   readonly claims: readonly Claim[]
   /** The worst case's money. */
   readonly worst: number
-  /** The least money that is of use. */
+  /** The least money that is accepted. */
   readonly least: number
   readonly tokens: number
 }
 
 /** Fewer tokens than this are no useful answer, unless the caller asked for fewer. */
 const LEAST_OUTPUT = 16
+/**
+ * A grant in part is accepted where the prompt's bound is at most this share of it: there an exact count could lengthen
+ * the answer by little. Below that the prompt is counted first.
+ */
+const UNCOUNTED_SHARE = 0.1
 
 /**
  * The claims of a request. Budgets are not asked where nothing can cost anything, save those of 0. Counting a long prompt
@@ -27,9 +32,31 @@ export function claimsFor(inForce: readonly Limit[], quote: Quote): Wanted {
   const worst = has('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
   const tokens = has('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
   const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
-  const least = worst > 0 ? countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens))) : 0
+  const least = worst > 0 ? leastGrant(quote, worst) : 0
   const claims = claimed.map((limit) => claim(limit, tokens, worst))
   return { limits: claimed, claims, worst, least: Math.max(1, least), tokens }
+}
+
+function leastGrant(quote: Quote, worst: number): number {
+  const { uncounted = 0, recount } = quote
+  const counted = recount?.budget === undefined ? 0 : Math.min(worst, countable(uncounted / UNCOUNTED_SHARE))
+  return Math.max(shortestCost(quote), counted)
+}
+
+/** The cost of the shortest answer that is of use. */
+function shortestCost(quote: Quote): number {
+  return countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens)))
+}
+
+/**
+ * The recount by which a request may still pass a limit that refused it; undefined where no count can help, so that a
+ * key whose budget is spent causes no counts.
+ */
+export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
+  const left = limit.max - level
+  if (left <= 0 || limit.kind === 'requests') return undefined
+  if (limit.kind === 'tokens') return quote.recount?.tokens
+  return shortestCost(quote) - (quote.uncounted ?? 0) <= left ? quote.recount?.budget : undefined
 }
 
 function has(kind: Limit['kind'], limits: readonly Limit[]): boolean {

@@ -1,16 +1,18 @@
 import type { GatewayError } from '../core/errors.ts'
 import type { Store } from '../core/ports.ts'
-import { claimsFor, outputFor } from './claims.ts'
+import { claimsFor, outputFor, recountFor } from './claims.ts'
 import { limitsInForce, type Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
 import { refusal } from './refusal.ts'
-import type { Quote, RateStatus } from './reservation.ts'
+import type { Quote, RateStatus, Recount } from './reservation.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /** What a reservation would say at this moment. */
 export interface Forecast {
   readonly rate: RateStatus
+  /** The quote by which the limits were looked at. */
+  readonly quote: Quote
   /** The answer's limit that the budgets would pay for. */
   readonly outputTokens: number
   /** How the request would be refused; absent: it would not. */
@@ -27,11 +29,25 @@ export interface Standing {
 }
 
 /** Looks and takes nothing: between this and a real request others may take what is left. */
-export async function forecast(
-  key: VirtualKey,
-  quote: Quote,
-  parts: { readonly store: Pick<Store, 'levels'>; readonly shared: SharedLimits; readonly now: () => number },
-): Promise<Forecast> {
+export async function forecast(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Forecast> {
+  for (let wanted = quote; ;) {
+    const { recount, ...seen } = await look(key, wanted, parts)
+    if (recount === undefined) return seen
+    wanted = await recount.run()
+  }
+}
+
+interface ForecastParts {
+  readonly store: Pick<Store, 'levels'>
+  readonly shared: SharedLimits
+  readonly now: () => number
+}
+
+interface Look extends Forecast {
+  readonly recount: Recount | undefined
+}
+
+async function look(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Look> {
   const at = parts.now()
   const wanted = claimsFor(await limitsInForce(key, parts.shared, at), quote)
   const { limits, claims, worst, least, tokens } = wanted
@@ -44,14 +60,16 @@ export async function forecast(
   }))
   const needed = (standing: Standing): number =>
     standing.limit.kind === 'budget' ? Math.min(standing.takes, least) : standing.takes
-  const refused = standings.find((standing) => needed(standing) > standing.left)?.limit
-  const rate = rateStatus(limits, levels, { now: at, refused })
+  const refused = standings.find((standing) => needed(standing) > standing.left)
+  const rate = rateStatus(limits, levels, { now: at, refused: refused?.limit })
   const budgets = standings.filter((standing) => standing.limit.kind === 'budget')
   const granted = Math.min(worst, ...budgets.map((standing) => standing.left))
   return {
     rate,
+    quote,
     outputTokens: outputFor(wanted, quote, granted),
-    ...(refused !== undefined && { refused: refusal(refused, { rate, now: at, tokens }) }),
+    ...(refused !== undefined && { refused: refusal(refused.limit, { rate, now: at, tokens }) }),
     limits: standings,
+    recount: refused === undefined ? undefined : recountFor(refused.limit, refused.limit.max - refused.left, quote),
   }
 }

@@ -1,12 +1,13 @@
+import type { GatewayError } from '../core/errors.ts'
 import { nano } from '../core/money.ts'
 import { periodOf, type DurationCode } from '../core/period.ts'
 import type { Charge, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
-import { claimsFor, countable, outputFor } from './claims.ts'
+import { claimsFor, countable, outputFor, recountFor } from './claims.ts'
 import { forecast, type Forecast } from './forecast.ts'
 import { counterName, forgottenAt, keyOwner, limitsInForce, sharedOwner, type Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
 import { refusal } from './refusal.ts'
-import type { Quote, RateStatus, Reservation, Used } from './reservation.ts'
+import type { Quote, RateStatus, Recount, Reservation, Used } from './reservation.ts'
 import { createSettlements } from './settlements.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import { talliesOf } from './usage-tally.ts'
@@ -16,7 +17,7 @@ import type { VirtualKey } from './virtual-key.ts'
 export interface Ledger {
   /**
    * Takes one request, the prompt's tokens and the worst case's money of every limit of the key, in one atomic step.
-   * Throws `rate-limited` or `budget-exceeded`, and then nothing is taken; rejects when the store fails.
+   * Where that does not fit, the prompt is counted more exactly, if it can be, and the step is repeated. Throws `rate-limited` or `budget-exceeded`, and then nothing is taken; rejects when the store fails.
    * A request that failed later is settled with zeros: it keeps its place in the request limits (it was served an
    * upstream call or the attempt of one), and gets back tokens and money. Settling rejects when the store does not
    * take it; it is then tried again by later settlements.
@@ -48,25 +49,60 @@ export function createLedger(options: LedgerOptions): Ledger {
   const settlements = createSettlements(store)
 
   async function reserve(key: VirtualKey, quote: Quote): Promise<Reservation> {
+    let places: RateStatus | undefined
+    for (let wanted = quote; ;) {
+      const outcome = await attempt(key, wanted, places)
+      if ('reservation' in outcome) return outcome.reservation
+      if (outcome.recount === undefined) throw outcome.refusal
+      if (outcome.recount.asksUpstream) places ??= await takePlaces(key)
+      wanted = await outcome.recount.run()
+    }
+  }
+
+  /** One atomic step. `places` are given where the places of the request limits are taken already. */
+  async function attempt(key: VirtualKey, quote: Quote, places: RateStatus | undefined): Promise<Attempt> {
     const at = now()
-    const limits = await limitsInForce(key, shared, at)
+    const inForce = await limitsInForce(key, shared, at)
+    const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
     const wanted = claimsFor(limits, quote)
     const { limits: claimed, claims, worst, least, tokens } = wanted
     const ticket = uuid()
     const result = await take({ ticket, claims, least, lapsesAfterMs })
     const refused = result.accepted ? undefined : claimed[result.refused]
-    const rate = rateStatus(claimed, result.levels, { now: at, refused })
-    if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens })
+    const found = rateStatus(claimed, result.levels, { now: at, refused })
+    const rate = places === undefined || refused?.kind === 'tokens' ? found : places
+    if (!result.accepted && refused !== undefined) {
+      const recount = recountFor(refused, result.levels[result.refused] ?? 0, quote)
+      return { refusal: refusal(refused, { rate, now: at, tokens }), recount }
+    }
     const granted = result.accepted && result.granted < worst ? result.granted : worst
     const settlementFor = (used: Used): Settlement =>
       settlement({ ticket, key, limits, used: checked(used, granted), at })
     let settling: Promise<void> | undefined
-    return {
+    const reservation = {
       rate,
+      quote,
       outputTokens: outputFor(wanted, quote, granted),
       settlement: settlementFor,
-      settle: (used) => (settling ??= settlements.settle(settlementFor(used))),
+      settle: (used: Used) => (settling ??= settlements.settle(settlementFor(used))),
     }
+    return { reservation }
+  }
+
+  /** Takes a place of each request limit for good: the upstream is asked even if the request is refused afterwards. */
+  async function takePlaces(key: VirtualKey): Promise<RateStatus> {
+    const at = now()
+    const limits = (await limitsInForce(key, shared, at)).filter(({ kind }) => kind === 'requests')
+    if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
+    const { claims } = claimsFor(limits, NO_PROMPT)
+    const ticket = uuid()
+    const result = await take({ ticket, claims, lapsesAfterMs })
+    const refused = result.accepted ? undefined : limits[result.refused]
+    const rate = rateStatus(limits, result.levels, { now: at, refused })
+    if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens: 0 })
+    const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))
+    await settlements.settle({ ticket, charges, tallies: [] })
+    return rate
   }
 
   /** A step that failed on the way back may have happened: whatever it took is given back at once, not after the lapse. */
@@ -98,6 +134,13 @@ export function createLedger(options: LedgerOptions): Ledger {
     retry: settlements.retry,
   }
 }
+
+/** A step that took everything, or nothing. */
+type Attempt =
+  | { readonly reservation: Reservation }
+  | { readonly refusal: GatewayError; readonly recount: Recount | undefined }
+
+const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => nano(0) }
 
 interface Settled {
   readonly ticket: string

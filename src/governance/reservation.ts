@@ -1,4 +1,5 @@
 import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Settlement } from '../core/ports.ts'
 
@@ -12,7 +13,7 @@ export interface RateStatus {
 
 /** What a request may cost at the most, as the ledger needs to know it. */
 export interface Quote {
-  /** Upper bound of the prompt's tokens. */
+  /** Upper bound of the prompt's tokens, for token limits. */
   readonly promptTokens: number
   /** The answer's limit: as asked for, or the model's greatest. */
   readonly outputTokens: number
@@ -20,6 +21,24 @@ export interface Quote {
   readonly cost: (outputTokens: number) => NanoUsd
   /** Only the key's request limits are asked: the call costs neither tokens nor money. @default false */
   readonly requestOnly?: boolean
+  /** The part of the cost that an exact count of the prompt could take off, at the most. @default 0 */
+  readonly uncounted?: NanoUsd
+  /** The most prompt tokens that the cost covers on a candidate model. @default no bound */
+  readonly promptBound?: (model: Model) => number
+  /** More exact quotes, for a request that this one does not let through. */
+  readonly recount?: {
+    /** Where a token limit refuses. */
+    readonly tokens?: Recount
+    /** Where a budget refuses. */
+    readonly budget?: Recount
+  }
+}
+
+/** Counts the prompt and returns the quote by that count, which cannot be recounted in the same way again. */
+export interface Recount {
+  readonly run: () => Promise<Quote>
+  /** True when the count is a call to an upstream, which takes a place of the request limits. */
+  readonly asksUpstream: boolean
 }
 
 /** What a request really used. */
@@ -37,6 +56,8 @@ export interface Used {
 /** Places and money taken in advance. */
 export interface Reservation {
   readonly rate: RateStatus
+  /** The quote that fitted. */
+  readonly quote: Quote
   /** The answer's limit that the budgets pay for: at most the quote's. */
   readonly outputTokens: number
   /** Replaces what was held by what was used. Only the first call counts; a request that used nothing settles zeros. */

@@ -43,9 +43,10 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
   if (plan.kind === 'replay') return plan.bill
   const counted = answer.completion().parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
   const text = Math.min(counted, reservation.outputTokens * (prompt.settings.choices ?? 1))
-  const came = withPrompt(answer.usage ?? NO_USAGE, () => plan.counted.sent)
+  const route = routeOf(answered)
+  const came = withPrompt(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
   const usage = { ...came, outputTokens: Math.max(came.outputTokens, text) }
-  return billOf(answered, plan, { route: routeOf(answered), usage, estimated: true })
+  return billOf(answered, plan, { route, usage, estimated: true })
 }
 
 /**
@@ -81,8 +82,14 @@ export function billForLeft(planned: Planned): Bill | undefined {
   const { plan } = planned
   const last = plan.kind === 'ask' ? plan.attempts.last() : undefined
   if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
-  const usage = withPrompt(last.usage, () => plan.counted.sent)
+  const usage = withPrompt(last.usage, () => countedPrompt(planned, last.route))
   return billOf(planned, plan, { route: last.route, usage, estimated: true })
+}
+
+/** The local count of the prompt that was sent, for a bill without the upstream's count: at most what was reserved. */
+function countedPrompt({ plan, reservation }: Planned, { model }: Route): number {
+  if (plan.kind === 'replay') return 0
+  return Math.min(plan.counted.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
 /** The bill in a stream's headers, before its answer is known: the longest answer that was reserved. */
@@ -99,14 +106,19 @@ interface Billed {
   readonly estimated: boolean
 }
 
-function billOf({ margin }: Planned, plan: AskPlan, { route, usage, estimated }: Billed): Bill {
+function billOf(planned: Planned, plan: AskPlan, { route, usage, estimated }: Billed): Bill {
+  const { margin, prompt, size, reservation } = planned
   const { optimized, counted, attempts } = plan
+  const { model } = route
+  const longest = Math.max(model.maxOutputTokens, reservation.outputTokens)
   return makeBill({
-    price: route.model.price,
+    price: model.price,
     margin,
     strategy: optimized.rewrite?.strategy ?? PASSTHROUGH,
     counted,
     usage,
+    ceiling: { prompt: size.reportable(route), output: longest * (prompt.settings.choices ?? 1) },
+    reserved: reservation.quote.promptBound?.(model) ?? Infinity,
     estimated,
     spent: add(
       optimized.spent,

@@ -35,8 +35,8 @@ export function count(exchange: Exchange, services: Services): MaybePromise<void
 
 /** The format demands a limit of a request, and has none for its count. */
 async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
-  const { body } = await readJson(authenticated.request, services)
-  return parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false } }, services)
+  const { body, bytes } = await readJson(authenticated.request, services)
+  return parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services)
 }
 
 async function respondWithCount(parsed: Parsed, services: Services): Promise<undefined> {

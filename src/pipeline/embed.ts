@@ -13,13 +13,15 @@ import { marginOf, readJson, routeName } from './parse-request.ts'
 import { untouched } from './plan.ts'
 import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
 import { settle } from './settle.ts'
-import type { Resolved, Services, Size } from './services.ts'
+import { PromptSize } from './measure.ts'
+import { windowOf } from '../tokens/bound.ts'
+import type { Counter, Route, Services, Size } from './services.ts'
 
 type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest }
 
 /** Reads which texts to embed, by which model, and how much it is: 400, 403, 404 or 413. */
 export function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
-  return chain(readJson(authenticated.request, services), async ({ body }) => {
+  return chain(readJson(authenticated.request, services), async ({ body, bytes }) => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body)
     const prompt = promptOf(embedding)
@@ -30,7 +32,7 @@ export function parseEmbedding(authenticated: Authenticated, services: Services)
     authenticated.asked = body
     authenticated.prompt = prompt
     authenticated.resolved = resolved
-    authenticated.size = measure(embedding, prompt, { resolved, meter: services.meter })
+    authenticated.size = measureInputs(embedding, prompt, new PromptSize(prompt, bytes, { exchange: authenticated, services }), services.meter)
     authenticated.wishes = readWishes({ get: (name) => authenticated.request.header(name) ?? null })
     authenticated.margin = marginOf(services, key, resolved.name)
     authenticated.embedding = embedding
@@ -51,15 +53,35 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
   }
 }
 
-/** Inputs that are given as tokens need no estimate. */
-function measure(
-  { inputs }: EmbeddingRequest,
-  prompt: Prompt,
-  { resolved, meter }: { readonly resolved: Resolved; readonly meter: Meter },
-): Size {
+/** A vendor frames each input with a few tokens. */
+const INPUT_TOKENS = 8
+
+/** Each input has the model's window to itself. What is given as tokens needs no estimate. */
+function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, of: Size, meter: Meter): Size {
   const given = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
-  const bounds = resolved.routes.map((route) => meter.boundOf(prompt, route.model))
-  return { estimate: given + meter.estimateOf(prompt), bound: given + Math.max(...bounds) }
+  const frame = inputs.length * INPUT_TOKENS
+  const bound = of.bound + frame
+  const boundFor = ({ model }: Route): number => Math.min(bound, windowOf(model) * inputs.length + frame)
+  return {
+    get estimate() {
+      return given + meter.estimateOf(prompt)
+    },
+    bound,
+    reserved: boundFor,
+    reportable: boundFor,
+    count: async () => (await of.count()) + frame,
+    counter: (route) => withFrame(of.counter(route), frame),
+  }
+}
+
+function withFrame(counter: Counter | undefined, frame: number): Counter | undefined {
+  if (counter === undefined) return undefined
+  const { count, asksUpstream } = counter
+  return { count: async () => addTo(await count(), frame), asksUpstream }
+}
+
+function addTo(counted: number | undefined, frame: number): number | undefined {
+  return counted === undefined ? undefined : counted + frame
 }
 
 /** Gets the vectors and sends them: the same retries, fallbacks and bill as for an answer. */

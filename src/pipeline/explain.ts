@@ -17,7 +17,7 @@ import type { Services } from './services.ts'
  * remember.
  */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
-  const forecast = await services.ledger.forecast(parsed.key, quote(parsed))
+  const forecast = await services.ledger.forecast(parsed.key, quote(parsed, false))
   const dryRun = dryRunOf(services)
   parsed.reservation = takenNothing(forecast)
   const planned = await plan(parsed as Reserved, dryRun.services)
@@ -27,9 +27,10 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   return undefined
 }
 
-function takenNothing({ rate, outputTokens }: Forecast): Reservation {
+function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Reservation {
   return {
     rate,
+    quote: seen,
     outputTokens,
     settle: () => Promise.resolve(),
     settlement: () => ({ ticket: '', charges: [], tallies: [] }),

@@ -1,3 +1,5 @@
+import type { CutOff } from '../billing/clamp.ts'
+import type { JsonObject } from '../core/json.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
@@ -27,6 +29,8 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
       const finished = finishedOf(exchange, outcome, now())
       metrics.record(finished)
       if (outcome.failure?.kind === 'internal') failed(INTERNAL, outcome.failure, { request_id: exchange.id })
+      const cutOff = outcome.bill?.cutOff
+      if (cutOff !== undefined) log.event('WARN', IMPLAUSIBLE, now(), cutOffFields(exchange, cutOff))
       log.write(finished)
       return finished.keyId === undefined ? undefined : audit.write(finished)
     },
@@ -38,6 +42,19 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
         tokens: used.promptTokens + used.completionTokens,
       })
     },
+  }
+}
+
+const IMPLAUSIBLE = 'an upstream reported more tokens than the call can have used; the excess is not billed'
+
+function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTokens }: CutOff): JsonObject {
+  return {
+    request_id: id,
+    virtual_key_id: key?.id ?? null,
+    provider: route?.provider.name ?? null,
+    model: route?.model.id ?? null,
+    prompt_tokens_cut: promptTokens,
+    completion_tokens_cut: completionTokens,
   }
 }
 

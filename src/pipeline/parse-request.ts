@@ -1,9 +1,9 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import type { Meter } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBody, type ParsedBody } from '../formats/parse-body.ts'
+import { utf8Length } from '../tokens/bound.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { HttpRequest } from '../core/http.ts'
@@ -11,8 +11,9 @@ import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
 import { answeringRoutes } from './kind.ts'
+import { checkVendorWork, PromptSize } from './measure.ts'
 import type { Authenticated, Parsed } from './exchange.ts'
-import type { Resolved, Route, Services, Size } from './services.ts'
+import type { Resolved, Route, Services } from './services.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
@@ -22,19 +23,28 @@ export function parseRequest(authenticated: Authenticated, services: Services): 
 /** Reads a prompt from a parsed body. */
 export function parsePrompt(
   exchange: Authenticated,
-  given: Partial<ParsedBody> & Pick<ParsedBody, 'body'>,
+  given: Pick<ParsedBody, 'body' | 'bytes'> & Partial<ParsedBody>,
   services: Services,
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
   exchange.wishes = readWishes({ get: (name) => exchange.request.header(name) ?? null })
   return chain(services.turns.recall(format, key, given.body), (whole) => {
     const { body, text, modelSpan } = given
-    const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
-    return understand(exchange, body, read, services)
+    const isWhole = whole === body
+    const read = isWhole ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
+    const bytes = isWhole ? given.bytes : utf8Length(JSON.stringify(whole))
+    return understand(exchange, { asked: body, read, bytes }, services)
   })
 }
 
-function understand(exchange: Authenticated, asked: JsonObject, read: Prompt, services: Services): Parsed {
+interface ReadBody {
+  readonly asked: JsonObject
+  readonly read: Prompt
+  /** Size of the body in bytes, with the earlier turns that it refers to. */
+  readonly bytes: number
+}
+
+function understand(exchange: Authenticated, { asked, read, bytes }: ReadBody, services: Services): Parsed {
   const { key } = exchange
   checkTemperature(read.settings, exchange, services.limits.maxTemperature)
   const named = services.resolve(read.model, key)
@@ -42,10 +52,11 @@ function understand(exchange: Authenticated, asked: JsonObject, read: Prompt, se
   const resolved = answeringRoutes(named)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
+  checkVendorWork(prompt, services)
   exchange.asked = asked
   exchange.prompt = prompt
   exchange.resolved = resolved
-  exchange.size = measure(prompt, resolved, services.meter)
+  exchange.size = new PromptSize(prompt, bytes, { exchange, services })
   exchange.margin = marginOf(services, key, resolved.name)
   return exchange as Parsed
 }
@@ -59,20 +70,6 @@ export function readJson(
   checkJsonHeaders(request, maxBytes)
   const bytes = request.body({ maxBytes, readMs, after: runtime.after })
   return chain(bytes, (whole) => parseBody(whole, { depth: limits.jsonDepth, keys: limits.jsonKeys }))
-}
-
-/** Counts on the first read: a long prompt without limits and tiers needs no count. */
-function measure(prompt: Prompt, { routes }: Resolved, meter: Meter): Size {
-  let estimate: number | undefined
-  let bound: number | undefined
-  return {
-    get estimate() {
-      return (estimate ??= meter.estimateOf(prompt))
-    },
-    get bound() {
-      return (bound ??= Math.max(...routes.map((route) => meter.boundOf(prompt, route.model))))
-    },
-  }
 }
 
 /** An operator's function may answer anything; a bill that is no number would pass every budget. */

@@ -1,10 +1,9 @@
-import { times } from '../core/money.ts'
-import { listCost } from '../billing/bill.ts'
+import { createQuote, type Candidate } from '../governance/quote.ts'
 import type { Quote } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Parsed, Reserved } from './exchange.ts'
-import type { Services } from './services.ts'
+import type { Route, Services } from './services.ts'
 
 /** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
@@ -14,18 +13,24 @@ export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserv
   })
 }
 
-/** The dearest of the routes decides: a fallback must not cost more than what was reserved. */
-export function quote({ prompt, resolved, size, margin, key }: Parsed): Quote {
-  const models = resolved.routes.map((route) => route.model)
-  const choices = prompt.settings.choices ?? 1
-  return {
-    get promptTokens() {
-      return size.estimate
-    },
-    outputTokens: greatestAnswer(key, prompt, resolved.routes[0].model),
-    cost: (outputTokens) => {
-      const costs = models.map((model) => times(listCost(model.price, size.bound, outputTokens * choices), margin))
-      return costs.reduce((greatest, cost) => (cost > greatest ? cost : greatest))
-    },
+/**
+ * The dearest of the routes decides: a fallback must not cost more than what was reserved.
+ *
+ * @param asksUpstream False for a quote that must not ask an upstream to count.
+ */
+export function quote(parsed: Parsed, asksUpstream: boolean = true): Quote {
+  const { prompt, resolved, size, margin, key } = parsed
+  const candidateOf = (route: Route): Candidate => {
+    const counter = size.counter(route)
+    const isUsable = counter !== undefined && (asksUpstream || !counter.asksUpstream)
+    return { model: route.model, promptTokens: size.reserved(route), ...(isUsable && counter) }
   }
+  return createQuote({
+    candidates: () => resolved.routes.map(candidateOf),
+    promptTokens: () => size.bound,
+    countPrompt: () => size.count(),
+    outputTokens: greatestAnswer(key, prompt, resolved.routes[0].model),
+    choices: prompt.settings.choices ?? 1,
+    margin,
+  })
 }

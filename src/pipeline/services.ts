@@ -35,11 +35,28 @@ export interface Resolved {
   readonly routes: readonly [Route, ...Route[]]
 }
 
-/** Tokens of the prompt by our own count. */
+/** The size of a prompt, in tokens. Nothing of it is computed before it is read. */
 export interface Size {
+  /** By our own count. */
   readonly estimate: number
-  /** No upstream's counter passes this. */
+  /** The bound by bytes, for token limits. */
   readonly bound: number
+  /** The most that is reserved for a route: the bound, or the model's window where that is less or work of the vendor is asked for. */
+  reserved(route: Route): number
+  /** The most that a route's upstream can report of the prompt as it is sent. */
+  reportable(route: Route): number
+  /** Exact for a route; undefined where no exact counter exists. */
+  counter(route: Route): Counter | undefined
+  /** The gateway's own exact count, for token limits. */
+  count(): Promise<number>
+}
+
+/** A way to count a prompt exactly. */
+export interface Counter {
+  /** Undefined when the count failed. */
+  readonly count: () => Promise<number | undefined>
+  /** True when it calls an upstream. */
+  readonly asksUpstream: boolean
 }
 
 /** How the request will be answered. */
@@ -139,6 +156,12 @@ export interface Limits {
   readonly jsonKeys: number
   /** Maximum `temperature` of the chat format. @default 1 */
   readonly maxTemperature: number
+  /**
+   * Requests that make the vendor read or do more than their body holds: server tools, MCP servers, images and documents
+   * by URL or id. `reserve` takes the model's whole context window from the budget, `refuse` answers 403, `allow` reserves
+   * the body alone, so that such requests can cost more than the budget has left. @default 'reserve'
+   */
+  readonly vendorTools: 'reserve' | 'refuse' | 'allow'
   /** Milliseconds of silence on a stream after which a heartbeat is sent. @default 15_000 */
   readonly heartbeatMs: number
 }

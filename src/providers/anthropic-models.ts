@@ -20,7 +20,7 @@ const claudePrice = (input: number, output: number, cacheRead: number): Price =>
 })
 
 /** From Opus 4.7 on: another tokenizer, about 30 percent more tokens for the same text, and no samplers. */
-const newClaude = { contextWindow: 1_000_000, maxOutputTokens: 128_000, refusesSamplers: true, tokenFactor: 2 } as const
+const newClaude = { contextWindow: 1_000_000, maxOutputTokens: 128_000, refusesSamplers: true } as const
 const claude45 = { contextWindow: 200_000, maxOutputTokens: 64_000, refusesBothSamplers: true } as const
 
 export const ANTHROPIC_MODELS: readonly KnownModel[] = [

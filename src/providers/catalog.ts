@@ -187,6 +187,7 @@ function asAlias(alias: CatalogAlias, model: Model): Model {
     ...(thresholdFactor !== undefined && { thresholdFactor }),
     displayName,
     contextWindow: window,
+    ...(window < model.contextWindow && { upstreamWindow: model.upstreamWindow ?? model.contextWindow }),
     maxOutputTokens: Math.min(maxOutputTokens ?? model.maxOutputTokens, model.maxOutputTokens, window),
   }
 }

@@ -7,6 +7,7 @@ const embedding = (
   id,
   family: 'gpt',
   kind: 'embedding',
+  tokenizer: 'cl100k',
   contextWindow: 8192,
   maxOutputTokens: 0,
   ...facts,

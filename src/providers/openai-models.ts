@@ -22,6 +22,7 @@ const gpt = (id: string, facts: Omit<KnownModel, 'id' | 'family'>): KnownModel =
   id,
   family: 'gpt',
   kind: 'chat',
+  tokenizer: 'o200k',
   ...(id === GPT_SMALL ? {} : { small: GPT_SMALL }),
   ...facts,
 })
@@ -179,6 +180,7 @@ export const OPENAI_MODELS: readonly KnownModel[] = [
   gpt('gpt-4o-mini', {
     ...gpt4o,
     displayName: 'GPT-4o mini',
+    imageTokens: 48_200,
     created: seconds('2024-07-18'),
     price: { input: 0.15, output: 0.6, cacheRead: 0.075 },
     pricedAt: '2026-09-26',

@@ -3,7 +3,10 @@ import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 
 /** A model as an operator describes it. Whatever is left out has the default that stands there. */
-export interface ModelEntry extends Omit<Model, 'id' | 'family' | 'contextWindow' | 'maxOutputTokens' | 'price'> {
+export interface ModelEntry extends Omit<
+  Model,
+  'id' | 'family' | 'contextWindow' | 'upstreamWindow' | 'maxOutputTokens' | 'price'
+> {
   readonly id: string
   /** Dollars per million tokens. @default the catalogue's for a known model, else the provider's `defaultPrice` */
   readonly price?: Model['price']
@@ -75,7 +78,9 @@ const modelFields = {
   refusesSamplers: z.exactOptional(z.boolean()),
   withoutThinking: z.exactOptional(z.record(z.string(), z.json())),
   thresholdFactor: z.exactOptional(thresholdFactor),
+  tokenizer: z.exactOptional(z.enum(['o200k', 'cl100k'], { error: 'expected o200k or cl100k' })),
   tokenFactor: z.exactOptional(between(1, 10)),
+  imageTokens: z.exactOptional(tokenCount),
 }
 
 export const modelEntrySchema: Schema<ModelEntry> = z.strictObject({ id: modelId, ...modelFields })

@@ -38,7 +38,7 @@ interface Weights {
 }
 
 /** Fitted on prose, code, tool output and meetings against exact o200k counts. */
-const LIKELY: Weights = {
+const WEIGHTS: Weights = {
   word: 1.04,
   letterBeyondFive: 0.044,
   letterBeyondFourteen: 0.3,
@@ -55,61 +55,35 @@ const LIKELY: Weights = {
   symbol: 1.7,
 }
 
-/** For text that was made to look shorter than it is. */
-const CAUTIOUS: Weights = {
-  ...LIKELY,
-  word: 1.1,
-  letterBeyondFive: 0.2,
-  letterBeyondFourteen: 0.4,
-  consonantBeyondThree: 0.8,
-  lineEnds: 0.8,
-  signs: 1,
-  sameSignAgain: 0.15,
-  otherSign: 0.6,
-  latin: 1,
-  alphabet: 0.9,
-  ideograph: 1.9,
-  symbol: 2.5,
-}
-
 /**
  * About how many o200k tokens a text has, in one pass over its signs (some 200 MB a second). Off by a tenth on most
  * texts and by 1 % over many. Never below bytes / 8, never above the bytes.
  */
 export function estimateTokens(text: string): number {
-  return weigh(text, LIKELY)
-}
-
-/** As `estimateTokens`, but on the high side for what is no ordinary text: random letters, signs, rare scripts. */
-export function cautiousTokens(text: string): number {
-  return weigh(text, CAUTIOUS)
-}
-
-function weigh(text: string, weights: Weights): number {
   let sum = 0
   let at = 0
   let bytes = text.length
   while (at < text.length) {
     const code = text.charCodeAt(at)
     if (code >= 128) {
-      sum += weightBeyondAscii(code, weights)
+      sum += weightBeyondAscii(code)
       bytes += code < 0x800 || (code >= 0xd800 && code < 0xe000) ? 1 : 2
       at++
       continue
     }
     const kind = CLASSES[code] ?? SIGN
     const end = kind === LOWER || kind === UPPER ? endOfWord(text, at) : endOfRun(text, at, kind)
-    sum += kind === LOWER || kind === UPPER ? wordTokens(text, at, end, weights) : runTokens(text, at, end, weights)
+    sum += kind === LOWER || kind === UPPER ? wordTokens(text, at, end) : runTokens(text, at, end)
     at = end
   }
   return Math.round(Math.min(bytes, Math.max(bytes / 8, sum)))
 }
 
-function weightBeyondAscii(code: number, weights: Weights): number {
-  if (code < 0x300) return weights.latin
-  if (code < 0x2000) return weights.alphabet
-  if (code >= 0x3040 && code < 0xd800) return weights.ideograph
-  return weights.symbol
+function weightBeyondAscii(code: number): number {
+  if (code < 0x300) return WEIGHTS.latin
+  if (code < 0x2000) return WEIGHTS.alphabet
+  if (code >= 0x3040 && code < 0xd800) return WEIGHTS.ideograph
+  return WEIGHTS.symbol
 }
 
 function endOfRun(text: string, start: number, kind: number): number {
@@ -126,33 +100,33 @@ function endOfWord(text: string, start: number): number {
   return end
 }
 
-function wordTokens(text: string, start: number, end: number, weights: Weights): number {
+function wordTokens(text: string, start: number, end: number): number {
   const length = end - start
-  let tokens = weights.word
-  if (length > 5) tokens += weights.letterBeyondFive * (length - 5)
-  if (length > 14) tokens += weights.letterBeyondFourteen * (length - 14)
+  let tokens = WEIGHTS.word
+  if (length > 5) tokens += WEIGHTS.letterBeyondFive * (length - 5)
+  if (length > 14) tokens += WEIGHTS.letterBeyondFourteen * (length - 14)
   let consonants = 0
   for (let at = start; at < end; at++) {
     consonants = VOWELS[text.charCodeAt(at)] === 1 ? 0 : consonants + 1
-    if (consonants > 3) tokens += weights.consonantBeyondThree
+    if (consonants > 3) tokens += WEIGHTS.consonantBeyondThree
   }
   return tokens
 }
 
-function runTokens(text: string, start: number, end: number, weights: Weights): number {
+function runTokens(text: string, start: number, end: number): number {
   const length = end - start
   const kind = CLASSES[text.charCodeAt(start)]
-  if (kind === DIGIT) return weights.threeDigits * Math.ceil(length / 3)
-  if (kind === LINE_END) return weights.lineEnds
-  if (kind === SIGN) return signTokens(text, start, end, weights)
+  if (kind === DIGIT) return WEIGHTS.threeDigits * Math.ceil(length / 3)
+  if (kind === LINE_END) return WEIGHTS.lineEnds
+  if (kind === SIGN) return signTokens(text, start, end)
   const beforeDigit = length === 1 && CLASSES[text.charCodeAt(end)] === DIGIT
-  return length > 1 || beforeDigit ? weights.blanks : 0
+  return length > 1 || beforeDigit ? WEIGHTS.blanks : 0
 }
 
-function signTokens(text: string, start: number, end: number, weights: Weights): number {
-  let tokens: number = weights.signs
+function signTokens(text: string, start: number, end: number): number {
+  let tokens: number = WEIGHTS.signs
   for (let at = start + 1; at < end; at++) {
-    tokens += text.charCodeAt(at) === text.charCodeAt(at - 1) ? weights.sameSignAgain : weights.otherSign
+    tokens += text.charCodeAt(at) === text.charCodeAt(at - 1) ? WEIGHTS.sameSignAgain : WEIGHTS.otherSign
   }
   return tokens
 }

@@ -1,3 +1,4 @@
+import type { Vocabulary } from '../core/model.ts'
 import { breathe } from './breathe.ts'
 import { countPiece } from './merge.ts'
 import { readRanks, type Ranks } from './ranks.ts'
@@ -9,22 +10,28 @@ const MARGIN = 4
 /** How many UTF-16 units are counted before the event loop gets a turn. */
 const SLICE = 32_768
 
-/** The vocabulary `o200k_base` and how text is cut into pieces before it. */
-interface Vocabulary {
+/** The tokens of a vocabulary, and the pattern that cuts text into pieces before they are merged. */
+interface Loaded {
   readonly ranks: Ranks
   readonly pattern: RegExp
 }
 
-/** Exact counts of o200k tokens. Spellings of special tokens are plain text. */
+/** Literal imports, so that bundlers find them. */
+const SOURCES = {
+  o200k: () => import('js-tiktoken/ranks/o200k_base'),
+  cl100k: () => import('js-tiktoken/ranks/cl100k_base'),
+}
+
+/** Exact counts of tokens. Spellings of special tokens are plain text. */
 export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
 
-/** A counter with its own vocabulary, which is loaded at the first call. */
-export function createExactCount(): ExactCount {
-  let loading: Promise<Vocabulary> | undefined
+/** A counter of one vocabulary, which is loaded at the first call. */
+export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
+  let loading: Promise<Loaded> | undefined
   let sinceBreath = 0
 
-  const load = async (): Promise<Vocabulary> => {
-    loading ??= loadVocabulary()
+  const vocabularyOf = async (): Promise<Loaded> => {
+    loading ??= load(name)
     try {
       return await loading
     } catch (cause) {
@@ -36,7 +43,7 @@ export function createExactCount(): ExactCount {
   return async (text, signal) => {
     signal?.throwIfAborted()
     if (text === '') return 0
-    const vocabulary = await load()
+    const vocabulary = await vocabularyOf()
     let tokens = 0
     let at = 0
     while (at < text.length) {
@@ -53,8 +60,8 @@ export function createExactCount(): ExactCount {
   }
 }
 
-async function loadVocabulary(): Promise<Vocabulary> {
-  const { default: source } = await import('js-tiktoken/ranks/o200k_base')
+async function load(name: Vocabulary): Promise<Loaded> {
+  const { default: source } = await SOURCES[name]()
   return { ranks: await readRanks(source.bpe_ranks), pattern: new RegExp(source.pat_str, 'gu') }
 }
 
@@ -62,7 +69,7 @@ const scratch: Uint8Array = new Uint8Array(WINDOW * 3)
 
 /** Counts the pieces that surely end within the window; one piece that fills it is counted cut. */
 function countWindow(
-  { ranks, pattern }: Vocabulary,
+  { ranks, pattern }: Loaded,
   window: string,
   last: boolean,
 ): { readonly tokens: number; readonly length: number } {

@@ -1,9 +1,10 @@
 import { LRUCache } from 'lru-cache'
 import type { Meter, Tokenizer } from '../core/ports.ts'
 import type { Message, Prompt, Tool } from '../core/prompt.ts'
-import { cautiousTokens } from './estimate.ts'
 import { fingerprintOf } from '../core/fingerprint.ts'
-import { countedText, fixedTokens, IMAGE_BOUND, IMAGE_TOKENS, TOOL_FRAME, toolText } from './weights.ts'
+import { imageBlocks } from './bound.ts'
+import { rawPieces } from './raw-text.ts'
+import { countedText, fixedTokens, IMAGE_TOKENS, TOOL_FRAME, toolText } from './weights.ts'
 
 /** Exact counts remembered over requests: a conversation comes again with every turn. */
 const REMEMBERED_COUNTS = 50_000
@@ -12,32 +13,39 @@ const SHORTEST_REMEMBERED = 64
 /** An estimate this many times away from a threshold decides without a count. */
 const SURE_BELOW = 0.55
 const SURE_ABOVE = 1.6
-/** Other vocabularies need at most so many times the tokens of o200k, unless the model says otherwise. */
-const TOKEN_FACTOR = 1.5
 /** Every upstream opens the answer with a few tokens, and adds an instruction of its own when there are tools. */
 const ANSWER_FRAME = 3
-/** What upstreams add to a prompt at the most: their own counts of one short message differ by about so much. */
-const ANSWER_BOUND = 16
-const TOOL_INSTRUCTION_BOUND = 600
 
-/** What is known of one text. */
+/** What is known of one text: its estimate, and its exact count in each vocabulary. */
 interface Sizes {
   estimate?: number
   exact?: number
+  cl100k?: number
 }
 
-/** The default meter over a tokenizer. Nothing is counted exactly before somebody asks for it. */
-export function createMeter(tokenizer: Tokenizer): Meter {
+/**
+ * The default meter over a tokenizer. Nothing is counted exactly before it is asked for.
+ *
+ * @param seed Keys the memory of counts, which all tenants share: a number that no caller can know.
+ */
+export function createMeter(tokenizer: Tokenizer, seed: number = 0): Meter {
   const seen = new WeakMap<Message | Tool, Sizes>()
   const remembered = new LRUCache<number, Sizes>({ max: REMEMBERED_COUNTS })
+
+  const sizesOfText = (text: string): Sizes => {
+    if (text.length < SHORTEST_REMEMBERED) return {}
+    const key = fingerprintOf(text, seed)
+    const known = remembered.get(key)
+    if (known !== undefined) return known
+    const sizes: Sizes = {}
+    remembered.set(key, sizes)
+    return sizes
+  }
 
   const sizesOf = (thing: Message | Tool): Sizes => {
     const known = seen.get(thing)
     if (known !== undefined) return known
-    const text = textOf(thing)
-    const key = text.length < SHORTEST_REMEMBERED ? undefined : fingerprintOf(text)
-    const sizes: Sizes = (key === undefined ? undefined : remembered.get(key)) ?? {}
-    if (key !== undefined) remembered.set(key, sizes)
+    const sizes = sizesOfText(textOf(thing))
     seen.set(thing, sizes)
     return sizes
   }
@@ -80,34 +88,18 @@ export function createMeter(tokenizer: Tokenizer): Meter {
     async countOfMessage(message, signal) {
       return (await countText(message, signal)) + fixedTokens(message, IMAGE_TOKENS)
     },
-    boundOf(prompt, model) {
-      const factor = model.tokenFactor ?? TOKEN_FACTOR
-      let sum = ANSWER_BOUND
-      for (const message of prompt.messages) {
-        sum += textBound(textOf(message), estimateText(message), factor) + 2 * fixedTokens(message, IMAGE_BOUND)
+    async countOfBody(prompt, vocabulary, signal) {
+      const field = vocabulary === 'o200k' ? 'exact' : vocabulary
+      let sum = 0
+      for (const text of rawPieces(prompt.native.value, imageBlocks(prompt))) {
+        const sizes = sizesOfText(text)
+        sum += sizes[field] ??= await tokenizer.count(text, signal, vocabulary)
       }
-      for (const tool of prompt.tools) sum += textBound(textOf(tool), estimateText(tool), factor) + 2 * TOOL_FRAME
-      return prompt.tools.length > 0 ? sum + TOOL_INSTRUCTION_BOUND : sum
+      return sum
     },
   }
 }
 
 function textOf(thing: Message | Tool): string {
   return 'parts' in thing ? countedText(thing) : toolText(thing)
-}
-
-/** No text has more tokens than bytes. */
-function textBound(text: string, estimate: number, factor: number): number {
-  const bytes = utf8Length(text)
-  return Math.min(bytes, Math.ceil(factor * Math.max(estimate, cautiousTokens(text))))
-}
-
-function utf8Length(text: string): number {
-  let bytes = text.length
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at)
-    if (code < 0x80) continue
-    bytes += code < 0x800 || (code >= 0xd800 && code < 0xe000) ? 1 : 2
-  }
-  return bytes
 }

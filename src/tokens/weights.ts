@@ -6,8 +6,6 @@ export const TOOL_CALL_FRAME = 4
 export const TOOL_FRAME = 8
 /** An image of 1,092 × 1,092 pixels in the message format; about a 1,024 × 2,048 one in the chat format. */
 export const IMAGE_TOKENS = 1600
-/** The greatest that a current model counts for one image. */
-export const IMAGE_BOUND = 4800
 /** A page of a document is about 50 KB of base64 and, with its picture, 2,500 tokens. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000

@@ -39,7 +39,8 @@ const PATIENCE_MS = 30_000
 
 export function createServices(sources: ServiceSources): Services {
   const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings, margin } = sources
-  const meter = createMeter(createTokenizer())
+  const [seed = 0] = crypto.getRandomValues(new Uint32Array(1))
+  const meter = createMeter(createTokenizer(), seed)
   const observing = createObservers({ ...observers, now: runtime.now })
   const patience = { ms: PATIENCE_MS, after: runtime.after }
   return {

@@ -6,7 +6,15 @@ import { NO_USAGE } from '../../src/core/answer.ts'
 import { formatUsd, nano, ZERO } from '../../src/core/money.ts'
 
 const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 }
-const plain = { price, margin: 1.5, strategy: 'Passthrough (no optimization needed)', estimated: false, spent: ZERO }
+const plain = {
+  price,
+  margin: 1.5,
+  strategy: 'Passthrough (no optimization needed)',
+  estimated: false,
+  spent: ZERO,
+  ceiling: { prompt: Infinity, output: Infinity },
+  reserved: Infinity,
+}
 
 describe('a bill', () => {
   it('takes the upstream’s count where nothing was rewritten, whatever our own counter says', () => {

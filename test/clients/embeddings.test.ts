@@ -42,7 +42,7 @@ async function stage(reply: Upstream['reply'] = embeds(), options: StageOptions 
 }
 
 /** Answers in the encoding that is asked for, or always in one. */
-function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 1000, total_tokens: 1000 }) {
+function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 100, total_tokens: 100 }) {
   return ({ body }: UpstreamRequest): Reply => {
     const count = Array.isArray(body['input']) && typeof body['input'][0] !== 'number' ? body['input'].length : 1
     const encoding = always ?? body['encoding_format']
@@ -68,7 +68,7 @@ describe('embeddings of the official client', () => {
       [0, VECTORS[0]],
       [1, VECTORS[1]],
     ])
-    expect(data.usage).toEqual({ prompt_tokens: 1000, total_tokens: 1000 })
+    expect(data.usage).toEqual({ prompt_tokens: 100, total_tokens: 100 })
     expect(upstream.last.path).toBe('/v1/embeddings')
     expect(upstream.last.body).toEqual({
       model: 'vectors',
@@ -79,13 +79,13 @@ describe('embeddings of the official client', () => {
     })
     expect(upstream.last.headers['authorization']).toBe('Bearer sk-upstream-secret')
     expect(Object.fromEntries(response.headers)).toMatchObject({
-      'x-svc-original-tokens': '1000',
-      'x-svc-optimized-tokens': '1000',
+      'x-svc-original-tokens': '100',
+      'x-svc-optimized-tokens': '100',
       'x-svc-tokens-saved': '0',
       'x-svc-strategy': 'Passthrough (no optimization needed)',
-      'x-svc-theoretical-cost': '$0.001000',
-      'x-svc-actual-cost': '$0.001000',
-      'x-svc-billed-amount': '$0.001500',
+      'x-svc-theoretical-cost': '$0.000100',
+      'x-svc-actual-cost': '$0.000100',
+      'x-svc-billed-amount': '$0.000150',
       'x-svc-profit-margin': '1.5x',
       'x-svc-cache': 'MISS',
     })
@@ -224,9 +224,9 @@ describe('embeddings are governed', () => {
     })
 
     const usage = await gateway.keys.usage(keyId)
-    expect(usage).toMatchObject({ cost: { billed_usd: 0.003 }, tokens: { prompt: 2000, completion: 0 } })
+    expect(usage).toMatchObject({ cost: { billed_usd: 0.0003 }, tokens: { prompt: 200, completion: 0 } })
     const records = (await gateway.audit.read({ keyId })).records
-    expect(records.filter((record) => record.tokens_used === 1000)).toHaveLength(2)
+    expect(records.filter((record) => record.tokens_used === 100)).toHaveLength(2)
     expect(records.every((record) => record.key_id === keyId)).toBe(true)
   })
 
@@ -291,7 +291,7 @@ describe('the AI SDK', () => {
     })
 
     expect(embeddings).toEqual(VECTORS)
-    expect(usage.tokens).toBe(1000)
+    expect(usage.tokens).toBe(100)
   })
 })
 

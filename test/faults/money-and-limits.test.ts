@@ -65,6 +65,11 @@ function usageOf(request: UpstreamRequest, input: number, output: number): Reply
   }
 }
 
+/** An upstream is believed only as many tokens as a prompt has bytes. */
+function longQuestion(words: number): { role: string; content: string }[] {
+  return [{ role: 'user', content: 'word '.repeat(words) }]
+}
+
 describe('a request limit', () => {
   it('of 100 an hour lets exactly 100 of 300 at once through', async () => {
     const stage = await startOne({ rate_limit_requests: 100, rate_limit_reset_duration: '1h' })
@@ -208,7 +213,7 @@ describe('a token limit', () => {
   it('counts what the answer really used', async () => {
     const stage = await startOne({ rate_limit_tokens: 1_000 })
     stage.upstream.reply = (request) => usageOf(request, 600, 500)
-    expect((await ask(stage, CHAT.body)).status).toBe(200)
+    expect((await ask(stage, { ...CHAT.body, messages: longQuestion(120) })).status).toBe(200)
     expect(await stage.store.spent('tokens')).toBe(1_100)
     expectRefusal(await ask(stage, CHAT.body), LIMITED)
   })
@@ -373,7 +378,7 @@ describe('a budget', () => {
           openaiCompatible({
             name: 'paid',
             baseUrl: `${upstream.url}/paid`,
-            models: [{ ...model, price: { input: 100, output: 200 } }],
+            models: [{ ...model, price: { input: 10, output: 200 } }],
           }),
         ],
       },
@@ -394,7 +399,7 @@ describe('the bill', () => {
   it.each(CROSSINGS)('in the headers keeps its equations ($name)', async ({ path, body }) => {
     const stage = await startOne({}, { margin: 1.37 })
     stage.upstream.reply = (request) => usageOf(request, 12_345, 678)
-    const { headers } = await ask(stage, body, { path })
+    const { headers } = await ask(stage, { ...body, messages: longQuestion(3_000) }, { path })
     const dollars = (name: string): number => {
       expect(headers[name]).toMatch(/^-?\$\d+\.\d{6}$/)
       return Number(String(headers[name]).replace('$', ''))

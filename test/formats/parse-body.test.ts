@@ -152,6 +152,6 @@ describe('the place of the model', () => {
     ['{"model":"a/b","model":"c/d"}', '{"model":"c/d"}'],
     ['{"model":"a/b","m":[{"content":"x","content":"y"}]}', '{"model":"a/b","m":[{"content":"y"}]}'],
   ])('and any other key that stands twice leaves once, as it was understood: %s', (text, once) => {
-    expect(parse(text)).toEqual({ body: JSON.parse(once), text: once })
+    expect(parse(text)).toEqual({ body: JSON.parse(once), text: once, bytes: text.length })
   })
 })

@@ -11,7 +11,7 @@ afterEach(() => stage?.close())
 
 const UPSTREAM_KEY = 'sk-upstream-secret'
 const STORE_ADDRESS = 'redis://operator:store-password@10.1.2.3:6379'
-const PROMPT = 'The patient’s number is 4711-0815.'
+const PROMPT = 'The patient’s number is Q4711-0815.'
 const ANSWER = 'It is noted under 1508-1174.'
 
 /** What upstreams answer, with secrets where an upstream may put them. */
@@ -76,7 +76,7 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
   const hidden = secrets
     .flatMap((secret) => [secret, secret.slice(10), sha256(secret)])
     .concat(ADMIN_KEY, UPSTREAM_KEY, places)
-  const words = [PROMPT, '4711', ANSWER, '1508-1174']
+  const words = [PROMPT, 'Q4711', ANSWER, '1508-1174']
 
   const errors: Told[] = []
   const everywhere = async (): Promise<void> => {

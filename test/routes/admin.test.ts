@@ -185,7 +185,7 @@ describe('virtual keys', () => {
       text: 'x',
       usage: { prompt_tokens: 1_000, completion_tokens: 500, total_tokens: 1_500 },
     })
-    const body = { ...CHAT.body, messages: [{ role: 'user', content: 'How much is used?' }] }
+    const body = { ...CHAT.body, messages: [{ role: 'user', content: 'How much is used? '.repeat(60) }] }
     expect((await ask(stage, body, { secret })).headers['x-svc-billed-amount']).toBe('$0.003000')
 
     const usage = USAGE.parse((await admin('GET', `${KEYS}/${id}/usage`)).body)

@@ -1,17 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import type { Model } from '../../src/core/model.ts'
 import type { Tokenizer } from '../../src/core/ports.ts'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
+import { fingerprintOf } from '../../src/core/fingerprint.ts'
 import { createMeter } from '../../src/tokens/size.ts'
 import { createTokenizer } from '../../src/tokens/tokenizer.ts'
 
-const model: Model = {
-  id: 'm',
-  family: 'f',
-  contextWindow: 200_000,
-  maxOutputTokens: 1000,
-  price: { input: 1, output: 1 },
-}
 const message = (text: string, ...more: Part[]): Message => ({ role: 'user', parts: [{ type: 'text', text }, ...more] })
 const prompt = (...messages: Message[]): Prompt => ({
   native: { dialect: 'openai', value: {} },
@@ -81,21 +74,12 @@ describe('the meter', () => {
     }
     expect(meter.estimateOfMessage(message('', audio))).toBeLessThan(60_000)
   })
+})
 
-  it.each([
-    ['prose', 'Please check whether the new budget is enforced for all the keys of the team. '],
-    ['random letters', 'xqzj kvbw pfgh qwrt zzxc mnbv lkjh '],
-    ['signs', '#$%^&*()_+{}|:"<>?'],
-    ['ideographs', '我们正在构建一个网关'],
-  ])('bounds %s from above', async (_, text) => {
-    const meter = createMeter(createTokenizer())
-    const long = prompt(message(text.repeat(50)))
-    expect(meter.boundOf(long, model)).toBeGreaterThanOrEqual(await meter.countOf(long))
-  })
-
-  it('bounds a small prompt tightly', async () => {
-    const meter = createMeter(createTokenizer())
-    const small = prompt(message('Hello! What is the capital of France?'))
-    expect(meter.boundOf(small, model)).toBeLessThanOrEqual(3 * (await meter.countOf(small)))
+describe('the fingerprint of a text', () => {
+  it('is another one under every seed, so that no caller can prepare two texts of one fingerprint', () => {
+    const texts = ['first question, long enough to be remembered', 'second question, long enough to be remembered']
+    const prints = Array.from({ length: 500 }, (_, seed) => texts.map((text) => fingerprintOf(text, seed * 7919)))
+    expect(new Set(prints.flat()).size).toBe(1000)
   })
 })

@@ -1,0 +1,95 @@
+import { isJsonObject, looseName, type Json, type JsonObject } from '../core/json.ts'
+import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
+import { isSilent } from './origin.ts'
+
+/** Body fields by which vendors search, run code, call servers or read what they keep themselves. */
+const VENDOR_FIELDS: ReadonlySet<string> = new Set(
+  [
+    'mcp_servers',
+    'container',
+    'web_search_options',
+    'web_search',
+    'search_parameters',
+    'enable_search',
+    'plugins',
+    'thread',
+    'conversation',
+    'previous_response_id',
+  ].map(looseName),
+)
+
+/** Types of tools that the caller runs. Every other type is run by the vendor. */
+const LOCAL_TOOLS: ReadonlySet<string> = new Set([
+  'function',
+  'custom',
+  'namespace',
+  'local_shell',
+  'shell',
+  'apply_patch',
+  'computer',
+  'computer_use_preview',
+])
+/** Tools of the message format whose schema the vendor knows and the caller runs. */
+const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
+/** Model names by which a vendor searches before it answers. */
+const SEARCHING_MODEL = /:online$/
+/** Fields of content that this library does not know and that lead to something outside of the body. */
+const REFERENCE = /^(file_id|\w*_?ur[li])$/
+
+/**
+ * The path of what makes a vendor read or do more than the body holds, so that the body says nothing of the tokens;
+ * undefined for a prompt that is complete in itself.
+ */
+export function vendorWorkOf(prompt: Prompt): string | undefined {
+  return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
+}
+
+function fieldOf({ native, model }: Prompt): string | undefined {
+  if (SEARCHING_MODEL.test(model)) return 'model'
+  const { value } = native
+  if (native.dialect === 'responses' && isJsonObject(value['prompt'])) return 'prompt'
+  return Object.keys(value).find((name) => VENDOR_FIELDS.has(looseName(name)) && !isSilent(value[name]))
+}
+
+function toolOf(tools: readonly Tool[]): string | undefined {
+  const index = tools.findIndex(({ native: { value } }) => {
+    const { type } = value
+    return typeof type === 'string' && !LOCAL_TOOLS.has(type) && !LOCAL_TOOL_VERSIONS.test(type)
+  })
+  return index === -1 ? undefined : `tools[${index}]`
+}
+
+function contentOf(messages: readonly Message[]): string | undefined {
+  const index = messages.findIndex(
+    ({ parts, native }) => parts.some(leadsOutside) || isJsonObject(native?.value['audio']),
+  )
+  return index === -1 ? undefined : `messages[${index}]`
+}
+
+function leadsOutside(part: Part): boolean {
+  switch (part.type) {
+    case 'image':
+    case 'document':
+      return part.source.type === 'url' || part.source.type === 'file'
+    case 'tool-result':
+      return part.content.some(leadsOutside)
+    case 'opaque':
+      return refersOutside(part.native.value)
+    default:
+      return false
+  }
+}
+
+function refersOutside(value: JsonObject): boolean {
+  return Object.entries(value).some(([name, field]) => isReference(name, field) || holdsReference(field))
+}
+
+/** A data URL holds its content itself. */
+function isReference(name: string, field: Json | undefined): boolean {
+  return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
+}
+
+function holdsReference(field: Json | undefined): boolean {
+  if (Array.isArray(field)) return (field as readonly Json[]).some(holdsReference)
+  return isJsonObject(field) && refersOutside(field)
+}

@@ -1,0 +1,152 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Prompt } from '../core/prompt.ts'
+import { vendorWorkOf } from '../formats/vendor-work.ts'
+import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
+import { IMAGE_TOKENS } from '../tokens/weights.ts'
+import type { Authenticated } from './exchange.ts'
+import { callerLeft } from './fail.ts'
+import { formatHeaders } from './call-upstream.ts'
+import type { Counter, Route, Services, Size } from './services.ts'
+
+/** A count by a vendor takes no longer than this: without it the bound by bytes is used. */
+const COUNT_MS = 10_000
+/** Vendors call their counts estimates: what they bill can be a few tokens more. */
+const COUNT_SLACK = 16
+
+interface Measured {
+  readonly exchange: Authenticated
+  readonly services: Services
+}
+
+/** The size of a prompt whose body has a given number of bytes. Every value is computed by its first reader and kept. */
+export class PromptSize implements Size {
+  readonly #prompt: Prompt
+  readonly #bytes: number
+  readonly #measured: Measured
+  #weight: PromptWeight | undefined
+  #estimate: number | undefined
+  #isOpen: boolean | undefined
+  #local: Promise<number> | undefined
+
+  constructor(prompt: Prompt, bytes: number, measured: Measured) {
+    this.#prompt = prompt
+    this.#bytes = bytes
+    this.#measured = measured
+  }
+
+  get estimate(): number {
+    return (this.#estimate ??= this.#measured.services.meter.estimateOf(this.#prompt))
+  }
+
+  get bound(): number {
+    return this.weight.bytes + softTokens(this.weight)
+  }
+
+  reserved(route: Route): number {
+    const window = windowOf(route.model)
+    if (this.#asksForVendorWork && this.#measured.services.limits.vendorTools !== 'allow') return window
+    const bound = this.#boundFor(route)
+    // A longer prompt is answered only after a tier has shortened it, and is then billed by our own count.
+    return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
+  }
+
+  reportable(route: Route): number {
+    const window = windowOf(route.model)
+    return this.#asksForVendorWork ? window : Math.min(window, this.#boundFor(route))
+  }
+
+  counter(route: Route): Counter | undefined {
+    return this.#asksForVendorWork ? undefined : counterFor(route, this)
+  }
+
+  async count(): Promise<number> {
+    return (await this.local()) + softTokens(this.weight)
+  }
+
+  get prompt(): Prompt {
+    return this.#prompt
+  }
+
+  get measured(): Measured {
+    return this.#measured
+  }
+
+  get weight(): PromptWeight {
+    return (this.#weight ??= weighPrompt(this.#prompt, this.#bytes))
+  }
+
+  /** The exact o200k count of the texts. */
+  local(): Promise<number> {
+    return (this.#local ??= this.countBy('o200k'))
+  }
+
+  countBy(tokenizer: 'o200k' | 'cl100k'): Promise<number> {
+    const { exchange, services } = this.#measured
+    return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
+  }
+
+  get #asksForVendorWork(): boolean {
+    return (this.#isOpen ??= vendorWorkOf(this.#prompt) !== undefined)
+  }
+
+  #boundFor({ model, provider }: Route): number {
+    return boundByBytes(this.weight, model, provider.dialect !== this.#prompt.native.dialect)
+  }
+}
+
+/** For token limits an image counts what it usually takes: they admit honest prompts, and settle with the real amount. */
+function softTokens({ frame, images }: PromptWeight): number {
+  return frame + images * IMAGE_TOKENS
+}
+
+/** Throws where the gateway allows no work of the vendor and the prompt asks for it. */
+export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limits'>): void {
+  const param = limits.vendorTools === 'refuse' ? vendorWorkOf(prompt) : undefined
+  if (param === undefined) return
+  throw new GatewayError(
+    'tools-disabled',
+    `${param} makes the vendor read or do more than the request holds, which this gateway does not allow. Send the content itself, and tools that you run yourself.`,
+    { param, code: 'vendor_tools_disabled' },
+  )
+}
+
+/** The counter of a route: the model's own vocabulary, else its vendor, else what the operator knows of the model. */
+function counterFor(route: Route, size: PromptSize): Counter | undefined {
+  const { model, provider } = route
+  const { tokenizer, tokenFactor } = model
+  const beside = (): number => tokensBesideText(size.weight, model)
+  if (tokenizer !== undefined) {
+    const count = (): Promise<number> => (tokenizer === 'o200k' ? size.local() : size.countBy(tokenizer))
+    return { count: async () => (await count()) + beside(), asksUpstream: false }
+  }
+  const loosened =
+    tokenFactor === undefined ? undefined : async () => Math.ceil((await size.local()) * tokenFactor) + beside()
+  if (provider.countTokens !== undefined) {
+    const count = async (): Promise<number | undefined> => (await countUpstream(route, size)) ?? (await loosened?.())
+    return { count, asksUpstream: true }
+  }
+  return loosened === undefined ? undefined : { count: loosened, asksUpstream: false }
+}
+
+/** The vendor's own count; undefined where it fails, because a count that is missing must not fail the request. */
+async function countUpstream(route: Route, { prompt, measured }: PromptSize): Promise<number | undefined> {
+  const { exchange, services } = measured
+  const { runtime, timeouts } = services
+  const { cancellation, request } = exchange
+  const call = {
+    prompt,
+    model: route.model,
+    signal: cancellation.signal,
+    cancellation,
+    runtime,
+    timeouts: { ...timeouts, total: Math.min(timeouts.total, COUNT_MS) },
+    headers: formatHeaders(request),
+  }
+  try {
+    const counted = await route.provider.countTokens?.(call)
+    return counted === undefined ? undefined : counted + COUNT_SLACK
+  } catch (error) {
+    if (cancellation.isCancelled) throw callerLeft(error)
+    return undefined
+  }
+}

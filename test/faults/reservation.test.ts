@@ -1,0 +1,363 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { anthropic, openaiCompatible } from '../../src/index.ts'
+import { ask, CHAT, CROSSINGS, expectRefusal, FRONTS, MESSAGE, type Reply } from '../support/ask.ts'
+import { honestReply, promptTokensOf, VENDOR_WORK } from '../support/honest-vendor.ts'
+import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
+import { startUpstream, type UpstreamRequest } from '../support/upstream.ts'
+import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+
+const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
+const PRICE = { input: 1, output: 2 }
+const MODEL = { id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }
+const EXCEEDED = { status: 402, type: 'budget_exceeded_error', code: 'budget_exceeded' }
+/** Nano-dollars of a cent; a token of a prompt costs 1,000. */
+const CENT = 10_000_000
+
+interface Watched extends Stage {
+  readonly store: WatchedStore
+  readonly log: readonly JsonObject[]
+}
+
+const closers: (() => Promise<void>)[] = []
+afterEach(async () => {
+  await Promise.all(closers.splice(0).map((close) => close()))
+})
+
+/** A vendor without a counter, one of o200k, one that counts at an endpoint, one whose factor is known. */
+async function start(
+  key: Partial<NonNullable<StageOptions['key']>>,
+  options: Partial<StageOptions> = {},
+  reply: (request: UpstreamRequest) => ReturnType<typeof honestReply> = honestReply,
+): Promise<Watched> {
+  const upstream = await startUpstream({ reply })
+  const store = watchedStore(() => NOON)
+  const log: JsonObject[] = []
+  const stage = await startStage({
+    store,
+    margin: 1,
+    log: (record) => void log.push(record as JsonObject),
+    runtime: { now: () => NOON, random: () => 0 },
+    key: { name: 'limited', ...key },
+    providers: [
+      openaiCompatible({
+        name: 'chat',
+        baseUrl: upstream.baseUrl,
+        models: [
+          MODEL,
+          { ...MODEL, id: 'known', tokenFactor: 2 },
+          { id: 'vectors', kind: 'embedding', price: { input: 1, output: 0 } },
+          { id: 'exact-vectors', kind: 'embedding', price: { input: 1, output: 0 }, tokenizer: 'cl100k' },
+        ],
+      }),
+      openaiCompatible({
+        name: 'o200k',
+        baseUrl: `${upstream.url}/o200k/v1`,
+        models: [{ ...MODEL, tokenizer: 'o200k' }],
+      }),
+      anthropic({ baseUrl: upstream.url, apiKey: 'k', models: [MODEL] }),
+    ],
+    ...options,
+  })
+  closers.push(stage.close, upstream.close)
+  return { ...stage, upstream, store, log }
+}
+
+const says = (content: unknown): JsonObject[] => [{ role: 'user', content: content as string }]
+const calls = (stage: Stage): number => stage.upstream.requests.filter(({ path }) => !path.includes('count')).length
+const counts = (stage: Stage): number => stage.upstream.requests.filter(({ path }) => path.includes('count')).length
+
+/** 30 KB that are 30,000 tokens for a vendor that counts each digit. */
+const DIGITS = '1234567890'.repeat(3_000)
+const CHEROKEE = String.fromCodePoint(...Array.from({ length: 5_000 }, (_, at) => 0x13a0 + (at % 80)))
+/** 40 KB of prose, which are about 8,000 tokens. */
+const PROSE = 'The gateway reads each request once. '.repeat(1_080)
+
+describe('a budget covers all that is sent', () => {
+  const schema = { type: 'object', properties: { a: { type: 'string', description: DIGITS } } }
+
+  it.each<[string, JsonObject]>([
+    ['response_format', { response_format: { type: 'json_schema', json_schema: { name: 'a', schema } } }],
+    ['prediction', { prediction: { type: 'content', content: DIGITS } }],
+    ['a field that no format knows', { notes: { more: [DIGITS] } }],
+    ['tools', { tools: [{ type: 'function', function: { name: 'a', parameters: schema } }] }],
+    [
+      'reasoning_content',
+      { messages: [{ role: 'assistant', content: 'Hm.', reasoning_content: DIGITS }, ...says('?')] },
+    ],
+    ['Cherokee', { messages: says(CHEROKEE) }],
+    ['digits', { messages: says(DIGITS) }],
+    ['tabs, vertical tabs and form feeds', { messages: says('\t\u000b\u000c'.repeat(6_000)) }],
+  ])('in %s, so that 30 requests at once cannot pass it', async (_, fields) => {
+    const stage = await start({ budget_limit_cents: 10 })
+    const replies = await Promise.all(
+      Array.from({ length: 30 }, () => ask(stage, { ...CHAT.body, max_tokens: 16, ...fields })),
+    )
+    const read = stage.upstream.requests.map(promptTokensOf)
+    expect(read.length).toBeGreaterThan(0)
+    expect(read.reduce((sum, tokens) => sum + (tokens + 32) * 1000, 0)).toBeLessThanOrEqual(10 * CENT)
+    expect(await stage.store.spent('budget')).toBeLessThanOrEqual(10 * CENT)
+    for (const reply of replies.filter(({ status }) => status !== 200)) expectRefusal(reply, EXCEEDED)
+    expect(stage.log.filter(isCutOff)).toEqual([])
+  })
+
+  it('of embeddings', async () => {
+    const stage = await start({ budget_limit_cents: 1 })
+    const body = { model: 'chat/vectors', input: ['Hello', CHEROKEE] }
+    expectRefusal(await ask(stage, body, { path: '/v1/embeddings' }), EXCEEDED)
+    expect((await ask(stage, { ...body, input: 'Hello' }, { path: '/v1/embeddings' })).status).toBe(200)
+    expect(calls(stage)).toBe(1)
+  })
+
+  it('of a turn that is recalled by its id', async () => {
+    const stage = await start({ budget_limit_cents: 6 })
+    const path = '/v1/responses'
+    const first = { model: 'chat/large', input: DIGITS, max_output_tokens: 16 }
+    const told = await ask(stage, first, { path })
+    expect(told.status).toBe(200)
+    const next = { model: 'chat/large', input: 'And?', max_output_tokens: 16, previous_response_id: told.body['id'] }
+    expectRefusal(await ask(stage, next as JsonObject, { path }), EXCEEDED)
+    expect(calls(stage)).toBe(1)
+  })
+
+  it('without taking the base64 text of an image for words', async () => {
+    const stage = await start({ budget_limit_cents: 2 })
+    const url = `data:image/png;base64,${'QUJD'.repeat(50_000)}`
+    const content = [{ type: 'image_url', image_url: { url } }]
+    expect((await ask(stage, { ...CHAT.body, messages: says(content) })).status).toBe(200)
+  })
+})
+
+describe('a prompt whose bytes do not fit the budget', () => {
+  it('is counted by the vocabulary of its model', async () => {
+    const stage = await start({ budget_limit_cents: 1 })
+    const { status } = await ask(stage, { ...CHAT.body, model: 'o200k/large', messages: says(PROSE) })
+    expect(status).toBe(200)
+    expect(await stage.store.spent('budget')).toBeLessThanOrEqual(CENT)
+  })
+
+  it('is counted by cl100k for an embedding model that counts so', async () => {
+    const stage = await start({ budget_limit_cents: 1 })
+    const path = '/v1/embeddings'
+    expect((await ask(stage, { model: 'chat/exact-vectors', input: PROSE }, { path })).status).toBe(200)
+    expectRefusal(await ask(stage, { model: 'chat/vectors', input: PROSE }, { path }), EXCEEDED)
+  })
+
+  it('is counted by its vendor where that has an endpoint', async () => {
+    const stage = await start({ budget_limit_cents: 1 })
+    const body = { ...MESSAGE.body, messages: says(PROSE) }
+    expect((await ask(stage, body, { path: MESSAGE.path })).status).toBe(200)
+    expect(counts(stage)).toBe(1)
+  })
+
+  it('is counted by o200k times the factor that the operator gave', async () => {
+    const stage = await start({ budget_limit_cents: 2 })
+    expect((await ask(stage, { ...CHAT.body, model: 'chat/known', messages: says(PROSE) })).status).toBe(200)
+  })
+
+  it('is refused where no counter exists', async () => {
+    const stage = await start({ budget_limit_cents: 2 })
+    expectRefusal(await ask(stage, { ...CHAT.body, messages: says(PROSE) }), EXCEEDED)
+    expect(calls(stage)).toBe(0)
+  })
+
+  it('is refused where the vendor fails to count', async () => {
+    const stage = await start({ budget_limit_cents: 1 }, {}, (request) =>
+      request.path.includes('count') ? { kind: 'failure', status: 500 } : honestReply(request),
+    )
+    const body = { ...MESSAGE.body, messages: says(PROSE) }
+    expectRefusal(await ask(stage, body, { path: MESSAGE.path }), EXCEEDED)
+    expect(calls(stage)).toBe(0)
+  })
+
+  it('is not counted where the bytes fit, or where nothing is left', async () => {
+    const stage = await start({ budget_limit_cents: 1 })
+    const small = await ask(stage, MESSAGE.body, { path: MESSAGE.path })
+    expect(small.status).toBe(200)
+    expect(counts(stage)).toBe(0)
+    const spent = await start({ budget_limit_cents: 0 })
+    const body = { ...MESSAGE.body, messages: says(PROSE) }
+    expectRefusal(await ask(spent, body, { path: MESSAGE.path }), EXCEEDED)
+    expect(counts(spent)).toBe(0)
+  })
+
+  it('takes a place of the request limit when its vendor counts it, also where it is then refused', async () => {
+    const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 2 })
+    const body = { ...MESSAGE.body, messages: says(DIGITS) }
+    const replies: Reply[] = []
+    for (let count = 0; count < 4; count++) replies.push(await ask(stage, body, { path: MESSAGE.path }))
+    expect(replies.map(({ status }) => status)).toEqual([402, 402, 429, 429])
+    expect(counts(stage)).toBe(2)
+  })
+
+  it('takes one place, not two, when it is counted and answered', async () => {
+    const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 5 })
+    const reply = await ask(stage, { ...MESSAGE.body, messages: says(PROSE) }, { path: MESSAGE.path })
+    expect(reply.status).toBe(200)
+    expect(reply.headers['x-ratelimit-remaining']).toBe('4')
+    expect(await stage.store.spent('requests')).toBe(1)
+  })
+})
+
+describe('a token limit', () => {
+  it.each(FRONTS)('lets an honest prompt through whose bytes pass it ($name)', async ({ path, body }) => {
+    const stage = await start({ rate_limit_tokens: 12_000 })
+    expect((await ask(stage, { ...body, messages: says(PROSE) }, { path })).status).toBe(200)
+  })
+
+  it('refuses a prompt whose tokens pass it, whatever an estimate says', async () => {
+    const stage = await start({ rate_limit_tokens: 8_000 })
+    const reply = await ask(stage, { ...CHAT.body, messages: says(CHEROKEE) })
+    expect(reply.status).toBe(429)
+    expect(calls(stage)).toBe(0)
+  })
+})
+
+describe('work of the vendor', () => {
+  const works: [string, string, JsonObject][] = [
+    ['a server tool', MESSAGE.path, { ...MESSAGE.body, tools: [{ type: 'web_search_20250305', name: 'web_search' }] }],
+    ['an MCP server', MESSAGE.path, { ...MESSAGE.body, mcp_servers: [{ type: 'url', url: 'https://mcp.example' }] }],
+    [
+      'a document by URL',
+      MESSAGE.path,
+      {
+        ...MESSAGE.body,
+        messages: says([{ type: 'document', source: { type: 'url', url: 'https://pages.example/a.pdf' } }]),
+      },
+    ],
+    [
+      'an image by URL',
+      CHAT.path,
+      { ...CHAT.body, messages: says([{ type: 'image_url', image_url: { url: 'https://pages.example/a.png' } }]) },
+    ],
+    ['a file by id', CHAT.path, { ...CHAT.body, messages: says([{ type: 'file', file: { file_id: 'file-1' } }]) }],
+    ['a search switch', CHAT.path, { ...CHAT.body, enable_search: true }],
+    ['a search switch in capitals', CHAT.path, { ...CHAT.body, ENABLE_SEARCH: true }],
+  ]
+
+  it.each(works)('reserves the context window of the model: %s', async (_, path, body) => {
+    const stage = await start({ budget_limit_cents: 50 })
+    const replies = await Promise.all(Array.from({ length: 10 }, () => ask(stage, body, { path })))
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(2)
+    for (const reply of replies.filter(({ status }) => status !== 200)) expectRefusal(reply, EXCEEDED)
+    expect(await stage.store.spent('budget')).toBeGreaterThan(2 * VENDOR_WORK * 1000)
+    expect(await stage.store.spent('budget')).toBeLessThanOrEqual(50 * CENT)
+  })
+
+  it.each(works)('is refused where the operator says so: %s', async (_, path, body) => {
+    const stage = await start({}, { limits: { vendorTools: 'refuse' } })
+    expectRefusal(await ask(stage, body, { path }), {
+      status: 403,
+      type: 'permission_error',
+      code: 'vendor_tools_disabled',
+    })
+    expect(calls(stage)).toBe(0)
+    expect((await ask(stage, { ...CHAT.body, max_tokens: 16 })).status).toBe(200)
+  })
+
+  it.each(works)('is billed in full where the operator allows it unreserved: %s', async (_, path, body) => {
+    const stage = await start({ budget_limit_cents: 5 }, { limits: { vendorTools: 'allow' } })
+    expect((await ask(stage, body, { path })).status).toBe(200)
+    expect(await stage.store.spent('budget')).toBeGreaterThan(VENDOR_WORK * 1000)
+  })
+
+  it('is not a tool that the caller runs', async () => {
+    const stage = await start({ budget_limit_cents: 1 })
+    const tools = [
+      { name: 'look_up', input_schema: { type: 'object', properties: {} } },
+      { type: 'bash_20250124', name: 'bash' },
+    ]
+    expect((await ask(stage, { ...MESSAGE.body, tools }, { path: MESSAGE.path })).status).toBe(200)
+  })
+})
+
+describe('usage that no call can have', () => {
+  const enormous = (request: UpstreamRequest): ReturnType<typeof honestReply> => {
+    const [input, output] = [1_000_000_000, 1_000_000_000]
+    if (request.path.endsWith('/embeddings')) {
+      const data = [{ object: 'embedding', index: 0, embedding: [1] }]
+      return { kind: 'json', value: { object: 'list', data, usage: { prompt_tokens: input, total_tokens: input } } }
+    }
+    const chat = { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
+    return { text: 'Yes.', usage: request.dialect === 'openai' ? chat : { input_tokens: input, output_tokens: output } }
+  }
+
+  it.each(CROSSINGS)(
+    'is cut off at what was sent and the longest answer, and logged ($name)',
+    async ({ path, body }) => {
+      for (const stream of [false, true]) {
+        const stage = await start({ budget_limit_cents: 100 }, {}, enormous)
+        const reply = await ask(stage, { ...body, stream }, { path })
+        expect(reply.status).toBe(200)
+        const bytes = JSON.stringify({ ...body, stream }).length
+        await stage.store.allSettled()
+        expect(await stage.store.spent('budget')).toBeLessThan((bytes + 300) * 1000 + 1000 * 2000)
+        expect(stage.log.filter(isCutOff)).toMatchObject([
+          { level: 'WARN', request_id: reply.headers['x-request-id'], virtual_key_id: stage.keyId, model: 'large' },
+        ])
+      }
+    },
+  )
+
+  it('of embeddings is cut off at the bytes of the inputs', async () => {
+    const stage = await start({ budget_limit_cents: 100 }, {}, enormous)
+    const body = { model: 'chat/vectors', input: 'Hello' }
+    expect((await ask(stage, body, { path: '/v1/embeddings' })).status).toBe(200)
+    expect(await stage.store.spent('budget')).toBeLessThan(300 * 1000)
+  })
+})
+
+function isCutOff({ event }: JsonObject): boolean {
+  return String(event).includes('the excess is not billed')
+}
+
+describe('a restricted key', () => {
+  const restrictions: [string, NonNullable<StageOptions['key']>][] = [
+    ['allowed_models', { name: 'k', allowed_models: ['chat/*', 'anthropic/*'] }],
+    ['max_tokens', { name: 'k', max_tokens: 100 }],
+    ['disable_tools', { name: 'k', disable_tools: true }],
+  ]
+  const fields: JsonObject[] = [
+    { MAX_TOKENS: 100_000 },
+    { maxTokens: 100_000 },
+    { Model: 'other/dear' },
+    { TOOLS: [{ type: 'web_search' }] },
+    { 'max_token\u017f': 100_000 },
+    { models: ['other/dear'] },
+    { route: 'fallback' },
+    { plugins: [{ id: 'web' }] },
+    { search_parameters: { mode: 'on' } },
+    { container: 'container_1' },
+    { enable_search: true },
+  ]
+
+  it.each(restrictions)(
+    'by %s may not send other spellings of known fields, nor switches of vendors',
+    async (_, key) => {
+      const stage = await start(key)
+      for (const { path, body } of FRONTS) {
+        for (const field of fields) {
+          const param = Object.keys(field)[0] ?? ''
+          const refused = { status: 403, type: 'permission_error', code: 'field_not_allowed', param }
+          expectRefusal(await ask(stage, { ...body, ...field }, { path }), refused)
+        }
+        expect((await ask(stage, { ...body, some_field: 1, temperature: 0.5 }, { path })).status).toBe(200)
+      }
+      expect(calls(stage)).toBe(FRONTS.length)
+    },
+  )
+
+  it('by disable_tools may not name a model that searches', async () => {
+    const stage = await start(
+      { disable_tools: true },
+      { providers: [openaiCompatible({ name: 'chat', baseUrl: 'http://127.0.0.1:9/v1', defaultPrice: PRICE })] },
+    )
+    const refused = { status: 403, type: 'permission_error', code: 'tools_disabled' }
+    expectRefusal(await ask(stage, { ...CHAT.body, model: 'chat/any:online' }), refused)
+  })
+
+  it('is one with restrictions: other keys may send them', async () => {
+    const stage = await start({})
+    for (const field of fields) expect((await ask(stage, { ...CHAT.body, ...field })).status).toBe(200)
+  })
+})

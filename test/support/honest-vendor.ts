@@ -1,0 +1,64 @@
+import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
+import type { Json, JsonObject } from '../../src/core/json.ts'
+import type { Reply, UpstreamRequest } from './upstream.ts'
+
+const plain = { disallowedSpecial: new Set<string>() }
+
+/** What the vendor reads beside the body: a search, a page, a file. */
+export const VENDOR_WORK = 150_000
+/** One image, whatever its size. */
+const IMAGE = 1600
+const BASE64_IMAGE = /(?:data:image\/png;base64,|"data":")([A-Za-z0-9+/]{100,})/g
+/** What this vendor does by itself when the body asks for it. */
+const WORK = /"web_search|"mcp_servers"|"https:\/\/pages\.example|"file_id"|"enable_search":true/i
+
+/** The fields that a count endpoint is not told. */
+const NOT_COUNTED = ['max_tokens', 'stream', 'temperature']
+
+/** Tokens of a text for a vendor that makes a token of each digit: more than any vocabulary of three digits. */
+export function countEachDigit(text: string): number {
+  const digits = text.match(/\d/g)?.length ?? 0
+  return digits + text.split(/\d+/).reduce((sum, piece) => sum + countTokens(piece, plain), 0)
+}
+
+/** The texts that reach a model of an o200k vendor: every string and every name of a field. */
+function countStrings(value: Json | undefined): number {
+  if (typeof value === 'string') return countTokens(value, plain)
+  if (typeof value !== 'object' || value === null) return 1
+  if (Array.isArray(value)) return (value as readonly Json[]).reduce((sum: number, item) => sum + countStrings(item), 0)
+  return Object.entries(value as JsonObject).reduce(
+    (sum, [name, field]) => sum + countTokens(name, plain) + countStrings(field),
+    0,
+  )
+}
+
+/** What this vendor bills for the prompt: all that is sent, in the way its models read it, and its own work. */
+export function promptTokensOf({ path, body }: Pick<UpstreamRequest, 'path' | 'body'>): number {
+  const counted = Object.fromEntries(Object.entries(body).filter(([name]) => !NOT_COUNTED.includes(name)))
+  const text = JSON.stringify(counted)
+  const images = text.match(BASE64_IMAGE)?.length ?? 0
+  const work = WORK.test(text) ? VENDOR_WORK : 0
+  const words = text.replaceAll(BASE64_IMAGE, '')
+  const read = path.startsWith('/o200k') ? countStrings(JSON.parse(words) as JsonObject) : countEachDigit(words)
+  return read + images * IMAGE + work
+}
+
+/** Answers as long as it may, and reports what it read. */
+export function honestReply(request: UpstreamRequest): Reply {
+  const input = promptTokensOf(request)
+  const { body, dialect, path } = request
+  if (path.includes('/count_tokens')) return { kind: 'json', value: { input_tokens: input } }
+  if (path.endsWith('/embeddings')) return { kind: 'json', value: embeddingsOf(body, input) }
+  const output = Number(body['max_tokens'] ?? body['max_completion_tokens'])
+  const usage =
+    dialect === 'openai'
+      ? { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
+      : { input_tokens: input, output_tokens: output }
+  return { text: 'word '.repeat(output), usage }
+}
+
+function embeddingsOf({ input }: JsonObject, tokens: number): JsonObject {
+  const count = Array.isArray(input) ? input.length : 1
+  const data = Array.from({ length: count }, (_, index) => ({ object: 'embedding', index, embedding: [0.5, 0.5] }))
+  return { object: 'list', model: 'vectors', data, usage: { prompt_tokens: tokens, total_tokens: tokens } }
+}
