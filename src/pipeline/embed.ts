@@ -27,7 +27,7 @@ export interface EmbeddedRequest extends Answered {
 
 /** What shall be embedded, by which model, and how much it is: 400, 403, 404 or 413. */
 export async function understandEmbedding(admitted: Admitted, parts: Parts): Promise<UnderstoodEmbedding> {
-  const { body } = await readJson(admitted, parts)
+  const { body } = await readJson(admitted, parts, Number.POSITIVE_INFINITY)
   const embedding = readEmbeddingRequest(body)
   const prompt = promptOf(embedding)
   const named = parts.resolve(embedding.model, admitted.key)

@@ -3,13 +3,15 @@ import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Meter } from '../core/ports.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
-import { parseBody, type ParsedBody } from '../formats/parse-body.ts'
+import { parseBodyInTurns, type ParsedBody } from '../formats/parse-body.ts'
+import { checkPromptLength } from '../formats/prompt-length.ts'
+import type { ParseLimits } from '../formats/scan-json.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
 import { readWishes } from '../savings/wishes.ts'
 import { answeringRoutes } from './kind.ts'
-import type { Admitted, Parts, Resolved, Route, Size, Understood } from './stages.ts'
+import type { Admitted, Limits, Parts, Resolved, Route, Size, Understood } from './stages.ts'
 
 /** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
@@ -19,6 +21,7 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   const whole = await parts.turns.recall(admitted.format, admitted.key, body)
   const { format } = admitted
   const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
+  checkPromptLength(read, limits.promptBytes)
   checkTemperature(read.settings, admitted, limits.maxTemperature)
   const named = parts.resolve(read.model, admitted.key)
   checkAccess(admitted.key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
@@ -37,11 +40,25 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   }
 }
 
-/** The body of a request, within the limits of the gateway. */
-export async function readJson({ request }: Admitted, { limits, runtime }: Parts): Promise<ParsedBody> {
+/**
+ * Reads the body of a request within the limits of the gateway.
+ *
+ * @param textBytes the limit of its text; embeddings are many texts, of which each has a context window of its own.
+ */
+export async function readJson(
+  { request }: Admitted,
+  { limits, runtime }: Parts,
+  textBytes: number = limits.promptBytes,
+): Promise<ParsedBody> {
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
   const bytes = await readBody(request, { maxBytes, readMs, after: runtime.after })
-  return parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
+  return parseBodyInTurns(bytes, { ...parseLimits(limits), textBytes })
+}
+
+/** The limits of every JSON body. */
+export function parseLimits(limits: Limits): ParseLimits {
+  const { jsonDepth: depth, jsonKeys: keys, jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
+  return { depth, keys, numbers, syntaxBytes }
 }
 
 /** Counted when somebody asks, and then once: a long prompt without limits and tiers needs no count at all. */
