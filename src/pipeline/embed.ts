@@ -5,10 +5,10 @@ import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import { checkAccess } from '../governance/access.ts'
-import { readWishes } from '../savings/wishes.ts'
 import { billFor } from './charge.ts'
 import { baseHead, jsonResponse } from './head.ts'
 import { embeddingRoutes } from './kind.ts'
+import { readSteering } from './read-steering.ts'
 import { KEEP_NOTHING } from './recall.ts'
 import { settle } from './settle.ts'
 import type { Admitted, Answered, Parts, Reserved, Resolved, Size, Understood } from './stages.ts'
@@ -27,6 +27,7 @@ export interface EmbeddedRequest extends Answered {
 
 /** What shall be embedded, by which model, and how much it is: 400, 403, 404 or 413. */
 export async function understandEmbedding(admitted: Admitted, parts: Parts): Promise<UnderstoodEmbedding> {
+  const wishes = readSteering(admitted.request.headers, { canExplain: false })
   const { body } = await readJson(admitted, parts, Number.POSITIVE_INFINITY)
   const embedding = readEmbeddingRequest(body)
   const prompt = promptOf(embedding)
@@ -39,7 +40,7 @@ export async function understandEmbedding(admitted: Admitted, parts: Parts): Pro
     prompt,
     resolved,
     size: measure(embedding, prompt, { resolved, meter: parts.meter }),
-    wishes: readWishes(admitted.request.headers),
+    wishes,
     margin: marginOf(parts, admitted.key, resolved.name),
     embedding,
   }

@@ -9,15 +9,15 @@ import type { ParseLimits } from '../formats/scan-json.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
-import { readWishes } from '../savings/wishes.ts'
 import { answeringRoutes } from './kind.ts'
+import { readSteering } from './read-steering.ts'
 import type { Admitted, Limits, Parts, Resolved, Route, Size, Understood } from './stages.ts'
 
 /** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
   const { limits } = parts
+  const wishes = readSteering(admitted.request.headers, { canExplain: true })
   const { body, text, modelSpan } = await readJson(admitted, parts)
-  const wishes = readWishes(admitted.request.headers)
   const whole = await parts.turns.recall(admitted.format, admitted.key, body)
   const { format } = admitted
   const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)

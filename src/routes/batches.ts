@@ -8,8 +8,8 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
 import { findCaller } from '../pipeline/admit.ts'
 import { baseHead, jsonResponse } from '../pipeline/head.ts'
+import { readSteering } from '../pipeline/read-steering.ts'
 import type { Parts } from '../pipeline/stages.ts'
-import { readWishes } from '../savings/wishes.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 export interface BatchRouteParts {
@@ -63,7 +63,7 @@ function idOf(call: Call): string {
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
   const { limits, runtime } = parts.line
   const { headers } = call.request
-  readWishes(headers)
+  readSteering(headers, { canExplain: false })
   const bytes = await readBody(call.request, {
     maxBytes: limits.bodyBytes,
     readMs: limits.bodyReadMs,

@@ -106,6 +106,60 @@ describe('the messages front', () => {
   })
 })
 
+describe.each(fronts)('a steering header on the $name front', ({ path, body }) => {
+  const headerOf = async (name: string, value: string): Promise<Reply> =>
+    ask(stage, body, { path, headers: { [name]: value } })
+
+  it.each([
+    ['X-Svc-Explain', 'Yes please'],
+    ['X-Svc-Detach', ''],
+    ['X-Svc-RLM', 'maybe'],
+    ['X-Vanishing-Context', 'on'],
+    ['X-Savings-Level', 'turbo'],
+    ['X-Svc-Cache-Threshold', 'high'],
+    ['Cache-Control', 'no-stor'],
+  ])('%s with the value "%s" is 400, and nothing is sent or billed', async (name, value) => {
+    const reply = await headerOf(name, value)
+    expectNotCalled(reply, new RegExp(`^${name} is "${value.toLowerCase()}"; expected`, 'i'))
+    if (!path.includes('messages')) expect(reply.error['param']).toBe(name)
+  })
+
+  it.each(['1', 'true', 'YES'])('X-Svc-Explain: %s explains instead of asking', async (value) => {
+    const reply = await headerOf('X-Svc-Explain', value)
+    expect(reply.status).toBe(200)
+    expect(stage.upstream.requests).toHaveLength(called)
+  })
+
+  it.each(['0', 'false', 'no'])('X-Svc-Explain: %s asks', async (value) => {
+    expect((await headerOf('X-Svc-Explain', value)).status).toBe(200)
+    expect(stage.upstream.requests).toHaveLength(called + 1)
+  })
+
+  it.each([
+    ['x-svc-explian', 'X-Svc-Explain'],
+    ['X-Svc-Savings-Level', 'X-Savings-Level'],
+    ['x-svc-cache', 'X-Svc-Cache-Threshold'],
+    ['x-svc-cache-treshold', 'X-Svc-Cache-Threshold'],
+  ])('that does not exist, %s, is 400 and names the nearest: %s', async (name, nearest) => {
+    expectNotCalled(
+      await headerOf(name, 'true'),
+      new RegExp(`no request header ${name}\\. The nearest one is ${nearest}\\.`, 'i'),
+    )
+  })
+})
+
+describe.each([
+  ['/v1/embeddings', { model: 'chat/large', input: 'Hello?' }],
+  ['/v1/messages/batches', { requests: [{ custom_id: 'a', params: { ...FRONTS[1]?.body } }] }],
+])('%s', (path, body) => {
+  it('refuses X-Svc-Explain, which it cannot obey, instead of working for money', async () => {
+    expectNotCalled(
+      await ask(stage, body, { path, headers: { 'x-svc-explain': 'true' } }),
+      /not available for this path/,
+    )
+  })
+})
+
 describe.each(FRONTS)('a key __proto__ on the $name front', ({ path, body }) => {
   it('leaves as an own key also in a body that is written again', async () => {
     const text = withField(body, '"metadata":{"a":1,"a":2},"__proto__":{"stream":true,"polluted":1}')
