@@ -172,3 +172,34 @@ describe.each(FRONTS)('a key __proto__ on the $name front', ({ path, body }) => 
     expect({}).not.toHaveProperty('polluted')
   })
 })
+
+describe('a stream of 20,000 chunks that its upstream sends at once', () => {
+  it('lets the event loop turn at least once for each 100 of them', async () => {
+    const chunk = `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { content: 'a' } }] })}\n\n`
+    const end = 'data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    const fetch = async (): Promise<Response> =>
+      new Response(chunk.repeat(20_000) + end, { headers: { 'content-type': 'text/event-stream' } })
+    const own = await startStage({ runtime: { fetch } })
+    let turns = 0
+    let isRunning = true
+    const turn = (): void => {
+      turns++
+      if (isRunning) setImmediate(turn)
+    }
+    setImmediate(turn)
+
+    const response = await own.gateway.fetch(
+      new Request(`${own.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${own.secret}` },
+        body: JSON.stringify({ ...FRONTS[0]?.body, stream: true }),
+      }),
+    )
+    const text = await response.text()
+    isRunning = false
+    await own.close()
+
+    expect(text.match(/"content":"a"/g)).toHaveLength(20_000)
+    expect(turns).toBeGreaterThan(200)
+  })
+})
