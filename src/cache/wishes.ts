@@ -1,4 +1,4 @@
-import { notUnderstood } from '../http/steering-headers.ts'
+import { notUnderstood } from '../core/steering-headers.ts'
 
 /** What a caller's headers ask of the cache. */
 export interface CacheWishes {

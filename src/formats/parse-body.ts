@@ -2,7 +2,6 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import type { Span } from '../core/prompt.ts'
-import { breathe } from '../tokens/breathe.ts'
 import { scanJson, type ParseLimits } from './scan-json.ts'
 
 export interface ParsedBody {
@@ -30,13 +29,20 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   }
 }
 
-/** The same with turns for the event loop, so that a body of many megabytes does not block other requests. */
-export async function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits = {}): Promise<ParsedBody> {
+/**
+ * The same with a pause between its steps, in which the event loop serves others: a body of many megabytes does not block
+ * them.
+ */
+export async function parseBodyInTurns(
+  bytes: Uint8Array,
+  limits: ParseLimits,
+  pause: () => Promise<void>,
+): Promise<ParsedBody> {
   const steps = parseSteps(bytes, limits)
   for (;;) {
     const step = steps.next()
     if (step.done === true) return step.value
-    await breathe()
+    await pause()
   }
 }
 

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { readCacheWishes } from '../cache/wishes.ts'
-import { checkSteeringNames, readFlag } from '../http/steering-headers.ts'
+import { checkSteeringNames, readFlag } from '../core/steering-headers.ts'
 import { readWishes } from '../savings/wishes.ts'
 import type { Wishes } from '../savings/tier.ts'
 

@@ -1,4 +1,4 @@
-import { hasFlag } from '../http/steering-headers.ts'
+import { hasFlag } from '../core/steering-headers.ts'
 import { createAudience } from '../replay/audience.ts'
 import type { Caller, Received } from './stages.ts'
 

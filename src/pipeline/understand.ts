@@ -9,6 +9,7 @@ import type { ParseLimits } from '../formats/scan-json.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
+import { breathe } from '../tokens/breathe.ts'
 import { answeringRoutes } from './kind.ts'
 import { readSteering } from './read-steering.ts'
 import type { Admitted, Limits, Parts, Resolved, Route, Size, Understood } from './stages.ts'
@@ -52,7 +53,7 @@ export async function readJson(
 ): Promise<ParsedBody> {
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
   const bytes = await readBody(request, { maxBytes, readMs, after: runtime.after })
-  return parseBodyInTurns(bytes, { ...parseLimits(limits), textBytes })
+  return parseBodyInTurns(bytes, { ...parseLimits(limits), textBytes }, breathe)
 }
 
 /** The limits of every JSON body. */

@@ -1,4 +1,4 @@
-import { hasFlag } from '../http/steering-headers.ts'
+import { hasFlag } from '../core/steering-headers.ts'
 import type { Parts, Understood } from './stages.ts'
 
 /** True when the caller asks what would happen instead of letting it happen. */

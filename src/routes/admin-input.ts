@@ -4,6 +4,7 @@ import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { readBody } from '../http/body.ts'
 import type { Parts } from '../pipeline/stages.ts'
 import { parseLimits } from '../pipeline/understand.ts'
+import { breathe } from '../tokens/breathe.ts'
 import type { Call } from './endpoint.ts'
 
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
@@ -13,7 +14,7 @@ export async function readAdminBody(
 ): Promise<JsonObject> {
   const bytes = await readBody(request, { maxBytes: limits.bodyBytes, readMs: limits.bodyReadMs, after: runtime.after })
   try {
-    const { body } = await parseBodyInTurns(bytes, parseLimits(limits))
+    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), breathe)
     return withoutPrototypeKey(body)
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {

@@ -1,4 +1,4 @@
-import { notUnderstood, readFlag, type HeaderSource } from '../http/steering-headers.ts'
+import { notUnderstood, readFlag, type HeaderSource } from '../core/steering-headers.ts'
 import type { SavingsLevel, Wishes } from './tier.ts'
 
 /** The greatest number of tokens that a level of the slider sends. */

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseBody, parseBodyInTurns, replaceModel, type ParsedBody } from '../../src/formats/parse-body.ts'
+import { breathe } from '../../src/tokens/breathe.ts'
 
 const parse = (text: string): ParsedBody => parseBody(new TextEncoder().encode(text))
 
@@ -185,7 +186,8 @@ describe('a large body in turns', () => {
     const text = `{"model":"a/b","x":"${piece.repeat(12_000_000 / piece.length)}"}`
     const bytes = new TextEncoder().encode(text)
 
-    const turns = await turnsOf(parseBodyInTurns(bytes, { textBytes: piece === 'QUJD' ? 1000 : bytes.length }))
+    const limits = { textBytes: piece === 'QUJD' ? 1000 : bytes.length }
+    const turns = await turnsOf(parseBodyInTurns(bytes, limits, breathe))
 
     expect(turns).toBeGreaterThan(bytes.length / 1_200_000)
   })

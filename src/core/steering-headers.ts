@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError } from './errors.ts'
 
 /** Anything that gives a header by its name in lower case. */
 export interface HeaderSource {
