@@ -4,13 +4,13 @@ import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import { checkAccess } from '../governance/access.ts'
-import { readWishes } from '../savings/wishes.ts'
 import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
+import { windowOf } from '../tokens/bound.ts'
 import { billFor } from './charge.ts'
 import { baseHead, jsonResponse } from './head.ts'
 import { embeddingRoutes } from './kind.ts'
-import { windowOf } from '../tokens/bound.ts'
 import { measure } from './measure.ts'
+import { readSteering } from './read-steering.ts'
 import { settle } from './settle.ts'
 import type { Admitted, Answered, Counter, Parts, Planned, Route, Size, Understood } from './stages.ts'
 import { marginOf, readJson, routeName } from './understand.ts'
@@ -28,7 +28,8 @@ export interface EmbeddedRequest extends Answered {
 
 /** What shall be embedded, by which model, and how much it is: 400, 403, 404 or 413. */
 export async function understandEmbedding(admitted: Admitted, parts: Parts): Promise<UnderstoodEmbedding> {
-  const { body, bytes } = await readJson(admitted, parts)
+  const wishes = readSteering(admitted.request.headers, { canExplain: false })
+  const { body, bytes } = await readJson(admitted, parts, Number.POSITIVE_INFINITY)
   const embedding = readEmbeddingRequest(body)
   const prompt = promptOf(embedding)
   await estimateInTurns(prompt, parts.meter)
@@ -41,7 +42,7 @@ export async function understandEmbedding(admitted: Admitted, parts: Parts): Pro
     prompt,
     resolved,
     size: measureInputs(embedding, prompt, measure(prompt, bytes, admitted, parts), parts.meter),
-    wishes: readWishes(admitted.request.headers),
+    wishes,
     margin: marginOf(parts, admitted.key, resolved.name),
     embedding,
   }

@@ -2,24 +2,28 @@ import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
-import { parseBody, type ParsedBody } from '../formats/parse-body.ts'
+import { parseBodyInTurns, type ParsedBody } from '../formats/parse-body.ts'
+import { checkPromptLength } from '../formats/prompt-length.ts'
+import type { ParseLimits } from '../formats/scan-json.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
-import { readWishes } from '../savings/wishes.ts'
 import { utf8Length } from '../tokens/bound.ts'
+import { breathe } from '../tokens/breathe.ts'
 import { answeringRoutes } from './kind.ts'
 import { checkVendorWork, measure } from './measure.ts'
-import type { Admitted, Parts, Resolved, Route, Understood } from './stages.ts'
+import { readSteering } from './read-steering.ts'
+import type { Admitted, Limits, Parts, Resolved, Route, Understood } from './stages.ts'
 
 /** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
   const { limits } = parts
+  const wishes = readSteering(admitted.request.headers, { canExplain: true })
   const { body, text, modelSpan, bytes } = await readJson(admitted, parts)
-  const wishes = readWishes(admitted.request.headers)
   const whole = await parts.turns.recall(admitted.format, admitted.key, body)
   const { format } = admitted
   const read = whole === body ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
+  checkPromptLength(read, limits.promptBytes)
   checkTemperature(read.settings, admitted, limits.maxTemperature)
   const named = parts.resolve(read.model, admitted.key)
   checkAccess(admitted.key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
@@ -39,11 +43,25 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   }
 }
 
-/** The body of a request, within the limits of the gateway. */
-export async function readJson({ request }: Admitted, { limits, runtime }: Parts): Promise<ParsedBody> {
+/**
+ * Reads the body of a request within the limits of the gateway.
+ *
+ * @param textBytes the limit of its text; embeddings are many texts, of which each has a context window of its own.
+ */
+export async function readJson(
+  { request }: Admitted,
+  { limits, runtime }: Parts,
+  textBytes: number = limits.promptBytes,
+): Promise<ParsedBody> {
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
   const bytes = await readBody(request, { maxBytes, readMs, after: runtime.after })
-  return parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
+  return parseBodyInTurns(bytes, { ...parseLimits(limits), textBytes }, breathe)
+}
+
+/** The limits of every JSON body. */
+export function parseLimits(limits: Limits): ParseLimits {
+  const { jsonDepth: depth, jsonKeys: keys, jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
+  return { depth, keys, numbers, syntaxBytes }
 }
 
 /** An operator's function may answer anything; a bill that is no number would pass every budget. */

@@ -1,8 +1,9 @@
+import { hasFlag } from '../core/steering-headers.ts'
 import type { Parts, Understood } from './stages.ts'
 
 /** True when the caller asks what would happen instead of letting it happen. */
 export function wantsExplanation({ request }: Pick<Understood, 'request'>): boolean {
-  return request.headers.get('x-svc-explain')?.trim().toLowerCase() === 'true'
+  return hasFlag(request.headers, 'X-Svc-Explain')
 }
 
 /** Loads what explains when it is first asked for; see explain.ts. */

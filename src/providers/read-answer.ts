@@ -3,6 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { StepReader } from '../formats/format.ts'
 import { joinBytes } from '../http/bytes.ts'
 import { createFrameReader } from '../http/sse.ts'
+import { breathe } from '../tokens/breathe.ts'
 import { brokenUpstream, isTooDeep } from './upstream-failure.ts'
 import type { Watch } from './watch-call.ts'
 
@@ -83,18 +84,31 @@ export function readSteps(opened: Opened, readStep: StepReader): AsyncIterable<S
   return { [Symbol.asyncIterator]: () => ({ next, return: leave }) }
 }
 
+/** After so many frames the event loop gets a turn: an upstream may send tens of thousands at once. */
+const FRAMES_PER_TURN = 64
+const BYTES_READ_AT_ONCE = 64 * 1024
+/** In place of a piece: the body has ended. */
+const END = new Uint8Array(0)
+
 /** The frames of the body one by one; undefined at its end. */
 function frameSource(opened: Opened): () => Promise<Frame | undefined> {
   const reader = createFrameReader(MAX_ANSWER_BYTES)
   let frames: readonly Frame[] = []
   let position = 0
+  let sinceTurn = 0
+  let rest: Uint8Array = new Uint8Array(0)
   let ended = false
   return async () => {
+    if (++sinceTurn > FRAMES_PER_TURN) {
+      sinceTurn = 0
+      await breathe()
+    }
     while (position === frames.length && !ended) {
-      const bytes = await nextPiece(opened)
-      frames = bytes === undefined ? reader.end() : reader.read(bytes)
+      if (rest.byteLength === 0) rest = (await nextPiece(opened)) ?? END
+      ended = rest === END
+      frames = ended ? reader.end() : reader.read(rest.subarray(0, BYTES_READ_AT_ONCE))
+      rest = rest.subarray(BYTES_READ_AT_ONCE)
       position = 0
-      ended = bytes === undefined
     }
     return frames[position++]
   }

@@ -3,14 +3,15 @@ import { notEnded, type BatchBook, type BatchQuery } from '../batches/batch-book
 import { readBatchRequests } from '../batches/batch-requests.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import { parseBody } from '../formats/parse-body.ts'
+import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { takeRequest } from '../governance/places.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readBody } from '../http/body.ts'
 import { findCaller } from '../pipeline/admit.ts'
 import { baseHead, jsonResponse } from '../pipeline/head.ts'
+import { readSteering } from '../pipeline/read-steering.ts'
 import type { Parts } from '../pipeline/stages.ts'
-import { readWishes } from '../savings/wishes.ts'
+import { parseLimits } from '../pipeline/understand.ts'
 import { breathe } from '../tokens/breathe.ts'
 import type { Call, Handler } from './endpoint.ts'
 
@@ -64,15 +65,16 @@ function idOf(call: Call): string {
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
   const { limits, runtime } = parts.line
   const { headers } = call.request
-  readWishes(headers)
+  readSteering(headers, { canExplain: false })
   const bytes = await readBody(call.request, {
     maxBytes: limits.bodyBytes,
     readMs: limits.bodyReadMs,
     after: runtime.after,
   })
+  // Each item is a request of its own, within an object that names it.
+  const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
-    // Each item is a request of its own, within an object that names it.
-    parse: async (part) => parseBody(part, { depth: limits.jsonDepth + 1, keys: limits.jsonKeys }),
+    parse: (part) => parseBodyInTurns(part, itemLimits, breathe),
     pause: breathe,
   })
   await takeRequest(parts.line.ledger, key)

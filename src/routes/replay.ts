@@ -11,6 +11,7 @@ import { followBody } from '../pipeline/follow.ts'
 import { baseHead } from '../pipeline/head.ts'
 import type { Parts } from '../pipeline/stages.ts'
 import { STREAM_HEAD } from '../pipeline/stream-body.ts'
+import { parseLimits } from '../pipeline/understand.ts'
 import { countEvents, skipEvents } from '../replay/events.ts'
 import type { TextReader } from '../replay/recording.ts'
 import type { Found, Kept } from '../replay/recordings.ts'
@@ -135,7 +136,7 @@ async function readOptionalBody(request: Request, parts: Parts): Promise<JsonObj
   const { limits, runtime } = parts
   const bytes = await readBody(request, { maxBytes: LONGEST_BODY, readMs: limits.bodyReadMs, after: runtime.after })
   if (bytes.byteLength === 0) return {}
-  const { body } = parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
+  const { body } = parseBody(bytes, parseLimits(limits))
   return isJsonObject(body) ? body : {}
 }
 
