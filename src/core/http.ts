@@ -49,3 +49,13 @@ export type HttpHandler = (request: HttpRequest, sink: ResponseSink) => void
 export interface HttpHandling {
   readonly handle: HttpHandler
 }
+
+/** The headers of a request by their lower-case names, in the form of the platform's Headers. */
+export interface HeaderView {
+  get(name: string): string | null
+  keys(): Iterable<string>
+}
+
+export function headersOf(request: Pick<HttpRequest, 'header' | 'headerNames'>): HeaderView {
+  return { get: (name) => request.header(name) ?? null, keys: () => request.headerNames() }
+}

@@ -1,49 +1,79 @@
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Json, JsonObject } from '../core/json.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Span } from '../core/prompt.ts'
-
-export interface ParseLimits {
-  /** How deep objects and arrays may be nested. @default 64 */
-  readonly depth?: number
-  /** How many keys a body may have, and how many objects and arrays. @default 50,000 */
-  readonly keys?: number
-}
+import { scanJson, type ParseLimits } from './scan-json.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** The body's JSON text as it came, without a byte order mark; written anew where keys had to be removed. */
+  /** The body's JSON text as received, without a byte order mark; serialized again where a key appears twice. */
   readonly text: string
-  /** Where `text` holds the value of the top-level `model`; absent where exchanging it alone is not safe. */
+  /** Where `text` holds the value of the top-level `model`; absent where replacing it alone is not safe. */
   readonly modelSpan?: Span
-  /** The most bytes that the body can take as UTF-8, as it came or written again: `1e20` becomes 21 digits. */
+  /** The most bytes that the body can take as UTF-8, as received or serialized again: `1e20` becomes 21 digits. */
   readonly bytes: number
 }
 
 /** The longest number that `JSON.stringify` writes has 25 characters; the shortest that grows has 3. */
 const EXPONENT_GROWTH = 22
 
-const DEEPEST = 64
-const MOST_KEYS = 50_000
 const LONGEST_REASON = 100
 
 /**
- * Bytes of a caller to one JSON object. Throws `invalid-request`.
+ * Reads bytes of a caller as one JSON object. Throws `invalid-request`.
  *
- * Depth and keys are counted in one linear pass before `JSON.parse`, which would take a depth of millions. A key that
- * stands twice is read differently by different servers, so such a body leaves as this library understood it.
+ * The structure is counted in one linear pass before `JSON.parse`, which would take a depth of millions. Servers disagree
+ * about a key that appears twice, so such a body leaves as this library understood it. A key `__proto__` is an own
+ * property like any other.
  */
 export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
-  const text = decode(bytes)
-  const scan = scanJson(text, limits.depth ?? DEEPEST, limits.keys ?? MOST_KEYS)
-  const body = parseObject(text)
-  const size = bytes.length + scan.exponents * EXPONENT_GROWTH
-  if (scan.hasPrototypeKey) {
-    const clean = withoutPrototypeKeys(body) as JsonObject
-    return { body: clean, text: JSON.stringify(clean), bytes: size }
+  const steps = parseSteps(bytes, limits)
+  for (;;) {
+    const step = steps.next()
+    if (step.done === true) return step.value
   }
-  if (countKeys(body) !== scan.keys) return { body, text: JSON.stringify(body), bytes: size }
-  return { body, text, ...(scan.modelSpan !== undefined && { modelSpan: scan.modelSpan }), bytes: size }
+}
+
+/**
+ * The same with a pause between its steps, in which the event loop serves others: a body of many megabytes does not block
+ * them.
+ */
+export function parseBodyInTurns(
+  bytes: Uint8Array,
+  limits: ParseLimits,
+  pause: () => Promise<void>,
+): MaybePromise<ParsedBody> {
+  const steps = parseSteps(bytes, limits)
+  const first = steps.next()
+  return first.done === true ? first.value : finishInTurns(steps, pause)
+}
+
+async function finishInTurns(steps: ReturnType<typeof parseSteps>, pause: () => Promise<void>): Promise<ParsedBody> {
+  for (;;) {
+    await pause()
+    const step = steps.next()
+    if (step.done === true) return step.value
+  }
+}
+
+/** A body above one of these sizes yields between its steps, and is decoded in slices: characters beyond ASCII decode slowly. */
+const LARGE = 2 * 1024 * 1024
+const MANY_KEYS = 10_000
+const DECODE_SLICE = 1024 * 1024
+
+function* parseSteps(received: Uint8Array, limits: ParseLimits): Generator<void, ParsedBody, undefined> {
+  const bytes = withoutMark(received)
+  const { keys, exponents, modelSpan } = yield* scanJson(bytes, limits)
+  const size = received.length + exponents * EXPONENT_GROWTH
+  const isLarge = bytes.length > LARGE || keys > MANY_KEYS
+  const text = yield* decode(bytes, isLarge ? DECODE_SLICE : bytes.length)
+  if (isLarge) yield
+  const body = parseObject(text)
+  if (isLarge) yield
+  if (countKeys(body) !== keys) return { body, text: JSON.stringify(body), bytes: size }
+  if (modelSpan === undefined) return { body, text, bytes: size }
+  return { body, text, modelSpan: spanInText(modelSpan, bytes, text), bytes: size }
 }
 
 /** The text with another model in the place that `parseBody` found. */
@@ -51,166 +81,69 @@ export function replaceModel(text: string, span: Span, model: string): string {
   return text.slice(0, span.start) + JSON.stringify(model) + text.slice(span.end)
 }
 
-function decode(bytes: Uint8Array): string {
+function withoutMark(bytes: Uint8Array): Uint8Array {
+  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes
+}
+
+function* decode(bytes: Uint8Array, slice: number): Generator<void, string, undefined> {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  let text = ''
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    for (let start = 0; start < bytes.length; start += slice) {
+      const end = start + slice
+      text += decoder.decode(bytes.subarray(start, end), { stream: end < bytes.length })
+      if (end < bytes.length) yield
+    }
   } catch {
     throw new GatewayError('invalid-request', 'The request body is not valid UTF-8. Send JSON encoded as UTF-8.')
   }
+  // Reading one character joins the pieces here instead of within JSON.parse, which blocks for long enough by itself.
+  text.charCodeAt(0)
+  return text
 }
 
 function parseObject(text: string): JsonObject {
-  if (text.trim() === '') throw new GatewayError('invalid-request', 'The request body is empty. Send one JSON object.')
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch (error) {
+    if (text.trim() === '') throw refused('is empty')
     const reason = error instanceof Error ? error.message.slice(0, LONGEST_REASON) : 'it cannot be parsed'
-    throw new GatewayError('invalid-request', `The request body is not valid JSON: ${reason}. Send one JSON object.`)
+    throw refused(`is not valid JSON: ${reason}`)
   }
   if (isJsonObject(value)) return value
-  const found = Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
-  throw new GatewayError('invalid-request', `The request body is ${found}. Send one JSON object.`)
+  throw refused(`is ${Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`}`)
 }
 
-interface Scan {
-  readonly keys: number
-  readonly hasPrototypeKey: boolean
-  /** Numbers that are written with an exponent. */
-  readonly exponents: number
-  readonly modelSpan: Span | undefined
+function refused(reason: string): GatewayError {
+  return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
 }
 
-const QUOTE = 34
-const COMMA = 44
-const DIGIT_0 = 48
-const DIGIT_9 = 57
-const COLON = 58
-const UPPER_E = 69
-const OPEN_BRACKET = 91
-const BACKSLASH = 92
-const CLOSE_BRACKET = 93
-const LOWER_E = 101
-const OPEN_BRACE = 123
-const CLOSE_BRACE = 125
-
-/** Needs no valid JSON: what is malformed is found by `JSON.parse` afterwards. */
-function scanJson(text: string, deepest: number, mostKeys: number): Scan {
-  let depth = 0
-  let keys = 0
-  let containers = 0
-  let exponents = 0
-  let keyStart = 0
-  let keyEnd = 0
-  let models = 0
-  let modelComes = false
-  let modelSpan: Span | undefined
-  let hasPrototypeKey = false
-  for (let at = 0; at < text.length; at++) {
-    switch (text.charCodeAt(at)) {
-      case QUOTE:
-        keyStart = at + 1
-        keyEnd = closingQuote(text, keyStart)
-        at = keyEnd
-        if (modelComes) modelSpan = { start: keyStart - 1, end: keyEnd + 1 }
-        modelComes = false
-        break
-      case COLON: {
-        if (++keys > mostKeys) throw tooManyKeys(mostKeys)
-        const name = keyOfInterest(text, keyStart, keyEnd)
-        if (name === '__proto__') hasPrototypeKey = true
-        modelComes = name === 'model' && depth === 1
-        if (modelComes) models += keyEnd - keyStart === 'model'.length ? 1 : 2
-        break
-      }
-      case OPEN_BRACE:
-      case OPEN_BRACKET:
-        if (++depth > deepest) throw tooDeep(deepest)
-        if (++containers > mostKeys) throw tooManyKeys(mostKeys)
-        modelComes = false
-        break
-      case CLOSE_BRACE:
-      case CLOSE_BRACKET:
-        depth--
-        break
-      case COMMA:
-        modelComes = false
-        break
-      case LOWER_E:
-      case UPPER_E:
-        if (isDigit(text.charCodeAt(at - 1))) exponents++
-        break
-      default:
-    }
-  }
-  return { keys, hasPrototypeKey, exponents, modelSpan: models === 1 ? modelSpan : undefined }
-}
-
-function isDigit(code: number): boolean {
-  return code >= DIGIT_0 && code <= DIGIT_9
-}
-
-/** Looking at the first units one by one keeps short strings cheap, searching keeps long ones cheap. */
-const SHORT = 24
-
-/** The index of the quote that ends a string, or the end of the text. Linear: each backslash is looked at once. */
-function closingQuote(text: string, start: number): number {
-  let at = start
-  for (const near = Math.min(text.length, start + SHORT); at < near; at++) {
-    const unit = text.charCodeAt(at)
-    if (unit === QUOTE) return at
-    if (unit === BACKSLASH) at++
-  }
-  let from = at
-  for (;;) {
-    const quote = text.indexOf('"', from)
-    if (quote === -1) return text.length
-    let backslashes = 0
-    while (quote - 1 - backslashes >= from && text.charCodeAt(quote - 1 - backslashes) === BACKSLASH) backslashes++
-    if (backslashes % 2 === 0) return quote
-    from = quote + 1
-  }
-}
-
-/** Every letter as `\uXXXX`. */
-const LONGEST_ESCAPED = '__proto__'.length * 6
-
-/** The key when it is `model` or `__proto__`, however it is written, else something else. */
-function keyOfInterest(text: string, start: number, end: number): string | undefined {
-  const length = end - start
-  if (length === 5 && text.startsWith('model', start)) return 'model'
-  if (length === 9 && text.startsWith('__proto__', start)) return '__proto__'
-  if (length < 10 || length > LONGEST_ESCAPED) return undefined
-  const written = text.slice(start, end)
-  if (!written.includes('\\')) return undefined
-  try {
-    return String(JSON.parse(`"${written}"`))
-  } catch {
-    return undefined
-  }
-}
-
+/** Fewer than were scanned: some object has the same key twice. */
 function countKeys(value: Json | undefined): number {
   if (typeof value !== 'object' || value === null) return 0
-  if (Array.isArray(value)) return value.reduce((sum: number, item: Json) => sum + countKeys(item), 0)
+  let keys = 0
+  if (Array.isArray(value)) {
+    for (const item of value as readonly Json[]) keys += countKeys(item)
+    return keys
+  }
   const fields = Object.values(value)
-  return fields.reduce((sum: number, field) => sum + countKeys(field), fields.length)
+  for (const field of fields) keys += countKeys(field)
+  return keys + fields.length
 }
 
-function withoutPrototypeKeys(value: Json): Json {
-  if (Array.isArray(value)) return value.map(withoutPrototypeKeys)
-  if (!isJsonObject(value)) return value
-  const kept = Object.entries(value).filter(([key]) => key !== '__proto__')
-  return Object.fromEntries(kept.map(([key, field]) => [key, withoutPrototypeKeys(field ?? null)]))
+/** A span of bytes in UTF-16 units. What is not ASCII is counted on the shorter side of the span. */
+function spanInText({ start, end }: Span, bytes: Uint8Array, text: string): Span {
+  if (text.length === bytes.length) return { start, end }
+  const units = unitsIn(bytes.subarray(start, end))
+  const isNearStart = start < bytes.length - end
+  const at = isNearStart ? unitsIn(bytes.subarray(0, start)) : text.length - unitsIn(bytes.subarray(end)) - units
+  return { start: at, end: at + units }
 }
 
-function tooDeep(deepest: number): GatewayError {
-  return new GatewayError('invalid-request', `The request body is nested deeper than ${deepest} levels. Flatten it.`)
-}
-
-function tooManyKeys(mostKeys: number): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `The request body has more than ${mostKeys} keys, objects or arrays. Send a smaller one.`,
-  )
+/** UTF-16 units of UTF-8: one for each lead byte, and a second one for a lead byte of four. */
+function unitsIn(bytes: Uint8Array): number {
+  let units = 0
+  for (const byte of bytes) if (byte < 0x80 || byte >= 0xc0) units += byte >= 0xf0 ? 2 : 1
+  return units
 }

@@ -1,5 +1,6 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
+import { GatewayError } from '../core/errors.ts'
 import type { HttpHandling } from '../core/http.ts'
 import { toNodeListener } from './node-handler.ts'
 
@@ -10,7 +11,20 @@ export interface ServeOptions {
   readonly hostname?: string
   /** How long `close` waits for requests that are being answered, in milliseconds. @default 30_000 */
   readonly drainMs?: number
+  /**
+   * How long an idle connection stays open for the next request, in milliseconds. It must be longer than the proxy in front
+   * keeps its connections: a proxy that reuses one which was just closed reports a reset. Load balancers commonly keep
+   * theirs for 60 s. @default 75_000
+   */
+  readonly keepAliveMs?: number
 }
+
+const DEFAULT_DRAIN_MS = 30_000
+const DEFAULT_KEEP_ALIVE_MS = 75_000
+/** How long `close` waits for the first request of a connection that has brought none. */
+const FIRST_REQUEST_MS = 1_000
+/** One to accept, one to read, and one more for what arrived meanwhile. */
+const QUIET_TURNS = 3
 
 /** A listening server. */
 export interface RunningServer {
@@ -18,34 +32,48 @@ export interface RunningServer {
   /** Where to reach the server from this machine, without a slash at the end. */
   readonly url: string
   /**
-   * Takes no new connections, lets running requests finish, and cuts those that are not done after `drainMs`.
-   * It does not close the gateway: that comes after.
+   * Takes no new connections, answers the requests that have arrived, and cuts those that are not done after `drainMs`.
+   * A connection that has brought no request yet gets a second for its first one. It does not close the gateway: that comes
+   * after.
    */
   close(): Promise<void>
 }
 
 /**
  * Serves a gateway with node:http, with limits tight enough for the open internet: 10 s for the headers of a request,
- * 60 s for all of it, 200 headers. Rejects when the port cannot be had.
+ * 60 s for all of it, 200 headers. Rejects when the port cannot be had, and for times that are not whole milliseconds.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
+  const drainMs = wholeMs(options, 'drainMs', DEFAULT_DRAIN_MS)
   const server = createServer({
+    keepAliveTimeout: wholeMs(options, 'keepAliveMs', DEFAULT_KEEP_ALIVE_MS),
     headersTimeout: 10_000,
     requestTimeout: 60_000,
     connectionsCheckingInterval: 5_000,
   })
   server.maxHeadersCount = 200
-  const answer = toNodeListener(gateway)
-  const resting = restingConnections(server)
-  server.on('request', answer)
+  const connections = trackConnections(server)
+  server.on('request', toNodeListener(gateway))
   await listen(server, options)
   const { port } = server.address() as AddressInfo
   let closed: Promise<void> | undefined
   return {
     port,
     url: `http://${hostOf(options.hostname)}:${port}`,
-    close: () => (closed ??= drain(server, resting, options.drainMs ?? 30_000)),
+    close: () => (closed ??= drain(server, connections, drainMs)),
   }
+}
+
+function wholeMs(options: ServeOptions, name: 'drainMs' | 'keepAliveMs', otherwise: number): number {
+  const value = options[name] ?? otherwise
+  if (Number.isSafeInteger(value) && value >= 0) return value
+  throw new GatewayError(
+    'invalid-request',
+    `serve: ${name} is ${value}; expected milliseconds, a whole number from 0.`,
+    {
+      param: name,
+    },
+  )
 }
 
 function hostOf(hostname = 'localhost'): string {
@@ -62,43 +90,91 @@ function listen(server: Server, { port, hostname }: ServeOptions): Promise<void>
   })
 }
 
-/** The connections on which nothing is asked, those included on which nothing ever was. Node counts these as busy. */
-interface Resting {
-  /** Ends them now, and every other one as soon as its answer is sent. */
+interface Connections {
+  /** How many connections and requests have come so far. */
+  arrivals(): number
+  /**
+   * Closes each connection as soon as nothing is asked on it: idle ones at once, others after their answer. Those on which
+   * nothing was ever asked are closed by `endUnused`.
+   */
   end(): void
+  endUnused(): void
 }
 
-function restingConnections(server: Server): Resting {
-  const asked = new Map<Socket, number>()
-  let ending = false
-  const count = (socket: Socket, change: number): void => {
-    const left = (asked.get(socket) ?? 0) + change
-    asked.set(socket, left)
-    if (ending && left === 0) socket.destroySoon()
+interface Connection {
+  /** Requests that are not answered yet. */
+  running: number
+  wasUsed: boolean
+}
+
+/** Node counts a connection without any request as busy, and closes others while their request waits to be read. */
+function trackConnections(server: Server): Connections {
+  const open = new Map<Socket, Connection>()
+  let isEnding = false
+  let endsUnused = false
+  let arrivals = 0
+  const closeIfDone = (socket: Socket, { running, wasUsed }: Connection): void => {
+    if (isEnding && running === 0 && (wasUsed || endsUnused)) socket.destroySoon()
+  }
+  const closeDone = (): void => {
+    for (const [socket, connection] of open) closeIfDone(socket, connection)
   }
   server.on('connection', (socket: Socket) => {
-    asked.set(socket, 0)
-    socket.once('close', () => asked.delete(socket))
+    arrivals++
+    open.set(socket, { running: 0, wasUsed: false })
+    socket.once('close', () => open.delete(socket))
   })
   server.on('request', ({ socket }, outgoing) => {
-    count(socket, 1)
-    outgoing.once('close', () => count(socket, -1))
+    const connection = open.get(socket)
+    arrivals++
+    if (connection === undefined) return
+    connection.running++
+    connection.wasUsed = true
+    if (isEnding) outgoing.shouldKeepAlive = false
+    outgoing.once('close', () => {
+      connection.running--
+      closeIfDone(socket, connection)
+    })
   })
   return {
+    arrivals: () => arrivals,
     end: () => {
-      ending = true
-      for (const [socket, requests] of asked) if (requests === 0) socket.destroySoon()
+      isEnding = true
+      closeDone()
+    },
+    endUnused: () => {
+      endsUnused = true
+      closeDone()
     },
   }
 }
 
-function drain(server: Server, resting: Resting, drainMs: number): Promise<void> {
-  return new Promise((resolve) => {
+/**
+ * Reads what has arrived before anything is closed: closing the listening socket resets connections that were not accepted
+ * yet, and closing a connection resets it while its request is unread.
+ */
+async function drain(server: Server, connections: Connections, drainMs: number): Promise<void> {
+  const firstRequestMs = Math.min(FIRST_REQUEST_MS, drainMs)
+  await readArrived(connections, Date.now() + firstRequestMs)
+  await new Promise<void>((resolve) => {
     const deadline = setTimeout(() => server.closeAllConnections(), drainMs)
+    const unused = setTimeout(() => connections.endUnused(), firstRequestMs)
     server.close(() => {
       clearTimeout(deadline)
+      clearTimeout(unused)
       resolve()
     })
-    resting.end()
+    connections.end()
   })
+}
+
+/** Node accepts one connection in a turn of the event loop, so this ends after some turns that brought nothing. */
+async function readArrived(connections: Connections, deadline: number): Promise<void> {
+  let seen = connections.arrivals()
+  for (let quiet = 0; quiet < QUIET_TURNS; quiet++) {
+    await new Promise((resolve) => setImmediate(resolve))
+    const now = connections.arrivals()
+    if (now !== seen && Date.now() < deadline) quiet = -1
+    seen = now
+  }
 }

@@ -80,10 +80,20 @@ class FetchCall implements TransportCall {
       const { done, value } = await reader.read()
       if (this.#isOver) return
       if (done) break
-      this.#handler.onData(value)
+      await this.#deliver(value)
     }
     if (this.#isOver) return
     this.#isOver = true
     this.#handler.onEnd()
   }
+
+  /** A platform may hand over megabytes at once; they are passed on in slices, as fast as the handler takes them. */
+  async #deliver(bytes: Uint8Array): Promise<void> {
+    for (let start = 0; start < bytes.byteLength && !this.#isOver; start += SLICE_BYTES) {
+      if (this.#isPaused) await new Promise<void>((resolve) => (this.#wake = resolve))
+      if (!this.#isOver) this.#handler.onData(bytes.subarray(start, start + SLICE_BYTES))
+    }
+  }
 }
+
+const SLICE_BYTES = 64 * 1024

@@ -1,4 +1,5 @@
 import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { headersOf } from '../core/http.ts'
 import { ONE_REQUEST } from '../governance/places.ts'
 import { authenticate } from './authenticate.ts'
 import { formatHeaders } from './call-upstream.ts'
@@ -7,6 +8,7 @@ import { callerLeft, fail } from './fail.ts'
 import { baseHeaders, sendJson } from './head.ts'
 import { parsePrompt, readJson } from './parse-request.ts'
 import { next } from './run.ts'
+import { readSteering } from './read-steering.ts'
 import { release } from './settle.ts'
 import type { Services } from './services.ts'
 
@@ -35,6 +37,7 @@ export function count(exchange: Exchange, services: Services): MaybePromise<void
 
 /** The format demands a limit of a request, and has none for its count. */
 async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
+  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: true })
   const { body, bytes } = await readJson(authenticated.request, services)
   return parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services)
 }

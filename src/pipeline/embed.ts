@@ -4,7 +4,7 @@ import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import { checkAccess } from '../governance/access.ts'
-import { readWishes } from '../savings/wishes.ts'
+import { headersOf } from '../core/http.ts'
 import { billFor } from './charge.ts'
 import type { Authenticated, Parsed, Planned, Reserved } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './head.ts'
@@ -12,6 +12,7 @@ import { embeddingRoutes } from './kind.ts'
 import { marginOf, readJson, routeName } from './parse-request.ts'
 import { untouched } from './plan.ts'
 import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
+import { readSteering } from './read-steering.ts'
 import { settle } from './settle.ts'
 import { PromptSize } from './measure.ts'
 import { windowOf } from '../tokens/bound.ts'
@@ -21,7 +22,8 @@ type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest
 
 /** Reads which texts to embed, by which model, and how much it is: 400, 403, 404 or 413. */
 export function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
-  return chain(readJson(authenticated.request, services), async ({ body, bytes }) => {
+  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: false })
+  return chain(readJson(authenticated.request, services, Infinity), async ({ body, bytes }) => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body)
     const prompt = promptOf(embedding)
@@ -33,7 +35,6 @@ export function parseEmbedding(authenticated: Authenticated, services: Services)
     authenticated.prompt = prompt
     authenticated.resolved = resolved
     authenticated.size = measureInputs(embedding, prompt, new PromptSize(prompt, bytes, { exchange: authenticated, services }), services.meter)
-    authenticated.wishes = readWishes({ get: (name) => authenticated.request.header(name) ?? null })
     authenticated.margin = marginOf(services, key, resolved.name)
     authenticated.embedding = embedding
     return authenticated as WithEmbedding<Parsed>

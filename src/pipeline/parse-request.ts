@@ -2,21 +2,25 @@ import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
-import { parseBody, type ParsedBody } from '../formats/parse-body.ts'
+import { parseBodyInTurns, type ParsedBody } from '../formats/parse-body.ts'
+import { checkPromptLength } from '../formats/prompt-length.ts'
+import type { ParseLimits } from '../formats/scan-json.ts'
 import { utf8Length } from '../tokens/bound.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { HttpRequest } from '../core/http.ts'
+import { headersOf, type HttpRequest } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { checkJsonHeaders } from '../http/body.ts'
-import { readWishes } from '../savings/wishes.ts'
+import { breathe } from '../tokens/breathe.ts'
 import { answeringRoutes } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
 import type { Authenticated, Parsed } from './exchange.ts'
-import type { Resolved, Route, Services } from './services.ts'
+import { readSteering } from './read-steering.ts'
+import type { Limits, Resolved, Route, Services } from './services.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
+  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: true })
   return chain(readJson(authenticated.request, services), (given) => parsePrompt(authenticated, given, services))
 }
 
@@ -27,7 +31,6 @@ export function parsePrompt(
   services: Services,
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
-  exchange.wishes = readWishes({ get: (name) => exchange.request.header(name) ?? null })
   return chain(services.turns.recall(format, key, given.body), (whole) => {
     const { body, text, modelSpan } = given
     const isWhole = whole === body
@@ -46,6 +49,7 @@ interface ReadBody {
 
 function understand(exchange: Authenticated, { asked, read, bytes }: ReadBody, services: Services): Parsed {
   const { key } = exchange
+  checkPromptLength(read, services.limits.promptBytes)
   checkTemperature(read.settings, exchange, services.limits.maxTemperature)
   const named = services.resolve(read.model, key)
   checkAccess(key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
@@ -61,15 +65,26 @@ function understand(exchange: Authenticated, { asked, read, bytes }: ReadBody, s
   return exchange as Parsed
 }
 
-/** The JSON body of a request, within the limits of the gateway. */
+/**
+ * The JSON body of a request, within the limits of the gateway.
+ *
+ * @param textBytes the limit of its text; embeddings are many texts, of which each has a context window of its own.
+ */
 export function readJson(
   request: HttpRequest,
   { limits, runtime }: Pick<Services, 'limits' | 'runtime'>,
+  textBytes: number = limits.promptBytes,
 ): MaybePromise<ParsedBody> {
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
   checkJsonHeaders(request, maxBytes)
   const bytes = request.body({ maxBytes, readMs, after: runtime.after })
-  return chain(bytes, (whole) => parseBody(whole, { depth: limits.jsonDepth, keys: limits.jsonKeys }))
+  return chain(bytes, (whole) => parseBodyInTurns(whole, { ...parseLimits(limits), textBytes }, breathe))
+}
+
+/** The limits of every JSON body. */
+export function parseLimits(limits: Limits): ParseLimits {
+  const { jsonDepth: depth, jsonKeys: keys, jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
+  return { depth, keys, numbers, syntaxBytes }
 }
 
 /** An operator's function may answer anything; a bill that is no number would pass every budget. */

@@ -152,8 +152,17 @@ export interface Limits {
   readonly bodyReadMs: number
   /** Nesting of a JSON body. @default 64 */
   readonly jsonDepth: number
-  /** Keys of all objects of a JSON body together. @default 50_000 */
+  /** Keys of all objects and elements of all arrays of a JSON body, numbers in arrays excepted. @default 100_000 */
   readonly jsonKeys: number
+  /** Numbers in the arrays of a JSON body, such as embeddings inputs given as tokens. @default 500_000 */
+  readonly jsonNumbers: number
+  /** Bytes of a JSON body outside of its strings: blanks, numbers, punctuation. @default 4_194_304 (4 MiB) */
+  readonly jsonSyntaxBytes: number
+  /**
+   * Bytes of the text of a model request: all strings of its body except base64 data. The default is above 2 million
+   * tokens of prose, more than any context window. @default 8_388_608 (8 MiB)
+   */
+  readonly promptBytes: number
   /** Maximum `temperature` of the chat format. @default 1 */
   readonly maxTemperature: number
   /**

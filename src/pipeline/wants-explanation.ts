@@ -1,9 +1,11 @@
+import { headersOf } from '../core/http.ts'
+import { hasFlag } from '../core/steering-headers.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 
-/** Answers a request with `X-Svc-Explain: true` itself; every other request goes on. The code is loaded when first needed. */
+/** Answers a request with `X-Svc-Explain` itself; every other request goes on. The code is loaded when first needed. */
 export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
-  if (parsed.request.header('x-svc-explain')?.trim().toLowerCase() !== 'true') return parsed
+  if (!hasFlag(headersOf(parsed.request), 'X-Svc-Explain')) return parsed
   return import('./explain.ts').then((loaded) => loaded.explain(parsed, services))
 }

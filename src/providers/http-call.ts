@@ -3,6 +3,7 @@ import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer-source.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../http/bytes.ts'
+import { breathe } from '../tokens/breathe.ts'
 import { brokenUpstream, unreachable } from './upstream-failure.ts'
 
 export interface HttpCallOptions {
@@ -38,6 +39,9 @@ export interface StreamResponse {
 /** For whole bodies; it keeps nothing between two of them. */
 const decoder = new TextDecoder()
 
+/** Bytes of a stream that are passed on in one turn of the event loop. */
+const MAX_TURN_BYTES = 128 * 1024
+
 /** After the protocol's last event only the end of the body is to come: more bytes than this are not waited for. */
 const MAX_TAIL_BYTES = 4 * 1024
 
@@ -72,6 +76,9 @@ class HttpCall implements TransportHandler, AnswerSource {
   /** When the last piece came, or the reader last went on. */
   #activeAt = 0
   #isPaused = false
+  /** Bytes passed on since the event loop last had a turn. */
+  #turnBytes = 0
+  #isYielding = false
   #cancelTotal: () => void = noop
   #cancelSilence: () => void = noop
   #unsubscribe: () => void = noop
@@ -125,6 +132,20 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#activeAt = this.#options.runtime.now()
     if (this.#receiver === undefined) this.#pieces.push(bytes)
     else this.#receiver.onBytes(bytes)
+    this.#turnBytes += bytes.byteLength
+    if (this.#turnBytes > MAX_TURN_BYTES) this.#yield()
+  }
+
+  /** An upstream may send much at once: the event loop serves others before the rest is read. */
+  #yield(): void {
+    if (this.#isYielding) return
+    this.#isYielding = true
+    this.#call?.pause()
+    void breathe().then(() => {
+      this.#isYielding = false
+      this.#turnBytes = 0
+      if (!this.#isPaused && !this.#isOver) this.#call?.resume()
+    })
   }
 
   onEnd(): void {
@@ -164,7 +185,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   resume(): void {
     this.#isPaused = false
     this.#activeAt = this.#options.runtime.now()
-    this.#call?.resume()
+    if (!this.#isYielding) this.#call?.resume()
   }
 
   complete(): void {

@@ -1,8 +1,10 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import { parseBody } from '../formats/parse-body.ts'
+import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { checkJsonHeaders } from '../http/body.ts'
+import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
+import { breathe } from '../tokens/breathe.ts'
 import type { Call } from './endpoint.ts'
 
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
@@ -14,13 +16,19 @@ export async function readAdminBody(
   checkJsonHeaders(request, maxBytes)
   const bytes = await request.body({ maxBytes, readMs, after: runtime.after })
   try {
-    return parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys }).body
+    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), breathe)
+    return withoutPrototypeKey(body)
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {
       throw new GatewayError('invalid-admin-request', error.message, error.details)
     }
     throw error
   }
+}
+
+/** No record has a field of this name, and unlike other unknown names it is ignored. */
+function withoutPrototypeKey(body: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(body).filter(([name]) => name !== '__proto__'))
 }
 
 /** The `:id` of the path. */

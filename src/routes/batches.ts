@@ -3,15 +3,16 @@ import { notEnded, type BatchBook, type BatchQuery } from '../batches/batch-book
 import { readBatchRequests } from '../batches/batch-requests.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import { parseBody } from '../formats/parse-body.ts'
+import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { takeRequest } from '../governance/places.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { HttpRequest } from '../core/http.ts'
+import { headersOf, type HttpRequest } from '../core/http.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
-import { readWishes } from '../savings/wishes.ts'
+import { parseLimits } from '../pipeline/parse-request.ts'
+import { readSteering } from '../pipeline/read-steering.ts'
 import { breathe } from '../tokens/breathe.ts'
 import type { Call, Handler } from './endpoint.ts'
 
@@ -65,13 +66,14 @@ function idOf(call: Call): string {
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
   const { limits, runtime } = parts.line
   const { request } = call
-  readWishes({ get: (name) => request.header(name) ?? null })
+  readSteering(headersOf(request), { canExplain: false })
   const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
   checkJsonHeaders(request, maxBytes)
   const bytes = await request.body({ maxBytes, readMs, after: runtime.after })
+  // Each item is a request of its own, within an object that names it.
+  const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
-    // Each item is a request of its own, within an object that names it.
-    parse: async (part) => parseBody(part, { depth: limits.jsonDepth + 1, keys: limits.jsonKeys }),
+    parse: async (part) => parseBodyInTurns(part, itemLimits, breathe),
     pause: breathe,
   })
   await takeRequest(parts.line.ledger, key)

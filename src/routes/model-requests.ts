@@ -1,3 +1,5 @@
+import { headersOf } from '../core/http.ts'
+import { hasFlag } from '../core/steering-headers.ts'
 import { anthropicFormat } from '../formats/anthropic/format.ts'
 import type { Format } from '../formats/format.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
@@ -34,6 +36,6 @@ export function embeddings(services: Services): Handler {
 }
 
 function exchangeOf({ id, startedAt, request, sink }: Call, format: Format): Exchange {
-  const isDetached = request.header('x-svc-detach')?.trim().toLowerCase() === 'true'
+  const isDetached = hasFlag(headersOf(request), 'X-Svc-Detach')
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }

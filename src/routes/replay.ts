@@ -10,6 +10,7 @@ import { writeFrame } from '../http/sse.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { eventSinkOf } from '../pipeline/event-sink.ts'
 import { baseHeaders, STREAM_HEADERS } from '../pipeline/head.ts'
+import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import { countEvents, skipEvents } from '../replay/events.ts'
 import type { EventSink } from '../replay/event-buffer.ts'
@@ -147,7 +148,7 @@ async function readOptionalBody(request: HttpRequest, { limits, runtime }: Servi
   checkJsonHeaders(request, MAX_BODY_BYTES)
   const bytes = await request.body({ maxBytes: MAX_BODY_BYTES, readMs: limits.bodyReadMs, after: runtime.after })
   if (bytes.byteLength === 0) return {}
-  const { body } = parseBody(bytes, { depth: limits.jsonDepth, keys: limits.jsonKeys })
+  const { body } = parseBody(bytes, parseLimits(limits))
   return isJsonObject(body) ? body : {}
 }
 

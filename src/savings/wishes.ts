@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
+import { notUnderstood, readFlag, type HeaderSource } from '../core/steering-headers.ts'
 import type { SavingsLevel, Wishes } from './tier.ts'
 
 /** The greatest number of tokens that a level of the slider sends. */
@@ -10,35 +10,17 @@ export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> 
 }
 
 const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
-const LONGEST_ECHO = 40
 
-/**
- * Reads the three steering headers. A level of any spelling in upper or lower case; the two others mean yes only when
- * they say `true`.
- *
- * @throws `invalid-request` with param `X-Savings-Level` for an unknown level.
- */
-export function readWishes(headers: { get(name: string): string | null }): Wishes {
-  const asked = headers.get('x-savings-level')?.trim()
-  const level = LEVELS.find((known) => known === asked?.toLowerCase())
-  if (asked !== undefined && level === undefined) {
-    throw new GatewayError(
-      'invalid-request',
-      `X-Savings-Level is "${printable(asked)}"; expected one of ${LEVELS.join(', ')}. Leave the header out for the automatic choice.`,
-      { param: 'X-Savings-Level' },
-    )
+/** Reads the three steering headers. Throws `invalid-request` with the header as `param` for a value that is not understood. */
+export function readWishes(headers: HeaderSource): Wishes {
+  const asked = headers.get('x-savings-level')
+  const level = LEVELS.find((known) => known === asked?.trim().toLowerCase())
+  if (asked !== null && level === undefined) {
+    throw notUnderstood('X-Savings-Level', asked, `one of ${LEVELS.join(', ')}`)
   }
   return {
     ...(level !== undefined && { level }),
-    vanishing: isTrue(headers.get('x-vanishing-context')),
-    recursive: isTrue(headers.get('x-svc-rlm')),
+    vanishing: readFlag(headers, 'X-Vanishing-Context'),
+    recursive: readFlag(headers, 'X-Svc-RLM'),
   }
-}
-
-function isTrue(value: string | null): boolean {
-  return value?.trim().toLowerCase() === 'true'
-}
-
-function printable(text: string): string {
-  return text.replace(/[^\x20-\x7e]/g, '?').slice(0, LONGEST_ECHO)
 }

@@ -1,5 +1,5 @@
 import { createServer } from 'node:http'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { serve, toNodeHandler, type Fetcher, type RunningServer, type ServeOptions } from '../../src/node.ts'
 import { listen } from './listen.ts'
@@ -16,6 +16,30 @@ testAdapter({
   mountedAt: '',
   start: (fetcher) => serve(fetcher, { port: 0, hostname: '127.0.0.1', drainMs: 0 }),
 })
+
+/** Enough turns of the event loop for a server to have read what was sent before. */
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve))
+}
+
+function connected({ port }: RunningServer): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1', () => resolve(socket))
+    socket.once('error', reject)
+  })
+}
+
+/** Sends a request and resolves with all that comes back until the connection closes. */
+function answered(socket: Socket, request: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let text = ''
+    socket.setEncoding('utf8')
+    socket.on('data', (piece: string) => (text += piece))
+    socket.once('error', reject)
+    socket.once('close', () => resolve(text))
+    socket.write(request)
+  })
+}
 
 describe('serve', () => {
   const running: RunningServer[] = []
@@ -62,11 +86,53 @@ describe('serve', () => {
 
     const response = await fetch(server.url)
     const closed = server.close()
+    await turns()
     await expect(fetch(server.url)).rejects.toThrow()
     release.resolve()
 
     expect(await response.text()).toBe('one two')
     await closed
+  })
+
+  it('close answers the requests of connections from which nothing was read yet', async () => {
+    const server = await start(async () => new Response('ok'), { drainMs: 60_000 })
+    const sockets = await Promise.all(Array.from({ length: 50 }, () => connected(server)))
+
+    const answers = sockets.map((socket) => answered(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'))
+    await server.close()
+
+    for (const answer of await Promise.all(answers)) expect(answer).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\nok$/)
+  })
+
+  it('close answers the first request of a connection also when it comes a little later', async () => {
+    const server = await start(async () => new Response('ok'), { drainMs: 60_000 })
+    const socket = await connected(server)
+
+    const closed = server.close()
+    await turns()
+    const answer = await answered(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n')
+
+    expect(answer).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\nconnection: close\r\n[^]*ok$/i)
+    await closed
+  })
+
+  it.each([
+    [undefined, 75],
+    [120_000, 120],
+  ])('an idle connection with keepAliveMs %s is kept for %d s', async (keepAliveMs, seconds) => {
+    const server = await start(async () => new Response('ok'), keepAliveMs === undefined ? {} : { keepAliveMs })
+
+    const { headers } = await fetch(server.url)
+
+    expect(headers.get('keep-alive')).toBe(`timeout=${seconds}`)
+  })
+
+  it.each([
+    [{ keepAliveMs: -1 }, 'keepAliveMs'],
+    [{ keepAliveMs: Number.NaN }, 'keepAliveMs'],
+    [{ drainMs: 1.5 }, 'drainMs'],
+  ])('the options %j are refused', async (options, param) => {
+    await expect(start(async () => new Response('ok'), options)).rejects.toMatchObject({ details: { param } })
   })
 
   it('close cuts what is not done at the deadline', async () => {

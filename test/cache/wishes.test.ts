@@ -13,7 +13,7 @@ describe('the cache headers', () => {
     ['max-age=0', false, true],
     ['private, no-cache', false, true],
     ['max-age=60', true, true],
-    ['no-storefront', true, true],
+    ['public, max-stale, min-fresh=3, , only-if-cached', true, true],
   ])('Cache-Control: %s reads %s and writes %s', (value, read, write) => {
     expect(wishes({ 'cache-control': value })).toEqual({ read, write })
   })
@@ -28,9 +28,20 @@ describe('the cache headers', () => {
   })
 
   it.each(['', 'high', '-1', '0.9.5', 'NaN', 'Infinity', '1e9', '0x1'])(
-    'X-Svc-Cache-Threshold: %s is ignored',
+    'X-Svc-Cache-Threshold: %s is refused',
     (value) => {
-      expect(wishes({ 'x-svc-cache-threshold': value })).toEqual({ read: true, write: true })
+      expect(() => wishes({ 'x-svc-cache-threshold': value })).toThrow(
+        /^X-Svc-Cache-Threshold is .*; expected a number/,
+      )
+    },
+  )
+
+  it.each(['no-storefront', 'no-stor', 'junk, no-store', 'max-age=soon', '='])(
+    'Cache-Control: %s is refused',
+    (value) => {
+      expect(() => wishes({ 'cache-control': value })).toThrow(
+        expect.objectContaining({ kind: 'invalid-request', details: { param: 'Cache-Control' } }),
+      )
     },
   )
 })

@@ -116,20 +116,20 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
       request.index === 0
         ? {
             kind: 'events',
-            items: [...framesOf(request, { text: 'x', usage: usageOf(request, 500, 1) }).slice(0, 1), CUT],
+            items: [...framesOf(request, { text: 'x', usage: usageOf(request, 50, 1) }).slice(0, 1), CUT],
           }
-        : { text: 'Hello.', usage: usageOf(request, 500, 10) },
+        : { text: 'Hello.', usage: usageOf(request, 50, 10) },
     )
     const reply = await ask(stage, { ...front.body, stream: true }, { path: front.path })
 
     expect(reply.status).toBe(200)
     expect(stage.upstream.requests).toHaveLength(2)
     const { billed, actual, prompt } = await booksOf(stage)
-    expect(prompt).toBe(500)
-    expect(billed).toBe((500 + 2 * 10) * INPUT * MARGIN)
+    expect(prompt).toBe(50)
+    expect(billed).toBe((50 + 2 * 10) * INPUT * MARGIN)
     // The message format reports the prompt of a broken stream; of the chat format's it is counted.
-    expect(actual).toBeGreaterThan((500 + 2 * 10) * INPUT)
-    if (front.model === MESSAGE.model) expect(actual).toBe((500 + 2 * 10 + 500) * INPUT)
+    expect(actual).toBeGreaterThan((50 + 2 * 10) * INPUT)
+    if (front.model === MESSAGE.model) expect(actual).toBe((50 + 2 * 10 + 50) * INPUT)
   })
 
   it('that was refused or did not reach the upstream costs nothing', async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { parseBody, replaceModel, type ParsedBody } from '../../src/formats/parse-body.ts'
+import { parseBody, parseBodyInTurns, replaceModel, type ParsedBody } from '../../src/formats/parse-body.ts'
+import { breathe } from '../../src/tokens/breathe.ts'
 
 const parse = (text: string): ParsedBody => parseBody(new TextEncoder().encode(text))
 
@@ -74,17 +75,17 @@ describe('the bytes of a body', () => {
 describe('depth and keys', () => {
   const nested = (depth: number): string => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`
 
-  it('of 64 levels and 50,000 keys are accepted', () => {
+  it('of 64 levels and 100,000 keys are accepted', () => {
     expect(() => parse(nested(64))).not.toThrow()
-    const keys = Array.from({ length: 50_000 }, (_, index) => `"k${index}":1`)
+    const keys = Array.from({ length: 100_000 }, (_, index) => `"k${index}":1`)
     expect(() => parse(`{${keys.join(',')}}`)).not.toThrow()
   })
 
   it.each([
     ['65 levels of objects', nested(65), /nested deeper than 64/],
     ['a million levels of arrays', '{"a":' + '['.repeat(1_000_000), /nested deeper than 64/],
-    ['200,000 keys', `{${Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')}}`, /50000 keys/],
-    ['300,000 empty objects', `{"a":[${'{},'.repeat(300_000)}{}]}`, /50000 keys/],
+    ['200,000 keys', `{${Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')}}`, /100000 keys/],
+    ['300,000 empty objects', `{"a":[${'{},'.repeat(300_000)}{}]}`, /100000 keys/],
   ])('of %s are refused before anything is parsed', (_name, text, message) => {
     const failure = failureOf(() => parse(text))
     expect(failure.kind).toBe('invalid-request')
@@ -102,17 +103,107 @@ describe('depth and keys', () => {
   })
 })
 
-describe('prototype keys', () => {
+describe('array elements and numbers', () => {
+  const list = (count: number, element: string): string => `{"a":[${Array(count).fill(element).join(',')}]}`
+
+  it.each([
+    ['strings', '"x"'],
+    ['literals', 'true'],
+    ['arrays', '[]'],
+    ['objects', '{}'],
+  ])('count like keys: of 100,000 %s one more is refused', (_name, element) => {
+    expect(() => parse(list(99_999, element))).not.toThrow()
+    expect(failureOf(() => parse(list(100_000, element))).message).toMatch(/100000 keys and array elements/)
+  })
+
+  it('have a limit of their own where they are numbers, so that embeddings inputs of 300,000 tokens pass', () => {
+    expect(() => parse(list(500_000, '1'))).not.toThrow()
+    expect(failureOf(() => parse(list(500_001, '-1.5e+3'))).message).toMatch(/500000 numbers/)
+  })
+
+  it('of a body with more than 4 MiB outside of its strings are refused, blanks included', () => {
+    const blanks = (count: number): string => `{"a":"${'x'.repeat(1000)}",${' '.repeat(count)}"b":1}`
+    expect(() => parse(blanks(4 * 1024 * 1024 - 20))).not.toThrow()
+    expect(failureOf(() => parse(blanks(4 * 1024 * 1024))).message).toMatch(/4194304 bytes outside of its strings/)
+  })
+})
+
+describe('the text of a body', () => {
+  const limits = { textBytes: 10_000 }
+  const parseText = (value: string): ParsedBody =>
+    parseBody(new TextEncoder().encode(JSON.stringify({ a: value })), limits)
+  const base64 = 'QUJDREVGR0hJ+/=='.repeat(1000)
+
+  it('is bounded, and the error has the code by which clients shorten a prompt', () => {
+    expect(() => parseText('word '.repeat(1900))).not.toThrow()
+    const failure = failureOf(() => parseText('word '.repeat(2100)))
+    expect(failure.message).toMatch(/^prompt is too long/)
+    expect(failure.details.code).toBe('context_length_exceeded')
+  })
+
+  it.each([
+    ['base64', base64],
+    ['base64 in a data: URL', `data:image/png;base64,${base64}`],
+    ['base64 with line ends', base64.replace(/.{76}/g, '$&\r\n')],
+  ])('does not include %s', (_name, value) => {
+    expect(parseText(value).body).toEqual({ a: value })
+  })
+
+  it('does not include base64 with escaped slashes', () => {
+    const text = JSON.stringify({ a: base64 }).replaceAll('/', '\\/')
+    expect(parseBody(new TextEncoder().encode(text), limits).body).toEqual({ a: base64 })
+  })
+
+  it.each([
+    ['ends in a blank', `${base64} `],
+    ['is mostly escapes', '\n'.repeat(9000)],
+  ])('includes what looks like base64 but %s', (_name, value) => {
+    expect(() => parseText(value)).toThrow(/prompt is too long/)
+  })
+})
+
+describe('a large body in turns', () => {
+  /** How often the event loop came round meanwhile. */
+  async function turnsOf(work: Promise<unknown>): Promise<number> {
+    let turns = 0
+    let isRunning = true
+    const turn = (): void => {
+      turns++
+      if (isRunning) setImmediate(turn)
+    }
+    setImmediate(turn)
+    await work
+    isRunning = false
+    return turns
+  }
+
+  it.each([
+    ['base64', 'QUJD'],
+    ['escaped quotes', '\\"ab'],
+    ['characters beyond ASCII', 'é漢'],
+    ['prose', 'The quick brown fox. '],
+  ])('lets the event loop turn at least once for each 1.2 MB of %s', async (_name, piece) => {
+    const text = `{"model":"a/b","x":"${piece.repeat(12_000_000 / piece.length)}"}`
+    const bytes = new TextEncoder().encode(text)
+
+    const limits = { textBytes: piece === 'QUJD' ? 1000 : bytes.length }
+    const turns = await turnsOf(parseBodyInTurns(bytes, limits, breathe))
+
+    expect(turns).toBeGreaterThan(bytes.length / 1_200_000)
+  })
+})
+
+describe('a key __proto__', () => {
   it.each([
     ['plain', '{"model":"a/b","__proto__":{"stream":true},"messages":[{"role":"user","__proto__":{"x":1}}]}'],
     ['escaped', '{"model":"a/b","__\\u0070roto__":{"stream":true},"messages":[{"role":"user","\\u005f_proto__":1}]}'],
-  ])('written %s have no effect and do not leave', (_name, text) => {
-    const parsed = parse(text)
-    expect(parsed.body).toEqual({ model: 'a/b', messages: [{ role: 'user' }] })
-    expect(parsed.body['stream']).toBeUndefined()
-    expect(Object.getPrototypeOf(parsed.body)).toBe(Object.prototype)
-    expect(parsed.text).toBe('{"model":"a/b","messages":[{"role":"user"}]}')
-    expect(parsed.modelSpan).toBeUndefined()
+  ])('written %s is an own property without effect, and the text stays as it came', (_name, text) => {
+    const { body, text: own, modelSpan } = parse(text)
+    expect(own).toBe(text)
+    expect(modelSpan).toBeDefined()
+    expect(Object.keys(body)).toEqual(['model', '__proto__', 'messages'])
+    expect(body['stream']).toBeUndefined()
+    expect(Object.getPrototypeOf(body)).toBe(Object.prototype)
   })
 
   it('called constructor change nothing but their own body', () => {

@@ -32,12 +32,24 @@ describe('readWishes', () => {
   it.each([
     ['true', true],
     ['TRUE', true],
+    ['1', true],
+    [' yes ', true],
     ['false', false],
-    ['1', false],
-    ['yes', false],
-    ['', false],
+    ['0', false],
+    ['No', false],
   ])('takes "%s" of the two other headers for %s', (value, wanted) => {
     expect(read({ 'X-Vanishing-Context': value }).vanishing).toBe(wanted)
     expect(read({ 'X-Svc-RLM': value }).recursive).toBe(wanted)
   })
+
+  it.each(['', 'maybe', 'on', 'true, true', '2'])(
+    'refuses "%s" of the two other headers and names the header',
+    (value) => {
+      for (const param of ['X-Vanishing-Context', 'X-Svc-RLM']) {
+        expect(() => read({ [param]: value })).toThrow(
+          expect.objectContaining({ kind: 'invalid-request', details: { param } }),
+        )
+      }
+    },
+  )
 })

@@ -4,12 +4,14 @@ import type { Part } from '../../core/prompt.ts'
 import type { Metrics } from '../format.ts'
 import { upstreamComplaint } from './checks.ts'
 import { errorEvent } from './failure.ts'
+import { fillCallIds } from './fill-call-ids.ts'
 import { readBlocks, readToolInput } from './read-blocks.ts'
 import { readStopReason, readUsage, totalTokens, writeStopReason, writeUsage } from './usage.ts'
 
 /** A message of an upstream as an answer. Throws `upstream` when the body is no message. */
-export function readCompletion(body: JsonObject, text?: string): Completion {
-  if (body['type'] === 'error') throw errorEvent(body)
+export function readCompletion(received: JsonObject, text?: string): Completion {
+  if (received['type'] === 'error') throw errorEvent(received)
+  const body = fillCallIds(received)
   const { content } = body
   if (!Array.isArray(content)) throw upstreamComplaint('content', content, 'an array of content blocks')
   const usage = asObject(body['usage'])
@@ -21,7 +23,7 @@ export function readCompletion(body: JsonObject, text?: string): Completion {
     finish: readStopReason(asString(body['stop_reason']) ?? ''),
     ...(stopSequence === undefined ? {} : { stopSequence }),
     ...(usage === undefined ? {} : { usage: { ...NO_USAGE, ...readUsage(usage) } }),
-    native: { dialect: 'anthropic', value: body, ...(text === undefined ? {} : { text }) },
+    native: { dialect: 'anthropic', value: body, ...(text === undefined || body !== received ? {} : { text }) },
   }
 }
 

@@ -4,6 +4,7 @@ import { asObject, asString, isJsonObject, type JsonObject } from '../../core/js
 import type { StepReader } from '../../core/answer-source.ts'
 import { objectOf, upstreamComplaint } from './checks.ts'
 import { errorEvent } from './failure.ts'
+import { fillCallIdOfEvent } from './fill-call-ids.ts'
 import { blockReader, type BlockReader } from './read-block-events.ts'
 import { readStopReason, readUsage } from './usage.ts'
 
@@ -27,9 +28,11 @@ export function stepReader(): StepReader {
   const reading: Reading = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
   return (frame) => {
     if (reading.over || frame.data.trim() === '') return NOTHING
-    const data = parseEvent(frame.data)
+    const received = parseEvent(frame.data)
+    const data = fillCallIdOfEvent(received)
     const type = asString(data['type']) ?? ''
-    const native = { dialect: 'anthropic', frame: { ...frame, event: type } } as const
+    const text = data === received ? frame.data : JSON.stringify(data)
+    const native = { dialect: 'anthropic', frame: { ...frame, event: type, data: text } } as const
     return { events: readEvent(reading, type, data), native }
   }
 }

@@ -2,7 +2,8 @@ import { asObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Settings, ToolChoice } from '../../core/prompt.ts'
 import { arrayOf, callerComplaint, isAbsent, objectOf, sameJson, stringAt } from './checks.ts'
 
-const MOST_STOP_SEQUENCES = 16
+/** The format names no bound; this is that of the clouds which serve its vendor's models. */
+const MAX_STOP_SEQUENCES = 8_191
 
 /** What a number must be: a test and the words for it. */
 interface NumberRule {
@@ -58,7 +59,7 @@ function numberField<name extends string>(
 
 function readStop(value: Json | undefined): Pick<Settings, 'stop'> {
   if (isAbsent(value)) return {}
-  const stop = arrayOf(value, 'stop_sequences', callerComplaint, MOST_STOP_SEQUENCES).map((item, index) => {
+  const stop = arrayOf(value, 'stop_sequences', callerComplaint, MAX_STOP_SEQUENCES).map((item, index) => {
     if (typeof item !== 'string') throw callerComplaint(`stop_sequences[${index}]`, item, 'a string')
     return item
   })

@@ -2,12 +2,13 @@ import type { Json, JsonObject } from '../../core/json.ts'
 import type { Prompt, Tool } from '../../core/prompt.ts'
 import { arrayOf, callerComplaint, isAbsent, objectOf, stringAt } from './checks.ts'
 
-const MOST_TOOLS = 128
+/** The format names no bound. Agents with many MCP servers declare hundreds of tools. */
+const MAX_TOOLS = 10_000
 
 /** The tools of a message request. A tool with a `type` of its own is run or known by the vendor, and may have no name. */
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
-  return arrayOf(value, 'tools', callerComplaint, MOST_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
+  return arrayOf(value, 'tools', callerComplaint, MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
 }
 
 function readTool(value: Json, path: string): Tool {

@@ -3,11 +3,13 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { Native, Part, ToolCallPart } from '../../core/prompt.ts'
 import type { Metrics, WriteContext } from '../format.ts'
+import { fillCallIds } from './fill-call-ids.ts'
 import { readFinish, readUsage, writeFinish, writeUsage } from './usage.ts'
 import { writeCall } from './write-messages.ts'
 
 /** An upstream's answer, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
-export function readCompletion(body: JsonObject, text?: string): Completion {
+export function readCompletion(received: JsonObject, text?: string): Completion {
+  const body = fillCallIds(received)
   const choice = asObject(asArray(body['choices'])[0])
   const message = asObject(choice?.['message'])
   if (choice === undefined || message === undefined) {
@@ -23,7 +25,7 @@ export function readCompletion(body: JsonObject, text?: string): Completion {
     parts,
     finish: readFinish(choice['finish_reason'], calls.length > 0, refusal !== ''),
     ...(usage === undefined ? {} : { usage }),
-    native: { dialect: 'openai', value: body, ...(text === undefined ? {} : { text }) },
+    native: { dialect: 'openai', value: body, ...(text === undefined || body !== received ? {} : { text }) },
   }
 }
 
@@ -63,18 +65,18 @@ function thoughtOf(thinking: Json | undefined): string {
 
 function callsOf(message: JsonObject): readonly ToolCallPart[] {
   const old = asObject(message['function_call'])
-  const called = asArray(message['tool_calls']).flatMap((item, index) => callOf(asObject(item), index) ?? [])
+  const called = asArray(message['tool_calls']).flatMap((item) => callOf(asObject(item)) ?? [])
   if (old === undefined) return called
   const name = asString(old['name']) ?? ''
   return [...called, { type: 'tool-call', id: name, name, input: asString(old['arguments']) ?? '' }]
 }
 
-function callOf(value: JsonObject | undefined, index: number): ToolCallPart | undefined {
+function callOf(value: JsonObject | undefined): ToolCallPart | undefined {
   if (value === undefined) return undefined
   const called = asObject(value['function']) ?? asObject(value['custom'])
   const name = asString(called?.['name'])
   if (called === undefined || name === undefined) return undefined
-  const id = asString(value['id']) ?? `call_${index}`
+  const id = asString(value['id']) ?? ''
   const native: Native = { dialect: 'openai', value }
   return { type: 'tool-call', id, name, input: inputOf(called), native }
 }

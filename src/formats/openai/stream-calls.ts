@@ -1,4 +1,5 @@
 import type { AnswerEvent } from '../../core/answer.ts'
+import { freshId } from '../fresh-ids.ts'
 import { asArray, asObject, asString, type JsonObject } from '../../core/json.ts'
 
 interface Call {
@@ -71,7 +72,7 @@ function advance(call: Call, input: string): readonly AnswerEvent[] {
   call.waiting += input
   if (call.name === undefined) return []
   call.started = true
-  const start = { type: 'tool-call-start', index, id: call.id ?? `call_${index}`, name: call.name } as const
+  const start = { type: 'tool-call-start', index, id: call.id ?? freshId('call'), name: call.name } as const
   return call.waiting === '' ? [start] : [start, { type: 'tool-call-delta', index, input: call.waiting }]
 }
 

@@ -5,6 +5,7 @@ import type { Part } from '../../core/prompt.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { contentOf, reasoningOf } from './answer.ts'
 import { readFailure } from './failure.ts'
+import { callIdFiller } from './fill-call-ids.ts'
 import { callReader, type CallReader } from './stream-calls.ts'
 import { readFinish, readUsage } from './usage.ts'
 
@@ -34,14 +35,16 @@ export function stepReader(): StepReader {
     begun: new Set(),
     finished: new Set(),
   }
+  const fillCallIds = callIdFiller()
   const read = (frame: Frame): Step => {
-    const native = { dialect: 'openai', frame } as const
-    if (frame.data.trim() === LAST) return { events: [{ type: 'done' }], native }
-    const chunk = parseChunk(frame.data)
+    if (frame.data.trim() === LAST) return { events: [{ type: 'done' }], native: { dialect: 'openai', frame } }
+    const received = parseChunk(frame.data)
+    const chunk = fillCallIds(received)
     if (!isAbsentOrNull(chunk['error'])) throw streamFailure(chunk)
     // Clients break on an event that is no chunk, so it stays here.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
-    return { events: readChunk(reading, chunk), native }
+    const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
+    return { events: readChunk(reading, chunk), native: { dialect: 'openai', frame: sent } }
   }
   const isWhole = () => reading.finished.size > 0 && reading.finished.size === reading.begun.size
   return Object.assign(read, { isWhole })

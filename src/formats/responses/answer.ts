@@ -6,12 +6,14 @@ import { stepsOf } from '../../core/steps.ts'
 import type { Metrics, WriteContext } from '../format.ts'
 import { writeMetrics } from '../openai/stream-writer.ts'
 import { failureOfResponse } from './failure.ts'
+import { fillCallIds } from './fill-call-ids.ts'
 import { readThought } from './read-items.ts'
 import { readFinish, readUsage } from './usage.ts'
 import { responseWriter } from './write-response.ts'
 
 /** An upstream's response, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
-export function readCompletion(body: JsonObject, text?: string): Completion {
+export function readCompletion(received: JsonObject, text?: string): Completion {
+  const body = fillCallIds(received)
   if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw failureOfResponse(body)
   if (!Array.isArray(body['output'])) {
     throw new GatewayError('upstream', 'The model provider sent no answer: its body has no output.')
@@ -28,7 +30,7 @@ export function readCompletion(body: JsonObject, text?: string): Completion {
     parts: items.flatMap(partsOf),
     finish: readFinish(body, { calls, refusal }),
     ...(usage === undefined ? {} : { usage }),
-    native: { dialect: 'responses', value: body, ...(text === undefined ? {} : { text }) },
+    native: { dialect: 'responses', value: body, ...(text === undefined || body !== received ? {} : { text }) },
   }
 }
 
@@ -42,7 +44,7 @@ function partsOf(item: JsonObject): readonly Part[] {
       return [
         {
           type: 'tool-call',
-          id: asString(item['call_id']) ?? asString(item['id']) ?? '',
+          id: asString(item['call_id']) ?? '',
           name: asString(item['name']) ?? '',
           input: asString(item['arguments']) ?? '',
           native,

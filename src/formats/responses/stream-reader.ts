@@ -3,6 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { failureOfResponse } from './failure.ts'
+import { callIdFiller } from './fill-call-ids.ts'
 import { openThought } from './seal.ts'
 import { readFinish, readUsage } from './usage.ts'
 
@@ -24,10 +25,13 @@ interface Reading {
 /** Reads the events of one upstream stream. A frame keeps its data word for word, under the name that its data has. */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, refused: false, calls: new Map() }
+  const fillCallIds = callIdFiller()
   return (frame) => {
-    const data = parseEvent(frame.data)
+    const received = parseEvent(frame.data)
+    const data = fillCallIds(received)
     const type = asString(data['type']) ?? ''
-    const native = { dialect: 'responses', frame: { ...frame, event: type } } as const
+    const text = data === received ? frame.data : JSON.stringify(data)
+    const native = { dialect: 'responses', frame: { ...frame, event: type, data: text } } as const
     return { events: readEvent(reading, type, data), native }
   }
 }
@@ -107,7 +111,7 @@ function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent
   if (item?.['type'] !== 'function_call') return []
   const index = reading.calls.size
   reading.calls.set(data['output_index'], { index, streamed: false })
-  const id = asString(item['call_id']) ?? asString(item['id']) ?? `call_${index}`
+  const id = asString(item['call_id']) ?? ''
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 

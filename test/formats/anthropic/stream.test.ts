@@ -172,7 +172,7 @@ describe('reading a stream of the message format', () => {
     ['an end before the start', frame({ type: 'message_stop' })],
     ['a block that is no object', frame({ type: 'content_block_start', index: 0, content_block: 'text' })],
     ['a block without type', block(0, {})],
-    ['a tool call without id', block(0, { type: 'tool_use', name: 'a', input: {} })],
+    ['a tool call without name', block(0, { type: 'tool_use', id: 'a', input: {} })],
     ['a delta that is missing', frame({ type: 'content_block_delta', index: 0 })],
     ['a text that is none', delta(0, { type: 'text_delta', text: 7 })],
     ['an error without type of event', { data: '{"error":{"message":"x"}}' }],

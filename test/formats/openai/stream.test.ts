@@ -110,8 +110,8 @@ describe('a chat stream that is read', () => {
       chunk({ function_call: { name: 'g', arguments: '{}' } }),
     ]
     expect(eventsOf(values).slice(1)).toEqual([
-      { type: 'tool-call-start', index: 0, id: 'call_0', name: 'f' },
-      { type: 'tool-call-start', index: 1, id: 'call_1', name: 'g' },
+      { type: 'tool-call-start', index: 0, id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'f' },
+      { type: 'tool-call-start', index: 1, id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'g' },
       { type: 'tool-call-delta', index: 1, input: '{}' },
     ])
   })

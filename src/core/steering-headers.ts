@@ -1,0 +1,94 @@
+import { GatewayError } from './errors.ts'
+
+/** Anything that gives a header by its name in lower case. */
+export interface HeaderSource {
+  get(name: string): string | null
+}
+
+/** The request headers by which a caller steers the gateway, spelled as in the docs. */
+const KNOWN = [
+  'X-Savings-Level',
+  'X-Vanishing-Context',
+  'X-Svc-RLM',
+  'X-Svc-Cache-Threshold',
+  'X-Svc-Explain',
+  'X-Svc-Detach',
+] as const
+
+export type SteeringHeader = (typeof KNOWN)[number]
+
+const PREFIX = 'x-svc-'
+const KNOWN_NAMES: ReadonlySet<string> = new Set(KNOWN.map((name) => name.toLowerCase()))
+const TRUE: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
+const FALSE: ReadonlySet<string> = new Set(['0', 'false', 'no'])
+const MAX_ECHO = 40
+
+/** Returns whether the caller switched something on. Throws `invalid-request` for a value that is neither yes nor no. */
+export function readFlag(headers: HeaderSource, name: SteeringHeader): boolean {
+  const value = headers.get(name.toLowerCase())
+  if (value === null || FALSE.has(value.trim().toLowerCase())) return false
+  if (isTrue(value)) return true
+  throw notUnderstood(name, value, '1, true, yes, 0, false or no')
+}
+
+/** The same for code that runs before or after the check of the headers: a value that is not understood means no. */
+export function hasFlag(headers: HeaderSource, name: SteeringHeader): boolean {
+  const value = headers.get(name.toLowerCase())
+  return value !== null && isTrue(value)
+}
+
+function isTrue(value: string): boolean {
+  return TRUE.has(value.trim().toLowerCase())
+}
+
+/** The error for a steering header with a value that is not understood. */
+export function notUnderstood(name: string, value: string, expected: string): GatewayError {
+  const shown = value
+    .trim()
+    .replace(/[^\x20-\x7e]/g, '?')
+    .slice(0, MAX_ECHO)
+  return new GatewayError(
+    'invalid-request',
+    `${name} is "${shown}"; expected ${expected}. Leave the header out for the default.`,
+    { param: name },
+  )
+}
+
+/** Throws `invalid-request` for an `X-Svc-*` header that does not exist: a misspelled one would be ignored and billed. */
+export function checkSteeringNames(headers: { keys(): Iterable<string> }): void {
+  for (const given of headers.keys()) {
+    const name = given.toLowerCase()
+    if (!name.startsWith(PREFIX) || KNOWN_NAMES.has(name)) continue
+    const shown = given.slice(0, MAX_ECHO)
+    throw new GatewayError(
+      'invalid-request',
+      `There is no request header ${shown}. The nearest one is ${nearestTo(name)}. Correct the name or leave the header out.`,
+      { param: shown },
+    )
+  }
+}
+
+function nearestTo(name: string): string {
+  const given = name.slice(0, 2 * MAX_ECHO)
+  const ranked = KNOWN.map((known) => ({ known, distance: distanceOf(known.toLowerCase(), given) }))
+  return ranked.reduce((best, next) => (next.distance < best.distance ? next : best)).known
+}
+
+/** The beginning of a name is near to the whole name. */
+function distanceOf(known: string, given: string): number {
+  return known.startsWith(given) ? 0 : distance(known, given)
+}
+
+/** The Levenshtein distance. */
+function distance(left: string, right: string): number {
+  let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
+  for (let row = 1; row <= left.length; row++) {
+    const current = [row]
+    for (let column = 1; column <= right.length; column++) {
+      const replaced = (previous[column - 1] ?? 0) + (left[row - 1] === right[column - 1] ? 0 : 1)
+      current.push(Math.min(replaced, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1))
+    }
+    previous = current
+  }
+  return previous.at(-1) ?? 0
+}

@@ -1,0 +1,276 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Span } from '../core/prompt.ts'
+import { closingQuote, countEscapes, endOfBase64, modelKey, startOfBase64 } from './json-strings.ts'
+
+/** Bounds of a JSON body. Together they bound how long `JSON.parse` and the walks after it block the event loop. */
+export interface ParseLimits {
+  /** How deep objects and arrays may be nested. @default 64 */
+  readonly depth?: number
+  /** Keys of all objects and elements of all arrays, numbers in arrays excepted. @default 100,000 */
+  readonly keys?: number
+  /** Numbers in arrays. @default 500,000 */
+  readonly numbers?: number
+  /** Bytes outside of strings: numbers, blanks and punctuation. @default 4 MiB */
+  readonly syntaxBytes?: number
+  /** Bytes of all strings except base64 data. @default unlimited */
+  readonly textBytes?: number
+}
+
+export interface JsonScan {
+  readonly keys: number
+  /** Numbers that are written with an exponent. */
+  readonly exponents: number
+  /** The bytes of the top-level `model`; absent unless it is one string under one unescaped key. */
+  readonly modelSpan: Span | undefined
+}
+
+interface State {
+  readonly bytes: Uint8Array
+  readonly limits: Required<ParseLimits>
+  /** For each level: 1 for an array. */
+  readonly inArray: Uint8Array
+  at: number
+  depth: number
+  keys: number
+  elements: number
+  numbers: number
+  exponents: number
+  stringBytes: number
+  textBytes: number
+  stringStart: number
+  /** -1 until the closing quote is found. */
+  stringEnd: number
+  isInString: boolean
+  /** Backslashes of the string that may be base64. */
+  escapes: number
+  models: number
+  isModelNext: boolean
+  modelSpan: Span | undefined
+}
+
+/** The scan yields after so many bytes. */
+const SLICE = 256 * 1024
+/** A shorter string counts as text also where it is base64. */
+const MIN_BASE64 = 4096
+/** Base64 may hold escaped slashes and line ends; a string with more escapes than this is slow to parse. */
+const MIN_BYTES_PER_ESCAPE = 16
+
+/**
+ * Counts the structure of a JSON text in one linear pass and throws `invalid-request` at the first limit that it
+ * exceeds. The text need not be valid: `JSON.parse` finds what is malformed. Yields between slices.
+ */
+export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Generator<void, JsonScan, undefined> {
+  const state = initialState(bytes, limits)
+  for (;;) {
+    const sliceEnd = Math.min(state.at + SLICE, bytes.length)
+    while (state.at < sliceEnd) {
+      if (state.isInString) readString(state, sliceEnd)
+      else readToken(state)
+    }
+    checkSyntax(state)
+    if (state.at >= bytes.length) break
+    yield
+  }
+  const { keys, exponents, models, modelSpan } = state
+  return { keys, exponents, modelSpan: models === 1 ? modelSpan : undefined }
+}
+
+function initialState(bytes: Uint8Array, limits: ParseLimits): State {
+  const { depth = 64, keys = 100_000, numbers = 500_000 } = limits
+  const { syntaxBytes = 4 * 1024 * 1024, textBytes = Number.POSITIVE_INFINITY } = limits
+  return {
+    bytes,
+    limits: { depth, keys, numbers, syntaxBytes, textBytes },
+    inArray: new Uint8Array(depth + 1),
+    at: 0,
+    depth: 0,
+    keys: 0,
+    elements: 0,
+    numbers: 0,
+    exponents: 0,
+    stringBytes: 0,
+    textBytes: 0,
+    stringStart: 0,
+    stringEnd: 0,
+    isInString: false,
+    escapes: 0,
+    models: 0,
+    isModelNext: false,
+    modelSpan: undefined,
+  }
+}
+
+const QUOTE = 34
+const COMMA = 44
+const COLON = 58
+const OPEN_BRACKET = 91
+const CLOSE_BRACKET = 93
+const OPEN_BRACE = 123
+const CLOSE_BRACE = 125
+
+const BLANK = 1
+const NUMERIC = 2
+const LETTER = 3
+const KINDS: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) => kindOf(String.fromCharCode(byte)))
+
+function kindOf(sign: string): number {
+  if (/\s/.test(sign)) return BLANK
+  if (/[\d+.-]/.test(sign)) return NUMERIC
+  return /[a-z]/i.test(sign) ? LETTER : 0
+}
+
+/** One sign, number or literal outside of strings. */
+function readToken(state: State): void {
+  const byte = state.bytes[state.at] ?? 0
+  switch (byte) {
+    case QUOTE:
+      return openString(state)
+    case COLON:
+      countKey(state)
+      break
+    case OPEN_BRACE:
+    case OPEN_BRACKET:
+      open(state, byte)
+      break
+    case CLOSE_BRACE:
+    case CLOSE_BRACKET:
+      if (state.depth > 0) state.depth--
+      break
+    case COMMA:
+      state.isModelNext = false
+      break
+    default:
+      return readOther(state, KINDS[byte] ?? 0)
+  }
+  state.at++
+}
+
+function readOther(state: State, kind: number): void {
+  if (kind === NUMERIC) return readNumber(state)
+  if (kind === LETTER) return readLiteral(state)
+  state.at = kind === BLANK ? endOf(state.bytes, state.at, BLANK) : state.at + 1
+}
+
+function open(state: State, bracket: number): void {
+  const { depth } = state.limits
+  countElement(state)
+  if (++state.depth > depth) throw refused(`is nested deeper than ${depth} levels. Flatten it.`)
+  state.inArray[state.depth] = bracket === OPEN_BRACKET ? 1 : 0
+  state.isModelNext = false
+}
+
+function countKey(state: State): void {
+  state.keys++
+  checkKeys(state)
+  if (state.depth !== 1) return
+  const key = modelKey(state.bytes, state.stringStart, state.stringEnd)
+  state.isModelNext = key !== 'another'
+  // An escaped key cannot be spliced: it counts like a second one.
+  if (state.isModelNext) state.models += key === 'plain' ? 1 : 2
+}
+
+function countElement(state: State): void {
+  if (state.inArray[state.depth] !== 1) return
+  state.elements++
+  checkKeys(state)
+}
+
+function checkKeys({ keys, elements, limits }: State): void {
+  if (keys + elements <= limits.keys) return
+  throw refused(`has more than ${limits.keys} keys and array elements. Send fewer.`)
+}
+
+/** Checked once for each slice: blanks are no tokens of their own. */
+function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: State): void {
+  const bytes = (isInString ? stringStart : at) - stringBytes
+  if (bytes <= limits.syntaxBytes) return
+  throw refused(`has more than ${limits.syntaxBytes} bytes outside of its strings. Send fewer blanks and numbers.`)
+}
+
+function readNumber(state: State): void {
+  const { numbers } = state.limits
+  const isElement = state.inArray[state.depth] === 1
+  if (isElement && ++state.numbers > numbers) throw refused(`has more than ${numbers} numbers. Send fewer.`)
+  state.isModelNext = false
+  const end = endOf(state.bytes, state.at, NUMERIC)
+  const hasExponent = isExponent(state.bytes[end])
+  if (hasExponent) state.exponents++
+  state.at = hasExponent ? endOf(state.bytes, end, NUMERIC) : end
+}
+
+function isExponent(byte: number | undefined): boolean {
+  return byte === 69 || byte === 101
+}
+
+/** `true`, `false` or `null`. */
+function readLiteral(state: State): void {
+  countElement(state)
+  state.isModelNext = false
+  state.at = endOf(state.bytes, state.at, LETTER)
+}
+
+function endOf(bytes: Uint8Array, start: number, kind: number): number {
+  const limit = Math.min(bytes.length, start + SLICE)
+  let end = start + 1
+  while (end < limit && KINDS[bytes[end] ?? 0] === kind) end++
+  return end
+}
+
+function openString(state: State): void {
+  countElement(state)
+  state.isInString = true
+  state.stringStart = ++state.at
+  state.stringEnd = -1
+}
+
+/** Finds the end of a string; of a long one, then, whether it is base64. Neither goes beyond the slice. */
+function readString(state: State, sliceEnd: number): void {
+  if (state.stringEnd < 0) findEnd(state, sliceEnd)
+  else checkBase64(state, sliceEnd)
+}
+
+function findEnd(state: State, sliceEnd: number): void {
+  const { bytes, stringStart, limits } = state
+  const at = closingQuote(bytes, state.at, sliceEnd)
+  state.at = Math.abs(at)
+  if (at < 0) return
+  state.stringEnd = at
+  // A body that is smaller than the limit needs no look into its strings.
+  if (bytes.length <= limits.textBytes || at - stringStart < MIN_BASE64) return closeString(state, true)
+  state.at = startOfBase64(bytes, stringStart)
+  state.escapes = 0
+}
+
+function checkBase64(state: State, sliceEnd: number): void {
+  const { bytes, stringStart, stringEnd } = state
+  const limit = Math.min(sliceEnd, stringEnd)
+  const end = endOfBase64(bytes, state.at, limit)
+  state.escapes += countEscapes(bytes.subarray(state.at, end))
+  state.at = end
+  const isText = end < limit || state.escapes * MIN_BYTES_PER_ESCAPE > stringEnd - stringStart
+  if (isText || state.at === stringEnd) closeString(state, isText)
+}
+
+function closeString(state: State, isText: boolean): void {
+  const { stringStart, stringEnd, limits } = state
+  if (state.isModelNext) state.modelSpan = { start: stringStart - 1, end: stringEnd + 1 }
+  state.isModelNext = false
+  state.isInString = false
+  state.at = stringEnd + 1
+  state.stringBytes += stringEnd - stringStart
+  if (isText) state.textBytes += stringEnd - stringStart
+  if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)
+}
+
+/** The one error for a prompt that no model takes; the code is the one by which clients begin to shorten a prompt. */
+export function promptTooLong(limit: number): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `prompt is too long: its text has more than ${limit} bytes, which is above the context window of every model. Shorten it.`,
+    { code: 'context_length_exceeded' },
+  )
+}
+
+function refused(reason: string): GatewayError {
+  return new GatewayError('invalid-request', `The request body ${reason}`)
+}

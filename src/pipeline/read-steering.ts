@@ -1,0 +1,26 @@
+import { GatewayError } from '../core/errors.ts'
+import { readCacheWishes } from '../cache/wishes.ts'
+import type { HeaderView } from '../core/http.ts'
+import { checkSteeringNames, readFlag } from '../core/steering-headers.ts'
+import { readWishes } from '../savings/wishes.ts'
+import type { Wishes } from '../savings/tier.ts'
+
+/**
+ * Checks all headers by which a caller steers a request and returns those for the savings tiers. Throws `invalid-request`
+ * before anything is reserved or spent: an ignored `X-Svc-Explain` would bill a request that was meant to be free.
+ */
+export function readSteering(headers: HeaderView, options: { readonly canExplain: boolean }): Wishes {
+  checkSteeringNames(headers)
+  if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()
+  readFlag(headers, 'X-Svc-Detach')
+  readCacheWishes((name) => headers.get(name))
+  return readWishes(headers)
+}
+
+function cannotExplain(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    'X-Svc-Explain is not available for this path. Send it with a chat completion, a message or a response.',
+    { param: 'X-Svc-Explain' },
+  )
+}

@@ -1,0 +1,120 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { responsesFormat } from '../../src/formats/responses/format.ts'
+import { ask, CROSSINGS, RESPONSES_CROSSINGS } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { framesOf, wholeAnswer, type Answer } from '../support/upstream-answers.ts'
+import type { Reply, UpstreamRequest } from '../support/upstream.ts'
+
+const CALLS = [
+  { name: 'weather', input: '{"city":"Bern"}' },
+  { name: 'weather', input: '{"city":"Rome"}' },
+]
+
+/** All ids under which an answer, whole or streamed, shows its tool calls to the caller, in their order. */
+function idsIn(text: string): readonly string[] {
+  const found: string[] = []
+  const visit = (value: unknown): void => {
+    if (typeof value !== 'object' || value === null) return
+    const item = value as JsonObject
+    const isCall = item['type'] === 'function' || item['type'] === 'tool_use' || item['type'] === 'function_call'
+    if (isCall) found.push(String(item['type'] === 'function_call' ? item['call_id'] : item['id']))
+    for (const inner of Object.values(value)) visit(inner)
+  }
+  const events = text.split('\n').flatMap((line) => (line.startsWith('data: {') ? [line.slice(6)] : []))
+  for (const json of events.length > 0 ? events : [text]) visit(JSON.parse(json))
+  return [...new Set(found)]
+}
+
+/** An answer whose JSON is changed as text before it leaves the upstream. */
+function changedAnswer(answer: Answer, request: UpstreamRequest, change: (text: string) => string): Reply {
+  if (!request.stream) return { kind: 'body', body: change(JSON.stringify(wholeAnswer(request, answer))) }
+  const items = framesOf(request, answer).map((frame) => ({ ...frame, data: change(frame.data) }))
+  return { kind: 'events', items }
+}
+
+describe('a tool call that its upstream sends without an id', () => {
+  let stage: Stage
+  beforeAll(async () => {
+    stage = await startStage()
+  })
+  afterAll(() => stage.close())
+
+  describe.each([
+    ['an empty id', ''],
+    ['no id', undefined],
+  ])('%s', (_, id) => {
+    it.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('gets a fresh one, whole and streamed: $name', async (front) => {
+      const { path, body } = front
+      // The fake upstream numbers calls without an id, so the id is taken out of what it sends.
+      const remove = (text: string): string =>
+        text.replace(/"id":"remove_\d"(,?)/g, id === undefined ? '' : '"id":""$1')
+      stage.upstream.reply = (request) => {
+        const toolCalls = CALLS.map((call, index) => ({ ...call, id: `remove_${index}` }))
+        return changedAnswer({ toolCalls }, request, remove)
+      }
+      const answers = await Promise.all(
+        [false, true, false, true].map((stream) => ask(stage, { ...body, stream }, { path })),
+      )
+
+      const ids = answers.map((answer) => idsIn(answer.text))
+      expect(answers.map((answer) => answer.status)).toEqual([200, 200, 200, 200])
+      for (const pair of ids) expect(pair).toHaveLength(2)
+      for (const one of ids.flat()) expect(one).toMatch(/^(call|toolu)_[0-9a-f]{24}$/)
+      expect(new Set(ids.flat()).size).toBe(8)
+    })
+  })
+})
+
+describe('a response of an upstream of the responses format', () => {
+  const call = (fields: JsonObject): JsonObject => ({
+    type: 'function_call',
+    name: 'weather',
+    arguments: '{}',
+    ...fields,
+  })
+
+  it('shows a call without call_id under one id in all its events', () => {
+    const read = responsesFormat.stepReader()
+    const events = [
+      { type: 'response.created', response: { id: 'resp_1', model: 'm', output: [] } },
+      { type: 'response.output_item.added', output_index: 0, item: call({ call_id: '' }) },
+      { type: 'response.output_item.done', output_index: 0, item: call({ call_id: '' }) },
+      { type: 'response.completed', response: { id: 'resp_1', status: 'completed', output: [call({ call_id: '' })] } },
+    ]
+    const steps = events.map((event) => read({ data: JSON.stringify(event) }))
+
+    const [id, ...others] = idsIn(steps.map((step) => `data: ${step.native?.frame.data}`).join('\n'))
+    expect(others).toEqual([])
+    expect(id).toMatch(/^call_[0-9a-f]{24}$/)
+    expect(steps[1]?.events).toEqual([{ type: 'tool-call-start', index: 0, id, name: 'weather' }])
+  })
+
+  it('as a whole gets a fresh call_id, or that of the item', () => {
+    const { parts, native } = responsesFormat.readCompletion({ output: [call({}), call({ id: 'fc_1' })] })
+    const ids = parts.map((part) => (part.type === 'tool-call' ? part.id : undefined))
+
+    expect(ids).toEqual([expect.stringMatching(/^call_[0-9a-f]{24}$/), 'fc_1'])
+    expect(idsIn(JSON.stringify(native?.value))).toEqual(ids)
+  })
+})
+
+describe('a chat stream', () => {
+  it('whose call begins without an id and gets one later keeps the first, and pieces without an id stay as they are', () => {
+    const read = openaiFormat.stepReader()
+    const chunk = (call: JsonObject): string =>
+      JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { tool_calls: [call] } }] })
+    const texts = [
+      chunk({ index: 0, type: 'function', function: { name: 'f', arguments: '' } }),
+      chunk({ index: 0, id: 'late', function: { arguments: '{}' } }),
+      chunk({ index: 1, id: 'own', type: 'function', function: { name: 'g', arguments: '' } }),
+      chunk({ index: 1, id: '', function: { arguments: '{}' } }),
+    ]
+    const sent = texts.map((data) => read({ data }).native?.frame.data ?? '')
+
+    expect(idsIn(`data: ${sent[0]}`)).toEqual([expect.stringMatching(/^call_[0-9a-f]{24}$/)])
+    expect(sent[1]).not.toContain('late')
+    expect(sent.slice(2)).toEqual(texts.slice(2))
+  })
+})
