@@ -147,13 +147,15 @@ export function createGateway(options: GatewayOptions): Gateway {
   const refuseCall = async (call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> => {
     const failure = asFailure(error)
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
+    let format: Format = openaiFormat
     try {
       if (failure.kind === 'internal') services.observers.failed(INTERNAL, failure, { request_id: call.id })
+      format = formatOf(call.request)
       rate = await rateStatusOfCaller(call.request, services)
     } catch {
       // Headers without limits are better than no response.
     }
-    refuse(call, failure, { format: formatOf(call.request), rate })
+    refuse(call, failure, { format, rate })
   }
 
   return {

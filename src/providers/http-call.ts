@@ -40,7 +40,8 @@ export interface StreamResponse {
 const decoder = new TextDecoder()
 
 /** Bytes of a stream that are passed on in one turn of the event loop. */
-const MAX_TURN_BYTES = 128 * 1024
+const MAX_TURN_BYTES = 12 * 1024
+const NO_BYTES = new Uint8Array(0)
 
 /** After the protocol's last event only the end of the body is to come: more bytes than this are not waited for. */
 const MAX_TAIL_BYTES = 4 * 1024
@@ -69,7 +70,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #maxBytes = 0
   #isStream = false
   #receiver: SourceReceiver | undefined
-  /** Set once the stream has ended before its receiver was there. */
+  /** The end of the stream, until everything before it has been passed on. */
   #ending: ((receiver: SourceReceiver) => void) | undefined
   #isOver = false
   #isTail = false
@@ -130,22 +131,41 @@ class HttpCall implements TransportHandler, AnswerSource {
       return
     }
     this.#activeAt = this.#options.runtime.now()
-    if (this.#receiver === undefined) this.#pieces.push(bytes)
-    else this.#receiver.onBytes(bytes)
-    this.#turnBytes += bytes.byteLength
-    if (this.#turnBytes > MAX_TURN_BYTES) this.#yield()
+    this.#pieces.push(bytes)
+    this.#deliver()
   }
 
-  /** An upstream may send much at once: the event loop serves others before the rest is read. */
+  /** Passes on what has come. An upstream may send much at once: the event loop serves others in between. */
+  #deliver(): void {
+    const receiver = this.#receiver
+    if (receiver === undefined) return
+    while (this.#pieces.length > 0 && !this.#isYielding && !this.#isTail) {
+      const [first = NO_BYTES] = this.#pieces
+      const slice = first.byteLength > MAX_TURN_BYTES ? first.subarray(0, MAX_TURN_BYTES) : first
+      if (slice === first) this.#pieces.shift()
+      else this.#pieces[0] = first.subarray(MAX_TURN_BYTES)
+      this.#turnBytes += slice.byteLength
+      if (this.#turnBytes > MAX_TURN_BYTES) this.#yield()
+      receiver.onBytes(slice)
+    }
+    if (this.#pieces.length === 0 && this.#ending !== undefined) this.#sendEnding(receiver)
+  }
+
   #yield(): void {
-    if (this.#isYielding) return
     this.#isYielding = true
     this.#call?.pause()
     void breathe().then(() => {
       this.#isYielding = false
       this.#turnBytes = 0
       if (!this.#isPaused && !this.#isOver) this.#call?.resume()
+      this.#deliver()
     })
+  }
+
+  #sendEnding(receiver: SourceReceiver): void {
+    const ending = this.#ending
+    this.#ending = undefined
+    if (!this.#isTail) ending?.(receiver)
   }
 
   onEnd(): void {
@@ -171,10 +191,7 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   read(receiver: SourceReceiver): void {
     this.#receiver = receiver
-    const waiting = this.#pieces
-    this.#pieces = []
-    for (const bytes of waiting) if (!this.#isTail) receiver.onBytes(bytes)
-    this.#ending?.(receiver)
+    this.#deliver()
   }
 
   pause(): void {
@@ -195,6 +212,8 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   abort(): void {
+    this.#pieces = []
+    this.#ending = undefined
     if (this.#isOver) return
     this.#end()
     this.#call?.abort()
@@ -240,8 +259,8 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #deliverEnd(deliver: (receiver: SourceReceiver) => void): void {
-    if (this.#receiver === undefined) this.#ending = deliver
-    else deliver(this.#receiver)
+    this.#ending = deliver
+    if (this.#receiver !== undefined && this.#pieces.length === 0) this.#sendEnding(this.#receiver)
   }
 
   #end(): void {
