@@ -173,7 +173,7 @@ export interface Meter {
   estimateOf(prompt: Prompt): number
   /** Exact for the texts; images, documents and the frame of messages and tools by fixed rules. */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
-  /** The exact count where the estimate is too near to one of the thresholds to decide, else the estimate. */
+  /** The exact count unless the estimate is far above every threshold or the bytes are below it; then the estimate. */
   sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
   countOfMessage(message: Message, signal?: AbortSignal): Promise<number>

@@ -31,6 +31,8 @@ export interface Basket {
   takeWhole(entries: readonly Entry[], limit: number): void
   /** Takes the calls of units without their results, those that fit. */
   takeSkeletons(entries: readonly Entry[], limit: number): void
+  /** Takes passages of units from the last back, within `limit` tokens together and within the room. */
+  takeLast(entries: readonly Entry[], limit: number): void
   /** Takes the best passages of what is not whole, by their estimated size; true when it took any. */
   takePassages(entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean
   /** Replaces estimates by exact sizes; gives back the last passages of what turned out too large. */
@@ -76,18 +78,34 @@ export function createBasket(room: number, meter: Meter): Basket {
     }
   }
 
+  const takeLast = (entries: readonly Entry[], limit: number): void => {
+    let left = limit
+    for (const entry of entries.filter(({ state }) => state !== 'whole')) {
+      for (const passage of entry.reading.passages.toReversed()) {
+        const cost = costOf(entry, passage)
+        if (cost > left || spent + cost > room) break
+        left -= cost
+        pick(entry, passage, cost)
+      }
+    }
+  }
+
+  const pick = (entry: Entry, passage: Passage, cost: number): void => {
+    put(entry, 'excerpt', entry.spent + cost)
+    entry.picked.push(passage)
+    stale.add(entry)
+  }
+
   const takePassages = (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean => {
     offers ??= entries.flatMap((entry) => offersOf(entry, scores)).toSorted((a, b) => b.worth - a.worth)
     const shown = new Set(entries.flatMap(shownPassages).map((passage) => passage.mark))
     let took = false
     for (const { entry, passage } of offers) {
       if (entry.state === 'whole' || shown.has(passage.mark)) continue
-      const cost = passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? entry.reading.skeletonTokens : 0)
+      const cost = costOf(entry, passage)
       if (spent + cost > room) continue
-      put(entry, 'excerpt', entry.spent + cost)
-      entry.picked.push(passage)
+      pick(entry, passage, cost)
       shown.add(passage.mark)
-      stale.add(entry)
       took = true
     }
     return took
@@ -122,7 +140,12 @@ export function createBasket(room: number, meter: Meter): Basket {
     }
   }
 
-  return { room, spent: () => spent, takeWhole, takeSkeletons, takePassages, measure }
+  return { room, spent: () => spent, takeWhole, takeSkeletons, takeLast, takePassages, measure }
+}
+
+/** Tokens of a passage in an excerpt: the first one also brings the unit's skeleton. */
+function costOf(entry: Entry, passage: Passage): number {
+  return passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? entry.reading.skeletonTokens : 0)
 }
 
 function shownPassages(entry: Entry): readonly Passage[] {

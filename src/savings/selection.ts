@@ -23,6 +23,8 @@ export interface SelectionJob {
   readonly query: Query
   /** Tokens for all that is selected. */
   readonly room: number
+  /** Tokens that the newest unit may take whatever the query. @default 0 */
+  readonly newestRoom?: number
   readonly owner: string
   readonly signal: AbortSignal
 }
@@ -69,7 +71,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
   const newestFirst = entries.toReversed()
 
-  await takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps })
+  takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps, newestRoom: job.newestRoom ?? 0 })
   await basket.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
   basket.takeWhole(relevant, withTools ? job.room * WHOLE_SHARE_WITH_TOOLS : job.room)
@@ -153,10 +155,11 @@ interface Orders {
   readonly byValue: readonly Entry[]
   readonly newestFirst: readonly Entry[]
   readonly steps: ReadonlySet<Unit>
+  readonly newestRoom: number
 }
 
 /** Standing instructions, the user's words, the steps of the live turn, the beginning and the end. */
-async function takeRightful(basket: Basket, entries: readonly Entry[], orders: Orders): Promise<void> {
+function takeRightful(basket: Basket, entries: readonly Entry[], orders: Orders): void {
   const { room } = basket
   const { byValue, newestFirst, steps } = orders
   const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => steps.has(entry.unit))
@@ -175,4 +178,5 @@ async function takeRightful(basket: Basket, entries: readonly Entry[], orders: O
   basket.takeWhole(all <= room * USER_SHARE ? words : byValue.filter(isUser), room * USER_SHARE)
   basket.takeWhole(entries.slice(0, 1), room * HEAD_SHARE)
   basket.takeWhole(newestFirst.slice(0, 1), room * NEWEST_SHARE)
+  basket.takeLast(newestFirst.slice(0, 1), Math.min(room, orders.newestRoom))
 }

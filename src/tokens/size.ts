@@ -9,8 +9,7 @@ import { countedText, fixedTokens, IMAGE_BOUND, IMAGE_TOKENS, TOOL_FRAME, toolTe
 const REMEMBERED_COUNTS = 50_000
 /** Below this length counting is as cheap as looking up. */
 const SHORTEST_REMEMBERED = 64
-/** An estimate this many times away from a threshold decides without a count. */
-const SURE_BELOW = 0.55
+/** An estimate this many times above a threshold decides without a count. */
 const SURE_ABOVE = 1.6
 /** Other vocabularies need at most so many times the tokens of o200k, unless the model says otherwise. */
 const TOKEN_FACTOR = 1.5
@@ -73,8 +72,10 @@ export function createMeter(tokenizer: Tokenizer): Meter {
     countOf,
     async sizeNear(prompt, thresholds, signal) {
       const estimate = estimateOf(prompt)
-      const unsure = thresholds.some((at) => estimate > at * SURE_BELOW && estimate < at * SURE_ABOVE)
-      return unsure ? countOf(prompt, signal) : estimate
+      const near = thresholds.filter((at) => estimate < at * SURE_ABOVE)
+      if (near.length === 0) return estimate
+      const most = mostTokensOf(prompt)
+      return near.some((at) => most > at) ? countOf(prompt, signal) : estimate
     },
     estimateOfMessage: (message) => estimateText(message) + fixedTokens(message, IMAGE_TOKENS),
     async countOfMessage(message, signal) {
@@ -90,6 +91,14 @@ export function createMeter(tokenizer: Tokenizer): Meter {
       return prompt.tools.length > 0 ? sum + TOOL_INSTRUCTION_BOUND : sum
     },
   }
+}
+
+/** No text has more tokens than bytes: words of rare letters come near to that, and far above their estimate. */
+function mostTokensOf(prompt: Prompt): number {
+  let sum = ANSWER_FRAME
+  for (const message of prompt.messages) sum += utf8Length(textOf(message)) + fixedTokens(message, IMAGE_TOKENS)
+  for (const tool of prompt.tools) sum += utf8Length(textOf(tool)) + TOOL_FRAME
+  return sum
 }
 
 function textOf(thing: Message | Tool): string {
