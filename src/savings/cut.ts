@@ -1,7 +1,8 @@
 import type { Message, Prompt } from '../core/prompt.ts'
+import { roundTokens } from './amount.ts'
 import type { Talk } from './freeze.ts'
 import { queryOf } from './query.ts'
-import { rebuild } from './rebuild.ts'
+import { isCut, rebuild } from './rebuild.ts'
 import { select, type Selected, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
 import type { Unit } from './turns.ts'
@@ -38,8 +39,8 @@ export interface CutOptions {
   readonly terms?: readonly string[]
   /** What the notice may take. @default 48 */
   readonly noticeRoom?: number
-  /** Writes what stands in place of the missing units. @default how much is missing */
-  readonly notice?: (missing: readonly Unit[], tokens: number) => Promise<string>
+  /** Returns the text in place of what is left out, given the units that are cut. @default its amount in tokens */
+  readonly notice?: (cut: readonly Unit[], tokens: number) => Promise<string>
 }
 
 const NOTICE_ROOM = 48
@@ -65,8 +66,8 @@ export async function cutToQuery(
     const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
     const cut = await assemble(job, talk, { options, selected }, tools)
     if (cut.tokens <= cap) return cut
-    // The cap has priority over the notice.
-    if (room === 0) return withoutNotice(job, talk, cut, tools)
+    // The cap has priority over the marker, but not over a summary: without it the text would be lost.
+    if (room === 0) return options.notice === undefined ? withoutNotice(job, talk, cut, tools) : cut
     room = attempt < ATTEMPTS ? Math.max(0, room - (cut.tokens - cap) - NOTICE_ROOM) : 0
   }
 }
@@ -100,12 +101,12 @@ async function layOut(job: TierJob, talk: Talk, options: CutOptions, tools: Sele
   const steps = overflows ? turns.live.slice(1) : []
   const pinned = [...exchange, ...newest, ...(overflows ? turns.live.slice(0, 1) : turns.live)]
   const answer = old.at(-1)
-  const isCut = answer?.kind === 'assistant' && !exchange.includes(answer)
+  const isTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
   return {
     pinned,
     units: [...left, ...steps],
     steps: new Set(steps),
-    newestRoom: isCut ? exchangeRoom - (await sizeOf(exchange, job, tools)) : 0,
+    newestRoom: isTooLong ? exchangeRoom - (await sizeOf(exchange, job, tools)) : 0,
     taken: frame + (await sizeOf(pinned, job, tools)) + noticeRoom,
     overflows,
   }
@@ -161,9 +162,10 @@ async function assemble(
   { options, selected }: { readonly options: CutOptions; readonly selected: Selected },
   tools: SelectionTools,
 ): Promise<Cut> {
-  const missing = talk.units.filter((unit) => !selected.selection.has(unit))
-  const size = await sizeOf(missing, job, tools)
-  const notice = options.notice === undefined ? noticeOf(size) : await options.notice(missing, size)
+  const cut = talk.units.filter((unit) => isCut(unit, selected.selection))
+  const kept = cut.map((unit) => ({ ...unit, messages: selected.selection.get(unit) ?? [] }))
+  const size = (await sizeOf(cut, job, tools)) - (await sizeOf(kept, job, tools))
+  const notice = options.notice === undefined ? noticeOf(size) : await options.notice(cut, size)
   const prompt = rebuild(job.prompt, talk.turns, selected.selection, { notice })
   return {
     prompt,
@@ -193,8 +195,7 @@ export async function sizeOf(units: readonly Unit[], job: TierJob, { meter }: Se
   return tokens
 }
 
-/** Says that something is missing and about how much, so that a model does not take the rest for the whole. */
+/** States that something is left out and about how much, so that a model does not take the rest for the whole. */
 function noticeOf(tokens: number): string {
-  const about = tokens < 1000 ? 'Some' : `About ${Math.round(tokens / 1000)},000`
-  return `[${about} tokens of this conversation are left out, here and between the messages below.]`
+  return `[About ${roundTokens(tokens)} tokens of this conversation are left out, here and between the messages below.]`
 }

@@ -7,6 +7,7 @@ import type { Memory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
 import { PROMPT_VERSION, summarise, summaryNotice, type Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, type Thresholds } from './thresholds.ts'
+import type { Unit } from './turns.ts'
 import type { Tier, TierForecast, TierJob, TierResult } from './tier.ts'
 
 export interface RecursiveOptions {
@@ -57,7 +58,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     const { texts, spent, answered } = await condense(job, chunks, room)
     if (!answered) return { declined: 'the controller did not answer', spent }
     const joined = texts.join('\n\n')
-    const notice = async (): Promise<string> => summaryNotice(joined)
+    const notice = async (_: readonly Unit[], size: number): Promise<string> => summaryNotice(joined, size)
     const noticeRoom = (await tools.meter.tokenizer.count(joined, job.signal)) + NOTICE_FRAME
     const cap = Math.max(target, noticeRoom + target / 2)
     const unread = [...rest, ...talk.turns.live].reduce((sum, unit) => sum + unit.messages.length, 0)
