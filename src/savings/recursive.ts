@@ -14,11 +14,13 @@ export interface RecursiveOptions {
   readonly thresholds?: Thresholds
   /** @default 'model' */
   readonly summariser?: Summariser
-  /** Tokens of the whole prompt. @default 20_480 */
+  /** Tokens of the whole prompt; less where that is more than 45 % of the conversation. @default 20_480 */
   readonly target?: number
 }
 
 const TARGET = 20_480
+/** Upper limit of the target as a share of the conversation: what is below the target is shortened too. */
+const MAX_SHARE = 0.45
 /** A chunk of 10k tokens together with the prompt around it. */
 const CHUNK = 9200
 const CHUNK_SUMMARY = 800
@@ -42,7 +44,7 @@ interface Level {
 export function createRecursive(tools: SelectionTools, memory: Memory, options: RecursiveOptions = {}): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const summariser = options.summariser ?? 'model'
-  const target = options.target ?? TARGET
+  const targetFor = (job: TierJob): number => Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_SHARE))
   const { estimate } = tools.meter.tokenizer
 
   const controllerOf = (job: TierJob): string =>
@@ -54,6 +56,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     const chunks = full.map((chunk) => chunk.text)
     if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
     if (chunks.length > MOST_CALLS) return { declined: `there are more than ${MOST_CALLS} chunks`, spent: ZERO }
+    const target = targetFor(job)
     const room = Math.round(target * SUMMARY_SHARE)
     const { texts, spent, answered } = await condense(job, chunks, room)
     if (!answered) return { declined: 'the controller did not answer', spent }
@@ -136,7 +139,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   const forecast = (job: TierJob): TierForecast => {
     const calls = Math.ceil(job.tokens / CHUNK) * CHUNK_SUMMARY
     const price = summariser === 'extractive' ? ZERO : (job.small?.price(job.tokens, calls) ?? ZERO)
-    return { tokens: target, calls: price }
+    return { tokens: targetFor(job), calls: price }
   }
 
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }
