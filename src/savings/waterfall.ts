@@ -57,8 +57,8 @@ export function createWaterfall(options: WaterfallOptions): Waterfall {
     if (given.wishes.level === 'off') return { tokens: given.tokens, spent, verdicts }
     const job = await measured(given, { meter, thresholds })
     const warmth = await orElse(COLD, warmthOf(memory, job, thresholds))
-    for (const tier of tiers) {
-      const outcome = await attempt(tier, job, warmth, meter)
+    for (const tier of job.shadow === 'not-tried' ? [] : tiers) {
+      const outcome = await attempt(tier, forTiers(job), warmth, meter)
       spent = add(spent, outcome.spent)
       verdicts.push(outcome.verdict)
       if (outcome.rewrite === undefined) continue
@@ -84,7 +84,7 @@ async function measured(
   job: TierJob,
   { meter, thresholds }: { readonly meter: Meter; readonly thresholds: Thresholds },
 ): Promise<TierJob> {
-  if (job.wishes.level !== undefined) return job
+  if (job.wishes.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
   const near = Object.values(thresholdsFor(job, thresholds))
   return { ...job, tokens: await orElse(job.tokens, meter.sizeNear(prompt, near, signal)) }
@@ -145,13 +145,20 @@ async function warmthOf(memory: Memory, job: TierJob, thresholds: Thresholds): P
   return note.optimized ? { passedThrough: 0, optimized: note.tokens } : { passedThrough: note.tokens, optimized: 0 }
 }
 
+/** What a trial remembers is found by trials only: it was never sent. */
+function forTiers(job: TierJob): TierJob {
+  return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
+}
+
+/** Remembers in which form the conversation was sent. */
 async function noteSent(
   memory: Memory,
   job: TierJob,
-  rewrite: Rewrite | undefined,
+  optimized: Rewrite | undefined,
   thresholds: Thresholds,
 ): Promise<void> {
   if (!isWorthNoting(job, thresholds)) return
+  const rewrite = job.shadow === undefined ? optimized : undefined
   const note: Note = { at: job.now, tokens: rewrite?.tokens ?? job.tokens, optimized: rewrite !== undefined }
   await rememberAt(memory, job.owner, talkOf(job.prompt), { kind: SENT, value: JSON.stringify(note) })
 }
