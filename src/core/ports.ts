@@ -169,7 +169,9 @@ export interface Tokenizer {
 /** Sizes of prompts in tokens. The same rule counts before and after a tier; messages are counted once and remembered. */
 export interface Meter {
   readonly tokenizer: Tokenizer
-  /** Cheap. */
+  /** Estimates every message that is new, with pauses: afterwards `estimateOf` only adds up. */
+  prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
+  /** Cheap after `prepare`; without it a long prompt blocks the event loop. */
   estimateOf(prompt: Prompt): number
   /** Exact for the texts; images, documents and the frame of messages and tools by fixed rules. */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>

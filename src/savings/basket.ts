@@ -1,4 +1,5 @@
 import type { Meter } from '../core/ports.ts'
+import type { Pause } from '../tokens/pause.ts'
 import type { Message } from '../core/prompt.ts'
 import { excerptUnit, type Passage } from './excerpt.ts'
 import type { Reading } from './reading.ts'
@@ -34,7 +35,7 @@ export interface Basket {
   /** Takes passages of units from the last back, within `limit` tokens together and within the room. */
   takeLast(entries: readonly Entry[], limit: number): void
   /** Takes the best passages of what is not whole, by their estimated size; true when it took any. */
-  takePassages(entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean
+  takePassages(entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): Promise<boolean>
   /** Replaces estimates by exact sizes; gives back the last passages of what turned out too large. */
   measure(entries: readonly Entry[], signal: AbortSignal): Promise<void>
 }
@@ -44,7 +45,7 @@ const PASSAGE_POWER = 0.6
 const PASSAGE_FRAME = 3
 const SMALL = 20
 
-export function createBasket(room: number, meter: Meter): Basket {
+export function createBasket(room: number, { meter, pause }: { readonly meter: Meter; readonly pause: Pause }): Basket {
   let spent = 0
   const stale = new Set<Entry>()
   let offers: readonly Offer[] | undefined
@@ -96,11 +97,16 @@ export function createBasket(room: number, meter: Meter): Basket {
     stale.add(entry)
   }
 
-  const takePassages = (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean => {
-    offers ??= entries.flatMap((entry) => offersOf(entry, scores)).toSorted((a, b) => b.worth - a.worth)
-    const shown = new Set(entries.flatMap(shownPassages).map((passage) => passage.mark))
+  const takePassages = async (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): Promise<boolean> => {
+    offers ??= await offersIn(entries, scores, pause)
+    const shown = new Set<number>()
+    for (const entry of entries) {
+      if (entry.state !== 'out') for (const { mark } of shownPassages(entry)) shown.add(mark)
+    }
     let took = false
     for (const { entry, passage } of offers) {
+      const due = pause()
+      if (due !== undefined) await due
       if (entry.state === 'whole' || shown.has(passage.mark)) continue
       const cost = costOf(entry, passage)
       if (spent + cost > room) continue
@@ -146,6 +152,23 @@ export function createBasket(room: number, meter: Meter): Basket {
 /** Tokens of a passage in an excerpt: the first one also brings the unit's skeleton. */
 function costOf(entry: Entry, passage: Passage): number {
   return passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? entry.reading.skeletonTokens : 0)
+}
+
+/** The passages that may be taken, best first. Those without any worth fill the room last, in their order. */
+async function offersIn(
+  entries: readonly Entry[],
+  scores: ReadonlyMap<Passage, number>,
+  pause: Pause,
+): Promise<readonly Offer[]> {
+  const worthy: Offer[] = []
+  const others: Offer[] = []
+  for (const entry of entries) {
+    for (const offer of offersOf(entry, scores)) (offer.worth > 0 ? worthy : others).push(offer)
+    const due = pause()
+    if (due !== undefined) await due
+  }
+  worthy.sort((a, b) => b.worth - a.worth)
+  return worthy.concat(others)
 }
 
 function shownPassages(entry: Entry): readonly Passage[] {

@@ -187,9 +187,12 @@ function systemOf(prompt: Prompt): readonly Message[] {
 }
 
 /** Exact tokens of units. */
-export async function sizeOf(units: readonly Unit[], job: TierJob, { meter }: SelectionTools): Promise<number> {
+export async function sizeOf(units: readonly Unit[], job: TierJob, tools: SelectionTools): Promise<number> {
+  const { meter, pause } = tools
   let tokens = 0
   for (const unit of units) {
+    const due = pause()
+    if (due !== undefined) await due
     for (const message of unit.messages) tokens += await meter.countOfMessage(message, job.signal)
   }
   return tokens

@@ -65,7 +65,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
           maxTokens,
           small: job.small,
           summariser,
-          estimate: tools.meter.tokenizer.estimate,
+          tools,
           signal: job.signal,
         })
         spent = add(spent, summary.spent)

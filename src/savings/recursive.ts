@@ -52,7 +52,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const talk = talkOf(job.prompt)
-    const { full, rest } = chunkUnits(talk.turns.old, CHUNK, estimate)
+    const { full, rest } = await chunkUnits(talk.turns.old, { size: CHUNK, most: MOST_CALLS }, tools)
     const chunks = full.map((chunk) => chunk.text)
     if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
     if (chunks.length > MOST_CALLS) return { declined: `there are more than ${MOST_CALLS} chunks`, spent: ZERO }
@@ -80,27 +80,38 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
       const level = await summariseAll(job, texts)
       spent = add(spent, level.spent)
       if (!level.answered) return { texts, spent, answered: depth > 1 }
-      const before = sizeOf(texts)
-      const after = sizeOf(level.texts)
+      const before = await sizeOf(texts)
+      const after = await sizeOf(level.texts)
       texts = level.texts
       if (after <= room || texts.length === 1 || after > before * (1 - LEAST_SHRINKING)) break
-      texts = joinUp(texts)
+      texts = await joinUp(texts)
     }
     return { texts, spent, answered: true }
   }
 
-  const sizeOf = (texts: readonly string[]): number => texts.reduce((sum, text) => sum + estimate(text), 0)
+  const sizeOf = async (texts: readonly string[]): Promise<number> => {
+    let sum = 0
+    for (const text of texts) {
+      sum += estimate(text)
+      await tools.pause()
+    }
+    return sum
+  }
 
   /** Neighbouring summaries as the chunks of the next level, again from the oldest end. */
-  const joinUp = (texts: readonly string[]): readonly string[] => {
+  const joinUp = async (texts: readonly string[]): Promise<readonly string[]> => {
     const joined: string[] = []
     let held: string[] = []
+    let size = 0
     for (const text of texts) {
-      if (held.length > 0 && sizeOf([...held, text]) > CHUNK) {
+      const added = await sizeOf([text])
+      if (held.length > 0 && size + added > CHUNK) {
         joined.push(held.join('\n\n'))
         held = []
+        size = 0
       }
       held.push(text)
+      size += added
     }
     return [...joined, held.join('\n\n')]
   }
@@ -116,7 +127,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
         summaries[at] = one.text
         spent = add(spent, one.spent)
         answered ||= one.answered
-        await tools.breathe()
+        await tools.pause()
       }
     }
     await Promise.all(Array.from({ length: AT_ONCE }, work))
@@ -131,7 +142,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     const known = await memory.recall(job.owner, key)
     if (known !== undefined) return { text: known, spent: ZERO, answered: true }
     const { small, signal } = job
-    const summary = await summarise({ text, maxTokens: CHUNK_SUMMARY, small, summariser, estimate, signal })
+    const summary = await summarise({ text, maxTokens: CHUNK_SUMMARY, small, summariser, tools, signal })
     if (summary.written) await memory.remember(job.owner, key, summary.text)
     return { text: summary.text, spent: summary.spent, answered: !summary.failed }
   }

@@ -1,6 +1,7 @@
 import { asCount, isJsonObject, type Json } from '../core/json.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
+import { createPause } from '../tokens/pause.ts'
 import { createFamilyLock } from './family.ts'
 import { recallAt, rememberAt, talkOf } from './freeze.ts'
 import { createMemory, type Memory } from './memory.ts'
@@ -41,7 +42,8 @@ export function createWaterfall(options: WaterfallOptions): Waterfall {
   const { meter, breathe, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summariser = options.summariser ?? 'model'
-  const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate, breathe), breathe }
+  const pause = createPause(breathe)
+  const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
   const own: readonly Tier[] = [
     createSlider(tools, memory, options.slider === undefined ? {} : { mode: options.slider }),

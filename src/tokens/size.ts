@@ -1,6 +1,8 @@
 import { LRUCache } from 'lru-cache'
 import type { Meter, Tokenizer } from '../core/ports.ts'
 import type { Message, Prompt, Tool } from '../core/prompt.ts'
+import { breathe } from './breathe.ts'
+import { createPause, measureInSlices } from './pause.ts'
 import { cautiousTokens } from './estimate.ts'
 import { fingerprintOf } from '../core/fingerprint.ts'
 import { countedText, fixedTokens, IMAGE_BOUND, IMAGE_TOKENS, TOOL_FRAME, toolText } from './weights.ts'
@@ -23,10 +25,12 @@ const TOOL_INSTRUCTION_BOUND = 600
 interface Sizes {
   estimate?: number
   exact?: number
+  bytes?: number
 }
 
 /** The default meter over a tokenizer. Nothing is counted exactly before somebody asks for it. */
 export function createMeter(tokenizer: Tokenizer): Meter {
+  const pause = createPause(breathe)
   const seen = new WeakMap<Message | Tool, Sizes>()
   const remembered = new LRUCache<number, Sizes>({ max: REMEMBERED_COUNTS })
 
@@ -60,17 +64,44 @@ export function createMeter(tokenizer: Tokenizer): Meter {
 
   const countOf = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
     let sum = ANSWER_FRAME
-    for (const message of prompt.messages)
+    for (const message of prompt.messages) {
       sum += (await countText(message, signal)) + fixedTokens(message, IMAGE_TOKENS)
+      const due = pause()
+      if (due !== undefined) await due
+    }
     for (const tool of prompt.tools) sum += (await countText(tool, signal)) + TOOL_FRAME
+    return sum
+  }
+
+  const prepare = async (prompt: Prompt, signal?: AbortSignal): Promise<void> => {
+    for (const thing of [...prompt.messages, ...prompt.tools]) {
+      const sizes = sizesOf(thing)
+      const text = textOf(thing)
+      if (sizes.exact === undefined) sizes.estimate ??= await measureInSlices(text, tokenizer.estimate, pause)
+      sizes.bytes ??= utf8Length(text)
+      const due = pause()
+      if (due === undefined) continue
+      await due
+      signal?.throwIfAborted()
+    }
+  }
+
+  /** No text has more tokens than bytes: words of rare letters come near to that, and far above their estimate. */
+  const mostTokensOf = (prompt: Prompt): number => {
+    const bytesOf = (thing: Message | Tool): number => (sizesOf(thing).bytes ??= utf8Length(textOf(thing)))
+    let sum = ANSWER_FRAME
+    for (const message of prompt.messages) sum += bytesOf(message) + fixedTokens(message, IMAGE_TOKENS)
+    for (const tool of prompt.tools) sum += bytesOf(tool) + TOOL_FRAME
     return sum
   }
 
   return {
     tokenizer,
+    prepare,
     estimateOf,
     countOf,
     async sizeNear(prompt, thresholds, signal) {
+      await prepare(prompt, signal)
       const estimate = estimateOf(prompt)
       const near = thresholds.filter((at) => estimate < at * SURE_ABOVE)
       if (near.length === 0) return estimate
@@ -91,14 +122,6 @@ export function createMeter(tokenizer: Tokenizer): Meter {
       return prompt.tools.length > 0 ? sum + TOOL_INSTRUCTION_BOUND : sum
     },
   }
-}
-
-/** No text has more tokens than bytes: words of rare letters come near to that, and far above their estimate. */
-function mostTokensOf(prompt: Prompt): number {
-  let sum = ANSWER_FRAME
-  for (const message of prompt.messages) sum += utf8Length(textOf(message)) + fixedTokens(message, IMAGE_TOKENS)
-  for (const tool of prompt.tools) sum += utf8Length(textOf(tool)) + TOOL_FRAME
-  return sum
 }
 
 function textOf(thing: Message | Tool): string {
