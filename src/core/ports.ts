@@ -206,11 +206,13 @@ export interface Tokenizer {
 /** Sizes of prompts in tokens. The same rule counts before and after a tier; messages are counted once and remembered. */
 export interface Meter {
   readonly tokenizer: Tokenizer
-  /** Cheap. */
+  /** Estimates every message that is new, with pauses: afterwards `estimateOf` only adds up. */
+  prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
+  /** Cheap after `prepare`; without it a long prompt blocks the event loop. */
   estimateOf(prompt: Prompt): number
   /** Exact for the texts; images, documents and the frame of messages and tools by fixed rules. */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
-  /** The exact count where the estimate is too near to one of the thresholds to decide, else the estimate. */
+  /** The exact count unless the estimate is far above every threshold or the bytes are below it; then the estimate. */
   sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
   countOfMessage(message: Message, signal?: AbortSignal): Promise<number>

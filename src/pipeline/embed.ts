@@ -4,7 +4,6 @@ import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import { checkAccess } from '../governance/access.ts'
-import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
 import { windowOf } from '../tokens/bound.ts'
 import { billFor } from './charge.ts'
 import { baseHead, jsonResponse } from './head.ts'
@@ -32,7 +31,7 @@ export async function understandEmbedding(admitted: Admitted, parts: Parts): Pro
   const { body, bytes } = await readJson(admitted, parts, Number.POSITIVE_INFINITY)
   const embedding = readEmbeddingRequest(body)
   const prompt = promptOf(embedding)
-  await estimateInTurns(prompt, parts.meter)
+  await parts.meter.prepare(prompt, admitted.signal)
   const named = parts.resolve(embedding.model, admitted.key)
   checkAccess(admitted.key, { prompt, modelName: named.name, also: named.routes.map(routeName) })
   const resolved = embeddingRoutes(named)

@@ -15,6 +15,9 @@ import { checkVendorWork, measure } from './measure.ts'
 import { readSteering } from './read-steering.ts'
 import type { Admitted, Limits, Parts, Resolved, Route, Understood } from './stages.ts'
 
+/** Estimating the tokens of a longer body in one piece would block the event loop for more than a few milliseconds. */
+const LONG_PROMPT = 128 * 1024
+
 /** What the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export async function understand(admitted: Admitted, parts: Parts): Promise<Understood> {
   const { limits } = parts
@@ -31,13 +34,14 @@ export async function understand(admitted: Admitted, parts: Parts): Promise<Unde
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   checkVendorWork(prompt, parts)
-  const size = measure(prompt, whole === body ? bytes : utf8Length(JSON.stringify(whole)), admitted, parts)
+  const length = whole === body ? bytes : utf8Length(JSON.stringify(whole))
+  if (length > LONG_PROMPT) await parts.meter.prepare(prompt, admitted.signal)
   return {
     ...admitted,
     asked: body,
     prompt,
     resolved,
-    size,
+    size: measure(prompt, length, admitted, parts),
     wishes,
     margin: marginOf(parts, admitted.key, resolved.name),
   }
