@@ -61,7 +61,7 @@ export type { Store } from './core/ports.ts'
 
 // Tier 1
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'
-export type { Embedder, Neighbour, VectorIndex } from './core/ports.ts'
+export type { Embedder, Neighbor, VectorIndex } from './core/ports.ts'
 
 // Failures
 export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'

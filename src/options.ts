@@ -96,7 +96,7 @@ const CACHE_OPTIONS = [
   'maxBytes',
   'embedder',
   'index',
-  'shelf',
+  'store',
   'verifyHit',
   'timeoutMs',
 ]

@@ -1,7 +1,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { canonicalise } from '../../src/cache/canonical.ts'
-import { foldText } from '../../src/cache/fold.ts'
+import { canonicalize } from '../../src/cache/canonical.ts'
+import { normalizeText } from '../../src/cache/normalize.ts'
 import { differenceOf } from '../../src/cache/guard.ts'
 import { hashEmbedding } from '../../src/cache/hashing-embedder.ts'
 import { loadEnglish } from '../../src/cache/lexicon.ts'
@@ -76,8 +76,8 @@ function readFiles(folder: string): readonly Record<string, unknown>[] {
 export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate[]> {
   const lexicon = await loadEnglish()
   const judged = pairs.map((pair): Judged => {
-    const forms = [canonicalise(foldText(pair.left)), canonicalise(foldText(pair.right))] as const
-    const passes = [1, 2].map((slips) => differenceOf(...forms, { lexicon, slips }) === undefined)
+    const forms = [canonicalize(normalizeText(pair.left)), canonicalize(normalizeText(pair.right))] as const
+    const passes = [1, 2].map((typos) => differenceOf(...forms, { lexicon, typos }) === undefined)
     return {
       ...pair,
       similarity: cosine(hashEmbedding(pair.left), hashEmbedding(pair.right)),

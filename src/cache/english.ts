@@ -1,6 +1,6 @@
 /**
- * What may differ between two English texts that ask the same. Only what never changes an answer stands here; every
- * other word is content and must agree.
+ * Differences between two English texts that ask the same. Only differences that never change an answer are listed;
+ * every other word is content and must agree.
  */
 
 /** Words that make a text English: none of them is a common word of another language written in Latin letters. */
@@ -45,36 +45,41 @@ export const NEGATIONS: ReadonlySet<string> = words(
 
 export const QUESTION_WORDS: ReadonlySet<string> = words('what who whom whose when where why how which')
 
-const SHORT_FORMS: readonly (readonly [RegExp, string])[] = [
-  [/^(can't|cant)$/, 'can not'],
-  [/^cannot$/, 'can not'],
-  [/^won't$/, 'will not'],
-  [/^shan't$/, 'shall not'],
-  [/^ain't$/, 'is not'],
-  [/^(is|are|was|were|do|does|did|has|have|had|could|would|should|must|need|might)n't$/, '$1 not'],
-  [/^(isn|aren|wasn|weren|don|doesn|didn|hasn|haven|hadn|couldn|wouldn|shouldn|mustn)t$/, '$1 t'],
-  [/^(i)'?m$/, 'i am'],
-  [/^(you|we|they|who|what|where|how)'re$/, '$1 are'],
-  [/^(i|you|we|they|who|could|would|should|might|must)'ve$/, '$1 have'],
-  [/^ive$/, 'i have'],
-  [/^youre$/, 'you are'],
-  [/^theyre$/, 'they are'],
-  [/^(i|you|he|she|it|we|they|that|there|this|what|who)'ll$/, '$1 will'],
-  [/^(what|who|where|when|why|how|that|there|here|it|he|she)'s$/, '$1 is'],
-  [/^(what|where|how)s$/, '$1 is'],
-  [/^let's$/, 'let us'],
-  [/^y'all$/, 'you all'],
+/** Endings of short forms, and the words that take each. */
+const SHORT_ENDINGS: readonly (readonly [string, string, string])[] = [
+  ["n't", 'not', 'is are was were do does did has have had could would should must need might'],
+  ['nt', 'not', 'is are was were do does did has have had could would should must'],
+  ["'re", 'are', 'you we they who what where how'],
+  ["'ve", 'have', 'i you we they who could would should might must'],
+  ["'ll", 'will', 'i you he she it we they that there this what who'],
+  ["'s", 'is', 'what who where when why how that there here it he she'],
+  ['s', 'is', 'what where how'],
 ]
 
-/** `what's` as `what is`; the word itself when it is not a short form. */
-export function expandShortForm(word: string): readonly string[] {
-  const row = SHORT_FORMS.find(([pattern]) => pattern.test(word))
-  if (row === undefined) return [word]
-  const [pattern, long] = row
-  return word
-    .replace(pattern, long)
-    .replace(/^(.+)n t$/, '$1 not')
-    .split(' ')
+const SHORT_FORMS: ReadonlyMap<string, readonly string[]> = new Map([
+  ...SHORT_ENDINGS.flatMap(([ending, word, stems]) =>
+    stems.split(' ').map((stem): [string, readonly string[]] => [stem + ending, [stem, word]]),
+  ),
+  ...[
+    ["can't", 'can not'],
+    ['cant', 'can not'],
+    ['cannot', 'can not'],
+    ["won't", 'will not'],
+    ["shan't", 'shall not'],
+    ["ain't", 'is not'],
+    ["i'm", 'i am'],
+    ['im', 'i am'],
+    ['ive', 'i have'],
+    ['youre', 'you are'],
+    ['theyre', 'they are'],
+    ["let's", 'let us'],
+    ["y'all", 'you all'],
+  ].map(([short = '', long = '']): [string, readonly string[]] => [short, long.split(' ')]),
+])
+
+/** Returns `what is` for `what's`; undefined for a word that is not a short form. */
+export function expandShortForm(word: string): readonly string[] | undefined {
+  return SHORT_FORMS.get(word)
 }
 
 /** 'd before these is would; elsewhere it may be had. */
@@ -110,12 +115,19 @@ const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
 
-/** One spelling for both sides of the ocean, and one word for words of one meaning. `before` is the word before it. */
-export function plainSpelling(word: string, before: string): readonly string[] {
-  const row = SPELLINGS.find(([pattern]) => pattern.test(word))
+/** Ends of all words that SPELLINGS can change; one test instead of one for each row. */
+const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
+
+/**
+ * Returns American spelling and one word for words of one meaning, or undefined when the word stays. `before` is the
+ * preceding word.
+ */
+export function plainSpelling(word: string, before: string): readonly string[] | undefined {
+  const row = RESPELLED.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
   const verb = BEFORE_VERB.has(before) ? SAME_VERBS.get(spelled) : undefined
-  return (verb ?? SAME_WORDS.get(spelled) ?? spelled).split('-')
+  const plain = verb ?? SAME_WORDS.get(spelled) ?? spelled
+  return plain === word ? undefined : plain.split('-')
 }
 
 const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
@@ -126,7 +138,7 @@ const REQUEST =
 const MODAL = '(?:can|could|would|will)'
 const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
 
-/** Courtesies at the head of a text, matched against its words joined by blanks; each may uncover the next. */
+/** Pleasantries at the head of a text, matched against its words joined by blanks; each may uncover the next. */
 export const OPENINGS: readonly RegExp[] = [
   /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
   new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
@@ -161,8 +173,8 @@ export const ENDING: RegExp =
 /** A plea at the end of a request needs no sign before it. */
 export const PLEA: RegExp = new RegExp(`(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$`)
 
-/** In a text with one of these the courtesies may be what it is about. */
-export const ABOUT_COURTESY: ReadonlySet<string> = words(
+/** In a text with one of these the pleasantries may be the subject. */
+export const ABOUT_PLEASANTRIES: ReadonlySet<string> = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )
 

@@ -2,9 +2,9 @@ import type { Canonical, Item } from './canonical.ts'
 import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
 import { noLexicon, type Lexicon } from './lexicon.ts'
 import { isPlainWord } from './tokens.ts'
-import { isOneSlip, isTypingSlip } from './typo.ts'
+import { isOneTypo, isTypingError } from './typos.ts'
 
-/** Why two texts do not ask the same. */
+/** The kind of difference between two texts that do not ask the same. */
 export type Difference =
   | 'number'
   | 'negation'
@@ -17,22 +17,22 @@ export type Difference =
   | 'word'
 
 export interface GuardOptions {
-  /** Tells slips of the finger from other words. @default none is forgiven */
+  /** Distinguishes typos from other words. @default no typo is forgiven */
   readonly lexicon?: Lexicon
-  /** The most slips that are forgiven. @default 1 */
-  readonly slips?: number
+  /** Maximum number of typos that are forgiven. @default 1 */
+  readonly typos?: number
 }
 
 /**
- * The first thing in which two texts differ that could change the answer; undefined when they ask the same.
+ * Returns the first difference that could change the answer, or undefined when two texts ask the same.
  *
- * It trusts no embedding: every content word, number, sign, name and quotation of one text must be met in the other, in
- * the same order. What may differ is left out by `canonicalise`; besides, an article may be missing, and a word of
- * four letters or more may be misspelt: one spelling is a common word and the other is no word.
+ * The guard trusts no embedding: every content word, number, sign, name and quotation of one text must occur in the
+ * other, in the same order. `canonicalize` removes what may differ; besides, an article may be missing, and a word of
+ * four letters or more may be misspelled: one spelling is a common word and the other is not a word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = left.lenient && right.lenient ? (options.lexicon ?? noLexicon) : noLexicon
-  const walk = { left: left.items, right: right.items, lexicon, slips: options.slips ?? 1 }
+  const walk = { left: left.items, right: right.items, lexicon, typos: options.typos ?? 1 }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
     const [one, other] = [left.items[i], right.items[j]]
@@ -55,10 +55,10 @@ interface Walk {
   readonly left: readonly Item[]
   readonly right: readonly Item[]
   readonly lexicon: Lexicon
-  slips: number
+  typos: number
 }
 
-/** An article that only one side has is passed over. */
+/** Skips an article that only one text has. */
 function skips(one: Item | undefined, other: Item | undefined): readonly [boolean, boolean] {
   const both = one?.article !== undefined && other?.article !== undefined
   if (both || one?.key === other?.key) return [false, false]
@@ -72,8 +72,8 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
     return caseMatters(one, other, before) ? 'case' : undefined
   }
   if (isLazyCase(one, other) || isLazyCase(other, one)) return undefined
-  if (walk.slips > 0 && before?.kind !== 'number' && isMisspelt(one, other, walk)) {
-    walk.slips -= 1
+  if (walk.typos > 0 && before?.kind !== 'number' && isMisspelt(one, other, walk)) {
+    walk.typos -= 1
     return undefined
   }
   const kind = kindOf(one, walk)
@@ -87,7 +87,7 @@ function caseMatters(one: Item, other: Item, before: Item | undefined): boolean 
   return !one.opens && !other.opens && CASE_MATTERS.has(one.key) && isCapital(one) !== isCapital(other)
 }
 
-/** `youtube` for YouTube: small letters throughout are typed in haste, other capitals make another identifier. */
+/** Returns true for `youtube` and YouTube: lower case is an abbreviation in typing, other capitals are another identifier. */
 function isLazyCase(lazy: Item, proper: Item): boolean {
   const isLazy = lazy.kind === 'word' && lazy.raw === lazy.key && proper.kind === 'exact'
   return isLazy && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lazy.key
@@ -97,15 +97,15 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** One of the two is a common word and the other is none at all: two words, like two names, are different things. */
+/** Returns true when one of two words is common and the other is not a word: two words, like two names, differ in meaning. */
 function isMisspelt(one: Item, other: Item, walk: Walk): boolean {
-  if (!isPlainWord(one) || !isPlainWord(other) || !isOneSlip(one.key, other.key)) return false
+  if (!isPlainWord(one) || !isPlainWord(other) || !isOneTypo(one.key, other.key)) return false
   const [left, right] = [walk.lexicon(one.key), walk.lexicon(other.key)]
-  const isSlip = (left === 'common' && right === 'unknown') || (left === 'unknown' && right === 'common')
-  return isSlip && (isTypingSlip(one.key, other.key) || hasContext(walk.left, one))
+  const isTypo = (left === 'common' && right === 'unknown') || (left === 'unknown' && right === 'common')
+  return isTypo && (isTypingError(one.key, other.key) || hasContext(walk.left, one))
 }
 
-/** A short word that is no word may be a name in small letters (deno, trino): then other words must say what is meant. */
+/** An unknown short word may be a name in lower case (deno, trino): a typo is assumed only beside other content words. */
 const CONTEXT_WORDS = 3
 const CONTEXT_LENGTH = 4
 

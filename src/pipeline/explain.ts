@@ -1,6 +1,6 @@
-import type { CacheHit, CacheQuestion } from '../cache/find-answer.ts'
-import type { CacheMiss } from '../cache/semantic-cache.ts'
-import { createFlights } from '../cache/flights.ts'
+import type { CacheHit } from '../cache/find-answer.ts'
+import type { CacheMiss, CacheQuestion } from '../cache/semantic-cache.ts'
+import { createSingleFlight } from '../cache/single-flight.ts'
 import type { Forecast } from '../governance/forecast.ts'
 import type { SmallModel } from '../savings/tier.ts'
 import { describe, type Found } from './explanation.ts'
@@ -35,15 +35,17 @@ function takenNothing({ rate, outputTokens }: Forecast): Planned['reservation'] 
 function rehearse(parts: Parts): { readonly parts: Parts; readonly found: () => Found } {
   const { memory } = parts
   let found: Found
-  const lookup = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
+  const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
     const seen = await (memory?.cache ?? { peek: nothingFound }).peek(question)
     found = seen
-    return seen.hit ? seen : { hit: false, save: () => Promise.resolve(false), becameHit: () => {} }
+    return seen.hit ? seen : { hit: false, store: () => false, becameHit: () => {} }
   }
   return {
     parts: {
       ...parts,
-      ...(memory !== undefined && { memory: { cache: { ...memory.cache, lookup }, flights: createFlights() } }),
+      ...(memory !== undefined && {
+        memory: { cache: { ...memory.cache, lookUp }, singleFlight: createSingleFlight() },
+      }),
       waterfall: parts.rehearsal(),
       smallModel: (route) => standIn(parts.smallModel(route), parts),
     },
@@ -52,7 +54,7 @@ function rehearse(parts: Parts): { readonly parts: Parts; readonly found: () => 
 }
 
 async function nothingFound(): Promise<CacheMiss> {
-  return { hit: false, save: () => Promise.resolve(false), becameHit: () => {} }
+  return { hit: false, store: () => false, becameHit: () => {} }
 }
 
 /** A third of what it reads, at most: about as long as what small models write. */

@@ -2,7 +2,7 @@ import { checkCacheOptions, type SemanticCacheOptions } from '../cache/cache-opt
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { CacheStatistics } from '../cache/statistics.ts'
 
-const NOTHING_YET: CacheStatistics = {
+const NO_STATISTICS: CacheStatistics = {
   hitRate: 0,
   totalRequests: 0,
   hits: 0,
@@ -14,21 +14,26 @@ const NOTHING_YET: CacheStatistics = {
   bytes: 0,
 }
 
-/** The semantic cache, which is loaded at its first look-up; its options are checked now. */
+/** Returns the semantic cache, which is loaded at its first look-up. Its options are checked now. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
   let loading: Promise<SemanticCache> | undefined
   let loaded: SemanticCache | undefined
   const load = async (): Promise<SemanticCache> => {
-    const { createSemanticCache } = await import('../cache/semantic-cache.ts')
-    return (loaded = createSemanticCache(options))
+    try {
+      const { createSemanticCache } = await import('../cache/semantic-cache.ts')
+      return (loaded = createSemanticCache(options))
+    } catch (error) {
+      loading = undefined
+      throw error
+    }
   }
-  const whole = async (): Promise<SemanticCache> => loaded ?? (await (loading ??= load()))
+  const whole = (): Promise<SemanticCache> => (loading ??= load())
   return {
-    lookup: async (question) => (await whole()).lookup(question),
-    peek: async (question) => (await whole()).peek(question),
-    reportWrongHit: async (id) => loaded?.reportWrongHit(id),
-    clear: async (which) => loaded?.clear(which),
-    stats: () => loaded?.stats() ?? NOTHING_YET,
+    lookUp: (question) => loaded?.lookUp(question) ?? whole().then((cache) => cache.lookUp(question)),
+    peek: (question) => loaded?.peek(question) ?? whole().then((cache) => cache.peek(question)),
+    reportWrongHit: (id) => loaded?.reportWrongHit(id),
+    clear: (which) => loaded?.clear(which),
+    stats: () => loaded?.stats() ?? NO_STATISTICS,
   }
 }

@@ -1,5 +1,5 @@
 import { afterEach, expect, it } from 'vitest'
-import { sha256 } from '../../src/core/sha256.ts'
+import { sha256 } from '#hash'
 import { memoryStore, type Store } from '../../src/index.ts'
 import { administrate, ADMIN_KEY, AUDIT, BUDGETS, KEYS, RATE_LIMITS } from '../support/admin.ts'
 import { ask, CROSSINGS, type Reply as Told } from '../support/ask.ts'

@@ -1,6 +1,6 @@
-/** The shortest word in which a slip of the finger is believed. */
-const SHORTEST = 4
-/** Vowels are confused with one another only in words this long: `woman` and `women` are two words, `seperate` is none. */
+/** Minimum length of a word in which a typo is assumed. */
+const MIN_LENGTH = 4
+/** Minimum length of a word in which vowels are confused: `woman` and `women` are two words, `seperate` is a typo. */
 const LONG = 7
 const VOWELS = 'aeiouy'
 /** A last letter that makes another form of the same word: `use` and `used`, `lend` and `lender`. */
@@ -8,23 +8,25 @@ const ENDINGS = 'sdryent'
 const PLAIN_WORD = /^[a-z]+$/
 
 /**
- * True when one slip of the finger leads from one lower-case word to the other: two neighbouring letters swapped, one
- * letter too many, one missing, or one wrong. The first letter always agrees. Says nothing about which of the two is a
- * word: two real words can be one slip apart.
+ * Returns true when one lower-case word becomes the other by one typo: two adjacent letters swapped, one letter added,
+ * missing or wrong. The first letter always agrees. Both may be real words: the lexicon decides that.
  */
-export function isOneSlip(left: string, right: string): boolean {
-  const [short, long] = left.length <= right.length ? [left, right] : [right, left]
-  if (short.length < SHORTEST || long.length - short.length > 1 || short[0] !== long[0] || short === long) return false
-  if (!PLAIN_WORD.test(short) || !PLAIN_WORD.test(long)) return false
+export function isOneTypo(left: string, right: string): boolean {
+  const short = left.length <= right.length ? left : right
+  const long = left.length <= right.length ? right : left
+  if (short.length < MIN_LENGTH || long.length - short.length > 1 || short === long) return false
   const from = commonStart(short, long)
+  // At most two letters differ, and all behind them agree: the cheapest check comes first.
+  if (from === 0 || !long.endsWith(short.slice(from + 2))) return false
+  if (!PLAIN_WORD.test(short) || !PLAIN_WORD.test(long)) return false
   return short.length === long.length ? isSwapOrWrongLetter(short, long, from) : isExtraLetter(short, long, from)
 }
 
 /**
- * True for a slip that hands make and names do not: two letters swapped, a letter doubled or one of a double missing,
- * or any one slip in a long word.
+ * Returns true for typos of the hand by which names do not differ: two letters swapped, a letter doubled or one of a
+ * double missing, or any typo in a long word.
  */
-export function isTypingSlip(left: string, right: string): boolean {
+export function isTypingError(left: string, right: string): boolean {
   if (left.length >= LONG && right.length >= LONG) return true
   if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
   const [short, long] = left.length < right.length ? [left, right] : [right, left]

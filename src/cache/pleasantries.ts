@@ -1,0 +1,93 @@
+import {
+  ABOUT_PLEASANTRIES,
+  CLAUSE_OPENING,
+  ENDING,
+  HOW_TO,
+  OPENINGS,
+  PLEA,
+  QUESTION_WORDS,
+  SUBJECT_OPENINGS,
+} from './english.ts'
+import { asWords, isPlainWord, type Token } from './tokens.ts'
+
+/** Number of tokens at the head and at the end of a text that are searched for pleasantries. */
+const SEARCHED_TOKENS = 40
+
+/** Removes greetings, pleas, thanks, frames such as `can you tell me`, and the final punctuation. */
+export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] {
+  let items = tokens
+  let isClause = false
+  for (;;) {
+    const opening = openingOf(lineOf(items.slice(0, SEARCHED_TOKENS)))
+    if (opening === undefined) break
+    items = items.slice(countWords(opening))
+    isClause = CLAUSE_OPENING.test(opening)
+  }
+  const ended = withoutEnd(withoutEnding(items))
+  const question = isClause ? asQuestion(ended) : ended
+  return normalizeHowTo(question.filter((item) => item.key !== ',' || item.kind !== 'symbol'))
+}
+
+function openingOf(line: string): string | undefined {
+  for (const pattern of OPENINGS) {
+    const opening = pattern.exec(line)?.[0]
+    if (opening !== undefined) return opening
+  }
+  return undefined
+}
+
+/** Returns the words joined by blanks, and a sign for each other token, so that patterns can be matched on them. */
+function lineOf(items: readonly Token[]): string {
+  let line = ''
+  for (const item of items) {
+    const word = item.kind === 'exact' ? '\u0001' : item.kind === 'number' ? '0' : item.key
+    line = line === '' ? word : `${line} ${word}`
+  }
+  return line
+}
+
+function countWords(text: string): number {
+  return text.split(' ').filter((word) => word !== '').length
+}
+
+function withoutEnding(items: readonly Token[]): readonly Token[] {
+  const line = lineOf(items.slice(-SEARCHED_TOKENS))
+  if (!/please|thank|cheers/.test(line)) return items
+  if (items.some((item) => ABOUT_PLEASANTRIES.has(item.key))) return items
+  const plea = items.length <= SEARCHED_TOKENS ? PLEA.exec(line)?.[0] : undefined
+  const ending = ENDING.exec(line)?.[0] ?? plea
+  return ending === undefined ? items : items.slice(0, items.length - countWords(ending))
+}
+
+/** Removes the punctuation that ends the last sentence. */
+export function withoutEnd(items: readonly Token[]): readonly Token[] {
+  const last = items.findLastIndex((item) => item.kind !== 'stop')
+  return last < 0 || last === items.length - 1 ? items : items.slice(0, last + 1)
+}
+
+/** Returns `what is the price` for `what the price is`, `why is the sky blue` for `why the sky is blue`. */
+function asQuestion(items: readonly Token[]): readonly Token[] {
+  const [first, second] = items
+  const verb = items.find(isForm)
+  if (first === undefined || second === undefined || verb === undefined) return items
+  if (items.some((item) => item.kind === 'stop') || items.filter(isForm).length > 1) return items
+  const hasSubject = SUBJECT_OPENINGS.has(second.key) || !isPlainWord(second) || verb === items.at(-1)
+  if (!QUESTION_WORDS.has(first.key) || !hasSubject) return items
+  return [first, verb, ...items.slice(1).filter((item) => item !== verb)]
+}
+
+function isForm(item: Token): boolean {
+  return item.key === 'is' || item.key === 'are' || item.key === 'was' || item.key === 'were'
+}
+
+/** Returns `how to` for `how do I` and `how can I`. */
+function normalizeHowTo(items: readonly Token[]): readonly Token[] {
+  if (!items.some((item) => item.key === 'how')) return items
+  const line = lineOf(items)
+  const found = HOW_TO.exec(line)
+  if (found === null) return items
+  const start = countWords(line.slice(0, found.index))
+  const how = items[start]
+  if (how === undefined) return items
+  return [...items.slice(0, start), ...asWords(how, ['how', 'to']), ...items.slice(start + countWords(found[0]))]
+}
