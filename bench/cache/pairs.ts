@@ -3,9 +3,8 @@ import { join } from 'node:path'
 import { canonicalize } from '../../src/cache/canonical.ts'
 import { normalizeText } from '../../src/cache/normalize.ts'
 import { differenceOf } from '../../src/cache/guard.ts'
-import { hashEmbedding } from '../../src/cache/hashing-embedder.ts'
 import { loadEnglish } from '../../src/cache/lexicon.ts'
-import { cosine } from '../../src/cache/partition.ts'
+import { createWordingIndex } from '../../src/cache/wording-index.ts'
 import { REVERSALS } from '../../test/cache/reversals.ts'
 import { seeded, variationsOf } from './variations.ts'
 
@@ -77,10 +76,13 @@ export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate
   const lexicon = await loadEnglish()
   const judged = pairs.map((pair): Judged => {
     const forms = [canonicalize(normalizeText(pair.left)), canonicalize(normalizeText(pair.right))] as const
+    const index = createWordingIndex()
+    index.add({ id: 'left', scope: 'pair', text: pair.left, form: forms[0] })
+    const [found] = index.find('pair', forms[1], 1)
     const passes = [1, 2].map((typos) => differenceOf(...forms, { lexicon, typos }) === undefined)
     return {
       ...pair,
-      similarity: cosine(hashEmbedding(pair.left), hashEmbedding(pair.right)),
+      similarity: found === undefined ? 0 : 1 - found.typos / 100,
       passes: (threshold, similarity) => similarity >= threshold && passes[similarity >= 0.95 ? 1 : 0] === true,
     }
   })

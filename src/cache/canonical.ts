@@ -25,8 +25,11 @@ export interface Item extends Token {
 /** The content of a text without case, pleasantries, short forms, fillers and final punctuation. */
 export interface Canonical {
   readonly items: readonly Item[]
-  /** True when typos may be forgiven: the text is English and is not about spelling. */
-  readonly lenient: boolean
+  /**
+   * Typos are forgiven between two texts of which one is English. `none`: every letter may matter, because the text is
+   * about spelling.
+   */
+  readonly language: 'english' | 'unknown' | 'none'
 }
 
 /**
@@ -37,15 +40,15 @@ export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
   const form = formOf(tokens)
   // Two texts of nothing but pleasantries or punctuation are different texts.
-  return form.items.length > 0 ? form : { items: tokens.map(asWritten), lenient: false }
+  return form.items.length > 0 ? form : { items: tokens.map(asWritten), language: 'none' }
 }
 
 function formOf(tokens: readonly Token[]): Canonical {
   const traits = traitsOf(tokens)
-  if (traits.aboutLetters) return { items: tokens.map(asWritten), lenient: false }
-  if (!traits.english) return { items: withoutEnd(tokens), lenient: false }
+  if (traits.aboutLetters) return { items: tokens.map(asWritten), language: 'none' }
+  if (!traits.english) return { items: withoutEnd(tokens), language: 'unknown' }
   const plain = rewrite(tokens, !traits.aboutWords)
-  return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), lenient: true }
+  return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }
 
 /** Returns the words that are embedded. Upper case stays only where the guard compares it. */
@@ -54,7 +57,7 @@ export function meaningOf(canonical: Canonical): string {
   for (const item of canonical.items) {
     if (item.article === undefined) meaning = meaning === '' ? item.key : `${meaning} ${item.key}`
   }
-  return canonical.lenient ? meaning.toLowerCase() : meaning
+  return canonical.language === 'english' ? meaning.toLowerCase() : meaning
 }
 
 interface Traits {

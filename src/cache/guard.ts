@@ -2,7 +2,7 @@ import type { Canonical, Item } from './canonical.ts'
 import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
 import { noLexicon, type Lexicon } from './lexicon.ts'
 import { isPlainWord } from './tokens.ts'
-import { isOneTypo, isTypingError } from './typos.ts'
+import { differsAtEnd, isFunctionTypo, isKeyboardError, isOneTypo, isTypingError, withoutPossessive } from './typos.ts'
 
 /** The kind of difference between two texts that do not ask the same. */
 export type Difference =
@@ -31,7 +31,7 @@ export interface GuardOptions {
  * four letters or more may be misspelled: one spelling is a common word and the other is not a word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
-  const lexicon = left.lenient && right.lenient ? (options.lexicon ?? noLexicon) : noLexicon
+  const lexicon = mayForgive(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
   const walk = { left: left.items, right: right.items, lexicon, typos: options.typos ?? 1 }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
@@ -72,7 +72,7 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
     return caseMatters(one, other, before) ? 'case' : undefined
   }
   if (isLazyCase(one, other) || isLazyCase(other, one)) return undefined
-  if (walk.typos > 0 && before?.kind !== 'number' && isMisspelt(one, other, walk)) {
+  if (walk.typos > 0 && before?.kind !== 'number' && isMisspelled(one, other, walk)) {
     walk.typos -= 1
     return undefined
   }
@@ -97,21 +97,43 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** Returns true when one of two words is common and the other is not a word: two words, like two names, differ in meaning. */
-function isMisspelt(one: Item, other: Item, walk: Walk): boolean {
-  if (!isPlainWord(one) || !isPlainWord(other) || !isOneTypo(one.key, other.key)) return false
-  const [left, right] = [walk.lexicon(one.key), walk.lexicon(other.key)]
-  const isTypo = (left === 'common' && right === 'unknown') || (left === 'unknown' && right === 'common')
-  return isTypo && (isTypingError(one.key, other.key) || hasContext(walk.left, one))
+/** A typo often hits the word by which a text is recognized as English, so that one English text suffices. */
+function mayForgive(left: Canonical, right: Canonical): boolean {
+  if (left.language === 'none' || right.language === 'none') return false
+  return left.language === 'english' || right.language === 'english'
 }
 
-/** An unknown short word may be a name in lower case (deno, trino): a typo is assumed only beside other content words. */
-const CONTEXT_WORDS = 3
+/** Returns true when one of two words is common and the other is not a word: two words, like two names, differ in meaning. */
+function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
+  if (one.kind !== 'word' || other.kind !== 'word') return false
+  const [left, right] = withoutPossessive(one.key, other.key)
+  const [first, second] = [walk.lexicon(left), walk.lexicon(right)]
+  const isTypo = (first === 'common' && second === 'unknown') || (first === 'unknown' && second === 'common')
+  if (!isTypo) return false
+  if (!isPlainWord(one) || !isPlainWord(other)) return isMisspelledTitle(one, other, [left, right])
+  if (isFunctionTypo(left, right)) return true
+  return isOneTypo(left, right) && (isTypingError(left, right) || hasContext(walk.left, one, [left, right]))
+}
+
+const MIN_TITLE_LENGTH = 6
+
+/** Long common words with a capital letter: `Project Managre`. Other names differ in any letter. */
+function isMisspelledTitle(one: Item, other: Item, [left, right]: readonly [string, string]): boolean {
+  const isTitle = (item: Item): boolean => /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
+  return isTitle(one) && isTitle(other) && left.length >= MIN_TITLE_LENGTH && isKeyboardError(left, right)
+}
+
 const CONTEXT_LENGTH = 4
 
-function hasContext(items: readonly Item[], word: Item): boolean {
+/**
+ * An unknown short word may be a name in lower case (deno, trino): a typo is assumed only beside other content words,
+ * more of them for a shorter word and for one that differs at its end.
+ */
+function hasContext(items: readonly Item[], word: Item, [left, right]: readonly [string, string]): boolean {
+  const isShort = Math.min(left.length, right.length) <= CONTEXT_LENGTH
+  const needed = isShort || differsAtEnd(left, right) ? 3 : 2
   const others = items.filter((item) => item !== word && item.kind === 'word' && item.key.length >= CONTEXT_LENGTH)
-  return others.filter((item) => !QUESTION_WORDS.has(item.key)).length >= CONTEXT_WORDS
+  return others.filter((item) => !QUESTION_WORDS.has(item.key)).length >= needed
 }
 
 function kindOf(item: Item | undefined, walk: Walk): Difference {

@@ -1,5 +1,5 @@
 import type { Embedder } from '../core/ports.ts'
-import { canonicalize, meaningOf, type Canonical } from './canonical.ts'
+import { canonicalize, meaningOf } from './canonical.ts'
 import { hash32, mix } from './hash.ts'
 
 const DIMENSIONS = 1024
@@ -31,12 +31,7 @@ export function hashingEmbedder(): Embedder {
 
 /** Returns the vector of one text, of length 1; the zero vector for a text without words. */
 export function hashEmbedding(text: string): Float32Array {
-  return embedForm(canonicalize(shortened(text)))
-}
-
-/** Returns the vector of a canonical form, of length 1. */
-export function embedForm(form: Canonical): Float32Array {
-  return embedMeaning(meaningOf(form))
+  return embedMeaning(meaningOf(canonicalize(shortened(text))))
 }
 
 function shortened(text: string): string {

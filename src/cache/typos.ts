@@ -53,3 +53,69 @@ function isExtraLetter(short: string, long: string, from: number): boolean {
   if (short.slice(from) !== long.slice(from + 1)) return false
   return from < short.length || !ENDINGS.includes(long[from] ?? '')
 }
+
+/**
+ * Words of grammar. One of them misspelled is recognized without context and with any vowel, because a name in its place
+ * would make no sentence.
+ */
+const FUNCTION_WORDS: readonly string[] =
+  `about above across after again against along also although among another around because been before behind being
+  below between both could does doing down during each every from have having here into just many more most much must
+  only other over same should since some such than that their them then there these they this those though through
+  under until very want were what when where whether which while whom whose will with within without would your`.split(
+    /\s+/,
+  )
+const IS_FUNCTION_WORD: ReadonlySet<string> = new Set(FUNCTION_WORDS)
+const CONSONANTS = /^[^aeiouy]+$/
+
+/** Returns true when one word is a function word and the other is a misspelling of it and of no other function word. */
+export function isFunctionTypo(left: string, right: string): boolean {
+  const isLeft = IS_FUNCTION_WORD.has(left)
+  if (isLeft === IS_FUNCTION_WORD.has(right)) return false
+  const [word, misspelled] = isLeft ? [left, right] : [right, left]
+  if (!isOneEdit(word, misspelled) || !PLAIN_WORD.test(misspelled)) return false
+  if (misspelled.length < MIN_LENGTH && !CONSONANTS.test(misspelled)) return false
+  return FUNCTION_WORDS.every((other) => other === word || !isOneEdit(other, misspelled))
+}
+
+/** Returns true for two words that the guard may accept as one. */
+export function mayBeTypo(left: string, right: string): boolean {
+  const [one, other] = withoutPossessive(left, right)
+  return isOneTypo(one, other) || isFunctionTypo(one, other)
+}
+
+/** Removes `'s` where both words have it: `professor's` is misspelled as `professor` is. */
+export function withoutPossessive(left: string, right: string): readonly [string, string] {
+  return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
+}
+
+/** Returns true when one word becomes the other by one added, missing, wrong or swapped letter after the first. */
+function isOneEdit(left: string, right: string): boolean {
+  const [short, long] = left.length <= right.length ? [left, right] : [right, left]
+  const from = commonStart(short, long)
+  if (from === 0 || long.length - short.length > 1) return false
+  if (short.length < long.length) return short.slice(from) === long.slice(from + 1)
+  const isSwapped = short[from] === long[from + 1] && short[from + 1] === long[from]
+  return short.slice(from + 1) === long.slice(from + 1) || (isSwapped && short.slice(from + 2) === long.slice(from + 2))
+}
+
+/**
+ * Returns true for a misspelling that no name has: two letters swapped, or a wrong letter beside the right one on the
+ * keyboard. Names differ by vowels, doubled letters and endings (Philips, Carpentier).
+ */
+export function isKeyboardError(left: string, right: string): boolean {
+  if (left.length !== right.length) return false
+  const from = commonStart(left, right)
+  const [one = '', other = ''] = [left.charAt(from), right.charAt(from)]
+  if (from === left.length - 1 || (VOWELS.includes(one) && VOWELS.includes(other))) return false
+  if (left.slice(from + 1) !== right.slice(from + 1)) return one === right.charAt(from + 1)
+  return KEYBOARD.some((row) => Math.abs(row.indexOf(one) - row.indexOf(other)) === 1 && row.includes(one) && row.includes(other))
+}
+
+const KEYBOARD: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
+
+/** Returns true when the words differ in the last letter alone, as names of products do from words: prisma, strapi. */
+export function differsAtEnd(left: string, right: string): boolean {
+  const length = Math.min(left.length, right.length)
+  return left.slice(0, length - 1) === right.slice(0, length - 1)
+}

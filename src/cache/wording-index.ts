@@ -1,5 +1,5 @@
 import { canonicalize, type Canonical } from './canonical.ts'
-import { isOneTypo } from './typos.ts'
+import { mayBeTypo } from './typos.ts'
 
 /** A stored question in its canonical form. */
 export interface Wording {
@@ -9,6 +9,12 @@ export interface Wording {
   readonly words: readonly string[]
   /** The words joined. */
   readonly key: string
+}
+
+/** A stored question and the number of words in which it differs by a typo. */
+export interface FoundWording {
+  readonly wording: Wording
+  readonly typos: number
 }
 
 /**
@@ -23,7 +29,7 @@ export interface WordingIndex {
   /** Returns true when the scope has a question to compare with. */
   has(scope: string): boolean
   /** Returns questions with equal words first, then those that differ by typos, at most `limit`. */
-  find(scope: string, form: Canonical, limit: number): readonly Wording[]
+  find(scope: string, form: Canonical, limit: number): readonly FoundWording[]
 }
 
 /** Maximum number of typos in which a candidate may differ. */
@@ -71,8 +77,9 @@ export function createWordingIndex(): WordingIndex {
       const wordings = (scope.wordings ??= noWordings())
       readPending(scope, wordings)
       const words = wordsOf(form)
-      const found = Array.from(wordings.byKey.get(words.join(' ')) ?? [])
-      if (found.length < limit && form.lenient) addMisspelled(wordings, words, { found, limit })
+      const found: FoundWording[] = []
+      for (const wording of wordings.byKey.get(words.join(' ')) ?? []) found.push({ wording, typos: 0 })
+      if (found.length < limit && form.language !== 'none') addMisspelled(wordings, words, { found, limit })
       return found.slice(0, limit)
     },
   }
@@ -128,16 +135,17 @@ function wordsOf(form: Canonical): readonly string[] {
 function addMisspelled(
   wordings: Wordings,
   words: readonly string[],
-  { found, limit }: { readonly found: Wording[]; readonly limit: number },
+  { found, limit }: { readonly found: FoundWording[]; readonly limit: number },
 ): void {
   const rarest = rarestOf(wordings, words)
   if (rarest === undefined) return
-  const known = new Set(found)
+  const known = new Set(found.map(({ wording }) => wording))
   for (const word of [rarest, ...neighborsOf(wordings, rarest)]) {
     for (const wording of wordings.byWord.get(word) ?? []) {
-      if (known.has(wording) || !differsByTypos(wording.words, words)) continue
+      const typos = known.has(wording) ? undefined : typosBetween(wording.words, words)
+      if (typos === undefined) continue
       known.add(wording)
-      found.push(wording)
+      found.push({ wording, typos })
       if (found.length >= limit) return
     }
   }
@@ -160,22 +168,23 @@ function neighborsOf(wordings: Wordings, word: string): readonly string[] {
   const neighbors: string[] = []
   for (const change of [-1, 0, 1]) {
     for (const other of wordings.byShape.get(shapeOf(word, change)) ?? []) {
-      if (isOneTypo(word, other)) neighbors.push(other)
+      if (mayBeTypo(word, other)) neighbors.push(other)
     }
   }
   return neighbors
 }
 
-function differsByTypos(left: readonly string[], right: readonly string[]): boolean {
-  if (left.length !== right.length) return false
+/** Returns the number of words that differ by a typo; undefined when words differ otherwise, or too many. */
+function typosBetween(left: readonly string[], right: readonly string[]): number | undefined {
+  if (left.length !== right.length) return undefined
   let typos = 0
   for (let index = 0; index < left.length; index += 1) {
     const [one = '', other = ''] = [left[index], right[index]]
     if (one === other) continue
     typos += 1
-    if (typos > MAX_TYPOS || !isOneTypo(one, other)) return false
+    if (typos > MAX_TYPOS || !mayBeTypo(one, other)) return undefined
   }
-  return true
+  return typos
 }
 
 function shapeOf(word: string, change: number): string {
@@ -184,7 +193,7 @@ function shapeOf(word: string, change: number): string {
 
 /** Returns true for a word in which a typo may be forgiven. */
 function isPlain(word: string): boolean {
-  return word.length >= 4 && /^[a-z]+$/.test(word)
+  return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
 }
 
 /** Returns true when the key is new. */
