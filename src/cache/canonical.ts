@@ -8,8 +8,10 @@ import {
   ENGLISH_MARKS,
   FILLERS,
   NEGATIONS,
+  NUMBER_WORDS,
   ORDER_MATTERS,
   QUESTION_WORDS,
+  SIZES,
   expandShortForm,
   plainSpelling,
 } from './english.ts'
@@ -68,7 +70,9 @@ interface Traits {
 
 function traitsOf(tokens: readonly Token[]): Traits {
   const keys = new Set<string>()
-  for (const token of tokens) keys.add(token.key)
+  tokens.forEach((token, index) => {
+    if (!SIZES.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
+  })
   let [marks, hints, aboutLetters, aboutWords] = [0, 0, false, false]
   for (const key of keys) {
     if (ENGLISH_MARKS.has(key)) marks += 1
@@ -78,6 +82,10 @@ function traitsOf(tokens: readonly Token[]): Traits {
   }
   const hasArticle = keys.has('is') && (keys.has('a') || keys.has('an'))
   return { english: marks > 0 || hints >= 2 || hasArticle, aboutLetters, aboutWords }
+}
+
+function isNumber(token: Token | undefined): boolean {
+  return token?.kind === 'number' || NUMBER_WORDS.has(token?.key ?? '')
 }
 
 function asWritten(token: Token): Item {
@@ -93,7 +101,9 @@ function rewrite(tokens: readonly Token[], respells: boolean): readonly Token[] 
     for (const word of expanded ?? [token]) {
       const plain = respells && isPlainWord(word) ? plainSpelling(word.key, before) : undefined
       before = word.key
-      if (plain === undefined) written.push(word)
+      const number = respells && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
+      if (number !== undefined) written.push({ ...word, kind: 'number', key: number })
+      else if (plain === undefined) written.push(word)
       else written.push(...asWords(word, plain))
     }
   }
@@ -119,11 +129,12 @@ function withoutFillers(items: readonly Token[]): readonly Token[] {
     if (item.key === 'in') return next !== 'fact' || items.length < 3
     if (item.key === 'fact') return before !== 'in' || items.length < 3 || NEGATIONS.has(items[index - 2]?.key ?? '')
     if (item.key === 'please') return !(before === 'you' || index === 0) || items.length === 1
+    if (item.key === 'guys') return before !== 'you'
     return items.length === 1
   })
 }
 
-const POSSIBLE_FILLERS: ReadonlySet<string> = new Set([...FILLERS, 'exactly', 'in', 'fact', 'please'])
+const POSSIBLE_FILLERS: ReadonlySet<string> = new Set([...FILLERS, 'exactly', 'in', 'fact', 'please', 'guys'])
 
 function isQuestionVerb(word: string): boolean {
   return word === 'is' || word === 'are' || word === 'does' || word === 'do'

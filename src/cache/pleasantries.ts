@@ -2,8 +2,13 @@ import {
   ABOUT_PLEASANTRIES,
   CLAUSE_OPENING,
   ENDING,
+  FOR_ME,
+  FRONTED,
+  HAS_CLAUSES,
+  HOW_I,
   HOW_TO,
   OPENINGS,
+  ORDER_ME,
   PLEA,
   QUESTION_WORDS,
   SUBJECT_OPENINGS,
@@ -23,9 +28,30 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
     items = items.slice(countWords(opening))
     isClause = CLAUSE_OPENING.test(opening)
   }
-  const ended = withoutEnd(withoutEnding(items))
-  const question = isClause ? asQuestion(ended) : ended
-  return normalizeHowTo(question.filter((item) => item.key !== ',' || item.kind !== 'symbol'))
+  const ended = withoutBeneficiary(withoutEnd(withoutEnding(items)))
+  const question = isClause ? asQuestion(ended) : unfronted(ended)
+  const bare = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
+  return normalizeHowTo(bare, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
+}
+
+/** Removes `me` from `write me a poem`, and `for me` at the end of an order. */
+function withoutBeneficiary(items: readonly Token[]): readonly Token[] {
+  if (items.length > SEARCHED_TOKENS || !items.some((item) => item.key === 'me')) return items
+  const line = lineOf(items)
+  const kept = FOR_ME.test(line) ? items.slice(0, -2) : items
+  return ORDER_ME.test(line) ? kept.filter((_, index) => index !== 1) : kept
+}
+
+/** Moves a phrase before a question to its end: `in Python, how do I sort a list` asks `how do I sort a list in Python`. */
+function unfronted(items: readonly Token[]): readonly Token[] {
+  const first = items[0]?.key
+  if (items.length > SEARCHED_TOKENS || (first !== 'in' && first !== 'using' && first !== 'with')) return items
+  const phrase = FRONTED.exec(lineOf(items))?.[0]
+  if (phrase === undefined) return items
+  const length = countWords(phrase)
+  const rest = items.slice(length)
+  if (rest.some((item, index) => item.kind === 'stop' || (index > 0 && HAS_CLAUSES.has(item.key)))) return items
+  return [...rest, ...items.slice(0, length - 1)]
 }
 
 function openingOf(line: string): string | undefined {
@@ -81,11 +107,11 @@ function isForm(item: Token): boolean {
 }
 
 /** Returns `how to` for `how do I` and `how can I`. */
-function normalizeHowTo(items: readonly Token[]): readonly Token[] {
+function normalizeHowTo(items: readonly Token[], patterns: readonly RegExp[]): readonly Token[] {
   if (!items.some((item) => item.key === 'how')) return items
   const line = lineOf(items)
-  const found = HOW_TO.exec(line)
-  if (found === null) return items
+  const found = patterns.map((pattern) => pattern.exec(line)).find((match) => match !== null)
+  if (found === undefined || found === null) return items
   const start = countWords(line.slice(0, found.index))
   const how = items[start]
   if (how === undefined) return items

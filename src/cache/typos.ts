@@ -56,15 +56,12 @@ function isExtraLetter(short: string, long: string, from: number): boolean {
 
 /**
  * Words of grammar. One of them misspelled is recognized without context and with any vowel, because a name in its place
- * would make no sentence.
+ * would make no sentence. Pronouns are missing: `tell thom` is not `tell them`.
  */
 const FUNCTION_WORDS: readonly string[] =
   `about above across after again against along also although among another around because been before behind being
-  below between both could does doing down during each every from have having here into just many more most much must
-  only other over same should since some such than that their them then there these they this those though through
-  under until very want were what when where whether which while whom whose will with within without would your`.split(
-    /\s+/,
-  )
+  below between could does doing during every from have having into only should since than their then though through
+  under until upon very want were what when where whether which while whose with within without would your`.split(/\s+/)
 const IS_FUNCTION_WORD: ReadonlySet<string> = new Set(FUNCTION_WORDS)
 const CONSONANTS = /^[^aeiouy]+$/
 
@@ -109,7 +106,9 @@ export function isKeyboardError(left: string, right: string): boolean {
   const [one = '', other = ''] = [left.charAt(from), right.charAt(from)]
   if (from === left.length - 1 || (VOWELS.includes(one) && VOWELS.includes(other))) return false
   if (left.slice(from + 1) !== right.slice(from + 1)) return one === right.charAt(from + 1)
-  return KEYBOARD.some((row) => Math.abs(row.indexOf(one) - row.indexOf(other)) === 1 && row.includes(one) && row.includes(other))
+  return KEYBOARD.some(
+    (row) => Math.abs(row.indexOf(one) - row.indexOf(other)) === 1 && row.includes(one) && row.includes(other),
+  )
 }
 
 const KEYBOARD: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
