@@ -1,16 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Embedder, Runtime, VectorIndex } from '../core/ports.ts'
-import type { AnswerStore, CachedAnswer } from './answer-store.ts'
-
-/** A question as a verifier sees it. */
-export interface AskedQuestion {
-  readonly text: string
-  readonly keyId: string
-  readonly modelName: string
-}
-
-/** Decides whether a stored answer fits a question in other words. False, a failure and a late result are a miss. */
-export type VerifyHit = (query: AskedQuestion, entry: CachedAnswer) => boolean | Promise<boolean>
+import type { AnswerStore } from './answer-store.ts'
+import type { VerifyHit } from './verifier.ts'
 
 export interface SemanticCacheOptions {
   /** @default true */
@@ -33,7 +24,10 @@ export interface SemanticCacheOptions {
   readonly index?: VectorIndex
   /** @default in memory */
   readonly store?: AnswerStore
-  /** A further check of the best candidate, after the guard. @default none */
+  /**
+   * A further check of the best candidate, after the guard. `smallModelVerifier()` also judges candidates that the guard
+   * refuses for their wording alone. @default none
+   */
   readonly verifyHit?: VerifyHit
   /** Maximum time of each call of the embedder, the index, the store and the verifier, in milliseconds. @default 1000 */
   readonly timeoutMs?: number

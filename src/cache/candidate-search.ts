@@ -1,5 +1,7 @@
 import type { CacheKey } from './cache-key.ts'
 import type { Canonical } from './canonical.ts'
+import type { VerifierModel } from './verifier.ts'
+import type { NanoUsd } from '../core/money.ts'
 
 /** A question on its way through the cache. The form and the vector are computed when they are first needed. */
 export interface Lookup {
@@ -9,6 +11,9 @@ export interface Lookup {
   readonly modelName: string
   readonly threshold: number
   readonly signal: AbortSignal | undefined
+  readonly smallModel: () => VerifierModel | undefined
+  /** Cost of the verifier. */
+  spent: NanoUsd
   form: Canonical | undefined
   vector: Float32Array | undefined
 }

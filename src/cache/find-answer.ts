@@ -1,12 +1,14 @@
 import type { Completion } from '../core/answer.ts'
+import { add, type NanoUsd } from '../core/money.ts'
 import type { CachedAnswer } from './answer-store.ts'
 import type { CacheParts } from './cache-parts.ts'
 import type { Candidate, Lookup } from './candidate-search.ts'
 import { canonicalize } from './canonical.ts'
-import { differenceOf } from './guard.ts'
+import { differenceOf, hasSameFacts } from './guard.ts'
 import type { Lexicon } from './lexicon.ts'
 import { countRefusal } from './statistics.ts'
-import { isPending, whenReady, withTimeout } from './timeout.ts'
+import { isPending, whenReady, withDeadline, withTimeout } from './timeout.ts'
+import type { Verdict } from './verifier.ts'
 
 /** Maximum number of candidates that the guard compares: the best accepted one need not be the nearest. */
 const MAX_CANDIDATES = 16
@@ -27,6 +29,8 @@ export interface CacheHit {
   readonly similarity: number
   /** Milliseconds since 1970. */
   readonly storedAt: number
+  /** What a verifier cost; it counts in the actual cost of the request. @default 0 */
+  readonly spent?: NanoUsd
 }
 
 type Found = CacheHit | undefined
@@ -42,7 +46,9 @@ export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<F
     if (!key.comparable || threshold >= 1) return undefined
     return whenReady(parts.search.find(lookup, MAX_CANDIDATES), (candidates) => {
       if (candidates.length === 0) return undefined
-      return whenReady(parts.lexicon(), (lexicon) => firstAccepted({ parts, lookup, candidates, lexicon }, 0))
+      return whenReady(parts.lexicon(), (lexicon) =>
+        bestOf({ parts, lookup, candidates, lexicon, paraphrase: undefined }),
+      )
     })
   })
 }
@@ -52,47 +58,8 @@ interface Comparison {
   readonly lookup: Lookup
   readonly candidates: readonly Candidate[]
   readonly lexicon: Lexicon
-}
-
-function firstAccepted(comparison: Comparison, from: number): Found | Promise<Found> {
-  const { parts, lookup, candidates } = comparison
-  const isLong = lookup.key.text.length >= LONG_TEXT
-  for (let at = from; at < candidates.length; at += 1) {
-    if (isLong && at >= from + COMPARED_AT_ONCE) return parts.pause().then(() => firstAccepted(comparison, at))
-    const candidate = candidates[at]
-    const judged = candidate === undefined ? undefined : judge(comparison, candidate)
-    if (isPending(judged)) return judged.then((hit) => hit ?? firstAccepted(comparison, at + 1))
-    if (judged !== undefined) return judged
-  }
-  return undefined
-}
-
-function judge(comparison: Comparison, candidate: Candidate): Found | Promise<Found> {
-  const { parts, lookup } = comparison
-  return whenReady(findEntry(parts, lookup, candidate.id), (entry) => {
-    if (entry === undefined || !entry.comparable) return undefined
-    const similarity = acceptedSimilarity(comparison, candidate, entry)
-    return similarity === undefined ? undefined : verified(parts, lookup, { entry, similarity })
-  })
-}
-
-/** The similarity is computed after the guard, because few candidates pass the guard and a vector costs more. */
-function acceptedSimilarity(
-  { parts, lookup, lexicon }: Comparison,
-  candidate: Candidate,
-  entry: CachedAnswer,
-): number | undefined {
-  const query = (lookup.form ??= canonicalize(lookup.key.text))
-  const form = candidate.form(entry.text)
-  const accept = (typos: number): boolean => {
-    const difference = differenceOf(query, form, { lexicon, typos })
-    if (difference !== undefined) countRefusal(parts.tallies, difference)
-    return difference === undefined
-  }
-  if (!accept(2)) return undefined
-  const similarity = Math.min(1, candidate.similarity())
-  if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined
-  return similarity >= NEAR || accept(1) ? similarity : undefined
+  /** The nearest candidate that the guard refused for its wording alone, where a verifier judges wording. */
+  paraphrase: Accepted | undefined
 }
 
 interface Accepted {
@@ -100,13 +67,63 @@ interface Accepted {
   readonly similarity: number
 }
 
-function verified(parts: CacheParts, lookup: Lookup, { entry, similarity }: Accepted): Found | Promise<Found> {
-  const { verifyHit } = parts.options
-  if (verifyHit === undefined) return served(parts, { entry, similarity })
-  const query = { text: lookup.key.text, keyId: lookup.keyId, modelName: lookup.modelName }
-  const agrees = bounded(parts, lookup, () => verifyHit(query, entry))
-  return whenReady(agrees, (agreed) => {
-    if (agreed === true) return served(parts, { entry, similarity })
+/** Returns the first candidate that the guard accepts, or else the nearest paraphrase. A verifier has the last word. */
+function bestOf(comparison: Comparison): Found | Promise<Found> {
+  const { parts, lookup } = comparison
+  return whenReady(firstAccepted(comparison, 0), (accepted) => {
+    const best = accepted ?? comparison.paraphrase
+    return best === undefined ? undefined : verified(parts, lookup, best)
+  })
+}
+
+function firstAccepted(comparison: Comparison, from: number): Accepted | undefined | Promise<Accepted | undefined> {
+  const { parts, lookup, candidates } = comparison
+  const isLong = lookup.key.text.length >= LONG_TEXT
+  for (let at = from; at < candidates.length; at += 1) {
+    if (isLong && at >= from + COMPARED_AT_ONCE) return parts.pause().then(() => firstAccepted(comparison, at))
+    const candidate = candidates[at]
+    const judged = candidate === undefined ? undefined : judge(comparison, candidate)
+    if (isPending(judged)) return judged.then((accepted) => accepted ?? firstAccepted(comparison, at + 1))
+    if (judged !== undefined) return judged
+  }
+  return undefined
+}
+
+function judge(comparison: Comparison, candidate: Candidate): Accepted | undefined | Promise<Accepted | undefined> {
+  const { parts, lookup } = comparison
+  return whenReady(findEntry(parts, lookup, candidate.id), (entry) =>
+    entry?.comparable === true ? compare(comparison, candidate, entry) : undefined,
+  )
+}
+
+function compare(comparison: Comparison, candidate: Candidate, entry: CachedAnswer): Accepted | undefined {
+  const { parts, lookup, lexicon } = comparison
+  const similarity = Math.min(1, candidate.similarity())
+  if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined
+  const query = (lookup.form ??= canonicalize(lookup.key.text))
+  const form = candidate.form(entry.text)
+  const difference = differenceOf(query, form, { lexicon, typos: similarity >= NEAR ? 2 : 1 })
+  if (difference === undefined) return { entry, similarity }
+  countRefusal(parts.tallies, difference)
+  const isWording = difference === 'word' || difference === 'order' || difference === 'question-word'
+  if (isWording && parts.options.verifyHit?.judgesWording === true && hasSameFacts(query, form)) {
+    comparison.paraphrase ??= { entry, similarity }
+  }
+  return undefined
+}
+
+function verified(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | Promise<Found> {
+  const { verifyHit, runtime } = parts.options
+  if (verifyHit === undefined) return served(parts, accepted)
+  const { key, keyId, modelName, smallModel, signal } = lookup
+  const query = { text: key.text, keyId, modelName }
+  const timeout = { ms: parts.timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
+  const verdict = withTimeout<boolean | Verdict>(timeout, (ending) =>
+    verifyHit(query, accepted.entry, { smallModel, signal: ending }),
+  )
+  return whenReady(verdict, (given) => {
+    if (typeof given === 'object') lookup.spent = add(lookup.spent, given.spent)
+    if (given === true || (typeof given === 'object' && given.agrees === true)) return served(parts, accepted)
     countRefusal(parts.tallies, 'verifier')
     return undefined
   })
@@ -135,7 +152,7 @@ function findEntry(
 function bounded<T>(parts: CacheParts, { signal }: Lookup, work: () => T | Promise<T>): T | Promise<T> {
   const { runtime } = parts.options
   const timeout = { ms: parts.timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
-  return withTimeout(timeout, work, { needsSignal: false })
+  return withDeadline(timeout, work)
 }
 
 function hitOf(entry: CachedAnswer, similarity: number): CacheHit {

@@ -51,6 +51,24 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
   return undefined
 }
 
+/** Returns true when two texts have the same numbers, names, quotations, code and negations, in any order. */
+export function hasSameFacts(left: Canonical, right: Canonical): boolean {
+  return factsOf(left) === factsOf(right)
+}
+
+function factsOf({ items }: Canonical): string {
+  const isFact = (item: Item): boolean =>
+    item.kind === 'number' ||
+    item.kind === 'exact' ||
+    NEGATIONS.has(item.key) ||
+    (item.kind === 'word' && !isPlainWord(item))
+  return items
+    .filter(isFact)
+    .map((item) => item.key.toLowerCase())
+    .sort()
+    .join('\u0000')
+}
+
 interface Walk {
   readonly left: readonly Item[]
   readonly right: readonly Item[]

@@ -1,4 +1,6 @@
+import { LRUCache } from 'lru-cache'
 import type { Completion } from '../core/answer.ts'
+import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { AnswerStore, CachedAnswer } from './answer-store.ts'
 import { NO_DIRECTIVES, type CacheDirectives } from './cache-directives.ts'
@@ -11,6 +13,7 @@ import { emptyTallies, statisticsOf, type CacheStatistics, type Tallies } from '
 import { isStorable } from './storable.ts'
 import { isTimeSensitive } from './time-sensitivity.ts'
 import { isPending, whenReady } from './timeout.ts'
+import type { VerifierModel } from './verifier.ts'
 
 export interface CacheQuestion {
   /** With the default settings of the model applied: they count as parameters. */
@@ -21,10 +24,16 @@ export interface CacheQuestion {
   /** @default read and write */
   readonly directives?: CacheDirectives
   readonly signal?: AbortSignal
+  /** Names the request in `reportWrongHit`. */
+  readonly requestId?: string
+  /** Returns the small model for a verifier. @default none */
+  readonly smallModel?: () => VerifierModel | undefined
 }
 
 export interface CacheMiss {
   readonly hit: false
+  /** What a verifier cost; it counts in the actual cost of the request. */
+  readonly spent: NanoUsd
   /** Equal for identical requests, so that one of them may answer all; absent where nothing is stored. */
   readonly id?: string
   /** Stores a complete answer of status 200; returns whether it did. Never rejects. */
@@ -41,7 +50,10 @@ export interface SemanticCache {
    * is not called, because that may cost money: then only the same text is found.
    */
   peek(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
-  /** Raises the threshold of an entry above the similarity of its hits so far; removes one that served its own text only. */
+  /**
+   * Raises the threshold of an entry above the similarity of its hits so far; removes one that served its own text only.
+   * `id` is the id of the entry, or of one of the last 10,000 requests that were answered from the cache.
+   */
   reportWrongHit(id: string): void | Promise<void>
   /** Removes all entries, or those that requests of one key stored. */
   clear(which?: { readonly key?: string }): void | Promise<void>
@@ -50,15 +62,22 @@ export interface SemanticCache {
 
 /** Added to the similarity of hits that were reported as wrong. */
 const STEP = 0.001
+/** Number of answered requests whose entry is known by the id of the request. */
+const MAX_SERVED = 10_000
 
 /** Throws `invalid-request` with the name of the wrong option. */
 export function createSemanticCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
   const parts = createCacheParts(options)
+  const served = new LRUCache<string, string>({ max: MAX_SERVED })
+  const remember = (found: CacheHit | CacheMiss, requestId: string | undefined): CacheHit | CacheMiss => {
+    if (found.hit && requestId !== undefined) served.set(requestId, found.id)
+    return found
+  }
   return {
-    lookUp: (question) => lookUp(parts, question),
+    lookUp: (question) => whenReady(lookUp(parts, question), (found) => remember(found, question.requestId)),
     peek: (question) => lookUp(withoutTraces(parts), question),
-    reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, id), undefined),
+    reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, served.get(id) ?? id), undefined),
     clear: (which = {}) => attempt(parts.tallies, () => clear(parts, which.key), undefined),
     stats: () => statisticsOf(parts.tallies, parts.store.size()),
   }
@@ -73,7 +92,19 @@ function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMis
   if (key === undefined) return NOTHING_STORED
   // A caller may only be stricter than the operator.
   const threshold = Math.max(parts.threshold, Math.min(1, directives.threshold ?? 0))
-  const lookup: Lookup = { key, keyId, modelName, threshold, signal, form: undefined, vector: undefined }
+  const { smallModel = () => undefined } = question
+  const spent = ZERO
+  const lookup: Lookup = {
+    key,
+    keyId,
+    modelName,
+    threshold,
+    signal,
+    smallModel,
+    spent,
+    form: undefined,
+    vector: undefined,
+  }
   if (!directives.read) return missOf(parts, lookup, directives)
   const found = attempt(tallies, () => findAnswer(parts, lookup), undefined, signal)
   return whenReady(found, (hit) => {
@@ -83,7 +114,7 @@ function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMis
     }
     tallies.hits += 1
     tallies.exactHits += hit.similarity === 1 && hit.id === key.id ? 1 : 0
-    return hit
+    return lookup.spent === ZERO ? hit : { ...hit, spent: lookup.spent }
   })
 }
 
@@ -102,7 +133,7 @@ function withoutTraces(parts: CacheParts): CacheParts {
   return { ...parts, threshold: isFree ? parts.threshold : 1, tallies: emptyTallies(), store: silent }
 }
 
-const NOTHING_STORED: CacheMiss = { hit: false, store: () => false, becameHit: () => {} }
+const NOTHING_STORED: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
 
 /** Returns the result of `work`, or `otherwise` when it fails. A caller that disconnects is not a failure. */
 function attempt<T>(tallies: Tallies, work: () => T | Promise<T>, otherwise: T, signal?: AbortSignal): T | Promise<T> {
@@ -123,6 +154,7 @@ function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives):
   let isCounted = directives.read
   return {
     hit: false,
+    spent: lookup.spent,
     ...(directives.read && directives.write ? { id: lookup.key.id } : {}),
     store: (completion, promptTokens) => {
       if (!directives.write || !isStorable(completion)) return false

@@ -9,18 +9,20 @@ export interface Timeout {
 
 /**
  * Returns the result of `work`. A result that is ready at once is returned at once, without a timer. A promise is
- * rejected when it is late or when the caller disconnects; the signal of `work` then aborts. `needsSignal: false`
- * saves the signal for work that cannot use it.
+ * rejected when it is late or when the caller disconnects; the signal of `work` then aborts.
  */
-export function withTimeout<T>(
-  timeout: Timeout,
-  work: (signal: AbortSignal | undefined) => T | Promise<T>,
-  { needsSignal = true }: { readonly needsSignal?: boolean } = {},
-): T | Promise<T> {
+export function withTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
   timeout.signal?.throwIfAborted()
-  const ending = needsSignal ? new AbortController() : undefined
-  const result = work(ending?.signal)
+  const ending = new AbortController()
+  const result = work(ending.signal)
   return isPending(result) ? race(timeout, result, ending) : result
+}
+
+/** Like `withTimeout`, for work that cannot be aborted. */
+export function withDeadline<T>(timeout: Timeout, work: () => T | Promise<T>): T | Promise<T> {
+  timeout.signal?.throwIfAborted()
+  const result = work()
+  return isPending(result) ? race(timeout, result, undefined) : result
 }
 
 async function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | undefined): Promise<T> {

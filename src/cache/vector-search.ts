@@ -4,7 +4,7 @@ import type { Candidate, CandidateSearch, Lookup } from './candidate-search.ts'
 import { canonicalize, type Canonical } from './canonical.ts'
 import { createEmbedTexts, type EmbedTextsOptions, type Vectors } from './embed-texts.ts'
 import { indexBytesOf } from './flat-index.ts'
-import { whenReady, withTimeout } from './timeout.ts'
+import { whenReady, withDeadline } from './timeout.ts'
 
 export interface VectorSearchOptions extends EmbedTextsOptions {
   readonly index: VectorIndex
@@ -67,9 +67,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     const { threshold, signal } = lookup
     const timeout = { ms: timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
     const search = (vector: Float32Array): ReturnType<VectorIndex['nearest']> =>
-      withTimeout(timeout, () => index.nearest(lookup.key.scope, vector, { least: threshold, limit }), {
-        needsSignal: false,
-      })
+      withDeadline(timeout, () => index.nearest(lookup.key.scope, vector, { least: threshold, limit }))
     return whenReady(whenReady(vectorOf(lookup), search), (found) =>
       found
         .filter(({ similarity }) => similarity >= threshold)

@@ -1,6 +1,7 @@
 import type { CacheHit } from '../cache/find-answer.ts'
 import type { CacheMiss, CacheQuestion } from '../cache/semantic-cache.ts'
 import { createSingleFlight } from '../cache/single-flight.ts'
+import { ZERO } from '../core/money.ts'
 import type { Forecast } from '../governance/forecast.ts'
 import type { SmallModel } from '../savings/tier.ts'
 import { describe, type Found } from './explanation.ts'
@@ -38,7 +39,7 @@ function rehearse(parts: Parts): { readonly parts: Parts; readonly found: () => 
   const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
     const seen = await (memory?.cache ?? { peek: nothingFound }).peek(question)
     found = seen
-    return seen.hit ? seen : { hit: false, store: () => false, becameHit: () => {} }
+    return seen.hit ? seen : { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
   }
   return {
     parts: {
@@ -54,7 +55,7 @@ function rehearse(parts: Parts): { readonly parts: Parts; readonly found: () => 
 }
 
 async function nothingFound(): Promise<CacheMiss> {
-  return { hit: false, store: () => false, becameHit: () => {} }
+  return { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
 }
 
 /** A third of what it reads, at most: about as long as what small models write. */
