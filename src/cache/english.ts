@@ -7,7 +7,7 @@
 export const ENGLISH_MARKS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
-  isn't aren't can't i'm i've i'd did and about between she cannot`,
+  need suggest know think said because using every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
 /** Two of these make a text English as well; each alone is also a word of other languages. */

@@ -121,6 +121,9 @@ function mayForgive(left: Canonical, right: Canonical): boolean {
   return left.language === 'english' || right.language === 'english'
 }
 
+/** Minimum length of a content word. An unknown word that is not longer is often a name in lower case. */
+const CONTEXT_LENGTH = 4
+
 /** Returns true when one of two words is common and the other is not a word: two words, like two names, differ in meaning. */
 function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   if (one.kind !== 'word' || other.kind !== 'word') return false
@@ -130,7 +133,9 @@ function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   if (!isTypo) return false
   if (!isPlainWord(one) || !isPlainWord(other)) return isMisspelledTitle(one, other, [left, right])
   if (isFunctionTypo(left, right)) return true
-  return isOneTypo(left, right) && (isTypingError(left, right) || hasContext(walk.left, one, [left, right]))
+  if (!isOneTypo(left, right)) return false
+  const isSlip = isTypingError(left, right) || (left.length > CONTEXT_LENGTH && isKeyboardError(left, right))
+  return isSlip || hasContext(walk.left, one, [left, right])
 }
 
 const MIN_TITLE_LENGTH = 6
@@ -140,8 +145,6 @@ function isMisspelledTitle(one: Item, other: Item, [left, right]: readonly [stri
   const isTitle = (item: Item): boolean => /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
   return isTitle(one) && isTitle(other) && left.length >= MIN_TITLE_LENGTH && isKeyboardError(left, right)
 }
-
-const CONTEXT_LENGTH = 4
 
 /**
  * An unknown short word may be a name in lower case (deno, trino): a typo is assumed only beside other content words,

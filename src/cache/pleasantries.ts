@@ -91,15 +91,34 @@ export function withoutEnd(items: readonly Token[]): readonly Token[] {
   return last < 0 || last === items.length - 1 ? items : items.slice(0, last + 1)
 }
 
-/** Returns `what is the price` for `what the price is`, `why is the sky blue` for `why the sky is blue`. */
+/**
+ * Returns the question that a clause asks: `what is the price` for `what the price is`, `where can I pay` for `where I
+ * can pay`, `why do cats purr` for `why cats purr`.
+ */
 function asQuestion(items: readonly Token[]): readonly Token[] {
-  const [first, second] = items
+  const [first, second, third] = items
+  if (first === undefined || second === undefined || !QUESTION_WORDS.has(first.key)) return items
+  if (items.some((item) => item.kind === 'stop')) return items
+  if (third !== undefined && PRONOUNS.has(second.key) && MODALS.has(third.key)) {
+    return [first, third, second, ...items.slice(3)]
+  }
   const verb = items.find(isForm)
-  if (first === undefined || second === undefined || verb === undefined) return items
-  if (items.some((item) => item.kind === 'stop') || items.filter(isForm).length > 1) return items
+  if (verb === undefined) return withDo(items)
   const hasSubject = SUBJECT_OPENINGS.has(second.key) || !isPlainWord(second) || verb === items.at(-1)
-  if (!QUESTION_WORDS.has(first.key) || !hasSubject) return items
+  if (!hasSubject || items.filter(isForm).length > 1) return items
   return [first, verb, ...items.slice(1).filter((item) => item !== verb)]
+}
+
+const PRONOUNS: ReadonlySet<string> = new Set(['i', 'you', 'he', 'she', 'it', 'we', 'they', 'one'])
+const MODALS: ReadonlySet<string> = new Set(['can', 'could', 'should', 'will', 'would', 'must', 'may', 'might'])
+const HELPERS: ReadonlySet<string> = new Set([...MODALS, 'do', 'does', 'did', 'have', 'has', 'had', 'not', 'to', 'be'])
+/** `who` and `what` may be the subject of the clause. */
+const ADVERBS: ReadonlySet<string> = new Set(['why', 'where', 'when'])
+
+function withDo(items: readonly Token[]): readonly Token[] {
+  const [first] = items
+  if (first === undefined || !ADVERBS.has(first.key) || items.some((item) => HELPERS.has(item.key))) return items
+  return [...asWords(first, [first.key, 'do']), ...items.slice(1)]
 }
 
 function isForm(item: Token): boolean {

@@ -334,6 +334,13 @@ export const REVERSALS: readonly (readonly [string, string])[] = [
   ['Who is in the lead?', 'Who is it in the lead?'],
   ['List two uses of salt.', 'List the uses of salt.'],
   ['Do you know how many people live in Norway?', 'Do you know how many people lived in Norway?'],
+  ['Tell me where I can park.', 'Where could I park?'],
+  ['Tell me why cats purr.', 'Why do dogs purr?'],
+  ['Tell me when bears hibernate.', 'When did bears hibernate?'],
+  ['Tell me where you should park.', 'Where should I park?'],
+  ['Tell me what animals eat grass.', 'What do animals eat?'],
+  ['Tell me why cats do not purr.', 'Why do cats purr?'],
+  ['Explain why he will leave.', 'Why would he leave?'],
 ]
 
 /** Pairs that ask the same in other words: the guard must not simply refuse everything. */
@@ -387,4 +394,7 @@ export const SAME: readonly (readonly [string, string])[] = [
   ],
   ['What did the Project Manager think of the design?', 'What did the Project Managre think of the design?'],
   ['What was said in future work?', 'Wgat was said in future work?'],
+  ['Where can I download my invoice?', 'Please tell me where I can download my invoice.'],
+  ['Why do cats purr?', 'Can you explain why cats purr?'],
+  ['Who invented the telephone?', 'Do you know who invented the telephone?'],
 ]
