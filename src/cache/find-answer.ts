@@ -135,7 +135,7 @@ function served(parts: CacheParts, { entry, similarity }: Accepted): CacheHit | 
   return whenReady(parts.store.amend(entry.id, { servedAt: similarity }), () => hit)
 }
 
-/** Returns a live entry of the scope of this question, whatever an index names. */
+/** Returns an entry that lives and has the scope of this question, although an index may name others. */
 function findEntry(
   parts: CacheParts,
   lookup: Lookup,

@@ -1,7 +1,8 @@
 import { GatewayError } from '../core/errors.ts'
 import type { VectorIndex } from '../core/ports.ts'
-import { createPartition, tailLengthOf, type Partition, type StoredVector } from './partition.ts'
+import { createPartition, type Partition, type StoredVector } from './partition.ts'
 import { SIGNATURE_WORDS, createSigner } from './signature.ts'
+import { tailLengthOf } from './vector-math.ts'
 
 export interface FlatIndexOptions {
   /** Milliseconds since 1970. */

@@ -98,7 +98,7 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
   return kind === 'word' ? kindOf(other, walk) : kind
 }
 
-/** Units (mb, MB) and words like us and US are told apart by their case alone. */
+/** Units (mb, MB) and words like us and US differ by case alone. */
 function caseMatters(one: Item, other: Item, before: Item | undefined): boolean {
   if (one.kind !== 'word' || one.raw === other.raw) return false
   if (before?.kind === 'number' && one.key.length <= 4) return true

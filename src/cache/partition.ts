@@ -1,5 +1,6 @@
 import type { Neighbor } from '../core/ports.ts'
 import { SIGNATURE_WORDS, countOnes, maxDifferentBits, type Signer } from './signature.ts'
+import { headOf, product, tailLengthOf } from './vector-math.ts'
 
 /** A stored vector and its row in a partition. */
 export interface StoredVector {
@@ -222,40 +223,10 @@ function compare(entry: StoredVector | undefined, { search, tailLength, best }: 
 /** Rounding must not reject a vector that reaches the minimum exactly. */
 const ROUNDING = 1e-5
 
-/** The numbers of a vector that are compared first. */
-function headOf(dimensions: number): number {
-  return dimensions < 64 ? dimensions : dimensions >>> 2
-}
-
-/** Returns the length of a vector without its head. */
-export function tailLengthOf(vector: Float32Array): number {
-  const head = headOf(vector.length)
-  return Math.sqrt(product(vector, vector, head, vector.length))
-}
-
 function enlarged(array: Uint32Array, length: number): Uint32Array {
   const larger = new Uint32Array(length)
   larger.set(array)
   return larger
-}
-
-/** Returns the cosine of two vectors of length 1. */
-export function cosine(left: Float32Array, right: Float32Array): number {
-  const head = headOf(left.length)
-  return product(left, right, 0, head) + product(left, right, head, left.length)
-}
-
-function product(left: Float32Array, right: Float32Array, from: number, to: number): number {
-  let [a, b, c, d] = [0, 0, 0, 0]
-  const end = to - ((to - from) % 4)
-  for (let index = from; index < end; index += 4) {
-    a += (left[index] ?? 0) * (right[index] ?? 0)
-    b += (left[index + 1] ?? 0) * (right[index + 1] ?? 0)
-    c += (left[index + 2] ?? 0) * (right[index + 2] ?? 0)
-    d += (left[index + 3] ?? 0) * (right[index + 3] ?? 0)
-  }
-  for (let index = end; index < to; index += 1) a += (left[index] ?? 0) * (right[index] ?? 0)
-  return a + b + (c + d)
 }
 
 interface Best {
