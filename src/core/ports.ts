@@ -158,35 +158,35 @@ export interface Store {
 
 // ─── Meaning ─────────────────────────────────────────────────────────────────
 
-/** Turns texts into vectors of one fixed length. */
+/** Turns texts into vectors of one length. A result that is ready is returned without a promise. */
 export interface Embedder {
   readonly name: string
   readonly dimensions: number
-  embed(texts: readonly string[], signal?: AbortSignal): Promise<readonly Float32Array[]>
+  embed(texts: readonly string[], signal?: AbortSignal): readonly Float32Array[] | Promise<readonly Float32Array[]>
 }
 
-export interface Neighbour {
+export interface Neighbor {
   readonly id: string
   /** Cosine similarity, -1 to 1. */
   readonly similarity: number
 }
 
-/** Finds the stored vectors nearest to another, within one scope. Vectors have length 1. */
+/** Finds the stored vectors nearest to another within one scope. Vectors have length 1. Methods may return promises. */
 export interface VectorIndex {
   add(entry: {
     readonly id: string
     readonly scope: string
     readonly vector: Float32Array
     readonly expiresAt: number
-  }): Promise<void>
-  /** Those of at least `least` similarity, nearest first, at most `limit`. */
+  }): void | Promise<void>
+  /** Returns vectors of at least `least` similarity, nearest first, at most `limit`. */
   nearest(
     scope: string,
     vector: Float32Array,
     options: { readonly least: number; readonly limit: number },
-  ): Promise<readonly Neighbour[]>
-  remove(id: string): Promise<void>
-  clear(): Promise<void>
+  ): readonly Neighbor[] | Promise<readonly Neighbor[]>
+  remove(id: string): void | Promise<void>
+  clear(): void | Promise<void>
 }
 
 // ─── Tokens ──────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
-import { ZERO } from '../core/money.ts'
-import { KEEP_NOTHING, recall } from './recall.ts'
-import type { Keep, Parts, Planned, Reserved } from './stages.ts'
+import { add, ZERO } from '../core/money.ts'
+import { KEEP_NOTHING, recall, type Recalled } from './recall.ts'
+import type { Parts, Planned, Reserved } from './stages.ts'
 import { createTries } from './tries.ts'
 
 /** How to answer: from memory, or by asking with the smallest prompt that pays. Never fails a request. */
@@ -9,17 +9,17 @@ export async function plan(reserved: Reserved, parts: Parts): Promise<Planned> {
   const recalled = await recall(reserved, parts)
   if ('replay' in recalled) return { ...reserved, plan: recalled.replay }
   try {
-    return await optimize(reserved, recalled.keep, parts)
+    return await optimize(reserved, recalled, parts)
   } catch (error) {
     recalled.keep.finish({ status: 500 })
     throw error
   }
 }
 
-async function optimize(reserved: Reserved, keep: Keep, parts: Parts): Promise<Planned> {
+async function optimize(reserved: Reserved, recalled: Recalled, parts: Parts): Promise<Planned> {
   const { prompt, resolved, size, wishes, key } = reserved
   const route = resolved.routes[0]
-  const optimized = await parts.waterfall({
+  const rewritten = await parts.waterfall({
     prompt,
     modelName: resolved.name,
     model: route.model,
@@ -30,10 +30,14 @@ async function optimize(reserved: Reserved, keep: Keep, parts: Parts): Promise<P
     signal: reserved.signal,
     now: parts.runtime.now(),
   })
+  const optimized = { ...rewritten, spent: add(rewritten.spent, recalled.spent) }
   const { rewrite } = optimized
   const counted = { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens }
   const tries = createTries(reserved.signal)
-  return { ...reserved, plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted, keep, tries } }
+  return {
+    ...reserved,
+    plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted, keep: recalled.keep, tries },
+  }
 }
 
 /** A thread's earlier turns are the upstream's: neither can they be compared, nor cut. */

@@ -1,4 +1,4 @@
-import { readCacheWishes } from '../cache/wishes.ts'
+import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { Step } from '../core/answer.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { TextReader } from '../replay/recording.ts'
@@ -28,7 +28,7 @@ export async function keepWhole(answered: Answered, answer: WholeAnswer, parts: 
 /** The items of a batch have results of their own; `Cache-Control: no-store` wants nothing kept. */
 function isRecorded({ format, caller, request }: Answered, { recordings }: Parts): boolean {
   if (!recordings.isOn || caller === undefined || format.answerId === undefined) return false
-  return readCacheWishes((name) => request.headers.get(name)).write
+  return readCacheDirectives((name) => request.headers.get(name)).write
 }
 
 /**

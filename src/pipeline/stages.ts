@@ -1,5 +1,5 @@
-import type { Flights } from '../cache/flights.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
+import type { SingleFlight } from '../cache/single-flight.ts'
 import type { Completion, Step } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -241,10 +241,10 @@ export interface Limits {
   readonly heartbeatMs: number
 }
 
-/** Tier 1: stored answers, and one call for all who ask the same at once. */
+/** Tier 1: stored answers, and one upstream call for identical requests at the same time. */
 export interface Memory {
   readonly cache: SemanticCache
-  readonly flights: Flights<Remembered>
+  readonly singleFlight: SingleFlight<Remembered>
 }
 
 /** An answer that others may have, and the tokens of its prompt as it came. */

@@ -1,7 +1,7 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { chunkUnits } from './chunks.ts'
 import { cutToQuery } from './cut.ts'
-import { digestOf } from '../core/sha256.ts'
+import { sha256 } from '#hash'
 import { talkOf } from './freeze.ts'
 import type { Memory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
@@ -138,7 +138,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     job: TierJob,
     text: string,
   ): Promise<{ readonly text: string; readonly spent: NanoUsd; readonly answered: boolean }> => {
-    const key = `chunk:${PROMPT_VERSION}:${controllerOf(job)}:${await digestOf(text)}`
+    const key = `chunk:${PROMPT_VERSION}:${controllerOf(job)}:${sha256(text)}`
     const known = await memory.recall(job.owner, key)
     if (known !== undefined) return { text: known, spent: ZERO, answered: true }
     const { small, signal } = job
