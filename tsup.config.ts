@@ -9,13 +9,15 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     next: 'src/next.ts',
     'transport-undici': 'src/http/transport-undici.ts',
     'transport-fetch': 'src/http/transport-fetch.ts',
+    'hash-node': 'src/platform/hash-node.ts',
+    'hash-portable': 'src/platform/hash-portable.ts',
   },
   format: ['esm', 'cjs'],
   target: 'node20',
   platform: 'neutral',
   // The name `http` alone may be a package; `node:http` never is.
   removeNodeProtocol: false,
-  external: [/^node:/, '#transport'],
+  external: [/^node:/, '#transport', '#hash'],
   // `npm run types` holds the source to isolatedDeclarations; here it would refuse what it only reports when emitting.
   dts: { compilerOptions: { isolatedDeclarations: false } },
   clean: true,

@@ -9,6 +9,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
   resolve: {
     // The same names that tsconfig.json gives; test/dist.test.ts tests the built package under them.
     alias: [
+      { find: '#hash', replacement: source('platform/hash-node.ts') },
       { find: '#transport', replacement: source('http/transport-undici.ts') },
       { find: /^sluice$/, replacement: source('index.ts') },
       { find: /^sluice\/(\w+)$/, replacement: source('$1.ts') },

@@ -55,8 +55,13 @@ export interface Gateway {
   readonly metrics: MetricsReports
   /** Every use of a key, refused ones included, by key and time. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
-  /** Tier 1: forgets stored answers, all or those of one key. */
-  readonly cache: { readonly clear: (which?: { readonly key?: string }) => Promise<void> }
+  /** Tier 1. */
+  readonly cache: {
+    /** Removes all stored answers, or those that requests of one key stored. */
+    readonly clear: (which?: { readonly key?: string }) => Promise<void>
+    /** Reports that the request with this id (`X-Request-Id`) got a stored answer to another question. */
+    readonly reportWrongHit: (requestId: string) => Promise<void>
+  }
   /**
    * Works off message batches until nothing can be done at the moment: for hosts that sleep between requests. A process
    * that serves requests does so by itself.
@@ -166,7 +171,10 @@ export function createGateway(options: GatewayOptions): Gateway {
     rateLimits,
     metrics,
     audit: { read: observers.audit.read },
-    cache: { clear: async (which) => cache?.clear(which) },
+    cache: {
+      clear: async (which) => cache?.clear(which),
+      reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
+    },
     batches: { work: batches.work },
     close: () =>
       closeAll([batches.stop, replay.close, governance.ledger.retry, runtime.close, () => store.close()], (cause) =>

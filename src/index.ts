@@ -63,8 +63,10 @@ export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/ports.ts'
 
 // Tier 1
+export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/verifier.ts'
+export type { AnswerStore, CachedAnswer } from './cache/answer-store.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'
-export type { Embedder, Neighbour, VectorIndex } from './core/ports.ts'
+export type { Embedder, Neighbor, VectorIndex } from './core/ports.ts'
 
 // Failures
 export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'

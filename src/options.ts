@@ -113,7 +113,7 @@ const CACHE_OPTIONS = [
   'maxBytes',
   'embedder',
   'index',
-  'shelf',
+  'store',
   'verifyHit',
   'timeoutMs',
 ]

@@ -10,7 +10,7 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { COMMON_PROBES, REAL_PROBES, bitsOfWord, stemsOf } from '../../src/cache/lexicon.ts'
-import { isOneSlip } from '../../src/cache/typo.ts'
+import { isOneTypo } from '../../src/cache/typos.ts'
 
 /** Names of products that people write in small letters, and words of trades, that no dictionary has. */
 const PRODUCTS =
@@ -105,5 +105,5 @@ function shapesOfAll(words: ReadonlySet<string>): ReadonlyMap<string, readonly s
 }
 
 function isNear(word: string): boolean {
-  return [...shapesOf(word)].some((shape) => shapes.get(shape)?.some((other) => isOneSlip(word, other)) === true)
+  return [...shapesOf(word)].some((shape) => shapes.get(shape)?.some((other) => isOneTypo(word, other)) === true)
 }

@@ -1,17 +1,22 @@
 /**
  * npm run bench:cache -- --data ../shared/data [--entries 100000]
  *
- * Prints false hits and recall with and without the guard, and the time of look-ups against a plain scan.
+ * Prints false hits and recall with and without the guard, the time of look-ups against a plain scan, and the CPU of
+ * the cache for one request against JSON.parse and JSON.stringify of its body.
  */
 import { parseArgs } from 'node:util'
 import { timeLookups, type LookupFigures, type Times } from './lookups.ts'
 import { THRESHOLDS, groupBy, hitRates, readPairs, type HitRate } from './pairs.ts'
+import { timeRequests } from './requests.ts'
 
 const { values } = parseArgs({ options: { data: { type: 'string' }, entries: { type: 'string', default: '100000' } } })
 
 if (values.data === undefined) console.log('Without --data only look-ups are timed.\n')
 else await printHits(values.data)
-for (const threshold of [0.95, 0.85]) printLookups(await timeLookups(Number(values.entries), threshold))
+for (const entries of [10, 256, Number(values.entries)]) {
+  for (const threshold of [0.95, 0.85]) printLookups(await timeLookups(entries, threshold))
+}
+await printRequests()
 
 async function printHits(folder: string): Promise<void> {
   const rates = await hitRates(readPairs(folder))
@@ -63,11 +68,19 @@ function printRow(kind: string, group: readonly HitRate[]): void {
 function printLookups(figures: LookupFigures): void {
   const { entries, threshold, hit, miss, scan, exact, rounds, bytesPerEntry, longestBlock } = figures
   const against = (times: Times): string =>
-    `p50 ${times.p50.toFixed(2)} ms (${(times.p50 / scan.p50).toFixed(3)}), p99 ${times.p99.toFixed(2)} ms (${(times.p99 / scan.p99).toFixed(3)})`
+    `p50 ${times.p50.toFixed(3)} ms (${(times.p50 / scan.p50).toFixed(3)}), p99 ${times.p99.toFixed(2)} ms (${(times.p99 / scan.p99).toFixed(3)})`
   console.log(`Look-ups among ${entries} entries of one scope at ${threshold}, share of the plain scan in brackets`)
-  console.log(`  plain scan: p50 ${scan.p50.toFixed(1)} ms, p99 ${scan.p99.toFixed(1)} ms`)
+  console.log(`  plain scan: p50 ${scan.p50.toFixed(3)} ms, p99 ${scan.p99.toFixed(3)} ms`)
   console.log(`  hit:  ${against(hit)}`)
   console.log(`  miss: ${against(miss)}`)
   console.log(`  exact answers: ${exact} of ${rounds}`)
   console.log(`  memory: ${bytesPerEntry.toFixed(0)} bytes an entry; longest block: ${longestBlock.toFixed(1)} ms`)
+}
+
+async function printRequests(): Promise<void> {
+  console.log('\nCPU of the cache for one request (look-up, and storing after a miss)\n')
+  console.log('| request | in JSON parse + stringify of its body | µs |\n|---|---|---|')
+  for (const { name, ratio, microseconds } of await timeRequests()) {
+    console.log(`| ${name} | ${ratio.toFixed(1)} | ${microseconds.toFixed(0)} |`)
+  }
 }

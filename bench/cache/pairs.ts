@@ -1,11 +1,10 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { canonicalise } from '../../src/cache/canonical.ts'
-import { foldText } from '../../src/cache/fold.ts'
+import { canonicalize } from '../../src/cache/canonical.ts'
+import { normalizeText } from '../../src/cache/normalize.ts'
 import { differenceOf } from '../../src/cache/guard.ts'
-import { hashEmbedding } from '../../src/cache/hashing-embedder.ts'
 import { loadEnglish } from '../../src/cache/lexicon.ts'
-import { cosine } from '../../src/cache/partition.ts'
+import { createWordingIndex } from '../../src/cache/wording-index.ts'
 import { REVERSALS } from '../../test/cache/reversals.ts'
 import { seeded, variationsOf } from './variations.ts'
 
@@ -76,11 +75,14 @@ function readFiles(folder: string): readonly Record<string, unknown>[] {
 export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate[]> {
   const lexicon = await loadEnglish()
   const judged = pairs.map((pair): Judged => {
-    const forms = [canonicalise(foldText(pair.left)), canonicalise(foldText(pair.right))] as const
-    const passes = [1, 2].map((slips) => differenceOf(...forms, { lexicon, slips }) === undefined)
+    const forms = [canonicalize(normalizeText(pair.left)), canonicalize(normalizeText(pair.right))] as const
+    const index = createWordingIndex()
+    index.add({ id: 'left', scope: 'pair', text: pair.left, form: forms[0] })
+    const [found] = index.find('pair', forms[1], 1)
+    const passes = [1, 2].map((typos) => differenceOf(...forms, { lexicon, typos }) === undefined)
     return {
       ...pair,
-      similarity: cosine(hashEmbedding(pair.left), hashEmbedding(pair.right)),
+      similarity: found === undefined ? 0 : 1 - found.typos / 100,
       passes: (threshold, similarity) => similarity >= threshold && passes[similarity >= 0.95 ? 1 : 0] === true,
     }
   })

@@ -89,7 +89,7 @@ export function through(waterfall: () => Waterfall, more: () => Partial<TierJob>
   return async (prompt) => (await waterfall()(jobOf(prompt, more()))).rewrite?.prompt ?? prompt
 }
 
-const tools = { meter, read: createReader(meter.tokenizer.estimate, breathe), breathe }
+const tools = { meter, read: createReader(meter.tokenizer.estimate, breathe), pause: breathe }
 
 /** The selection of tiers 5 and 2 at any cap. */
 export function selectionAt(cap: number): Method {

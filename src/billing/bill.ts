@@ -68,19 +68,21 @@ export function makeBill(item: Billable): Bill {
   }
 }
 
-/** What a stored answer would have cost; the hit itself costs and bills nothing. */
+/** Returns what a stored answer would have cost. The hit bills nothing and costs what its verifier cost. */
 export function makeHitBill(item: {
   readonly price: Price
   readonly margin: number
   readonly originalTokens: number
   readonly completionTokens: number
+  /** @default 0 */
+  readonly spent?: NanoUsd
 }): Bill {
   return {
     originalTokens: item.originalTokens,
     optimizedTokens: 0,
     completionTokens: item.completionTokens,
     theoretical: listCost(item.price, item.originalTokens, item.completionTokens),
-    actual: ZERO,
+    actual: item.spent ?? ZERO,
     billed: ZERO,
     margin: item.margin,
     cache: 'HIT',

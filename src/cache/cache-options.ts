@@ -1,57 +1,51 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Embedder, Runtime, VectorIndex } from '../core/ports.ts'
-import type { AnswerShelf, CachedAnswer } from './shelf.ts'
-
-/** A question as a verifier sees it. */
-export interface AskedQuestion {
-  readonly text: string
-  readonly keyId: string
-  readonly modelName: string
-}
-
-/** Decides whether a stored answer fits a question that is written differently. False, a failure and a late answer are a miss. */
-export type VerifyHit = (query: AskedQuestion, entry: CachedAnswer) => boolean | Promise<boolean>
+import type { AnswerStore } from './answer-store.ts'
+import type { VerifyHit } from './verifier.ts'
 
 export interface SemanticCacheOptions {
   /** @default true */
   readonly enabled?: boolean
-  /** How long an answer lives. @default 3600 */
+  /** Lifetime of an answer, in seconds. @default 3600 */
   readonly ttlSeconds?: number
-  /** How long the answer to a question about now lives: today, latest, weather. @default 60 */
+  /** Lifetime of the answer to a question about the present (today, latest, weather), in seconds. @default 60 */
   readonly freshTtlSeconds?: number
-  /** The least cosine similarity of a hit, 0.85 to 1; 1: the same text only. @default 0.95 */
+  /** Minimum cosine similarity of a hit, 0.85 to 1; 1 means the same text only. @default 0.95 */
   readonly similarityThreshold?: number
-  /** `global` lets every key find every key's answers. @default 'key' */
+  /** `global` lets every key find the answers of every key. @default 'key' */
   readonly scope?: 'key' | 'global'
-  /** @default 1000 */
+  /** Maximum number of entries. When it is reached, the key with most entries loses its oldest. @default 1000 */
   readonly maxEntries?: number
-  /** Answers and vectors together. @default 64 MiB */
+  /** Maximum size of answers and index together, in bytes. @default 64 MiB */
   readonly maxBytes?: number
-  /** @default hashingEmbedder() */
+  /** @default hashingEmbedder(), offline */
   readonly embedder?: Embedder
   /** @default in memory */
   readonly index?: VectorIndex
   /** @default in memory */
-  readonly shelf?: AnswerShelf
-  /** A further check of the best candidate, after the guard. @default none */
+  readonly store?: AnswerStore
+  /**
+   * A further check of the best candidate, after the guard. `smallModelVerifier()` also judges candidates that the guard
+   * refuses for their wording alone. @default none
+   */
   readonly verifyHit?: VerifyHit
-  /** How long a look-up waits for the embedder, the index or the verifier, each. @default 1000 */
+  /** Maximum time of each call of the embedder, the index, the store and the verifier, in milliseconds. @default 1000 */
   readonly timeoutMs?: number
   /** Lets other work run: a search pauses every few milliseconds. @default a timer of 0 ms of the runtime */
   readonly pause?: () => Promise<void>
   readonly runtime: Pick<Runtime, 'now' | 'after'>
 }
 
-/** A lower threshold would call different questions the same. */
-export const LOWEST_THRESHOLD = 0.85
+/** A lower threshold would accept different questions. */
+export const MIN_THRESHOLD = 0.85
 const YEAR_SECONDS = 366 * 24 * 3600
 
-/** Throws `invalid-request` naming the option that is wrong; meant for the start, not for a request. */
+/** Throws `invalid-request` with the name of the wrong option. */
 export function checkCacheOptions(options: SemanticCacheOptions): void {
   const { ttlSeconds = 1, freshTtlSeconds = 1, maxEntries = 1, maxBytes = 1, timeoutMs = 1 } = options
   const { similarityThreshold = 1, scope = 'key' } = options
-  if (!(similarityThreshold >= LOWEST_THRESHOLD && similarityThreshold <= 1)) {
-    throw wrong('similarityThreshold', similarityThreshold, `a number from ${LOWEST_THRESHOLD} to 1`)
+  if (!(similarityThreshold >= MIN_THRESHOLD && similarityThreshold <= 1)) {
+    throw wrong('similarityThreshold', similarityThreshold, `a number from ${MIN_THRESHOLD} to 1`)
   }
   if (!(ttlSeconds > 0 && ttlSeconds <= YEAR_SECONDS))
     throw wrong('ttlSeconds', ttlSeconds, 'seconds, above 0, a year at most')

@@ -1,53 +1,74 @@
-import { LRUCache } from 'lru-cache'
-import type { Embedder, VectorIndex } from '../core/ports.ts'
+import { createMemoryAnswerStore, type AnswerStore } from './answer-store.ts'
 import type { SemanticCacheOptions } from './cache-options.ts'
-import type { Canonical } from './canonical.ts'
+import type { CandidateSearch } from './candidate-search.ts'
 import { createFlatIndex } from './flat-index.ts'
 import { hashingEmbedder } from './hashing-embedder.ts'
-import { loadEnglish, noLexicon, type Lexicon } from './lexicon.ts'
-import { createMemoryShelf, type AnswerShelf, type CachedAnswer } from './shelf.ts'
+import { lazyLexicon, type Lexicon } from './lexicon.ts'
 import { emptyTallies, type Tallies } from './statistics.ts'
+import { isPending } from './timeout.ts'
+import { createVectorSearch } from './vector-search.ts'
+import { createWordingSearch } from './wording-search.ts'
 
 const DEFAULT_THRESHOLD = 0.95
 const DEFAULT_ENTRIES = 1000
 const DEFAULT_BYTES = 64 * 1024 * 1024
-/** Canonical forms of stored questions that are kept, for they are compared again and again. */
-const KEPT_FORMS = 256
+const DEFAULT_TIMEOUT_MS = 1000
 
-/** What a cache is made of. */
-export interface Parts {
+/** The parts that a cache is made of. */
+export interface CacheParts {
   readonly options: SemanticCacheOptions
   readonly threshold: number
-  readonly embedder: Embedder
-  readonly index: VectorIndex
-  readonly shelf: AnswerShelf
+  readonly timeoutMs: number
+  readonly store: AnswerStore
+  readonly search: CandidateSearch
   readonly tallies: Tallies
-  readonly forms: LRUCache<string, Canonical>
-  readonly lexicon: () => Promise<Lexicon>
+  readonly lexicon: () => Lexicon | Promise<Lexicon>
   readonly pause: () => Promise<void>
-  readonly embedderHealth: { failures: number; restsUntil: number }
 }
 
-export function partsOf(options: SemanticCacheOptions): Parts {
-  const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options
+export function createCacheParts(options: SemanticCacheOptions): CacheParts {
+  const { runtime, maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   const pause = options.pause ?? (() => new Promise<void>((resolve) => void runtime.after(0, resolve)))
-  const { dimensions } = embedder
-  const vectorBytes = dimensions * 4
-  const index = options.index ?? createFlatIndex({ now: runtime.now, pause, dimensions, maxEntries, maxBytes })
-  const forms = new LRUCache<string, Canonical>({ max: KEPT_FORMS })
-  const onRemove = (answer: CachedAnswer): void => {
-    forms.delete(answer.text)
-    if (answer.comparable) index.remove(answer.id).catch(() => {})
+  const search = createSearch(options, { pause, timeoutMs, hasComparable: (scope) => store.hasComparable(scope) })
+  const store: AnswerStore =
+    options.store ??
+    createMemoryAnswerStore({
+      maxEntries,
+      maxBytes,
+      indexBytes: search.bytesOf,
+      onRemove: ({ scope, id, comparable }) => {
+        const removed = comparable ? search.remove(scope, id) : undefined
+        // The entry is gone from the store already, so that a vector left behind finds nothing.
+        if (isPending(removed)) removed.catch(() => {})
+      },
+    })
+  return {
+    options,
+    threshold: options.similarityThreshold ?? DEFAULT_THRESHOLD,
+    timeoutMs,
+    store,
+    search,
+    tallies: emptyTallies(),
+    lexicon: lazyLexicon(),
+    pause,
   }
-  const shelf = options.shelf ?? createMemoryShelf({ maxEntries, maxBytes, vectorBytes, onRemove })
-  const threshold = options.similarityThreshold ?? DEFAULT_THRESHOLD
-  const lexicon = lexiconLoader()
-  const embedderHealth = { failures: 0, restsUntil: 0 }
-  return { options, threshold, embedder, index, shelf, tallies: emptyTallies(), forms, lexicon, pause, embedderHealth }
 }
 
-/** Loads the English words when the first slip of the finger may have to be judged. */
-function lexiconLoader(): () => Promise<Lexicon> {
-  let loading: Promise<Lexicon> | undefined
-  return () => (loading ??= loadEnglish().catch(() => noLexicon))
+interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
+  readonly hasComparable: AnswerStore['hasComparable']
+}
+
+/**
+ * The offline embedder needs no vectors. A store or an index of the operator does not report removed entries, so there
+ * the index is bounded by itself; the memory store bounds it otherwise.
+ */
+function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
+  const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options
+  const isOwn = options.index === undefined && options.store === undefined
+  if (isOwn && embedder === hashingEmbedder()) return createWordingSearch()
+  const { timeoutMs, hasComparable, pause } = parts
+  const bounds = isOwn ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
+  const { dimensions } = embedder
+  const index = options.index ?? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
+  return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isOwn, hasComparable })
 }

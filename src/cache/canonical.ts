@@ -1,4 +1,3 @@
-import { withoutCourtesies, withoutEnd } from './courtesies.ts'
 import {
   ABOUT_LETTERS,
   ABOUT_WORDS,
@@ -9,100 +8,139 @@ import {
   ENGLISH_MARKS,
   FILLERS,
   NEGATIONS,
+  NUMBER_WORDS,
   ORDER_MATTERS,
   QUESTION_WORDS,
+  SIZES,
   expandShortForm,
   plainSpelling,
 } from './english.ts'
-import { asWords, isPlainWord, tokenise, type Token } from './tokens.ts'
+import { withoutEnd, withoutPleasantries } from './pleasantries.ts'
+import { asWords, isPlainWord, tokenize, type Token } from './tokens.ts'
 
-/** One thing that a text says. */
+/** A token of a canonical form. */
 export interface Item extends Token {
-  /** `the`, or `a` and `an`, where it may be missing on the other side. */
+  /** `the`, or `a` for `a` and `an`, where the other text may lack it. */
   readonly article?: 'the' | 'a'
 }
 
-/** What a text says, without what changes no answer: case, courtesies, short forms, fillers, final punctuation. */
+/** The content of a text without case, pleasantries, short forms, fillers and final punctuation. */
 export interface Canonical {
   readonly items: readonly Item[]
-  /** True when slips of the finger may be forgiven: English, and not about spelling. */
-  readonly lenient: boolean
+  /**
+   * Typos are forgiven between two texts of which one is English. `none`: every letter may matter, because the text is
+   * about spelling.
+   */
+  readonly language: 'english' | 'unknown' | 'none'
 }
 
 /**
- * The meaning of a text as a list. In a language that is not known, and in a text about spelling or wording,
- * only the final punctuation (and in the former the case) is left out.
+ * Returns the canonical form of a text. In other languages only the final punctuation is removed; in a text about
+ * spelling or wording nothing is, because every letter of it may matter.
  */
-export function canonicalise(text: string): Canonical {
-  const form = formOf(text)
-  // Two texts of nothing but courtesies or signs are not therefore the same.
-  return form.items.length > 0 ? form : { items: tokenise(text).map(asWritten), lenient: false }
+export function canonicalize(text: string): Canonical {
+  const tokens = tokenize(text.normalize('NFC'))
+  const form = formOf(tokens)
+  // Two texts of nothing but pleasantries or punctuation are different texts.
+  return form.items.length > 0 ? form : { items: tokens.map(asWritten), language: 'none' }
 }
 
-function formOf(text: string): Canonical {
-  const tokens = tokenise(text.normalize('NFC'))
-  const keys = new Set(tokens.map((token) => token.key))
-  if (hasAny(keys, ABOUT_LETTERS)) return { items: tokens.map(asWritten), lenient: false }
-  if (!isEnglish(keys)) return { items: withoutEnd(tokens), lenient: false }
-  const plain = hasAny(keys, ABOUT_WORDS) ? expand(tokens) : respell(expand(tokens))
-  return { items: markArticles(withSortedPair(withoutCourtesies(withoutFillers(plain)))), lenient: true }
+function formOf(tokens: readonly Token[]): Canonical {
+  const traits = traitsOf(tokens)
+  if (traits.aboutLetters) return { items: tokens.map(asWritten), language: 'none' }
+  if (!traits.english) return { items: withoutEnd(tokens), language: 'unknown' }
+  const plain = rewrite(tokens, !traits.aboutWords)
+  return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }
 
-/** The words that an embedding shall see; the guard looks at the case of identifiers. */
+/** Returns the words that are embedded. Upper case stays only where the guard compares it. */
 export function meaningOf(canonical: Canonical): string {
-  const words = canonical.items.filter((item) => item.article === undefined).map((item) => item.key)
-  return canonical.lenient ? words.join(' ').toLowerCase() : words.join(' ')
+  let meaning = ''
+  for (const item of canonical.items) {
+    if (item.article === undefined) meaning = meaning === '' ? item.key : `${meaning} ${item.key}`
+  }
+  return canonical.language === 'english' ? meaning.toLowerCase() : meaning
 }
 
-function hasAny(keys: ReadonlySet<string>, words: ReadonlySet<string>): boolean {
-  for (const key of keys) if (words.has(key)) return true
-  return false
+interface Traits {
+  readonly english: boolean
+  readonly aboutLetters: boolean
+  readonly aboutWords: boolean
 }
 
-function isEnglish(keys: ReadonlySet<string>): boolean {
-  if (hasAny(keys, ENGLISH_MARKS) || (keys.has('is') && (keys.has('a') || keys.has('an')))) return true
-  let hints = 0
-  for (const key of keys) hints += ENGLISH_HINTS.has(key) ? 1 : 0
-  return hints >= 2
+function traitsOf(tokens: readonly Token[]): Traits {
+  const keys = new Set<string>()
+  tokens.forEach((token, index) => {
+    if (!SIZES.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
+  })
+  let [marks, hints, aboutLetters, aboutWords] = [0, 0, false, false]
+  for (const key of keys) {
+    if (ENGLISH_MARKS.has(key)) marks += 1
+    if (ENGLISH_HINTS.has(key)) hints += 1
+    aboutLetters ||= ABOUT_LETTERS.has(key)
+    aboutWords ||= ABOUT_WORDS.has(key)
+  }
+  const hasArticle = keys.has('is') && (keys.has('a') || keys.has('an'))
+  return { english: marks > 0 || hints >= 2 || hasArticle, aboutLetters, aboutWords }
+}
+
+function isNumber(token: Token | undefined): boolean {
+  return token?.kind === 'number' || NUMBER_WORDS.has(token?.key ?? '')
 }
 
 function asWritten(token: Token): Item {
   return { ...token, key: token.raw }
 }
 
-function expand(tokens: readonly Token[]): readonly Token[] {
-  return tokens.flatMap((token, index) => {
-    if (token.kind !== 'word') return [token]
-    const would = /^(i|you|he|she|we|they)'d$/.exec(token.key)?.[1]
-    if (would !== undefined && AFTER_WOULD.has(tokens[index + 1]?.key ?? '')) return asWords(token, [would, 'would'])
-    return asWords(token, expandShortForm(token.key))
-  })
+/** Expands short forms and, with `respells`, replaces spellings and words of one meaning. Names keep their spelling. */
+function rewrite(tokens: readonly Token[], respells: boolean): readonly Token[] {
+  const written: Token[] = []
+  let before = ''
+  for (const [index, token] of tokens.entries()) {
+    const expanded = token.kind === 'word' ? expand(token, tokens[index + 1]) : undefined
+    for (const word of expanded ?? [token]) {
+      const plain = respells && isPlainWord(word) ? plainSpelling(word.key, before) : undefined
+      before = word.key
+      const number = respells && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
+      if (number !== undefined) written.push({ ...word, kind: 'number', key: number })
+      else if (plain === undefined) written.push(word)
+      else written.push(...asWords(word, plain))
+    }
+  }
+  return written
 }
 
-/** Names keep their spelling. */
-function respell(tokens: readonly Token[]): readonly Token[] {
-  return tokens.flatMap((token, index) =>
-    isPlainWord(token) ? asWords(token, plainSpelling(token.key, tokens[index - 1]?.key ?? '')) : [token],
-  )
+const PRONOUN_D = /^(i|you|he|she|we|they)'d$/
+
+function expand(token: Token, next: Token | undefined): readonly Token[] | undefined {
+  const known = expandShortForm(token.key)
+  if (known !== undefined) return asWords(token, known)
+  const pronoun = token.key.endsWith("'d") ? PRONOUN_D.exec(token.key)?.[1] : undefined
+  if (pronoun === undefined || !AFTER_WOULD.has(next?.key ?? '')) return undefined
+  return asWords(token, [pronoun, 'would'])
 }
 
 function withoutFillers(items: readonly Token[]): readonly Token[] {
   return items.filter((item, index) => {
+    if (!POSSIBLE_FILLERS.has(item.key) || item.kind !== 'word') return true
     const [before = '', next = ''] = [items[index - 1]?.key, items[index + 1]?.key]
-    if (item.kind !== 'word' || NEGATIONS.has(before)) return true
+    if (NEGATIONS.has(before)) return true
     if (item.key === 'exactly') return !QUESTION_WORDS.has(before) && !(isQuestionVerb(before) && next !== '')
-    if (item.key === 'in' && next === 'fact') return items.length < 3
-    if (item.key === 'fact' && before === 'in') return items.length < 3 || NEGATIONS.has(items[index - 2]?.key ?? '')
+    if (item.key === 'in') return next !== 'fact' || items.length < 3
+    if (item.key === 'fact') return before !== 'in' || items.length < 3 || NEGATIONS.has(items[index - 2]?.key ?? '')
     if (item.key === 'please') return !(before === 'you' || index === 0) || items.length === 1
-    return !FILLERS.has(item.key) || items.length === 1
+    if (item.key === 'guys') return before !== 'you'
+    return items.length === 1
   })
 }
+
+const POSSIBLE_FILLERS: ReadonlySet<string> = new Set([...FILLERS, 'exactly', 'in', 'fact', 'please', 'guys'])
 
 function isQuestionVerb(word: string): boolean {
   return word === 'is' || word === 'are' || word === 'does' || word === 'do'
 }
 
-/** `a poet or a nurse` at the end of a text as `a nurse or a poet`, where no other word gives the order a meaning. */
+/** Sorts a pair that ends a text, `a poet or a nurse`, unless another word gives its order a meaning. */
 function withSortedPair(items: readonly Token[]): readonly Token[] {
   const head = items.slice(0, -5)
   const [firstArticle, first, joint, secondArticle, second] = items.slice(-5)
@@ -120,29 +158,31 @@ function isArticle(item: Token | undefined): boolean {
 
 function markArticles(items: readonly Token[]): readonly Item[] {
   return items.map((item, index) => {
-    const before = items[index - 1]
-    const next = items[index + 1]
-    const free =
-      item.kind === 'word' &&
-      (before === undefined || before.kind === 'stop' || (before.kind === 'word' && mayLackArticle(item, before))) &&
-      next !== undefined &&
-      (next.kind === 'word' || next.kind === 'exact') &&
-      !AFTER_BOUND_ARTICLE.has(next.key) &&
-      isInside(items[index + 2])
-    if (!free) return item.kind === 'word' && item.key === 'an' ? { ...item, key: 'a' } : item
-    if (item.key === 'the' && item.raw === item.raw.toLowerCase()) return { ...item, article: 'the' }
-    if (item.key === 'the' && item.opens) return { ...item, article: 'the' }
-    if ((item.key === 'a' || item.key === 'an') && (item.opens || item.raw !== 'A')) return { ...item, article: 'a' }
-    return item
+    if (!isArticle(item)) return item
+    if (mayBeMissing(item, items.slice(Math.max(0, index - 1), index + 3), index > 0)) {
+      if (item.key === 'the') return { ...item, article: 'the' }
+      if (item.opens || item.raw !== 'A') return { ...item, article: 'a' }
+    }
+    return item.key === 'an' ? { ...item, key: 'a' } : item
   })
 }
 
-/** What a sentence ends with is what it is about: `explain the matrix` is not `explain matrix`. */
+/** `around` holds the article with one token before it, if there is one, and two after it. */
+function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
+  const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
+  const isFree =
+    before === undefined || before.kind === 'stop' || (before.kind === 'word' && mayLackArticle(article, before))
+  if (!isFree || next === undefined || (next.kind !== 'word' && next.kind !== 'exact')) return false
+  const isWritten = article.key !== 'the' || article.opens || article.raw === article.key
+  return isWritten && !AFTER_BOUND_ARTICLE.has(next.key) && isInside(afterNext)
+}
+
+/** The last word of a sentence is its subject: `explain the matrix` differs from `explain matrix`. */
 function isInside(afterNext: Token | undefined): boolean {
   return afterNext !== undefined && afterNext.kind !== 'stop'
 }
 
-/** `the` is never anything else; `a` may be a letter behind a noun. */
+/** `the` is always an article; `a` may be a letter after a noun. */
 function mayLackArticle(article: Token, before: Token): boolean {
   return BEFORE_ARTICLE.has(before.key) || (article.key === 'the' && before.key !== 'the')
 }

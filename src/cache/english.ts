@@ -1,13 +1,13 @@
 /**
- * What may differ between two English texts that ask the same. Only what never changes an answer stands here; every
- * other word is content and must agree.
+ * Differences between two English texts that ask the same. Only differences that never change an answer are listed;
+ * every other word is content and must agree.
  */
 
 /** Words that make a text English: none of them is a common word of another language written in Latin letters. */
 export const ENGLISH_MARKS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
-  isn't aren't can't i'm i've i'd did and about between she cannot`,
+  need suggest know think said because using every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
 /** Two of these make a text English as well; each alone is also a word of other languages. */
@@ -45,36 +45,41 @@ export const NEGATIONS: ReadonlySet<string> = words(
 
 export const QUESTION_WORDS: ReadonlySet<string> = words('what who whom whose when where why how which')
 
-const SHORT_FORMS: readonly (readonly [RegExp, string])[] = [
-  [/^(can't|cant)$/, 'can not'],
-  [/^cannot$/, 'can not'],
-  [/^won't$/, 'will not'],
-  [/^shan't$/, 'shall not'],
-  [/^ain't$/, 'is not'],
-  [/^(is|are|was|were|do|does|did|has|have|had|could|would|should|must|need|might)n't$/, '$1 not'],
-  [/^(isn|aren|wasn|weren|don|doesn|didn|hasn|haven|hadn|couldn|wouldn|shouldn|mustn)t$/, '$1 t'],
-  [/^(i)'?m$/, 'i am'],
-  [/^(you|we|they|who|what|where|how)'re$/, '$1 are'],
-  [/^(i|you|we|they|who|could|would|should|might|must)'ve$/, '$1 have'],
-  [/^ive$/, 'i have'],
-  [/^youre$/, 'you are'],
-  [/^theyre$/, 'they are'],
-  [/^(i|you|he|she|it|we|they|that|there|this|what|who)'ll$/, '$1 will'],
-  [/^(what|who|where|when|why|how|that|there|here|it|he|she)'s$/, '$1 is'],
-  [/^(what|where|how)s$/, '$1 is'],
-  [/^let's$/, 'let us'],
-  [/^y'all$/, 'you all'],
+/** Endings of short forms, and the words that take each. */
+const SHORT_ENDINGS: readonly (readonly [string, string, string])[] = [
+  ["n't", 'not', 'is are was were do does did has have had could would should must need might'],
+  ['nt', 'not', 'is are was were do does did has have had could would should must'],
+  ["'re", 'are', 'you we they who what where how'],
+  ["'ve", 'have', 'i you we they who could would should might must'],
+  ["'ll", 'will', 'i you he she it we they that there this what who'],
+  ["'s", 'is', 'what who where when why how that there here it he she'],
+  ['s', 'is', 'what where how'],
 ]
 
-/** `what's` as `what is`; the word itself when it is not a short form. */
-export function expandShortForm(word: string): readonly string[] {
-  const row = SHORT_FORMS.find(([pattern]) => pattern.test(word))
-  if (row === undefined) return [word]
-  const [pattern, long] = row
-  return word
-    .replace(pattern, long)
-    .replace(/^(.+)n t$/, '$1 not')
-    .split(' ')
+const SHORT_FORMS: ReadonlyMap<string, readonly string[]> = new Map([
+  ...SHORT_ENDINGS.flatMap(([ending, word, stems]) =>
+    stems.split(' ').map((stem): [string, readonly string[]] => [stem + ending, [stem, word]]),
+  ),
+  ...[
+    ["can't", 'can not'],
+    ['cant', 'can not'],
+    ['cannot', 'can not'],
+    ["won't", 'will not'],
+    ["shan't", 'shall not'],
+    ["ain't", 'is not'],
+    ["i'm", 'i am'],
+    ['im', 'i am'],
+    ['ive', 'i have'],
+    ['youre', 'you are'],
+    ['theyre', 'they are'],
+    ["let's", 'let us'],
+    ["y'all", 'you all'],
+  ].map(([short = '', long = '']): [string, readonly string[]] => [short, long.split(' ')]),
+])
+
+/** Returns `what is` for `what's`; undefined for a word that is not a short form. */
+export function expandShortForm(word: string): readonly string[] | undefined {
+  return SHORT_FORMS.get(word)
 }
 
 /** 'd before these is would; elsewhere it may be had. */
@@ -110,43 +115,64 @@ const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
 
-/** One spelling for both sides of the ocean, and one word for words of one meaning. `before` is the word before it. */
-export function plainSpelling(word: string, before: string): readonly string[] {
-  const row = SPELLINGS.find(([pattern]) => pattern.test(word))
+/** Ends of all words that SPELLINGS can change; one test instead of one for each row. */
+const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
+
+/**
+ * Returns American spelling and one word for words of one meaning, or undefined when the word stays. `before` is the
+ * preceding word.
+ */
+export function plainSpelling(word: string, before: string): readonly string[] | undefined {
+  const row = RESPELLED.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
   const verb = BEFORE_VERB.has(before) ? SAME_VERBS.get(spelled) : undefined
-  return (verb ?? SAME_WORDS.get(spelled) ?? spelled).split('-')
+  const plain = verb ?? SAME_WORDS.get(spelled) ?? spelled
+  return plain === word ? undefined : plain.split('-')
 }
 
 const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
-const TELL = '(?:tell me|explain to me)'
-/** What one asks of an assistant; `can you swim` is a question. */
-const REQUEST =
-  '(?:explain|describe|summarize|outline|elaborate|clarify|define|list|suggest|recommend|compare|analyze|review|draft|(?:tell|show|give|help|teach|walk|find|write|make|create|generate|build) (?:me|us))'
+const TELL =
+  '(?:tell me|let me know|explain to me|explain|help me(?: to)? understand|enlighten me(?: on| about)?|clarify for me)'
+/** Requests to an assistant. `can you swim` is a question, and so is `can you write a will without a lawyer`. */
+const TEXTS =
+  '(?:poem|haiku|limerick|song|story|essay|summary|paragraph|joke|slogan|outline|function|script|program|query|regex|unit test|blog post|tweet|list)'
+const REQUEST = [
+  '(?:explain|describe|summarize|outline|elaborate|clarify|define|list|suggest|recommend|compare|analyze|review|draft',
+  '|(?:tell|show|give|help|teach|walk|find|write|make|create|generate|build) (?:me|us)',
+  `|(?:write|create|generate|compose)(?= (?:a|an) (?:[a-z]+ ){0,3}?${TEXTS} (?:about|on|that|for|in|to|of|with)))`,
+].join('')
 const MODAL = '(?:can|could|would|will)'
 const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
+/** `how many` and `how I can` ask; \`do you know how to swim\` is a question of its own. */
+const KNOWN =
+  '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
 
-/** Courtesies at the head of a text, matched against its words joined by blanks; each may uncover the next. */
+/** Pleasantries at the head of a text, matched against its words joined by blanks; each may uncover the next. */
 export const OPENINGS: readonly RegExp[] = [
   /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
   new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
   /^(?:please|kindly) (?:, )?(?=\S)/,
-  /^(?:ok|so|well|by the way|in fact) , (?=\S)/,
-  new RegExp(`^(?:ok |so )(?=${ASK} )`),
-  /^(?:i have a (?:quick )?question|(?:quick )?question)(?: [.,:])+ (?=\S)/,
-  new RegExp(`^(?:${MODAL} you (?:please )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`),
+  /^(?:ok|okay|so|well|by the way|in fact|just) , (?=\S)/,
+  new RegExp(`^(?:ok |so |and )(?=${ASK} )`),
+  /^(?:sorry|excuse me|apologies|sorry to (?:bother|disturb|trouble) you)(?: ,)?(?: but)?(?: [,.:-])? (?=(?:what|who|when|where|why|how|which|can|could|is|are|do|does) )/,
+  /^(?:i have a (?:quick |short |small )?question|(?:a )?(?:quick|short|small)? ?question|i need (?:some )?help|help)(?: [.,:!-])+ (?=\S)/,
+  new RegExp(`^(?:${MODAL} you (?:please |kindly )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`),
+  new RegExp(`^(?:would|do) you mind (?:telling me|letting me know|explaining(?: to me)?)(?: [,:])? (?=${ASK} )`),
+  new RegExp(`^(?:is there )?any chance (?:that )?you (?:can|could) (?:${TELL}) (?=${ASK} )`),
   new RegExp(
-    `^i (?:want|need|would like|would love|am trying) to (?:know|ask|understand|find out|learn)(?: [,:])? (?=${ASK} )`,
+    `^i (?:want|need|would like|would love|am trying|am looking|was hoping) to (?:know|ask|understand|find out|learn|figure out|work out|see)(?: [,:])? (?=${ASK} )`,
   ),
-  new RegExp(`^(?:i am|i was)(?: just)? (?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
-  /^(?:do you (?:happen to )?know|may i (?:ask|know)|any idea)(?: [,:])? (?=(?:what|who|when|where|why|which) )/,
-  new RegExp(`^${MODAL} you(?: please)? (?=${REQUEST} )`),
-  new RegExp(`^i (?:want|need|would like) you to (?=${REQUEST} )`),
+  new RegExp(`^(?:(?:i am|i was)(?: just)? |just )(?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
+  new RegExp(`^i wonder(?: [,:])? (?=${ASK} )`),
+  new RegExp(`^(?:do you (?:happen to )?know|may i (?:ask|know)|any idea)(?: [,:])? (?=${KNOWN} )`),
+  new RegExp(`^${MODAL} you(?: please| kindly)? (?=${REQUEST} )`),
+  /^i (?:want|need|would like) you to (?=(?!be |know |understand |not |stop |never |always )[a-z]+ )/,
+  /^at (?=what time )/,
 ]
 
 /** The openings behind which the question stands in the order of a clause: `tell me what the price is`. */
 export const CLAUSE_OPENING: RegExp = new RegExp(
-  `(?:${TELL}|know|ask|understand|out|learn|wondering|curious|about|idea)(?: please)? $`,
+  `(?:${TELL}|telling me|explaining|letting me know|know|ask|see|understand|out|learn|wonder|wondering|curious|about|idea)(?: please)?(?: to me)? $`,
 )
 
 /** Words that begin the subject of such a clause; `what problems were found` has its subject in `what`. */
@@ -156,18 +182,48 @@ export const SUBJECT_OPENINGS: ReadonlySet<string> = words(
 
 /** Thanks and pleas at the end of a text, behind a sign: `how do you say thank you` ends otherwise. */
 export const ENDING: RegExp =
-  /(?<=\S)(?: [.,!?])+(?: (?:please|thanks|thank you|cheers)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
+  /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
 
-/** A plea at the end of a request needs no sign before it. */
-export const PLEA: RegExp = new RegExp(`(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$`)
+/** A plea at the end of a request needs no sign before it; at the end of a question `please` may be the object. */
+export const PLEA: RegExp = new RegExp(
+  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${ASK} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
+)
 
-/** In a text with one of these the courtesies may be what it is about. */
-export const ABOUT_COURTESY: ReadonlySet<string> = words(
+/** `for me` at the end of an order to write something. */
+export const FOR_ME: RegExp = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
+
+/** `write me a poem` as `write a poem`. */
+export const ORDER_ME: RegExp =
+  /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
+
+/** A language, a place or a time before a question: `in Python, how do I sort a list`. */
+export const FRONTED: RegExp = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
+
+/** In these sentences a phrase at the end belongs to the last clause. */
+export const HAS_CLAUSES: ReadonlySet<string> = words(
+  'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
+)
+
+/** Small numbers in words. `one` is also a pronoun. */
+export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
+  'two 2|three 3|four 4|five 5|six 6|seven 7|eight 8|nine 9|ten 10|eleven 11|twelve 12',
+)
+
+/** Sizes of an answer behind a number: `in three sentences` is not about sentences. */
+export const SIZES: ReadonlySet<string> = words('sentence sentences characters letters syllables')
+
+/** In a text with one of these the pleasantries may be the subject. */
+export const ABOUT_PLEASANTRIES: ReadonlySet<string> = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )
 
-/** `how do I`, `how can I`, `how does one` ask how to. */
-export const HOW_TO: RegExp = /\bhow (?:(?:can|do) (?:i|one)|does one)(?= (?!not\b)[a-z])/
+/** `how do I`, `how can I`, `how I can`, `how does one` ask how to. `how should I` asks for advice. */
+export const HOW_TO: RegExp =
+  /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
+
+/** The same in the order of a clause: `tell me how I reset it`. */
+export const HOW_I: RegExp =
+  /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
 /** A text with one of these speaks about spelling or wording itself: in it every letter counts. */
 export const ABOUT_LETTERS: ReadonlySet<string> = words(

@@ -1,36 +1,26 @@
 import type { Completion } from '../core/answer.ts'
-import type { Neighbour } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
-import type { Parts } from './cache-parts.ts'
-import { canonicalise, type Canonical } from './canonical.ts'
-import { differenceOf } from './guard.ts'
-import { withPatience, type Patience } from './patience.ts'
-import type { Place } from './scope.ts'
-import type { CachedAnswer } from './shelf.ts'
+import { add, type NanoUsd } from '../core/money.ts'
+import type { CachedAnswer } from './answer-store.ts'
+import type { CacheParts } from './cache-parts.ts'
+import type { Candidate, Lookup } from './candidate-search.ts'
+import { canonicalize } from './canonical.ts'
+import { differenceOf, hasSameFacts } from './guard.ts'
+import type { Lexicon } from './lexicon.ts'
 import { countRefusal } from './statistics.ts'
-import type { CacheWishes } from './wishes.ts'
+import { isPending, whenReady, withDeadline, withTimeout } from './timeout.ts'
+import type { Verdict } from './verifier.ts'
 
-/** Candidates that the guard looks at: the best one that passes answers, which need not be the nearest. */
-const CANDIDATES = 16
-/** So many long texts are compared between two pauses. */
-const AT_ONCE = 4
-/** Above this similarity two slips of the finger are forgiven, below it one. */
+/** Maximum number of candidates that the guard compares: the best accepted one need not be the nearest. */
+const MAX_CANDIDATES = 16
+/** Number of long texts that are compared between two pauses. */
+const COMPARED_AT_ONCE = 4
+const LONG_TEXT = 1000
+/** From this similarity on two typos are forgiven, below it one. */
 const NEAR = 0.95
-
-export interface CacheQuestion {
-  /** With the model's default settings applied: they count as parameters. */
-  readonly prompt: Prompt
-  readonly keyId: string
-  /** The requested model as the caller wrote it. */
-  readonly modelName: string
-  /** @default no wishes */
-  readonly wishes?: CacheWishes
-  readonly signal?: AbortSignal
-}
 
 export interface CacheHit {
   readonly hit: true
-  /** For `reportWrongHit`. */
+  /** The argument of `reportWrongHit`. */
   readonly id: string
   readonly completion: Completion
   /** Tokens of the prompt that was answered, before any tier made it smaller. */
@@ -39,117 +29,133 @@ export interface CacheHit {
   readonly similarity: number
   /** Milliseconds since 1970. */
   readonly storedAt: number
+  /** What a verifier cost; it counts in the actual cost of the request. @default 0 */
+  readonly spent?: NanoUsd
 }
 
-/** A question on its way through the cache. */
-export interface Asked extends CacheQuestion {
-  readonly place: Place
-  readonly threshold: number
-  /** Computed when it is needed first. */
-  vector: Float32Array | undefined
+type Found = CacheHit | undefined
+
+/**
+ * Returns the stored answer to the same text, or the best one to a text that asks the same. Returns a promise only
+ * where a part must wait; throws or rejects when a part fails.
+ */
+export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
+  const { key, threshold } = lookup
+  return whenReady(findEntry(parts, lookup, key.id), (same) => {
+    if (same !== undefined) return hitOf(same, 1)
+    if (!key.comparable || threshold >= 1) return undefined
+    return whenReady(parts.search.find(lookup, MAX_CANDIDATES), (candidates) => {
+      if (candidates.length === 0) return undefined
+      return whenReady(parts.lexicon(), (lexicon) =>
+        bestOf({ parts, lookup, candidates, lexicon, paraphrase: undefined }),
+      )
+    })
+  })
 }
 
-/** The stored answer to the same text, or the best one to a text that asks the same. Rejects when a part fails. */
-export async function findAnswer(parts: Parts, asked: Asked): Promise<CacheHit | undefined> {
-  const { place, threshold } = asked
-  const same = await alive(parts, place.id, place.scope)
-  if (same !== undefined) return hitOf(same, 1)
-  if (!place.comparable || threshold >= 1 || !(await parts.shelf.hasComparable(place.scope))) return undefined
-  const vector = await vectorOf(parts, asked)
-  const neighbours = await withPatience(patienceOf(parts, asked.signal), () =>
-    parts.index.nearest(place.scope, vector, { least: threshold, limit: CANDIDATES }),
+interface Comparison {
+  readonly parts: CacheParts
+  readonly lookup: Lookup
+  readonly candidates: readonly Candidate[]
+  readonly lexicon: Lexicon
+  /** The nearest candidate that the guard refused for its wording alone, where a verifier judges wording. */
+  paraphrase: Accepted | undefined
+}
+
+interface Accepted {
+  readonly entry: CachedAnswer
+  readonly similarity: number
+}
+
+/** Returns the first candidate that the guard accepts, or else the nearest paraphrase. A verifier has the last word. */
+function bestOf(comparison: Comparison): Found | Promise<Found> {
+  const { parts, lookup } = comparison
+  return whenReady(firstAccepted(comparison, 0), (accepted) => {
+    const best = accepted ?? comparison.paraphrase
+    return best === undefined ? undefined : verified(parts, lookup, best)
+  })
+}
+
+function firstAccepted(comparison: Comparison, from: number): Accepted | undefined | Promise<Accepted | undefined> {
+  const { parts, lookup, candidates } = comparison
+  const isLong = lookup.key.text.length >= LONG_TEXT
+  for (let at = from; at < candidates.length; at += 1) {
+    if (isLong && at >= from + COMPARED_AT_ONCE) return parts.pause().then(() => firstAccepted(comparison, at))
+    const candidate = candidates[at]
+    const judged = candidate === undefined ? undefined : judge(comparison, candidate)
+    if (isPending(judged)) return judged.then((accepted) => accepted ?? firstAccepted(comparison, at + 1))
+    if (judged !== undefined) return judged
+  }
+  return undefined
+}
+
+function judge(comparison: Comparison, candidate: Candidate): Accepted | undefined | Promise<Accepted | undefined> {
+  const { parts, lookup } = comparison
+  return whenReady(findEntry(parts, lookup, candidate.id), (entry) =>
+    entry?.comparable === true ? compare(comparison, candidate, entry) : undefined,
   )
-  return bestOf(parts, asked, neighbours)
 }
 
-async function bestOf(parts: Parts, asked: Asked, neighbours: readonly Neighbour[]): Promise<CacheHit | undefined> {
-  const lexicon = await parts.lexicon()
-  const query = canonicalise(asked.place.text)
-  for (const [place, { id, similarity }] of neighbours.entries()) {
-    if (place % AT_ONCE === AT_ONCE - 1) await parts.pause()
-    if (!(similarity >= asked.threshold)) continue
-    const entry = await alive(parts, id, asked.place.scope)
-    if (entry === undefined || !entry.comparable || similarity < (entry.threshold ?? 0)) continue
-    const difference = differenceOf(query, formOf(parts, entry.text), { lexicon, slips: similarity >= NEAR ? 2 : 1 })
-    if (difference === undefined) return verified(parts, asked, entry, Math.min(1, similarity))
-    countRefusal(parts.tallies, difference)
+function compare(comparison: Comparison, candidate: Candidate, entry: CachedAnswer): Accepted | undefined {
+  const { parts, lookup, lexicon } = comparison
+  const similarity = Math.min(1, candidate.similarity())
+  if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined
+  const query = (lookup.form ??= canonicalize(lookup.key.text))
+  const form = candidate.form(entry.text)
+  const difference = differenceOf(query, form, { lexicon, typos: similarity >= NEAR ? 2 : 1 })
+  if (difference === undefined) return { entry, similarity }
+  countRefusal(parts.tallies, difference)
+  const isWording = difference === 'word' || difference === 'order' || difference === 'question-word'
+  if (isWording && parts.options.verifyHit?.judgesWording === true && hasSameFacts(query, form)) {
+    comparison.paraphrase ??= { entry, similarity }
   }
   return undefined
 }
 
-function formOf(parts: Parts, text: string): Canonical {
-  const known = parts.forms.get(text)
-  if (known !== undefined) return known
-  const form = canonicalise(text)
-  parts.forms.set(text, form)
-  return form
+function verified(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | Promise<Found> {
+  const { verifyHit, runtime } = parts.options
+  if (verifyHit === undefined) return served(parts, accepted)
+  const { key, keyId, modelName, smallModel, signal } = lookup
+  const query = { text: key.text, keyId, modelName }
+  const timeout = { ms: parts.timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
+  const verdict = withTimeout<boolean | Verdict>(timeout, (ending) =>
+    verifyHit(query, accepted.entry, { smallModel, signal: ending }),
+  )
+  return whenReady(verdict, (given) => {
+    if (typeof given === 'object') lookup.spent = add(lookup.spent, given.spent)
+    if (given === true || (typeof given === 'object' && given.agrees === true)) return served(parts, accepted)
+    countRefusal(parts.tallies, 'verifier')
+    return undefined
+  })
 }
 
-async function verified(
-  parts: Parts,
-  asked: Asked,
-  entry: CachedAnswer,
-  similarity: number,
-): Promise<CacheHit | undefined> {
-  const { verifyHit } = parts.options
-  if (verifyHit !== undefined) {
-    const query = { text: asked.place.text, keyId: asked.keyId, modelName: asked.modelName }
-    const agrees = await withPatience(patienceOf(parts, asked.signal), async () => verifyHit(query, entry))
-    if (agrees !== true) {
-      countRefusal(parts.tallies, 'verifier')
-      return undefined
-    }
-  }
-  if (similarity > (entry.servedAt ?? 0)) await parts.shelf.amend(entry.id, { servedAt: similarity })
-  return hitOf(entry, similarity)
+function served(parts: CacheParts, { entry, similarity }: Accepted): CacheHit | Promise<CacheHit> {
+  const hit = hitOf(entry, similarity)
+  if (similarity <= (entry.servedAt ?? 0)) return hit
+  return whenReady(parts.store.amend(entry.id, { servedAt: similarity }), () => hit)
 }
 
-/** A stored answer that may be given in this scope: whatever an index says, it is never one of another scope. */
-async function alive(parts: Parts, id: string, scope: string): Promise<CachedAnswer | undefined> {
-  const entry = await parts.shelf.get(id)
-  if (entry === undefined || entry.scope !== scope || entry.id !== id) return undefined
-  if (entry.expiresAt > parts.options.runtime.now()) return entry
-  await parts.shelf.remove(id)
-  return undefined
+/** Returns an entry that lives and has the scope of this question, although an index may name others. */
+function findEntry(
+  parts: CacheParts,
+  lookup: Lookup,
+  id: string,
+): CachedAnswer | undefined | Promise<CachedAnswer | undefined> {
+  const got = bounded(parts, lookup, () => parts.store.get(id))
+  return whenReady(got, (entry) => {
+    if (entry === undefined || entry.scope !== lookup.key.scope || entry.id !== id) return undefined
+    if (entry.expiresAt > parts.options.runtime.now()) return entry
+    return whenReady(parts.store.remove(id), () => undefined)
+  })
+}
+
+function bounded<T>(parts: CacheParts, { signal }: Lookup, work: () => T | Promise<T>): T | Promise<T> {
+  const { runtime } = parts.options
+  const timeout = { ms: parts.timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
+  return withDeadline(timeout, work)
 }
 
 function hitOf(entry: CachedAnswer, similarity: number): CacheHit {
   const { id, completion, promptTokens, storedAt } = entry
   return { hit: true, id, completion, promptTokens, similarity, storedAt }
-}
-
-/** So many failures of the embedder in a row, and it is left alone for a while: a dead one must not delay each request. */
-const FAILURES = 3
-const REST_MS = 10_000
-
-/** The question's vector with length 1. Rejects for one that is no direction: other dimensions, NaN, nothing but zeros. */
-export async function vectorOf(parts: Parts, asked: Asked): Promise<Float32Array> {
-  if (asked.vector !== undefined) return asked.vector
-  const { embedderHealth, options } = parts
-  if (options.runtime.now() < embedderHealth.restsUntil) throw new Error('the embedder rests after its failures')
-  try {
-    asked.vector = await embed(parts, asked)
-    embedderHealth.failures = 0
-    return asked.vector
-  } catch (error) {
-    if (asked.signal?.aborted !== true) embedderHealth.failures += 1
-    if (embedderHealth.failures >= FAILURES) embedderHealth.restsUntil = options.runtime.now() + REST_MS
-    throw error
-  }
-}
-
-async function embed(parts: Parts, asked: Asked): Promise<Float32Array> {
-  const { embedder } = parts
-  const [given] = await withPatience(patienceOf(parts, asked.signal), (signal) =>
-    embedder.embed([asked.place.text], signal),
-  )
-  if (given === undefined || given.length !== embedder.dimensions) throw new Error('the embedding has other dimensions')
-  const length = Math.sqrt(given.reduce((sum, value) => sum + value * value, 0))
-  if (!Number.isFinite(length) || length === 0) throw new Error('the embedding is no direction')
-  return given.map((value) => value / length)
-}
-
-function patienceOf(parts: Parts, signal: AbortSignal | undefined): Patience {
-  const { timeoutMs = 1000, runtime } = parts.options
-  return { ms: timeoutMs, after: runtime.after, ...(signal === undefined ? {} : { signal }) }
 }

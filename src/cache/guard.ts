@@ -2,9 +2,9 @@ import type { Canonical, Item } from './canonical.ts'
 import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
 import { noLexicon, type Lexicon } from './lexicon.ts'
 import { isPlainWord } from './tokens.ts'
-import { isOneSlip, isTypingSlip } from './typo.ts'
+import { differsAtEnd, isFunctionTypo, isKeyboardError, isOneTypo, isTypingError, withoutPossessive } from './typos.ts'
 
-/** Why two texts do not ask the same. */
+/** The kind of difference between two texts that do not ask the same. */
 export type Difference =
   | 'number'
   | 'negation'
@@ -17,22 +17,22 @@ export type Difference =
   | 'word'
 
 export interface GuardOptions {
-  /** Tells slips of the finger from other words. @default none is forgiven */
+  /** Distinguishes typos from other words. @default no typo is forgiven */
   readonly lexicon?: Lexicon
-  /** The most slips that are forgiven. @default 1 */
-  readonly slips?: number
+  /** Maximum number of typos that are forgiven. @default 1 */
+  readonly typos?: number
 }
 
 /**
- * The first thing in which two texts differ that could change the answer; undefined when they ask the same.
+ * Returns the first difference that could change the answer, or undefined when two texts ask the same.
  *
- * It trusts no embedding: every content word, number, sign, name and quotation of one text must be met in the other, in
- * the same order. What may differ is left out by `canonicalise`; besides, an article may be missing, and a word of
- * four letters or more may be misspelt: one spelling is a common word and the other is no word.
+ * The guard trusts no embedding: every content word, number, sign, name and quotation of one text must occur in the
+ * other, in the same order. `canonicalize` removes what may differ; besides, an article may be missing, and a word of
+ * four letters or more may be misspelled: one spelling is a common word and the other is not a word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
-  const lexicon = left.lenient && right.lenient ? (options.lexicon ?? noLexicon) : noLexicon
-  const walk = { left: left.items, right: right.items, lexicon, slips: options.slips ?? 1 }
+  const lexicon = mayForgive(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
+  const walk = { left: left.items, right: right.items, lexicon, typos: options.typos ?? 1 }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
     const [one, other] = [left.items[i], right.items[j]]
@@ -51,14 +51,32 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
   return undefined
 }
 
+/** Returns true when two texts have the same numbers, names, quotations, code and negations, in any order. */
+export function hasSameFacts(left: Canonical, right: Canonical): boolean {
+  return factsOf(left) === factsOf(right)
+}
+
+function factsOf({ items }: Canonical): string {
+  const isFact = (item: Item): boolean =>
+    item.kind === 'number' ||
+    item.kind === 'exact' ||
+    NEGATIONS.has(item.key) ||
+    (item.kind === 'word' && !isPlainWord(item))
+  return items
+    .filter(isFact)
+    .map((item) => item.key.toLowerCase())
+    .sort()
+    .join('\u0000')
+}
+
 interface Walk {
   readonly left: readonly Item[]
   readonly right: readonly Item[]
   readonly lexicon: Lexicon
-  slips: number
+  typos: number
 }
 
-/** An article that only one side has is passed over. */
+/** Skips an article that only one text has. */
 function skips(one: Item | undefined, other: Item | undefined): readonly [boolean, boolean] {
   const both = one?.article !== undefined && other?.article !== undefined
   if (both || one?.key === other?.key) return [false, false]
@@ -72,22 +90,22 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
     return caseMatters(one, other, before) ? 'case' : undefined
   }
   if (isLazyCase(one, other) || isLazyCase(other, one)) return undefined
-  if (walk.slips > 0 && before?.kind !== 'number' && isMisspelt(one, other, walk)) {
-    walk.slips -= 1
+  if (walk.typos > 0 && before?.kind !== 'number' && isMisspelled(one, other, walk)) {
+    walk.typos -= 1
     return undefined
   }
   const kind = kindOf(one, walk)
   return kind === 'word' ? kindOf(other, walk) : kind
 }
 
-/** Units (mb, MB) and words like us and US are told apart by their case alone. */
+/** Units (mb, MB) and words like us and US differ by case alone. */
 function caseMatters(one: Item, other: Item, before: Item | undefined): boolean {
   if (one.kind !== 'word' || one.raw === other.raw) return false
   if (before?.kind === 'number' && one.key.length <= 4) return true
   return !one.opens && !other.opens && CASE_MATTERS.has(one.key) && isCapital(one) !== isCapital(other)
 }
 
-/** `youtube` for YouTube: small letters throughout are typed in haste, other capitals make another identifier. */
+/** Returns true for `youtube` and YouTube: lower case is an abbreviation in typing, other capitals are another identifier. */
 function isLazyCase(lazy: Item, proper: Item): boolean {
   const isLazy = lazy.kind === 'word' && lazy.raw === lazy.key && proper.kind === 'exact'
   return isLazy && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lazy.key
@@ -97,21 +115,46 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** One of the two is a common word and the other is none at all: two words, like two names, are different things. */
-function isMisspelt(one: Item, other: Item, walk: Walk): boolean {
-  if (!isPlainWord(one) || !isPlainWord(other) || !isOneSlip(one.key, other.key)) return false
-  const [left, right] = [walk.lexicon(one.key), walk.lexicon(other.key)]
-  const isSlip = (left === 'common' && right === 'unknown') || (left === 'unknown' && right === 'common')
-  return isSlip && (isTypingSlip(one.key, other.key) || hasContext(walk.left, one))
+/** A typo often hits the word by which a text is recognized as English, so that one English text suffices. */
+function mayForgive(left: Canonical, right: Canonical): boolean {
+  if (left.language === 'none' || right.language === 'none') return false
+  return left.language === 'english' || right.language === 'english'
 }
 
-/** A short word that is no word may be a name in small letters (deno, trino): then other words must say what is meant. */
-const CONTEXT_WORDS = 3
+/** Minimum length of a content word. An unknown word that is not longer is often a name in lower case. */
 const CONTEXT_LENGTH = 4
 
-function hasContext(items: readonly Item[], word: Item): boolean {
+/** Returns true when one of two words is common and the other is not a word: two words, like two names, differ in meaning. */
+function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
+  if (one.kind !== 'word' || other.kind !== 'word') return false
+  const [left, right] = withoutPossessive(one.key, other.key)
+  const [first, second] = [walk.lexicon(left), walk.lexicon(right)]
+  const isTypo = (first === 'common' && second === 'unknown') || (first === 'unknown' && second === 'common')
+  if (!isTypo) return false
+  if (!isPlainWord(one) || !isPlainWord(other)) return isMisspelledTitle(one, other, [left, right])
+  if (isFunctionTypo(left, right)) return true
+  if (!isOneTypo(left, right)) return false
+  const isSlip = isTypingError(left, right) || (left.length > CONTEXT_LENGTH && isKeyboardError(left, right))
+  return isSlip || hasContext(walk.left, one, [left, right])
+}
+
+const MIN_TITLE_LENGTH = 6
+
+/** Long common words with a capital letter: `Project Managre`. Other names differ in any letter. */
+function isMisspelledTitle(one: Item, other: Item, [left, right]: readonly [string, string]): boolean {
+  const isTitle = (item: Item): boolean => /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
+  return isTitle(one) && isTitle(other) && left.length >= MIN_TITLE_LENGTH && isKeyboardError(left, right)
+}
+
+/**
+ * An unknown short word may be a name in lower case (deno, trino): a typo is assumed only beside other content words,
+ * more of them for a shorter word and for one that differs at its end.
+ */
+function hasContext(items: readonly Item[], word: Item, [left, right]: readonly [string, string]): boolean {
+  const isShort = Math.min(left.length, right.length) <= CONTEXT_LENGTH
+  const needed = isShort || differsAtEnd(left, right) ? 3 : 2
   const others = items.filter((item) => item !== word && item.kind === 'word' && item.key.length >= CONTEXT_LENGTH)
-  return others.filter((item) => !QUESTION_WORDS.has(item.key)).length >= CONTEXT_WORDS
+  return others.filter((item) => !QUESTION_WORDS.has(item.key)).length >= needed
 }
 
 function kindOf(item: Item | undefined, walk: Walk): Difference {

@@ -1,40 +1,42 @@
 import type { Embedder } from '../core/ports.ts'
-import { canonicalise, meaningOf } from './canonical.ts'
+import { canonicalize, meaningOf } from './canonical.ts'
 import { hash32, mix } from './hash.ts'
 
 const DIMENSIONS = 1024
 
 /**
- * How much each kind of feature counts, as shares of the squared length. The letters of a word bear a slip of the
- * finger; words, pairs of words and pieces of words tell texts apart that use the same letters.
+ * The weight of each kind of feature, as shares of the squared length. Letters of words tolerate typos; words, pairs of
+ * words and pieces of words distinguish texts that use the same letters.
  */
 const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
 
-const SMALLEST_PIECE = 3
-const GREATEST_PIECE = 5
+const MIN_PIECE = 3
+const MAX_PIECE = 5
 /** A longer text is embedded by its head and its tail, so that the cost of a text is bounded. */
-const LONGEST_TEXT = 16_384
+const MAX_LENGTH = 16_384
+
+const OFFLINE: Embedder = {
+  name: 'hashing-1024',
+  dimensions: DIMENSIONS,
+  embed: (texts) => texts.map(hashEmbedding),
+}
 
 /**
  * Embeds texts without a network or a model, by hashing features of their canonical form into 1024 dimensions. It finds
- * what is written nearly alike; it knows no synonyms. Deterministic: the same vector for the same text on every platform.
+ * texts that are written nearly alike; it knows no synonyms. The same text has the same vector on every platform.
  */
 export function hashingEmbedder(): Embedder {
-  return {
-    name: 'hashing-1024',
-    dimensions: DIMENSIONS,
-    embed: (texts) => Promise.resolve(texts.map(hashEmbedding)),
-  }
+  return OFFLINE
 }
 
-/** The vector of one text, of length 1; the zero vector for a text that says nothing. */
+/** Returns the vector of one text, of length 1; the zero vector for a text without words. */
 export function hashEmbedding(text: string): Float32Array {
-  return embedMeaning(meaningOf(canonicalise(shortened(text))))
+  return embedMeaning(meaningOf(canonicalize(shortened(text))))
 }
 
 function shortened(text: string): string {
-  const half = LONGEST_TEXT / 2
-  return text.length <= LONGEST_TEXT ? text : `${text.slice(0, half)} ${text.slice(-half)}`
+  const half = MAX_LENGTH / 2
+  return text.length <= MAX_LENGTH ? text : `${text.slice(0, half)} ${text.slice(-half)}`
 }
 
 function embedMeaning(meaning: string): Float32Array {
@@ -53,7 +55,7 @@ function embedMeaning(meaning: string): Float32Array {
     countFeatures(pairs, (pair) => [hash32(pair, 4)]),
     SHARES.pairs,
   )
-  return normalised(sum)
+  return normalized(sum)
 }
 
 function countFeatures(words: readonly string[], featuresOf: (word: string) => readonly number[]): Map<number, number> {
@@ -75,7 +77,7 @@ function lettersOf(word: string): readonly number[] {
 function piecesOf(word: string): readonly number[] {
   const marked = `^${word}$`
   const pieces: number[] = []
-  for (let length = SMALLEST_PIECE; length <= GREATEST_PIECE; length += 1) {
+  for (let length = MIN_PIECE; length <= MAX_PIECE; length += 1) {
     for (let start = 0; start + length <= marked.length; start += 1) {
       pieces.push(hash32(marked.slice(start, start + length), 2))
     }
@@ -99,7 +101,7 @@ function addFamily(sum: Float64Array, counts: ReadonlyMap<number, number>, share
   }
 }
 
-function normalised(sum: Float64Array): Float32Array {
+function normalized(sum: Float64Array): Float32Array {
   const length = lengthOf(sum)
   return length === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / length)
 }

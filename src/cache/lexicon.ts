@@ -1,20 +1,20 @@
 import { hash32 } from './hash.ts'
 
 /**
- * What is known of a lower-case word. `common` words are those whose misspellings are recognised; `real` ones are all words
- * and names that one slip of the finger makes of a common word. A stranger passes for common once in a hundred, for real
- * once in forty, which costs a hit; a word that the lexicon was built from is never a stranger.
+ * Classifies a lower-case word. Misspellings of `common` words are recognized; `real` words are all words and names one
+ * typo away from a common word. An unknown word is taken for common once in a hundred cases and for real once in forty,
+ * which costs a hit. A word that the lexicon was built from is never unknown.
  */
 export type Lexicon = (word: string) => 'common' | 'real' | 'unknown'
 
-/** Knows nothing: without a lexicon no slip of the finger is forgiven. */
+/** Knows no word. Without a lexicon no typo is forgiven. */
 export const noLexicon: Lexicon = () => 'unknown'
 
 /** Bits that a common and a real word set. */
 export const COMMON_PROBES = 7
 export const REAL_PROBES = 5
 
-/** Endings that make a word of a word, and what may have stood in their place. */
+/** Endings of regular forms, and what they may replace. */
 const ENDINGS: readonly (readonly [RegExp, readonly string[]])[] = [
   [/ies$/, ['y', 'ie']],
   [/ied$/, ['y']],
@@ -27,14 +27,14 @@ const ENDINGS: readonly (readonly [RegExp, readonly string[]])[] = [
   [/(?:ly|ness|ment|ments|less|ful)$/, ['']],
 ]
 
-/** The words that a word may be a regular form of; long enough to be words themselves. */
+/** Returns the words that a word may be a regular form of, of at least four letters. */
 export function stemsOf(word: string): readonly string[] {
   return ENDINGS.flatMap(([ending, stems]) =>
     ending.test(word) ? stems.map((stem) => word.replace(ending, stem)) : [],
   ).filter((stem) => stem.length >= 4)
 }
 
-/** The bits that stand for a word in a filter of so many bits. */
+/** Returns the bits of a word in a filter of `size` bits. */
 export function bitsOfWord(word: string, size: number, probes: number): readonly number[] {
   const first = hash32(word, 0x5eed)
   const step = hash32(word, 0x0dd5) | 1
@@ -59,8 +59,23 @@ function readFilter(base64: string, probes: number): (word: string) => boolean {
   return (word) => holds(word) || stemsOf(word).some(holds)
 }
 
-/** The English lexicon, about 45 KB that are loaded by the first call. */
+/** Loads the English lexicon, about 45 KB. */
 export async function loadEnglish(): Promise<Lexicon> {
   const { COMMON_WORDS, REAL_WORDS } = await import('./english-words.ts')
   return readLexicon(COMMON_WORDS, REAL_WORDS)
+}
+
+/** Returns a function that loads the lexicon at its first call, and returns it without a promise once it is loaded. */
+export function lazyLexicon(load: () => Promise<Lexicon> = loadEnglish): () => Lexicon | Promise<Lexicon> {
+  let loaded: Lexicon | undefined
+  let loading: Promise<Lexicon> | undefined
+  const start = async (): Promise<Lexicon> => {
+    try {
+      return (loaded = await load())
+    } catch {
+      loading = undefined
+      return noLexicon
+    }
+  }
+  return () => loaded ?? (loading ??= start())
 }

@@ -1,167 +1,227 @@
-import type { Neighbour } from '../core/ports.ts'
-import { SKETCH_WORDS, countOnes, mostDifferentBits } from './sketch.ts'
+import type { Neighbor } from '../core/ports.ts'
+import { SIGNATURE_WORDS, countOnes, maxDifferentBits, type Signer } from './signature.ts'
+import { headOf, product, tailLengthOf } from './vector-math.ts'
 
-/** One stored vector and where it stands. */
-export interface Stored {
+/** A stored vector and its row in a partition. */
+export interface StoredVector {
   readonly id: string
   readonly scope: string
   readonly vector: Float32Array
+  /** The length of the vector without its head. */
+  readonly tailLength: number
   readonly expiresAt: number
-  slot: number
+  row: number
 }
 
-export interface Search {
+export interface VectorSearch {
   readonly vector: Float32Array
-  readonly sketch: Uint32Array
   readonly least: number
   readonly limit: number
   readonly now: number
 }
 
-/** The words of a sketch that are looked at first, lying side by side for all vectors. */
+/** Rows from which a partition keeps signatures: below, comparing all vectors costs less than signing them. */
+export const SIGNED_FROM = 256
+/** The words of a signature that are compared first; they lie side by side for all vectors. */
 const FIRST_WORDS = 2
-const REST_WORDS = SKETCH_WORDS - FIRST_WORDS
-/** How many words are looked at; each further look is had only by what is near enough at the one before. */
-const STAGES = [FIRST_WORDS, 8, SKETCH_WORDS] as const
-/** What a whole sketch and an exact comparison cost, in first looks. */
+const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
+/** Words compared at each stage; a vector reaches a stage only when it was near enough at the one before. */
+const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
+/** Cost of a whole signature and of an exact comparison, in first stages. */
 const STAGE_COST = 6
 const EXACT_COST = 60
-/** How much is done between two pauses: about 3 ms. */
+/** Work between two pauses: about 3 ms. */
 const SLICE = 200_000
 
 /** The vectors of one scope. */
 export interface Partition {
-  /** How many vectors it holds. */
-  readonly size: () => number
-  add(entry: Stored, sketch: Uint32Array): void
-  remove(entry: Stored): void
-  /** Those of at least the least similarity, nearest first. Entries that are added meanwhile may be missed, no others. */
-  search(search: Search, pause: () => Promise<void>): Promise<readonly Neighbour[]>
+  size(): number
+  add(entry: StoredVector): void
+  remove(entry: StoredVector): void
+  /**
+   * Returns vectors of at least the minimum similarity, nearest first; a promise when the search pauses. Entries added
+   * meanwhile may be missed, no others.
+   */
+  search(search: VectorSearch, pause: () => Promise<void>): readonly Neighbor[] | Promise<readonly Neighbor[]>
 }
 
-/**
- * A search looks at the sketches, which lie side by side, and computes the cosine of the few vectors whose sketch is near
- * enough.
- */
-export function createPartition(): Partition {
-  const rows: Rows = { entries: [], first: new Uint32Array(4 * FIRST_WORDS), rest: new Uint32Array(4 * REST_WORDS) }
-  let empty = 0
-  let searches = 0
-  const tidy = (): void => {
-    if (searches > 0 || empty * 2 <= rows.entries.length) return
-    closeGaps(rows)
-    empty = 0
-  }
-  return {
-    size: () => rows.entries.length - empty,
-    add: (entry, sketch) => append(rows, entry, sketch),
-    remove: (entry) => {
-      rows.entries[entry.slot] = undefined
-      empty += 1
-      tidy()
-    },
-    search: async (search, pause) => {
-      searches += 1
-      try {
-        return await scan(rows, search, pause)
-      } finally {
-        searches -= 1
-        tidy()
-      }
-    },
-  }
-}
-
-/** Places of removed vectors are empty until no search is under way: a search never misses one that was moved. */
+/** Rows of removed vectors stay empty until no search is running, so that a search never misses a moved vector. */
 interface Rows {
-  entries: (Stored | undefined)[]
+  entries: (StoredVector | undefined)[]
+  /** Rows with a signature: always the first ones. */
+  signed: number
   first: Uint32Array
   rest: Uint32Array
 }
 
-function append(rows: Rows, entry: Stored, sketch: Uint32Array): void {
-  const slot = rows.entries.length
-  if ((slot + 1) * FIRST_WORDS > rows.first.length) {
-    rows.first = enlarged(rows.first, slot * 2 * FIRST_WORDS)
-    rows.rest = enlarged(rows.rest, slot * 2 * REST_WORDS)
+/** Compares all vectors of a small scope. In a large one it compares signatures, and the few vectors that are near. */
+export function createPartition(sign: Signer): Partition {
+  const rows: Rows = { entries: [], signed: 0, first: new Uint32Array(0), rest: new Uint32Array(0) }
+  let empty = 0
+  let searches = 0
+  const closeGapsWhenIdle = (): void => {
+    if (searches > 0 || empty * 2 <= rows.entries.length) return
+    closeGaps(rows)
+    empty = 0
   }
-  rows.entries.push(entry)
-  entry.slot = slot
-  rows.first.set(sketch.subarray(0, FIRST_WORDS), slot * FIRST_WORDS)
-  rows.rest.set(sketch.subarray(FIRST_WORDS), slot * REST_WORDS)
+  const finish = (): void => {
+    searches -= 1
+    closeGapsWhenIdle()
+  }
+  return {
+    size: () => rows.entries.length - empty,
+    add: (entry) => {
+      entry.row = rows.entries.length
+      rows.entries.push(entry)
+      if (rows.entries.length > SIGNED_FROM / 2) signNext(rows, sign)
+    },
+    remove: (entry) => {
+      rows.entries[entry.row] = undefined
+      empty += 1
+      closeGapsWhenIdle()
+    },
+    search: (search, pause) => {
+      searches += 1
+      const found = scan(rows, search, sign, pause)
+      if (found instanceof Promise) return found.finally(finish)
+      finish()
+      return found
+    },
+  }
+}
+
+/** Signs two rows for each new one, so that no call signs all rows of a scope that grows large. */
+function signNext(rows: Rows, sign: Signer): void {
+  const signature = new Uint32Array(SIGNATURE_WORDS)
+  for (let count = 0; count < 2 && rows.signed < rows.entries.length; count += 1) {
+    const row = rows.signed
+    if ((row + 1) * FIRST_WORDS > rows.first.length) {
+      rows.first = enlarged(rows.first, Math.max(SIGNED_FROM, row * 2) * FIRST_WORDS)
+      rows.rest = enlarged(rows.rest, Math.max(SIGNED_FROM, row * 2) * REST_WORDS)
+    }
+    const entry = rows.entries[row]
+    if (entry !== undefined) sign(entry.vector, signature, 0)
+    rows.first.set(signature.subarray(0, FIRST_WORDS), row * FIRST_WORDS)
+    rows.rest.set(signature.subarray(FIRST_WORDS), row * REST_WORDS)
+    rows.signed += 1
+  }
 }
 
 function closeGaps(rows: Rows): void {
   const kept = rows.entries.filter((entry) => entry !== undefined)
-  kept.forEach((entry, slot) => {
-    rows.first.copyWithin(slot * FIRST_WORDS, entry.slot * FIRST_WORDS, (entry.slot + 1) * FIRST_WORDS)
-    rows.rest.copyWithin(slot * REST_WORDS, entry.slot * REST_WORDS, (entry.slot + 1) * REST_WORDS)
-    entry.slot = slot
+  let signed = 0
+  kept.forEach((entry, row) => {
+    if (entry.row < rows.signed) {
+      rows.first.copyWithin(row * FIRST_WORDS, entry.row * FIRST_WORDS, (entry.row + 1) * FIRST_WORDS)
+      rows.rest.copyWithin(row * REST_WORDS, entry.row * REST_WORDS, (entry.row + 1) * REST_WORDS)
+      signed += 1
+    }
+    entry.row = row
   })
   rows.entries = kept
+  rows.signed = signed
 }
 
-async function scan(rows: Rows, search: Search, pause: () => Promise<void>): Promise<readonly Neighbour[]> {
-  const best = createBest(search.limit)
-  const most = STAGES.map((words) => mostDifferentBits(search.least, words))
-  const end = rows.entries.length
-  for (let slot = 0; slot < end;) {
-    slot = scanSlice(rows, search, { from: slot, end, most, best })
-    if (slot < end) await pause()
-  }
-  return best.list()
-}
-
-interface Slice {
-  readonly from: number
-  readonly end: number
-  /** How many bits may differ at each stage. */
-  readonly most: readonly number[]
+interface Scan {
+  readonly search: VectorSearch
+  readonly tailLength: number
+  /** Undefined where the partition is too small for signatures. */
+  readonly signature: Uint32Array | undefined
+  /** The number of bits that may differ at each stage. */
+  readonly maxDifferent: readonly number[]
   readonly best: Best
+  readonly end: number
 }
 
-/** Looks at as many vectors as a few milliseconds allow; answers where the next slice begins. */
-function scanSlice(rows: Rows, search: Search, { from, end, most, best }: Slice): number {
-  const { first, rest } = rows
-  const [one = 0, two = 0] = search.sketch
-  const mostFirst = most[0] ?? 0
-  let work = 0
-  let slot = from
-  for (; slot < end && work < SLICE; slot += 1) {
-    const place = slot * FIRST_WORDS
-    const different = countOnes((first[place] ?? 0) ^ one) + countOnes((first[place + 1] ?? 0) ^ two)
-    work += 1
-    if (different > mostFirst) continue
-    const near = isNear(rest, slot, { sketch: search.sketch, different, most })
-    work += near ? EXACT_COST : STAGE_COST
-    if (near) compare(rows.entries[slot], search, best)
+function scan(
+  rows: Rows,
+  search: VectorSearch,
+  sign: Signer,
+  pause: () => Promise<void>,
+): readonly Neighbor[] | Promise<readonly Neighbor[]> {
+  const isSigned = rows.signed >= SIGNED_FROM
+  const signature = isSigned ? new Uint32Array(SIGNATURE_WORDS) : undefined
+  if (signature !== undefined) sign(search.vector, signature, 0)
+  const state: Scan = {
+    search,
+    tailLength: tailLengthOf(search.vector),
+    signature,
+    maxDifferent: isSigned ? STAGES.map((words) => maxDifferentBits(search.least, words)) : [],
+    best: createBest(search.limit),
+    end: rows.entries.length,
   }
-  return slot
+  const row = scanSlice(rows, state, 0)
+  return row < state.end ? scanRest(rows, state, row, pause) : state.best.list()
 }
 
-interface FirstLook {
-  readonly sketch: Uint32Array
+async function scanRest(
+  rows: Rows,
+  state: Scan,
+  from: number,
+  pause: () => Promise<void>,
+): Promise<readonly Neighbor[]> {
+  for (let row = from; row < state.end;) {
+    await pause()
+    row = scanSlice(rows, state, row)
+  }
+  return state.best.list()
+}
+
+/** Compares as many vectors as a few milliseconds allow; returns the row of the next slice. */
+function scanSlice(rows: Rows, state: Scan, from: number): number {
+  const { first, rest, signed } = rows
+  const { signature, maxDifferent, end } = state
+  const [one = 0, two = 0] = signature ?? []
+  const maxFirst = maxDifferent[0] ?? 0
+  let work = 0
+  let row = from
+  for (; row < end && work < SLICE; row += 1) {
+    if (signature === undefined || row >= signed) {
+      work += EXACT_COST
+      compare(rows.entries[row], state)
+      continue
+    }
+    const at = row * FIRST_WORDS
+    const different = countOnes((first[at] ?? 0) ^ one) + countOnes((first[at + 1] ?? 0) ^ two)
+    work += 1
+    if (different > maxFirst) continue
+    const isNear = hasNearSignature(rest, row, { signature, different, maxDifferent })
+    work += isNear ? EXACT_COST : STAGE_COST
+    if (isNear) compare(rows.entries[row], state)
+  }
+  return row
+}
+
+interface FirstStage {
+  readonly signature: Uint32Array
   readonly different: number
-  readonly most: readonly number[]
+  readonly maxDifferent: readonly number[]
 }
 
-function isNear(rest: Uint32Array, slot: number, look: FirstLook): boolean {
-  const place = slot * REST_WORDS - FIRST_WORDS
-  let { different } = look
+function hasNearSignature(rest: Uint32Array, row: number, stage: FirstStage): boolean {
+  const at = row * REST_WORDS - FIRST_WORDS
+  let { different } = stage
   let word = FIRST_WORDS
-  for (let stage = 1; stage < STAGES.length; stage += 1) {
-    const end = STAGES[stage] ?? 0
-    for (; word < end; word += 1) different += countOnes((rest[place + word] ?? 0) ^ (look.sketch[word] ?? 0))
-    if (different > (look.most[stage] ?? 0)) return false
+  for (let index = 1; index < STAGES.length; index += 1) {
+    const end = STAGES[index] ?? 0
+    for (; word < end; word += 1) different += countOnes((rest[at + word] ?? 0) ^ (stage.signature[word] ?? 0))
+    if (different > (stage.maxDifferent[index] ?? 0)) return false
   }
   return true
 }
 
-function compare(entry: Stored | undefined, search: Search, best: Best): void {
+/** Computes the head of the cosine first: the lengths of the tails bound the rest, which most vectors never need. */
+function compare(entry: StoredVector | undefined, { search, tailLength, best }: Scan): void {
   if (entry === undefined || entry.expiresAt <= search.now) return
-  const similarity = cosine(entry.vector, search.vector)
+  const head = headOf(search.vector.length)
+  const start = product(entry.vector, search.vector, 0, head)
+  if (start + tailLength * entry.tailLength < search.least - ROUNDING) return
+  const similarity = start + product(entry.vector, search.vector, head, search.vector.length)
   if (similarity >= search.least) best.offer({ id: entry.id, similarity })
 }
+
+/** Rounding must not reject a vector that reaches the minimum exactly. */
+const ROUNDING = 1e-5
 
 function enlarged(array: Uint32Array, length: number): Uint32Array {
   const larger = new Uint32Array(length)
@@ -169,34 +229,20 @@ function enlarged(array: Uint32Array, length: number): Uint32Array {
   return larger
 }
 
-/** The cosine of two vectors of length 1. */
-export function cosine(left: Float32Array, right: Float32Array): number {
-  let [a, b, c, d] = [0, 0, 0, 0]
-  const end = left.length - (left.length % 4)
-  for (let index = 0; index < end; index += 4) {
-    a += (left[index] ?? 0) * (right[index] ?? 0)
-    b += (left[index + 1] ?? 0) * (right[index + 1] ?? 0)
-    c += (left[index + 2] ?? 0) * (right[index + 2] ?? 0)
-    d += (left[index + 3] ?? 0) * (right[index + 3] ?? 0)
-  }
-  for (let index = end; index < left.length; index += 1) a += (left[index] ?? 0) * (right[index] ?? 0)
-  return a + b + (c + d)
-}
-
 interface Best {
-  offer(neighbour: Neighbour): void
-  list(): readonly Neighbour[]
+  offer(neighbor: Neighbor): void
+  list(): readonly Neighbor[]
 }
 
 /** Keeps the nearest few; among equals the ones that came first. */
 function createBest(limit: number): Best {
-  const kept: Neighbour[] = []
+  const kept: Neighbor[] = []
   return {
-    offer: (neighbour) => {
+    offer: (neighbor) => {
       const last = kept.at(-1)
-      if (kept.length >= limit && (last === undefined || neighbour.similarity <= last.similarity)) return
-      const place = kept.findIndex((other) => other.similarity < neighbour.similarity)
-      kept.splice(place < 0 ? kept.length : place, 0, neighbour)
+      if (kept.length >= limit && (last === undefined || neighbor.similarity <= last.similarity)) return
+      const at = kept.findIndex((other) => other.similarity < neighbor.similarity)
+      kept.splice(at < 0 ? kept.length : at, 0, neighbor)
       if (kept.length > limit) kept.pop()
     },
     list: () => kept,

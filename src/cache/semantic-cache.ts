@@ -1,190 +1,209 @@
+import { LRUCache } from 'lru-cache'
 import type { Completion } from '../core/answer.ts'
+import { ZERO, type NanoUsd } from '../core/money.ts'
+import type { Prompt } from '../core/prompt.ts'
+import type { AnswerStore, CachedAnswer } from './answer-store.ts'
+import { NO_DIRECTIVES, type CacheDirectives } from './cache-directives.ts'
+import { cacheKeyOf, type CacheKey } from './cache-key.ts'
 import { checkCacheOptions, type SemanticCacheOptions } from './cache-options.ts'
-import { partsOf, type Parts } from './cache-parts.ts'
-import { findAnswer, vectorOf, type Asked, type CacheHit, type CacheQuestion } from './find-answer.ts'
-import { asksAboutNow } from './freshness.ts'
-import { placeOf } from './scope.ts'
+import { createCacheParts, type CacheParts } from './cache-parts.ts'
+import type { Lookup } from './candidate-search.ts'
+import { findAnswer, type CacheHit } from './find-answer.ts'
 import { emptyTallies, statisticsOf, type CacheStatistics, type Tallies } from './statistics.ts'
-import type { CachedAnswer } from './shelf.ts'
 import { isStorable } from './storable.ts'
-import { NO_WISHES, type CacheWishes } from './wishes.ts'
+import { isTimeSensitive } from './time-sensitivity.ts'
+import { isPending, whenReady } from './timeout.ts'
+import type { VerifierModel } from './verifier.ts'
+
+export interface CacheQuestion {
+  /** With the default settings of the model applied: they count as parameters. */
+  readonly prompt: Prompt
+  readonly keyId: string
+  /** The requested model as the caller wrote it. */
+  readonly modelName: string
+  /** @default read and write */
+  readonly directives?: CacheDirectives
+  readonly signal?: AbortSignal
+  /** Names the request in `reportWrongHit`. */
+  readonly requestId?: string
+  /** Returns the small model for a verifier. @default none */
+  readonly smallModel?: () => VerifierModel | undefined
+}
 
 export interface CacheMiss {
   readonly hit: false
-  /** Equal for requests that ask exactly the same, so that one of them may ask for all; absent where nothing is kept. */
+  /** What a verifier cost; it counts in the actual cost of the request. */
+  readonly spent: NanoUsd
+  /** Equal for identical requests, so that one of them may answer all; absent where nothing is stored. */
   readonly id?: string
-  /** Keeps a whole answer of status 200 and the size of its prompt; says whether it did. Never rejects. */
-  save(completion: Completion, promptTokens: number): Promise<boolean>
-  /** Call when another request's flight answered this one: it then counts as a hit. */
+  /** Stores a complete answer of status 200; returns whether it did. Never rejects. */
+  store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
+  /** Counts the request as a hit: the answer of an identical request was shared with it. */
   becameHit(): void
 }
 
-/** Tier 1. No method rejects: what fails inside is a miss. */
+/** Tier 1. Methods return promises only where a part of the cache must wait. A part that fails causes a miss. */
 export interface SemanticCache {
-  lookup(question: CacheQuestion): Promise<CacheHit | CacheMiss>
+  lookUp(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
-   * What `lookup` would find, without a trace in the cache or its statistics. An embedder or a verifier of the operator's
-   * own is not asked, because that may cost: then only the same text is found.
+   * Returns what `lookUp` would return, without a trace in the cache or its statistics. A custom embedder or verifier
+   * is not called, because that may cost money: then only the same text is found.
    */
-  peek(question: CacheQuestion): Promise<CacheHit | CacheMiss>
-  /** Raises the entry's own threshold above the similarity of its hits until now; an entry that answered only its own text goes. */
-  reportWrongHit(id: string): Promise<void>
-  /** Empties the cache, or forgets what one key's requests stored. */
-  clear(which?: { readonly key?: string }): Promise<void>
+  peek(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
+  /**
+   * Raises the threshold of an entry above the similarity of its hits so far; removes one that served its own text only.
+   * `id` is the id of the entry, or of one of the last 10,000 requests that were answered from the cache.
+   */
+  reportWrongHit(id: string): void | Promise<void>
+  /** Removes all entries, or those that requests of one key stored. */
+  clear(which?: { readonly key?: string }): void | Promise<void>
   stats(): CacheStatistics
 }
 
 /** Added to the similarity of hits that were reported as wrong. */
 const STEP = 0.001
+/** Number of answered requests whose entry is known by the id of the request. */
+const MAX_SERVED = 10_000
 
-/** Throws `invalid-request` naming the option that is wrong. */
+/** Throws `invalid-request` with the name of the wrong option. */
 export function createSemanticCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
-  const parts = partsOf(options)
-  return {
-    lookup: (question) => lookup(parts, question),
-    peek: (question) => lookup(withoutTraces(parts), question),
-    reportWrongHit: (id) => quietly(parts, () => raise(parts, id)),
-    clear: (which = {}) => quietly(parts, () => clear(parts, which.key)),
-    stats: () => statisticsOf(parts.tallies, parts.shelf.size()),
-  }
-}
-
-async function lookup(parts: Parts, question: CacheQuestion): Promise<CacheHit | CacheMiss> {
-  const { options, tallies } = parts
-  const wishes = question.wishes ?? NO_WISHES
-  if (options.enabled === false || (!wishes.read && !wishes.write)) return NOTHING_KEPT
-  const owner = options.scope === 'global' ? 'global' : `key ${question.keyId}`
-  const place = await placeOf(question.prompt, { owner, modelName: question.modelName }).catch(() => failed(tallies))
-  if (place === undefined) return NOTHING_KEPT
-  const asked: Asked = { ...question, place, vector: undefined, threshold: thresholdFor(parts, wishes) }
-  const found = wishes.read ? await find(parts, asked) : undefined
-  if (found !== undefined) {
-    tallies.hits += 1
-    tallies.exactHits += found.similarity === 1 && found.id === place.id ? 1 : 0
+  const parts = createCacheParts(options)
+  const served = new LRUCache<string, string>({ max: MAX_SERVED })
+  const remember = (found: CacheHit | CacheMiss, requestId: string | undefined): CacheHit | CacheMiss => {
+    if (found.hit && requestId !== undefined) served.set(requestId, found.id)
     return found
   }
-  if (wishes.read) tallies.misses += 1
-  return missOf(parts, asked, wishes)
-}
-
-function withoutTraces(parts: Parts): Parts {
-  const { shelf, options } = parts
-  const isFree = options.embedder === undefined && options.verifyHit === undefined
   return {
-    ...parts,
-    threshold: isFree ? parts.threshold : 1,
-    tallies: emptyTallies(),
-    embedderHealth: { failures: 0, restsUntil: 0 },
-    shelf: {
-      get: (id) => (shelf.peek === undefined ? shelf.get(id) : shelf.peek(id)),
-      put: () => Promise.resolve(false),
-      amend: () => Promise.resolve(),
-      remove: () => Promise.resolve(),
-      hasComparable: (scope) => shelf.hasComparable(scope),
-      clear: () => Promise.resolve(),
-      size: () => shelf.size(),
-    },
+    lookUp: (question) => whenReady(lookUp(parts, question), (found) => remember(found, question.requestId)),
+    peek: (question) => lookUp(withoutTraces(parts), question),
+    reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, served.get(id) ?? id), undefined),
+    clear: (which = {}) => attempt(parts.tallies, () => clear(parts, which.key), undefined),
+    stats: () => statisticsOf(parts.tallies, parts.store.size()),
   }
 }
 
-const NOTHING_KEPT: CacheMiss = { hit: false, save: () => Promise.resolve(false), becameHit: () => {} }
-
-function failed(tallies: Tallies): undefined {
-  tallies.failures += 1
-  return undefined
+function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss> {
+  const { options, tallies } = parts
+  const { keyId, modelName, signal, directives = NO_DIRECTIVES } = question
+  if (options.enabled === false || (!directives.read && !directives.write)) return NOTHING_STORED
+  const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
+  const key = cacheKeyOf(question.prompt, { owner, modelName })
+  if (key === undefined) return NOTHING_STORED
+  // A caller may only be stricter than the operator.
+  const threshold = Math.max(parts.threshold, Math.min(1, directives.threshold ?? 0))
+  const { smallModel = () => undefined } = question
+  const spent = ZERO
+  const lookup: Lookup = {
+    key,
+    keyId,
+    modelName,
+    threshold,
+    signal,
+    smallModel,
+    spent,
+    form: undefined,
+    vector: undefined,
+  }
+  if (!directives.read) return missOf(parts, lookup, directives)
+  const found = attempt(tallies, () => findAnswer(parts, lookup), undefined, signal)
+  return whenReady(found, (hit) => {
+    if (hit === undefined) {
+      tallies.misses += 1
+      return missOf(parts, lookup, directives)
+    }
+    tallies.hits += 1
+    tallies.exactHits += hit.similarity === 1 && hit.id === key.id ? 1 : 0
+    return lookup.spent === ZERO ? hit : { ...hit, spent: lookup.spent }
+  })
 }
 
-async function find(parts: Parts, asked: Asked): Promise<CacheHit | undefined> {
+function withoutTraces(parts: CacheParts): CacheParts {
+  const { store, options } = parts
+  const isFree = options.embedder === undefined && options.verifyHit === undefined
+  const silent: AnswerStore = {
+    get: (id) => (store.peek === undefined ? store.get(id) : store.peek(id)),
+    put: () => false,
+    amend: () => {},
+    remove: () => {},
+    hasComparable: (scope) => store.hasComparable(scope),
+    clear: () => {},
+    size: () => store.size(),
+  }
+  return { ...parts, threshold: isFree ? parts.threshold : 1, tallies: emptyTallies(), store: silent }
+}
+
+const NOTHING_STORED: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
+
+/** Returns the result of `work`, or `otherwise` when it fails. A caller that disconnects is not a failure. */
+function attempt<T>(tallies: Tallies, work: () => T | Promise<T>, otherwise: T, signal?: AbortSignal): T | Promise<T> {
+  const failed = (): T => {
+    tallies.failures += signal?.aborted === true ? 0 : 1
+    return otherwise
+  }
   try {
-    return await findAnswer(parts, asked)
+    const result = work()
+    return isPending(result) ? result.then(undefined, failed) : result
   } catch {
-    // A caller who has left is no fault of a part.
-    return asked.signal?.aborted === true ? undefined : failed(parts.tallies)
+    return failed()
   }
 }
 
-/** A caller may only be stricter than the operator. */
-function thresholdFor(parts: Parts, wishes: CacheWishes): number {
-  return Math.max(parts.threshold, Math.min(1, wishes.threshold ?? 0))
-}
-
-function missOf(parts: Parts, asked: Asked, wishes: CacheWishes): CacheMiss {
-  let counted = wishes.read
+function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives): CacheMiss {
+  const { tallies } = parts
+  let isCounted = directives.read
   return {
     hit: false,
-    ...(wishes.read && wishes.write ? { id: asked.place.id } : {}),
-    save: (completion, promptTokens) =>
-      wishes.write ? save(parts, asked, { completion, promptTokens }) : Promise.resolve(false),
+    spent: lookup.spent,
+    ...(directives.read && directives.write ? { id: lookup.key.id } : {}),
+    store: (completion, promptTokens) => {
+      if (!directives.write || !isStorable(completion)) return false
+      return attempt(tallies, () => store(parts, lookup, { completion, promptTokens }), false)
+    },
     becameHit: () => {
-      if (!counted) return
-      counted = false
-      parts.tallies.misses -= 1
-      parts.tallies.hits += 1
+      if (!isCounted) return
+      isCounted = false
+      tallies.misses -= 1
+      tallies.hits += 1
     },
   }
 }
 
 type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
-async function save(parts: Parts, asked: Asked, answered: Answered): Promise<boolean> {
-  if (!isStorable(answered.completion)) return false
-  try {
-    return await store(parts, asked, answered)
-  } catch {
-    parts.tallies.failures += 1
-    return false
-  }
-}
-
-/** Without a vector an answer is still found by the same text. */
-async function store(parts: Parts, asked: Asked, answered: Answered): Promise<boolean> {
-  const { id, scope, text } = asked.place
-  const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
-  const vector = await vectorToKeep(parts, asked)
-  const storedAt = runtime.now()
-  const ttl = asksAboutNow(text) ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
-  const expiresAt = storedAt + ttl * 1000
-  const comparable = vector !== undefined
-  const kept = await parts.shelf.put({
-    id,
-    scope,
-    text,
-    keyId: asked.keyId,
-    ...answered,
-    storedAt,
-    expiresAt,
-    comparable,
+/** A question that cannot be indexed is still found by the same text. */
+function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean | Promise<boolean> {
+  const { key, keyId } = lookup
+  const { id, scope, text } = key
+  const storedAt = parts.options.runtime.now()
+  const expiresAt = storedAt + lifetimeOf(parts, key)
+  const comparable = key.comparable && parts.threshold < 1
+  const entry: CachedAnswer = { id, scope, text, keyId, ...answered, storedAt, expiresAt, comparable }
+  return whenReady(parts.store.put(entry), (isStored) => {
+    if (!isStored || !comparable) return isStored
+    // A complete answer is stored although its caller may have disconnected.
+    const indexed = attempt(
+      parts.tallies,
+      () => parts.search.add({ ...lookup, signal: undefined }, expiresAt),
+      undefined,
+    )
+    return whenReady(indexed, () => true)
   })
-  if (kept && vector !== undefined) await parts.index.add({ id, scope, vector, expiresAt })
-  return kept
 }
 
-async function vectorToKeep(parts: Parts, asked: Asked): Promise<Float32Array | undefined> {
-  if (!asked.place.comparable || parts.threshold >= 1) return undefined
-  // An answer that came whole is kept, also when its caller has left in the meantime.
-  const { signal: _, ...rest } = asked
-  return vectorOf(parts, rest).catch(() => failed(parts.tallies))
+function lifetimeOf({ options }: CacheParts, { text }: CacheKey): number {
+  const { ttlSeconds = 3600, freshTtlSeconds = 60 } = options
+  return 1000 * (isTimeSensitive(text) ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds)
 }
 
-async function raise(parts: Parts, id: string): Promise<void> {
-  const entry = await parts.shelf.get(id)
-  if (entry === undefined) return
-  const { servedAt = 0 } = entry
-  if (servedAt === 0) await parts.shelf.remove(id)
-  else await parts.shelf.amend(id, { threshold: servedAt + STEP, servedAt: 0 })
+function raiseThreshold({ store: answers }: CacheParts, id: string): void | Promise<void> {
+  return whenReady(answers.get(id), (entry) => {
+    if (entry === undefined) return undefined
+    const { servedAt = 0 } = entry
+    return servedAt === 0 ? answers.remove(id) : answers.amend(id, { threshold: servedAt + STEP, servedAt: 0 })
+  })
 }
 
-async function clear(parts: Parts, keyId: string | undefined): Promise<void> {
-  await parts.shelf.clear(keyId)
-  parts.forms.clear()
-  if (keyId === undefined) await parts.index.clear()
-}
-
-async function quietly(parts: Parts, work: () => Promise<void>): Promise<void> {
-  try {
-    await work()
-  } catch {
-    parts.tallies.failures += 1
-  }
+function clear({ store: answers, search }: CacheParts, keyId: string | undefined): void | Promise<void> {
+  return whenReady(answers.clear(keyId), () => (keyId === undefined ? search.clear() : undefined))
 }

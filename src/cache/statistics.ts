@@ -1,10 +1,10 @@
 import type { Difference } from './guard.ts'
 
-/** What GET /metrics/cache tells, and a little more. */
+/** The figures of GET /metrics/cache, and more. */
 export interface CacheStatistics {
   /** hits / totalRequests; 0 before the first. */
   readonly hitRate: number
-  /** Look-ups; requests that did not want a stored answer are none. */
+  /** Look-ups, without requests that did not accept a stored answer. */
   readonly totalRequests: number
   readonly hits: number
   readonly misses: number
@@ -12,7 +12,7 @@ export interface CacheStatistics {
   readonly exactHits: number
   /** Candidates above the threshold that the guard refused, by the first difference. */
   readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>
-  /** Look-ups that an embedder, index, shelf or verifier failed or kept waiting. */
+  /** Look-ups in which an embedder, index, store or verifier failed or was late. */
   readonly failures: number
   readonly entries: number
   readonly bytes: number

@@ -160,35 +160,35 @@ export interface Store {
 
 // ─── Meaning ─────────────────────────────────────────────────────────────────
 
-/** Turns texts into vectors of one fixed length. */
+/** Turns texts into vectors of one length. A result that is ready is returned without a promise. */
 export interface Embedder {
   readonly name: string
   readonly dimensions: number
-  embed(texts: readonly string[], signal?: AbortSignal): Promise<readonly Float32Array[]>
+  embed(texts: readonly string[], signal?: AbortSignal): readonly Float32Array[] | Promise<readonly Float32Array[]>
 }
 
-export interface Neighbour {
+export interface Neighbor {
   readonly id: string
   /** Cosine similarity, -1 to 1. */
   readonly similarity: number
 }
 
-/** Finds the stored vectors nearest to another, within one scope. Vectors have length 1. */
+/** Finds the stored vectors nearest to another within one scope. Vectors have length 1. Methods may return promises. */
 export interface VectorIndex {
   add(entry: {
     readonly id: string
     readonly scope: string
     readonly vector: Float32Array
     readonly expiresAt: number
-  }): Promise<void>
-  /** Those of at least `least` similarity, nearest first, at most `limit`. */
+  }): void | Promise<void>
+  /** Returns vectors of at least `least` similarity, nearest first, at most `limit`. */
   nearest(
     scope: string,
     vector: Float32Array,
     options: { readonly least: number; readonly limit: number },
-  ): Promise<readonly Neighbour[]>
-  remove(id: string): Promise<void>
-  clear(): Promise<void>
+  ): readonly Neighbor[] | Promise<readonly Neighbor[]>
+  remove(id: string): void | Promise<void>
+  clear(): void | Promise<void>
 }
 
 // ─── Tokens ──────────────────────────────────────────────────────────────────
@@ -208,11 +208,13 @@ export interface Tokenizer {
 /** Sizes of prompts in tokens. The same rule counts before and after a tier; messages are counted once and remembered. */
 export interface Meter {
   readonly tokenizer: Tokenizer
-  /** Cheap. */
+  /** Estimates every message that is new, with pauses: afterwards `estimateOf` only adds up. */
+  prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
+  /** Cheap after `prepare`; without it a long prompt blocks the event loop. */
   estimateOf(prompt: Prompt): number
   /** Exact for the texts; images, documents and the frame of messages and tools by fixed rules. */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
-  /** The exact count where the estimate is too near to one of the thresholds to decide, else the estimate. */
+  /** The exact count unless the estimate is far above every threshold or the bytes are below it; then the estimate. */
   sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
   countOfMessage(message: Message, signal?: AbortSignal): Promise<number>

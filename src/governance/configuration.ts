@@ -5,7 +5,7 @@ import { configuredKey, type ConfiguredKey } from './key-schema.ts'
 import type { Keyring, KeyInPlace } from './keyring.ts'
 import type { RecordTable } from './record-table.ts'
 import { hashSecret, prefixOfSecret } from './secret.ts'
-import { sha256 } from '../core/sha256.ts'
+import { sha256 } from '#hash'
 import type { SharedLimits } from './shared-limits.ts'
 import {
   configuredBudget,

@@ -1,4 +1,4 @@
-import { sha256 } from '../core/sha256.ts'
+import { sha256 } from '#hash'
 
 /** What the secret of a key begins with. */
 export type KeyFormat = 'sk-bf' | 'sk-svc'

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
-import { sha256 } from '../core/sha256.ts'
+import { sha256 } from '#hash'
 import type { Parsed } from './exchange.ts'
 import { repeat } from './repeat.ts'
 import type { Services } from './services.ts'

@@ -11,7 +11,6 @@ import { answerHeaders, baseHeaders, sendJson } from './head.ts'
 import { embeddingRoutes } from './kind.ts'
 import { marginOf, readJson, routeName } from './parse-request.ts'
 import { untouched } from './plan.ts'
-import { estimateInTurns } from '../tokens/estimate-in-turns.ts'
 import { readSteering } from './read-steering.ts'
 import { settle } from './settle.ts'
 import { PromptSize } from './measure.ts'
@@ -27,7 +26,7 @@ export function parseEmbedding(authenticated: Authenticated, services: Services)
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body)
     const prompt = promptOf(embedding)
-    await estimateInTurns(prompt, services.meter)
+    await services.meter.prepare(prompt, authenticated.cancellation.signal)
     const named = services.resolve(embedding.model, key)
     checkAccess(key, { prompt, modelName: named.name, also: named.routes.map(routeName) })
     const resolved = embeddingRoutes(named)

@@ -1,6 +1,7 @@
-import type { CacheHit, CacheQuestion } from '../cache/find-answer.ts'
-import type { CacheMiss } from '../cache/semantic-cache.ts'
-import { createFlights } from '../cache/flights.ts'
+import type { CacheHit } from '../cache/find-answer.ts'
+import type { CacheMiss, CacheQuestion } from '../cache/semantic-cache.ts'
+import { createSingleFlight } from '../cache/single-flight.ts'
+import { ZERO } from '../core/money.ts'
 import type { Forecast } from '../governance/forecast.ts'
 import type { SmallModel } from '../savings/tier.ts'
 import { describe, type Found } from './explanation.ts'
@@ -41,15 +42,17 @@ function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Reservatio
 function dryRunOf(services: Services): { readonly services: Services; readonly found: () => Found } {
   const { memory } = services
   let found: Found
-  const lookup = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
+  const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
     const seen = await (memory?.cache ?? { peek: nothingFound }).peek(question)
     found = seen
-    return seen.hit ? seen : { hit: false, save: () => Promise.resolve(false), becameHit: () => {} }
+    return seen.hit ? seen : { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
   }
   return {
     services: {
       ...services,
-      ...(memory !== undefined && { memory: { cache: { ...memory.cache, lookup }, flights: createFlights() } }),
+      ...(memory !== undefined && {
+        memory: { cache: { ...memory.cache, lookUp }, singleFlight: createSingleFlight() },
+      }),
       waterfall: services.dryRun(),
       smallModel: (route) => standIn(services.smallModel(route), services),
     },
@@ -58,7 +61,7 @@ function dryRunOf(services: Services): { readonly services: Services; readonly f
 }
 
 async function nothingFound(): Promise<CacheMiss> {
-  return { hit: false, save: () => Promise.resolve(false), becameHit: () => {} }
+  return { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
 }
 
 /** A third of what it reads, at most: about as long as what small models write. */

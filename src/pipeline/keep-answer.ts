@@ -1,4 +1,4 @@
-import { readCacheWishes } from '../cache/wishes.ts'
+import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Answered } from './exchange.ts'
@@ -36,5 +36,5 @@ export function keepWhole(answered: Answered, answer: WholeAnswer, services: Ser
 /** The items of a batch have results of their own; `Cache-Control: no-store` forbids to keep anything. */
 export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
   if (!recordings.isOn || subscribers === undefined || format.answerId === undefined) return false
-  return readCacheWishes((name) => request.header(name) ?? null).write
+  return readCacheDirectives((name) => request.header(name)).write
 }

@@ -1,15 +1,15 @@
-import { isPromise, chain, type MaybePromise } from '../core/maybe-promise.ts'
-import { ZERO } from '../core/money.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { add, ZERO } from '../core/money.ts'
 import { Attempts } from '../providers/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
-import { KEEP_NOTHING, recall } from './recall.ts'
-import type { Counted, Keep, Plan, Services } from './services.ts'
+import { KEEP_NOTHING, recall, type Recalled } from './recall.ts'
+import type { Counted, Plan, Services } from './services.ts'
 
 /** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isThread(reserved)) return untouched(reserved)
   return chain(recall(reserved, services), (recalled) =>
-    'replay' in recalled ? withPlan(reserved, recalled.replay) : planPrompt(reserved, recalled.keep, services),
+    'replay' in recalled ? withPlan(reserved, recalled.replay) : planPrompt(reserved, recalled, services),
   )
 }
 
@@ -19,22 +19,21 @@ function withPlan(exchange: Reserved, chosen: Plan): Planned {
 }
 
 /** A prompt that no tier can make smaller is sent as it is, without a count. */
-function planPrompt(reserved: Reserved, keep: Keep, services: Services): MaybePromise<Planned> {
+function planPrompt(reserved: Reserved, recalled: Recalled, services: Services): MaybePromise<Planned> {
   const { wishes, size, resolved } = reserved
   const { model } = resolved.routes[0]
-  if (services.waterfall.isBelow({ model, wishes }, () => size.bound)) return untouched(reserved, keep)
-  const optimized = optimize(reserved, keep, services)
-  if (!isPromise(optimized)) return optimized
-  return optimized.catch((error: unknown) => {
-    keep.finish({ status: 500 })
+  if (services.waterfall.isBelow({ model, wishes }, () => size.bound)) return untouched(reserved, recalled)
+  return optimize(reserved, recalled, services).catch((error: unknown) => {
+    recalled.keep.finish({ status: 500 })
     throw error
   })
 }
 
-async function optimize(reserved: Reserved, keep: Keep, services: Services): Promise<Planned> {
+async function optimize(reserved: Reserved, { keep, spent }: Recalled, services: Services): Promise<Planned> {
   const { prompt, resolved, size, wishes, key, cancellation } = reserved
   const route = resolved.routes[0]
-  const optimized = await services.waterfall({
+  await services.meter.prepare(prompt, cancellation.signal)
+  const rewritten = await services.waterfall({
     prompt,
     modelName: resolved.name,
     model: route.model,
@@ -45,6 +44,7 @@ async function optimize(reserved: Reserved, keep: Keep, services: Services): Pro
     signal: cancellation.signal,
     now: services.runtime.now(),
   })
+  const optimized = { ...rewritten, spent: add(rewritten.spent, spent) }
   const { rewrite } = optimized
   return withPlan(reserved, {
     kind: 'ask',
@@ -61,8 +61,10 @@ export function isThread({ prompt }: Pick<Reserved, 'prompt'>): boolean {
   return prompt.native.value['thread'] !== undefined
 }
 
+const NOT_RECALLED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
+
 /** The plan of a request that is sent as it came. Its tokens are counted only when a bill needs them. */
-export function untouched(reserved: Reserved, keep: Keep = KEEP_NOTHING): Planned {
+export function untouched(reserved: Reserved, { keep, spent }: Recalled = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
   const counted: Counted = {
     get original() {
@@ -76,7 +78,7 @@ export function untouched(reserved: Reserved, keep: Keep = KEEP_NOTHING): Planne
     get tokens() {
       return size.estimate
     },
-    spent: ZERO,
+    spent,
     verdicts: [],
   }
   return withPlan(reserved, { kind: 'ask', prompt, optimized, counted, keep, attempts: new Attempts(cancellation) })

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
-import { readCacheWishes } from '../cache/wishes.ts'
 import type { HeaderView } from '../core/http.ts'
+import { readCacheDirectives } from '../cache/cache-directives.ts'
 import { checkSteeringNames, readFlag } from '../core/steering-headers.ts'
 import { readWishes } from '../savings/wishes.ts'
 import type { Wishes } from '../savings/tier.ts'
@@ -13,7 +13,7 @@ export function readSteering(headers: HeaderView, options: { readonly canExplain
   checkSteeringNames(headers)
   if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()
   readFlag(headers, 'X-Svc-Detach')
-  readCacheWishes((name) => headers.get(name))
+  readCacheDirectives((name) => headers.get(name))
   return readWishes(headers)
 }
 

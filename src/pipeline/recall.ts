@@ -1,80 +1,115 @@
 import { makeHitBill } from '../billing/bill.ts'
-import type { Seat } from '../cache/flights.ts'
+import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
-import { readCacheWishes } from '../cache/wishes.ts'
+import type { Leader } from '../cache/single-flight.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Outcome, Reserved } from './exchange.ts'
 import type { AnswerCache, Keep, Plan, Services, SharedAnswer } from './services.ts'
 
-/** Keeps nothing: for requests that the cache must not see. */
+/** Stores nothing: for requests that the cache must not see. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
 
-type WithCache = Pick<Services, 'observers'> & { readonly memory: AnswerCache }
+/** The request was not answered from the cache. */
+export interface Recalled {
+  readonly keep: Keep
+  /** What a verifier of the cache cost. */
+  readonly spent: NanoUsd
+}
 
-type Recalled = { readonly replay: Plan } | { readonly keep: Keep }
+type Found = { readonly replay: Plan } | Recalled
 
-/** A stored answer, or what must be notified when this request's own answer is there. Fails only when the caller leaves. */
-export function recall(reserved: Reserved, services: Services): MaybePromise<Recalled> {
+const NOT_CACHED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
+
+/**
+ * Returns a stored answer, the answer of an identical request, or the function that stores the answer of this request.
+ * Rejects only when the caller disconnects.
+ */
+export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
   const { memory } = services
-  if (memory === undefined) return { keep: KEEP_NOTHING }
-  const { prompt, key, resolved, cancellation, request } = reserved
-  const found = memory.cache.lookup({
+  if (memory === undefined) return NOT_CACHED
+  const { prompt, key, resolved, cancellation, request, id } = reserved
+  const found = memory.cache.lookUp({
     prompt,
     keyId: key.id,
     modelName: resolved.name,
-    wishes: readCacheWishes((name) => request.header(name) ?? null),
-    signal: cancellation.signal,
+    directives: readCacheDirectives((name) => request.header(name)),
+    get signal() {
+      return cancellation.signal
+    },
+    requestId: id,
+    smallModel: () => services.smallModel(resolved.routes[0]),
   })
   return chain(found, (answer) => {
-    if (answer.hit) return { replay: replayOf(reserved, answer) }
-    if (answer.id === undefined) return { keep: keepFor(answer, undefined, services) }
+    if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
+    if (answer.id === undefined) return { keep: keepFor(answer, undefined, services), spent: answer.spent }
     return join(reserved, answer, { ...services, memory })
   })
 }
 
-/** Waits for the same request of the same key that is running, when there is one. */
-async function join(reserved: Reserved, found: CacheMiss, services: WithCache): Promise<Recalled> {
-  const seat = await services.memory.flights.board(`${reserved.key.id} ${found.id}`, reserved.cancellation.signal)
-  if (seat.role !== 'passenger') return { keep: keepFor(found, seat, services) }
-  found.becameHit()
-  return { replay: replayOf(reserved, seat.value) }
+/** Waits for the identical request of the same key that is running, when there is one. */
+function join(
+  reserved: Reserved,
+  miss: CacheMiss,
+  services: Services & { readonly memory: AnswerCache },
+): MaybePromise<Found> {
+  const { singleFlight } = services.memory
+  const joined = singleFlight.join(`${reserved.key.id} ${miss.id}`, { signal: reserved.cancellation.signal })
+  return chain(joined, (role) => {
+    const { spent } = miss
+    if (role.role !== 'follower') {
+      return { keep: keepFor(miss, role.role === 'leader' ? role : undefined, services), spent }
+    }
+    miss.becameHit()
+    return { replay: replayOf(reserved, role.value, spent) }
+  })
 }
 
-/** What the stored answer would have cost this request. */
-function replayOf({ resolved, margin }: Reserved, { completion, promptTokens }: SharedAnswer): Plan {
+/** Bills what the stored answer would have cost this request. */
+function replayOf(
+  { resolved, margin }: Reserved,
+  { completion, promptTokens }: SharedAnswer,
+  spent: NanoUsd = ZERO,
+): Plan {
   const bill = makeHitBill({
     price: resolved.routes[0].model.price,
     margin,
     originalTokens: promptTokens,
     completionTokens: completion.usage?.outputTokens ?? 0,
+    spent,
   })
   return { kind: 'replay', completion, bill }
 }
 
 /**
- * Stores a whole answer and lets those who wait have it. Nobody waits for the storing but they: a slow embedder must
- * not hold up the one whose answer it is.
+ * Stores a complete answer, then shares it with the followers. The caller whose answer it is does not wait for that: a
+ * slow embedder must not delay it.
  */
 function keepFor(
   miss: CacheMiss,
-  seat: Seat<SharedAnswer> | undefined,
+  leader: Leader<SharedAnswer, never> | undefined,
   { observers }: Pick<Services, 'observers'>,
 ): Keep {
-  const land = seat?.role === 'leader' ? seat.land : () => {}
   return {
     finish: ({ status, completion, bill }: Outcome) => {
       if (status !== 200 || completion === undefined || bill === undefined) {
-        land(status === 499 ? 'handed-over' : 'scattered')
+        leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
         return
       }
       const shared = { completion: completion(), promptTokens: bill.originalTokens }
-      miss.save(shared.completion, shared.promptTokens).then(
-        (kept) => land(kept ? { shared } : 'scattered'),
-        (cause: unknown) => {
-          land('scattered')
-          observers.failed('an answer could not be stored in the cache', cause)
-        },
-      )
+      share(miss, shared, leader).catch((cause: unknown) => {
+        leader?.complete('not-shared')
+        observers.failed('an answer could not be stored in the cache', cause)
+      })
     },
   }
+}
+
+async function share(
+  miss: CacheMiss,
+  shared: SharedAnswer,
+  leader: Leader<SharedAnswer, never> | undefined,
+): Promise<void> {
+  const isStored = await miss.store(shared.completion, shared.promptTokens)
+  leader?.complete(isStored ? { shared } : 'not-shared')
 }

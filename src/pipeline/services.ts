@@ -7,7 +7,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, Meter, Provider, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Flights } from '../cache/flights.ts'
+import type { SingleFlight } from '../cache/single-flight.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { AnswerTranslator } from '../formats/answer-translator.ts'
 import type { Format } from '../formats/format.ts'
@@ -175,10 +175,10 @@ export interface Limits {
   readonly heartbeatMs: number
 }
 
-/** Tier 1: stored answers, and one call for all who ask the same at once. */
+/** Tier 1: stored answers, and one upstream call for identical requests at the same time. */
 export interface AnswerCache {
   readonly cache: SemanticCache
-  readonly flights: Flights<SharedAnswer>
+  readonly singleFlight: SingleFlight<SharedAnswer>
 }
 
 /** An answer that others may have, and the tokens of its prompt as received. */

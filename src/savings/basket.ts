@@ -1,4 +1,5 @@
 import type { Meter } from '../core/ports.ts'
+import type { Pause } from '../tokens/pause.ts'
 import type { Message } from '../core/prompt.ts'
 import { excerptUnit, type Passage } from './excerpt.ts'
 import type { Reading } from './reading.ts'
@@ -31,8 +32,10 @@ export interface Basket {
   takeWhole(entries: readonly Entry[], limit: number): void
   /** Takes the calls of units without their results, those that fit. */
   takeSkeletons(entries: readonly Entry[], limit: number): void
+  /** Takes passages of units from the last back, within `limit` tokens together and within the room. */
+  takeLast(entries: readonly Entry[], limit: number): void
   /** Takes the best passages of what is not whole, by their estimated size; true when it took any. */
-  takePassages(entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean
+  takePassages(entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): Promise<boolean>
   /** Replaces estimates by exact sizes; gives back the last passages of what turned out too large. */
   measure(entries: readonly Entry[], signal: AbortSignal): Promise<void>
 }
@@ -42,7 +45,7 @@ const PASSAGE_POWER = 0.6
 const PASSAGE_FRAME = 3
 const SMALL = 20
 
-export function createBasket(room: number, meter: Meter): Basket {
+export function createBasket(room: number, { meter, pause }: { readonly meter: Meter; readonly pause: Pause }): Basket {
   let spent = 0
   const stale = new Set<Entry>()
   let offers: readonly Offer[] | undefined
@@ -76,18 +79,39 @@ export function createBasket(room: number, meter: Meter): Basket {
     }
   }
 
-  const takePassages = (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): boolean => {
-    offers ??= entries.flatMap((entry) => offersOf(entry, scores)).toSorted((a, b) => b.worth - a.worth)
-    const shown = new Set(entries.flatMap(shownPassages).map((passage) => passage.mark))
+  const takeLast = (entries: readonly Entry[], limit: number): void => {
+    let left = limit
+    for (const entry of entries.filter(({ state }) => state !== 'whole')) {
+      for (const passage of entry.reading.passages.toReversed()) {
+        const cost = costOf(entry, passage)
+        if (cost > left || spent + cost > room) break
+        left -= cost
+        pick(entry, passage, cost)
+      }
+    }
+  }
+
+  const pick = (entry: Entry, passage: Passage, cost: number): void => {
+    put(entry, 'excerpt', entry.spent + cost)
+    entry.picked.push(passage)
+    stale.add(entry)
+  }
+
+  const takePassages = async (entries: readonly Entry[], scores: ReadonlyMap<Passage, number>): Promise<boolean> => {
+    offers ??= await offersIn(entries, scores, pause)
+    const shown = new Set<number>()
+    for (const entry of entries) {
+      if (entry.state !== 'out') for (const { mark } of shownPassages(entry)) shown.add(mark)
+    }
     let took = false
     for (const { entry, passage } of offers) {
+      const due = pause()
+      if (due !== undefined) await due
       if (entry.state === 'whole' || shown.has(passage.mark)) continue
-      const cost = passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? entry.reading.skeletonTokens : 0)
+      const cost = costOf(entry, passage)
       if (spent + cost > room) continue
-      put(entry, 'excerpt', entry.spent + cost)
-      entry.picked.push(passage)
+      pick(entry, passage, cost)
       shown.add(passage.mark)
-      stale.add(entry)
       took = true
     }
     return took
@@ -122,7 +146,29 @@ export function createBasket(room: number, meter: Meter): Basket {
     }
   }
 
-  return { room, spent: () => spent, takeWhole, takeSkeletons, takePassages, measure }
+  return { room, spent: () => spent, takeWhole, takeSkeletons, takeLast, takePassages, measure }
+}
+
+/** Tokens of a passage in an excerpt: the first one also brings the unit's skeleton. */
+function costOf(entry: Entry, passage: Passage): number {
+  return passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? entry.reading.skeletonTokens : 0)
+}
+
+/** The passages that may be taken, best first. Those without any worth fill the room last, in their order. */
+async function offersIn(
+  entries: readonly Entry[],
+  scores: ReadonlyMap<Passage, number>,
+  pause: Pause,
+): Promise<readonly Offer[]> {
+  const worthy: Offer[] = []
+  const others: Offer[] = []
+  for (const entry of entries) {
+    for (const offer of offersOf(entry, scores)) (offer.worth > 0 ? worthy : others).push(offer)
+    const due = pause()
+    if (due !== undefined) await due
+  }
+  worthy.sort((a, b) => b.worth - a.worth)
+  return worthy.concat(others)
 }
 
 function shownPassages(entry: Entry): readonly Passage[] {

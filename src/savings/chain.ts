@@ -1,11 +1,11 @@
 import type { Message, Part, Source, TextSource } from '../core/prompt.ts'
-import { digestOf } from '../core/sha256.ts'
+import { sha256 } from '#hash'
 import type { Unit } from './turns.ts'
 
 /** Names the beginnings of a conversation: the same beginning has the same name on every turn, another never. */
 export interface Chain {
   /** The name of the system prompt and the first `units` units: 64 hex digits. */
-  at(units: number): Promise<string>
+  at(units: number): string
 }
 
 /** Beginnings are hashed in links of about this many characters, counted from the oldest end. */
@@ -14,10 +14,10 @@ const LINK = 8000
 /** SHA-256 over links: a turn hashes each character once, however many beginnings it asks for. */
 export function createChain(system: readonly Message[], units: readonly Unit[]): Chain {
   const traces = units.map((unit) => unit.messages.map(traceOf).join('\u0001'))
-  const links: { readonly units: number; readonly name: Promise<string> }[] = []
+  const links: { readonly units: number; readonly name: string }[] = []
 
   const build = (): void => {
-    let name = digestOf(system.map(traceOf).join('\u0001'))
+    let name = sha256(system.map(traceOf).join('\u0001'))
     links.push({ units: 0, name })
     let held: string[] = []
     let length = 0
@@ -33,7 +33,7 @@ export function createChain(system: readonly Message[], units: readonly Unit[]):
   }
 
   return {
-    async at(count) {
+    at(count) {
       if (links.length === 0) build()
       const link = links.findLast((one) => one.units <= count)
       if (link === undefined) return ''
@@ -42,8 +42,8 @@ export function createChain(system: readonly Message[], units: readonly Unit[]):
   }
 }
 
-async function follow(before: Promise<string>, traces: readonly string[]): Promise<string> {
-  return digestOf(`${await before}\u0002${traces.join('\u0002')}`)
+function follow(before: string, traces: readonly string[]): string {
+  return sha256(`${before}\u0002${traces.join('\u0002')}`)
 }
 
 /** Everything of a message that a model sees, as one text. */

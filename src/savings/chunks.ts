@@ -1,3 +1,5 @@
+import type { Pause } from '../tokens/pause.ts'
+import type { SelectionTools } from './selection.ts'
 import { tellUnit } from './summary.ts'
 import type { Unit } from './turns.ts'
 
@@ -15,8 +17,20 @@ export interface Chunks {
   readonly rest: readonly Unit[]
 }
 
-/** Cuts units into chunks of at most `size` tokens, at their borders; a longer unit at its lines. */
-export function chunkUnits(units: readonly Unit[], size: number, estimate: (text: string) => number): Chunks {
+export interface ChunkLimits {
+  /** Maximum size of a chunk in tokens. */
+  readonly size: number
+  /** Maximum number of chunks: with one more of them the rest of the units is not read. @default unlimited */
+  readonly most?: number
+}
+
+/** Cuts units into chunks, at their borders; a longer unit at its lines. */
+export async function chunkUnits(
+  units: readonly Unit[],
+  { size, most = Number.POSITIVE_INFINITY }: ChunkLimits,
+  { meter, pause }: Pick<SelectionTools, 'meter' | 'pause'>,
+): Promise<Chunks> {
+  const { estimate } = meter.tokenizer
   const full: Chunk[] = []
   let texts: string[] = []
   let held: Unit[] = []
@@ -28,9 +42,10 @@ export function chunkUnits(units: readonly Unit[], size: number, estimate: (text
     tokens = 0
   }
   for (const unit of units) {
-    const text = tellUnit(unit, 'whole')
-    const pieces = piecesOf(text, size, estimate)
+    if (full.length > most) break
+    const pieces = await piecesOf(tellUnit(unit, 'whole'), size, { estimate, pause })
     for (const [at, piece] of pieces.entries()) {
+      await pause()
       const length = estimate(piece) + 1
       if (tokens + length > size) close()
       texts.push(piece)
@@ -41,12 +56,21 @@ export function chunkUnits(units: readonly Unit[], size: number, estimate: (text
   return { full, rest: held }
 }
 
-function piecesOf(text: string, size: number, estimate: (text: string) => number): string[] {
-  if (estimate(text) < size) return [text]
+/** An estimate is at least an eighth of the bytes: a text above this many times the size is not estimated whole. */
+const SURELY_LONGER = 8
+
+async function piecesOf(
+  text: string,
+  size: number,
+  { estimate, pause }: { readonly estimate: (text: string) => number; readonly pause: Pause },
+): Promise<string[]> {
+  if (text.length < size * SURELY_LONGER && estimate(text) < size) return [text]
   const pieces: string[] = []
   let held: string[] = []
   let tokens = 0
   for (const line of text.split(/(?<=\n)/).flatMap((one) => shortLines(one, size))) {
+    const due = pause()
+    if (due !== undefined) await due
     const length = estimate(line) + 1
     if (tokens + length > size && held.length > 0) {
       pieces.push(held.join(''))

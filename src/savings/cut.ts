@@ -1,7 +1,8 @@
 import type { Message, Prompt } from '../core/prompt.ts'
+import { roundTokens } from './amount.ts'
 import type { Talk } from './freeze.ts'
 import { queryOf } from './query.ts'
-import { rebuild } from './rebuild.ts'
+import { isCut, rebuild } from './rebuild.ts'
 import { select, type Selected, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
 import type { Unit } from './turns.ts'
@@ -32,16 +33,18 @@ export interface CutOptions {
   readonly leastRoom?: number
   /** The newest messages that stay as they are: so many, live turn included, and at least so many tokens. */
   readonly newest?: { readonly messages: number; readonly tokens: number }
+  /** What the exchange before the live turn may take: it stays whole within this, beyond it in parts. @default 0 */
+  readonly exchangeRoom?: number
   /** Terms that a small model added to the query. */
   readonly terms?: readonly string[]
   /** What the notice may take. @default 48 */
   readonly noticeRoom?: number
-  /** Writes what stands in place of the missing units. @default how much is missing */
-  readonly notice?: (missing: readonly Unit[], tokens: number) => Promise<string>
+  /** Returns the text in place of what is left out, given the units that are cut. @default its amount in tokens */
+  readonly notice?: (cut: readonly Unit[], tokens: number) => Promise<string>
 }
 
 const NOTICE_ROOM = 48
-const ATTEMPTS = 3
+const ATTEMPTS = 6
 
 /** Cuts a prompt down to the cap; undefined when there is nothing that could be left out or shortened. */
 export async function cutToQuery(
@@ -50,39 +53,66 @@ export async function cutToQuery(
   options: CutOptions,
   tools: SelectionTools,
 ): Promise<Cut | undefined> {
+  const { pinned, units, steps, newestRoom, taken, overflows } = await layOut(job, talk, options, tools)
+  if (units.length === 0) return undefined
+  const query = queryOf(talk.turns, options.terms)
+  const { owner, signal } = job
+  const limit = overflows ? (options.excerptCap ?? options.cap) : options.cap
+  let room = Math.max(options.leastRoom ?? 0, limit - taken)
+  const cap = taken + room
+  for (let attempt = 1; ; attempt++) {
+    const picked = await select({ units, steps, query, room, newestRoom, owner, signal }, tools)
+    const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
+    const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
+    const cut = await assemble(job, talk, { options, selected }, tools)
+    if (cut.tokens <= cap) return cut
+    // The cap has priority over the marker, but not over a summary: without it the text would be lost.
+    if (room === 0) return options.notice === undefined ? withoutNotice(job, talk, cut, tools) : cut
+    room = attempt < ATTEMPTS ? Math.max(0, room - (cut.tokens - cap) - NOTICE_ROOM) : 0
+  }
+}
+
+/** What of a conversation stays in any case, and what is selected from. */
+interface Layout {
+  readonly pinned: readonly Unit[]
+  readonly units: readonly Unit[]
+  /** Those units that are steps of a live turn above its limit. */
+  readonly steps: ReadonlySet<Unit>
+  /** What a newest answer above the exchange's room may take of it in parts. */
+  readonly newestRoom: number
+  /** Tokens of the system prompt, the tools, the pinned units and the notice. */
+  readonly taken: number
+  readonly overflows: boolean
+}
+
+async function layOut(job: TierJob, talk: Talk, options: CutOptions, tools: SelectionTools): Promise<Layout> {
   const { turns } = talk
   const frame = await tools.meter.countOf({ ...job.prompt, messages: systemOf(job.prompt) }, job.signal)
   const noticeRoom = options.noticeRoom ?? NOTICE_ROOM
   const liveSize = await sizeOf(turns.live, job, tools)
   const liveCap = options.liveCap ?? options.cap
   const overflows = frame + liveSize + noticeRoom > liveCap
-  const live = overflows ? turns.live.slice(0, 1) : turns.live
+  const room = overflows ? 0 : liveCap - frame - liveSize
+  const newest = await newestUnits(job, talk, { options, room }, tools)
+  const old = turns.old.slice(0, turns.old.length - newest.length)
+  const exchangeRoom = newest.length > 0 ? 0 : Math.min(options.exchangeRoom ?? 0, room)
+  const exchange = await lastExchange(job, old, exchangeRoom, tools)
+  const left = old.filter((unit) => !exchange.includes(unit))
   const steps = overflows ? turns.live.slice(1) : []
-  const newest = overflows ? [] : await newestUnits(job, talk, { options, room: liveCap - frame - liveSize }, tools)
-  const pinned = [...newest, ...live]
-  const units = [...turns.old.slice(0, turns.old.length - newest.length), ...steps]
-  if (units.length === 0) return undefined
-  const taken = frame + (await sizeOf(pinned, job, tools)) + noticeRoom
-  const query = queryOf(turns, options.terms)
-
-  let room = Math.max(options.leastRoom ?? 0, (overflows ? (options.excerptCap ?? options.cap) : options.cap) - taken)
-  const cap = taken + room
-  for (let attempt = 1; ; attempt++) {
-    const picked = await select(
-      { units, steps: new Set(steps), query, room, owner: job.owner, signal: job.signal },
-      tools,
-    )
-    const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
-    const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
-    const cut = await assemble(job, talk, { options, selected }, tools)
-    if (cut.tokens <= cap) return cut
-    // The cap counts for more than the notice.
-    if (room === 0 || attempt === ATTEMPTS) return withoutNotice(job, talk, cut, tools)
-    room = Math.max(0, room - (cut.tokens - cap) - NOTICE_ROOM)
+  const pinned = [...exchange, ...newest, ...(overflows ? turns.live.slice(0, 1) : turns.live)]
+  const answer = old.at(-1)
+  const isTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
+  return {
+    pinned,
+    units: [...left, ...steps],
+    steps: new Set(steps),
+    newestRoom: isTooLong ? exchangeRoom - (await sizeOf(exchange, job, tools)) : 0,
+    taken: frame + (await sizeOf(pinned, job, tools)) + noticeRoom,
+    overflows,
   }
 }
 
-/** Old units from the newest back, until there are enough messages and tokens, or no room. */
+/** Old units from the newest back: as many as the options ask for, while there is room for them. */
 async function newestUnits(
   job: TierJob,
   { turns }: Talk,
@@ -105,15 +135,37 @@ async function newestUnits(
   return turns.old.slice(from)
 }
 
+/** The answer before the live turn and the user message that it answers, those that fit; not the tool calls between. */
+async function lastExchange(
+  job: TierJob,
+  old: readonly Unit[],
+  room: number,
+  tools: SelectionTools,
+): Promise<readonly Unit[]> {
+  const answer = old.at(-1)
+  const question = old.findLast((unit) => unit.kind === 'user')
+  const exchange: Unit[] = []
+  let tokens = 0
+  for (const unit of new Set([answer, question])) {
+    if (unit === undefined || unit.kind === 'exchange') continue
+    const size = await sizeOf([unit], job, tools)
+    if (tokens + size > room) continue
+    tokens += size
+    exchange.push(unit)
+  }
+  return exchange
+}
+
 async function assemble(
   job: TierJob,
   talk: Talk,
   { options, selected }: { readonly options: CutOptions; readonly selected: Selected },
   tools: SelectionTools,
 ): Promise<Cut> {
-  const missing = talk.units.filter((unit) => !selected.selection.has(unit))
-  const size = await sizeOf(missing, job, tools)
-  const notice = options.notice === undefined ? noticeOf(size) : await options.notice(missing, size)
+  const cut = talk.units.filter((unit) => isCut(unit, selected.selection))
+  const kept = cut.map((unit) => ({ ...unit, messages: selected.selection.get(unit) ?? [] }))
+  const size = (await sizeOf(cut, job, tools)) - (await sizeOf(kept, job, tools))
+  const notice = options.notice === undefined ? noticeOf(size) : await options.notice(cut, size)
   const prompt = rebuild(job.prompt, talk.turns, selected.selection, { notice })
   return {
     prompt,
@@ -135,16 +187,18 @@ function systemOf(prompt: Prompt): readonly Message[] {
 }
 
 /** Exact tokens of units. */
-export async function sizeOf(units: readonly Unit[], job: TierJob, { meter }: SelectionTools): Promise<number> {
+export async function sizeOf(units: readonly Unit[], job: TierJob, tools: SelectionTools): Promise<number> {
+  const { meter, pause } = tools
   let tokens = 0
   for (const unit of units) {
+    const due = pause()
+    if (due !== undefined) await due
     for (const message of unit.messages) tokens += await meter.countOfMessage(message, job.signal)
   }
   return tokens
 }
 
-/** Says that something is missing and about how much, so that a model does not take the rest for the whole. */
+/** States that something is left out and about how much, so that a model does not take the rest for the whole. */
 function noticeOf(tokens: number): string {
-  const about = tokens < 1000 ? 'Some' : `About ${Math.round(tokens / 1000)},000`
-  return `[${about} tokens of this conversation are left out, here and between the messages below.]`
+  return `[About ${roundTokens(tokens)} tokens of this conversation are left out, here and between the messages below.]`
 }

@@ -1,4 +1,5 @@
-import { countTerms, corpusOf, rarityAmong } from './keywords.ts'
+import type { Pause } from '../tokens/pause.ts'
+import { countTerms, corpusOf, rarityAmong, type Corpus, type TermCounts } from './keywords.ts'
 import { termsOf } from './terms.ts'
 
 /** Numbers, dates, versions, paths, identifiers and names: what a summary must not lose. */
@@ -8,6 +9,8 @@ const WEIGHTY =
   /\b(?:decid|agree|chose|must|should|need|want|prefer|always|never|because|instead|error|fail|fix|todo|deadline|remember)/i
 const FIRST_PERSON = /\b(?:i|i'm|i've|my|we|our)\b/i
 const SHORTEST = 16
+/** UTF-16 units that are read between two pauses. */
+const SLICE = 16_384
 const LONGEST = 500
 const LENGTH_POWER = 0.7
 const SMALLEST_LENGTH = 12
@@ -16,19 +19,27 @@ const SMALLEST_LENGTH = 12
  * The sentences of a text that hold most facts, in their order, word for word: a summary without a model, which can
  * neither invent nor obey anything.
  */
-export function summariseByExtract(text: string, maxTokens: number, estimate: (text: string) => number): string {
-  const sentences = [...new Set(sentencesOf(text))]
-  const counts = sentences.map((sentence) => countTerms(termsOf(sentence)))
-  const { spread } = corpusOf(counts)
-  const sizes = sentences.map((sentence) => estimate(sentence) + 1)
-  const worth = sentences.map((sentence, at) => {
-    const facts = sentence.match(FACT)?.length ?? 0
-    let rare = 0
-    for (const term of counts[at]?.terms ?? [])
-      rare += Math.min(3, rarityAmong(sentences.length, spread.get(term) ?? 0)) / 10
-    const said = (FIRST_PERSON.test(sentence) ? 1 : 0) + (WEIGHTY.test(sentence) ? 1 : 0)
-    return (facts + rare + said) / Math.max(SMALLEST_LENGTH, sizes[at] ?? 0) ** LENGTH_POWER
-  })
+export async function summariseByExtract(
+  text: string,
+  maxTokens: number,
+  { estimate, pause }: { readonly estimate: (text: string) => number; readonly pause: Pause },
+): Promise<string> {
+  const sentences = await sentencesOf(text, pause)
+  const counts: TermCounts[] = []
+  const sizes: number[] = []
+  for (const sentence of sentences) {
+    counts.push(countTerms(termsOf(sentence)))
+    sizes.push(estimate(sentence) + 1)
+    const due = pause()
+    if (due !== undefined) await due
+  }
+  const corpus = await corpusOf(counts, pause)
+  const worth: number[] = []
+  for (const [at, sentence] of sentences.entries()) {
+    worth.push(factsIn(sentence, counts[at], corpus) / Math.max(SMALLEST_LENGTH, sizes[at] ?? 0) ** LENGTH_POWER)
+    const due = pause()
+    if (due !== undefined) await due
+  }
   const order = [...sentences.keys()].sort((a, b) => (worth[b] ?? 0) - (worth[a] ?? 0) || a - b)
   const kept = new Set<number>()
   let left = maxTokens
@@ -40,9 +51,33 @@ export function summariseByExtract(text: string, maxTokens: number, estimate: (t
   return sentences.filter((_, at) => kept.has(at)).join('\n')
 }
 
-function sentencesOf(text: string): string[] {
-  return text
-    .split(/(?<=[.!?。！？])\s+|\n+/u)
-    .map((sentence) => sentence.trim())
-    .filter((sentence) => sentence.length >= SHORTEST && sentence.length <= LONGEST)
+/** Numbers, names, rare words, wishes and decisions in a sentence. */
+function factsIn(sentence: string, counts: TermCounts | undefined, { texts, spread }: Corpus): number {
+  const facts = sentence.match(FACT)?.length ?? 0
+  const said = (FIRST_PERSON.test(sentence) ? 1 : 0) + (WEIGHTY.test(sentence) ? 1 : 0)
+  let rare = 0
+  for (const term of counts?.terms ?? []) rare += Math.min(3, rarityAmong(texts.length, spread.get(term) ?? 0)) / 10
+  return facts + rare + said
+}
+
+/** Each sentence once, in order. */
+async function sentencesOf(text: string, pause: Pause): Promise<readonly string[]> {
+  const sentences = new Set<string>()
+  for (let at = 0; at < text.length;) {
+    const end = endOfSlice(text, at)
+    for (const piece of text.slice(at, end).split(/(?<=[.!?。！？])\s+|\n+/u)) {
+      const sentence = piece.trim()
+      if (sentence.length >= SHORTEST && sentence.length <= LONGEST) sentences.add(sentence)
+    }
+    at = end
+    await pause()
+  }
+  return [...sentences]
+}
+
+/** At the end of a line or sentence after about a slice: a sentence is never cut unless it is above the limit anyway. */
+function endOfSlice(text: string, start: number): number {
+  const border = /[.!?。！？]\s|\n/gu
+  border.lastIndex = start + SLICE
+  return border.test(text) ? border.lastIndex : text.length
 }

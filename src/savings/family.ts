@@ -1,4 +1,4 @@
-import { ZERO, type NanoUsd } from '../core/money.ts'
+import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
 import type { Memory } from './memory.ts'
@@ -52,24 +52,30 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     const target = Math.round(trigger * TARGET_SHARE)
     const maxTokens = Math.round(target * SUMMARY_SHARE)
     let summary: Summary | undefined
-    const notice = async (missing: readonly Unit[]): Promise<string> => {
-      summary ??= await summarise({
-        text: notYetSummarised(talk, missing, freeze)
-          .map((unit) => tellUnit(unit, 'stub'))
-          .join('\n'),
-        ...(freeze !== undefined && { earlier: summaryOf(freeze.notice) }),
-        maxTokens,
-        small: job.small,
-        summariser,
-        estimate: tools.meter.tokenizer.estimate,
-        signal: job.signal,
-      })
-      return summaryNotice(summary.text)
+    let spent: NanoUsd = ZERO
+    const covered = new Set<Unit>()
+    /** A second attempt may cut more than the first one: the summary is extended by that. */
+    const notice = async (cut: readonly Unit[], size: number): Promise<string> => {
+      const units = notYetSummarised(talk, cut, freeze).filter((unit) => !covered.has(unit))
+      if (summary === undefined || units.length > 0) {
+        const earlier = summary?.text ?? (freeze === undefined ? undefined : summaryOf(freeze.notice))
+        summary = await summarise({
+          text: units.map((unit) => tellUnit(unit, 'stub')).join('\n'),
+          ...(earlier !== undefined && { earlier }),
+          maxTokens,
+          small: job.small,
+          summariser,
+          tools,
+          signal: job.signal,
+        })
+        spent = add(spent, summary.spent)
+        for (const unit of units) covered.add(unit)
+      }
+      return summaryNotice(summary.text, size)
     }
     const newest = { messages: NEWEST_MESSAGES, tokens: target / 4 }
     const limits = { cap: target, liveCap: trigger, noticeRoom: maxTokens + NOTICE_FRAME }
     const cut = await cutToQuery(job, talk, { ...limits, newest, notice }, tools)
-    const spent: NanoUsd = summary?.spent ?? ZERO
     if (cut === undefined) return { declined: 'there are no older messages', spent }
     if (summary?.failed === true) return { declined: 'the summariser did not answer', spent }
     const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice))
@@ -91,13 +97,13 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   return { tier: 4, wants: (job) => isWanted(job, 4, thresholds), forecast, rewrite }
 }
 
-/** What is missing now and was not when the last summary was written. */
-function notYetSummarised(talk: Talk, missing: readonly Unit[], freeze: Freeze | undefined): readonly Unit[] {
-  if (freeze === undefined) return missing
-  const kept = new Set(freeze.picks.map(([at]) => at))
+/** Units that are cut now and that the last summary does not cover: they came later, or were whole beside it. */
+function notYetSummarised(talk: Talk, cut: readonly Unit[], freeze: Freeze | undefined): readonly Unit[] {
+  if (freeze === undefined) return cut
+  const whole = new Set(freeze.picks.flatMap(([at, first]) => (first === -1 ? [at] : [])))
   const places = new Map(talk.units.map((unit, at) => [unit, at]))
-  return missing.filter((unit) => {
+  return cut.filter((unit) => {
     const at = places.get(unit) ?? 0
-    return at >= freeze.from || kept.has(at)
+    return at >= freeze.from || whole.has(at)
   })
 }

@@ -87,7 +87,7 @@ export async function rememberAt(
   talk: Talk,
   entry: { kind: string; value: string },
 ): Promise<void> {
-  await memory.remember(owner, `${entry.kind}:${await talk.chain.at(talk.units.length)}`, entry.value)
+  await memory.remember(owner, `${entry.kind}:${talk.chain.at(talk.units.length)}`, entry.value)
 }
 
 /** What was remembered when the conversation was a few units shorter, or the same. */
@@ -109,9 +109,7 @@ async function recallBetween(
   const counts = Array.from({ length: STEPS_BACK + 1 - least }, (_, back) => talk.units.length - least - back).filter(
     (count) => count > 0,
   )
-  const found = await Promise.all(
-    counts.map(async (count) => memory.recall(owner, `${kind}:${await talk.chain.at(count)}`)),
-  )
+  const found = await Promise.all(counts.map(async (count) => memory.recall(owner, `${kind}:${talk.chain.at(count)}`)))
   return found.find((value) => value !== undefined)
 }
 

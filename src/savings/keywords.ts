@@ -1,3 +1,5 @@
+import type { Pause } from '../tokens/pause.ts'
+
 /** How much each term of a query weighs. */
 export type Query = ReadonlyMap<number, number>
 
@@ -29,12 +31,14 @@ export function countTerms(terms: readonly number[]): TermCounts {
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length: terms.length }
 }
 
-export function corpusOf(texts: readonly TermCounts[]): Corpus {
+export async function corpusOf(texts: readonly TermCounts[], pause: Pause): Promise<Corpus> {
   const spread = new Map<number, number>()
   let total = 0
   for (const text of texts) {
     total += text.length
     for (const term of text.terms) spread.set(term, (spread.get(term) ?? 0) + 1)
+    const due = pause()
+    if (due !== undefined) await due
   }
   return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), spread }
 }
@@ -45,29 +49,36 @@ export function rarityAmong(texts: number, spread: number): number {
 }
 
 /** BM25 of each text for a query. */
-export function scoresOf(corpus: Corpus, query: Query): Float64Array {
+export async function scoresOf(corpus: Corpus, query: Query, pause: Pause): Promise<Float64Array> {
   const worth = new Map<number, number>()
   for (const [term, weight] of query) {
     const spread = corpus.spread.get(term)
     if (spread !== undefined) worth.set(term, weight * rarityAmong(corpus.texts.length, spread))
   }
-  return Float64Array.from(corpus.texts, (text) => {
-    const length = text.length / corpus.averageLength
-    const damping = SATURATION * (1 - LENGTH_PENALTY + LENGTH_PENALTY * length)
-    let score = 0
-    for (let at = 0; at < text.terms.length; at++) {
-      const value = worth.get(text.terms[at] ?? 0)
-      if (value === undefined) continue
-      const count = text.counts[at] ?? 0
-      score += (value * count * (SATURATION + 1)) / (count + damping)
-    }
-    return score
-  })
+  const scores = new Float64Array(corpus.texts.length)
+  for (const [index, text] of corpus.texts.entries()) {
+    scores[index] = scoreOf(text, worth, corpus.averageLength)
+    const due = pause()
+    if (due !== undefined) await due
+  }
+  return scores
+}
+
+function scoreOf(text: TermCounts, worth: Query, averageLength: number): number {
+  const damping = SATURATION * (1 - LENGTH_PENALTY + (LENGTH_PENALTY * text.length) / averageLength)
+  let score = 0
+  for (let at = 0; at < text.terms.length; at++) {
+    const value = worth.get(text.terms[at] ?? 0)
+    if (value === undefined) continue
+    const count = text.counts[at] ?? 0
+    score += (value * count * (SATURATION + 1)) / (count + damping)
+  }
+  return score
 }
 
 /** The query and, at a lower weight, the terms that its best hits share: what the asker did not say but means. */
-export function expandQuery(corpus: Corpus, query: Query): Query {
-  const scores = scoresOf(corpus, query)
+export async function expandQuery(corpus: Corpus, query: Query, pause: Pause): Promise<Query> {
+  const scores = await scoresOf(corpus, query, pause)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
   best.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
   const found = new Map<number, number>()

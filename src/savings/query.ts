@@ -60,5 +60,7 @@ function earlierQuestion(old: readonly Unit[]): { readonly question: Unit; reado
   const question = old[at]
   const answer = old[at + 1]
   if (question === undefined || answer === undefined) return undefined
-  return new Set(termsOf(textOfUnit(question))).size <= LONGEST_QUESTION ? { question, answer } : undefined
+  return new Set(termsOf(textOfUnit(question).slice(0, LONGEST_READ))).size <= LONGEST_QUESTION
+    ? { question, answer }
+    : undefined
 }

@@ -1,8 +1,10 @@
 import { LRUCache } from 'lru-cache'
 import { fingerprintOf } from '../core/fingerprint.ts'
+import { measureInSlices, type Pause } from '../tokens/pause.ts'
 import { holdsOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
 import { excerptUnit, type Passage, type Spot } from './excerpt.ts'
 import { countTerms, type TermCounts } from './keywords.ts'
+import { holdsStandingInstruction } from './pins.ts'
 import { termsOf } from './terms.ts'
 import type { Unit } from './turns.ts'
 
@@ -13,6 +15,8 @@ export interface Reading {
   readonly passages: readonly Passage[]
   /** About what an excerpt takes besides its passages: calls, arguments, frames. */
   readonly skeletonTokens: number
+  /** Whether it holds a standing instruction. */
+  readonly standing: boolean
 }
 
 /** Reads units; what it has read once it remembers for a while. */
@@ -28,7 +32,7 @@ const LONGEST_WORDS = 4000
 const REMEMBERED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_PASSAGE = 160
 
-export function createReader(estimate: (text: string) => number, breathe: () => Promise<void>): Reader {
+export function createReader(estimate: (text: string) => number, pause: Pause): Reader {
   const remembered = new LRUCache<string, Reading>({
     maxSize: REMEMBERED_BYTES,
     sizeCalculation: (reading) =>
@@ -41,7 +45,7 @@ export function createReader(estimate: (text: string) => number, breathe: () => 
     const key = `${owner} ${unit.messages.map(markOf).join(';')}`
     const known = remembered.get(key)
     if (known !== undefined) return known
-    const reading = await readUnit(unit, estimate, breathe)
+    const reading = await readUnit(unit, estimate, pause)
     remembered.set(key, reading)
     return reading
   }
@@ -63,27 +67,28 @@ interface Notes {
 }
 
 /** Each text is taken apart once: the terms of the whole are those of its passages and of the rest. */
-async function readUnit(
-  unit: Unit,
-  estimate: (text: string) => number,
-  breathe: () => Promise<void>,
-): Promise<Reading> {
+async function readUnit(unit: Unit, estimate: (text: string) => number, pause: Pause): Promise<Reading> {
   const notes: Notes = { passages: [], terms: [] }
   for (const { text, spot, most } of unit.messages.flatMap(textsOf)) {
-    const perCharacter = estimate(text) / Math.max(1, text.length)
+    const perCharacter = (await measureInSlices(text, estimate, pause)) / Math.max(1, text.length)
     for (let at = 0; at < text.length;) {
-      if (at > 0) await breathe()
+      await pause()
       const end = endOfSlice(text, at)
       if (most > 0) cutText({ text, from: at, to: end, spot, perCharacter, most }, notes)
       else append(notes.terms, termsOf(text.slice(at, end)))
       at = end
     }
   }
-  return { counts: countTerms(notes.terms), passages: notes.passages, skeletonTokens: skeletonTokens(unit, estimate) }
+  return {
+    counts: countTerms(notes.terms),
+    passages: notes.passages,
+    skeletonTokens: skeletonTokens(unit, estimate),
+    standing: holdsStandingInstruction(unit),
+  }
 }
 
-/** So many characters are read before the rest of the process has its turn. */
-const SLICE = 60_000
+/** Characters that are read between two pauses. */
+const SLICE = 16_384
 
 /** Never between the halves of a surrogate pair. */
 function endOfSlice(text: string, start: number): number {

@@ -9,7 +9,7 @@ interface Placed {
   readonly place: number
 }
 
-/** What stands where units are missing. */
+/** What is put in place of what is left out. */
 export interface Gap {
   /** Empty: nothing. */
   readonly notice: string
@@ -26,7 +26,7 @@ export interface Block {
 
 /**
  * The prompt with what was selected. System messages and everything that is in no unit stay where they are; the notice
- * stands where the first unit is missing. Where the format wants alternating roles, messages that have become
+ * is before the first unit that is cut. Where the format wants alternating roles, messages that have become
  * neighbours are joined, but never with the last user message.
  */
 export function rebuild(prompt: Prompt, turns: Turns, selection: Selection, gap: Gap): Prompt {
@@ -51,9 +51,15 @@ export function rebuild(prompt: Prompt, turns: Turns, selection: Selection, gap:
   return { ...prompt, messages }
 }
 
-/** Before the first unit that is missing, but never after the last user message: that would make it the last word. */
+/** Returns true when some of the unit is left out: all of it, or what its excerpt does not show. */
+export function isCut(unit: Unit, selection: Selection): boolean {
+  const messages = selection.get(unit)
+  return messages === undefined || unit.messages.some((message, at) => message !== messages[at])
+}
+
+/** Before the first unit that is cut, but never after the last user message: that would make it the last word. */
 function placeOfNotice(units: readonly Unit[], turns: Turns, selection: Selection): number | undefined {
-  const missing = units.find((unit) => !selection.has(unit))?.places[0]
+  const missing = units.find((unit) => isCut(unit, selection))?.places[0]
   const asked = turns.live[0]?.places[0]
   return missing === undefined || asked === undefined ? missing : Math.min(missing, asked)
 }
@@ -66,7 +72,8 @@ function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefi
   const out: Placed[] = []
   for (const next of placed) {
     const last = out.at(-1)
-    const broken = last !== undefined && last.message.role === next.message.role && next.place !== last.place + 1
+    const wereNeighbours = last !== undefined && last.place >= 0 && next.place === last.place + 1
+    const broken = last !== undefined && last.message.role === next.message.role && !wereNeighbours
     if (!broken || next.message.role === 'system') out.push(next)
     else if (asked.has(next.place)) out.push({ message: bridgeTo(next.message), place: -1 }, next)
     else out[out.length - 1] = { message: join(last.message, next.message), place: next.place }

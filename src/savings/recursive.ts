@@ -1,23 +1,26 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { chunkUnits } from './chunks.ts'
 import { cutToQuery } from './cut.ts'
-import { digestOf } from '../core/sha256.ts'
+import { sha256 } from '#hash'
 import { talkOf } from './freeze.ts'
 import type { Memory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
 import { PROMPT_VERSION, summarise, summaryNotice, type Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, type Thresholds } from './thresholds.ts'
+import type { Unit } from './turns.ts'
 import type { Tier, TierForecast, TierJob, TierResult } from './tier.ts'
 
 export interface RecursiveOptions {
   readonly thresholds?: Thresholds
   /** @default 'model' */
   readonly summariser?: Summariser
-  /** Tokens of the whole prompt. @default 20_480 */
+  /** Tokens of the whole prompt; less where that is more than 45 % of the conversation. @default 20_480 */
   readonly target?: number
 }
 
 const TARGET = 20_480
+/** Upper limit of the target as a share of the conversation: what is below the target is shortened too. */
+const MAX_SHARE = 0.45
 /** A chunk of 10k tokens together with the prompt around it. */
 const CHUNK = 9200
 const CHUNK_SUMMARY = 800
@@ -41,7 +44,7 @@ interface Level {
 export function createRecursive(tools: SelectionTools, memory: Memory, options: RecursiveOptions = {}): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const summariser = options.summariser ?? 'model'
-  const target = options.target ?? TARGET
+  const targetFor = (job: TierJob): number => Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_SHARE))
   const { estimate } = tools.meter.tokenizer
 
   const controllerOf = (job: TierJob): string =>
@@ -49,15 +52,16 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const talk = talkOf(job.prompt)
-    const { full, rest } = chunkUnits(talk.turns.old, CHUNK, estimate)
+    const { full, rest } = await chunkUnits(talk.turns.old, { size: CHUNK, most: MOST_CALLS }, tools)
     const chunks = full.map((chunk) => chunk.text)
     if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
     if (chunks.length > MOST_CALLS) return { declined: `there are more than ${MOST_CALLS} chunks`, spent: ZERO }
+    const target = targetFor(job)
     const room = Math.round(target * SUMMARY_SHARE)
     const { texts, spent, answered } = await condense(job, chunks, room)
     if (!answered) return { declined: 'the controller did not answer', spent }
     const joined = texts.join('\n\n')
-    const notice = async (): Promise<string> => summaryNotice(joined)
+    const notice = async (_: readonly Unit[], size: number): Promise<string> => summaryNotice(joined, size)
     const noticeRoom = (await tools.meter.tokenizer.count(joined, job.signal)) + NOTICE_FRAME
     const cap = Math.max(target, noticeRoom + target / 2)
     const unread = [...rest, ...talk.turns.live].reduce((sum, unit) => sum + unit.messages.length, 0)
@@ -76,27 +80,38 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
       const level = await summariseAll(job, texts)
       spent = add(spent, level.spent)
       if (!level.answered) return { texts, spent, answered: depth > 1 }
-      const before = sizeOf(texts)
-      const after = sizeOf(level.texts)
+      const before = await sizeOf(texts)
+      const after = await sizeOf(level.texts)
       texts = level.texts
       if (after <= room || texts.length === 1 || after > before * (1 - LEAST_SHRINKING)) break
-      texts = joinUp(texts)
+      texts = await joinUp(texts)
     }
     return { texts, spent, answered: true }
   }
 
-  const sizeOf = (texts: readonly string[]): number => texts.reduce((sum, text) => sum + estimate(text), 0)
+  const sizeOf = async (texts: readonly string[]): Promise<number> => {
+    let sum = 0
+    for (const text of texts) {
+      sum += estimate(text)
+      await tools.pause()
+    }
+    return sum
+  }
 
   /** Neighbouring summaries as the chunks of the next level, again from the oldest end. */
-  const joinUp = (texts: readonly string[]): readonly string[] => {
+  const joinUp = async (texts: readonly string[]): Promise<readonly string[]> => {
     const joined: string[] = []
     let held: string[] = []
+    let size = 0
     for (const text of texts) {
-      if (held.length > 0 && sizeOf([...held, text]) > CHUNK) {
+      const added = await sizeOf([text])
+      if (held.length > 0 && size + added > CHUNK) {
         joined.push(held.join('\n\n'))
         held = []
+        size = 0
       }
       held.push(text)
+      size += added
     }
     return [...joined, held.join('\n\n')]
   }
@@ -112,7 +127,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
         summaries[at] = one.text
         spent = add(spent, one.spent)
         answered ||= one.answered
-        await tools.breathe()
+        await tools.pause()
       }
     }
     await Promise.all(Array.from({ length: AT_ONCE }, work))
@@ -123,11 +138,11 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     job: TierJob,
     text: string,
   ): Promise<{ readonly text: string; readonly spent: NanoUsd; readonly answered: boolean }> => {
-    const key = `chunk:${PROMPT_VERSION}:${controllerOf(job)}:${await digestOf(text)}`
+    const key = `chunk:${PROMPT_VERSION}:${controllerOf(job)}:${sha256(text)}`
     const known = await memory.recall(job.owner, key)
     if (known !== undefined) return { text: known, spent: ZERO, answered: true }
     const { small, signal } = job
-    const summary = await summarise({ text, maxTokens: CHUNK_SUMMARY, small, summariser, estimate, signal })
+    const summary = await summarise({ text, maxTokens: CHUNK_SUMMARY, small, summariser, tools, signal })
     if (summary.written) await memory.remember(job.owner, key, summary.text)
     return { text: summary.text, spent: summary.spent, answered: !summary.failed }
   }
@@ -135,7 +150,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   const forecast = (job: TierJob): TierForecast => {
     const calls = Math.ceil(job.tokens / CHUNK) * CHUNK_SUMMARY
     const price = summariser === 'extractive' ? ZERO : (job.small?.price(job.tokens, calls) ?? ZERO)
-    return { tokens: target, calls: price }
+    return { tokens: targetFor(job), calls: price }
   }
 
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }

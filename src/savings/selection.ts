@@ -3,7 +3,7 @@ import type { Message } from '../core/prompt.ts'
 import { createBasket, type Basket, type Entry } from './basket.ts'
 import { corpusOf, expandQuery, scoresOf, type Query } from './keywords.ts'
 import { scorePassages } from './passages.ts'
-import { holdsStandingInstruction } from './pins.ts'
+import type { Pause } from '../tokens/pause.ts'
 import type { Reader } from './reading.ts'
 import type { Unit } from './turns.ts'
 
@@ -11,8 +11,8 @@ import type { Unit } from './turns.ts'
 export interface SelectionTools {
   readonly meter: Meter
   readonly read: Reader
-  /** Lets the rest of the process run. */
-  readonly breathe: () => Promise<void>
+  /** Called once per item in loops over a conversation. */
+  readonly pause: Pause
 }
 
 export interface SelectionJob {
@@ -23,6 +23,8 @@ export interface SelectionJob {
   readonly query: Query
   /** Tokens for all that is selected. */
   readonly room: number
+  /** Tokens that the newest unit may take whatever the query. @default 0 */
+  readonly newestRoom?: number
   readonly owner: string
   readonly signal: AbortSignal
 }
@@ -56,30 +58,34 @@ const AGEING = 1
 /** Passages are priced by estimate; what is left after measuring is filled again. */
 const FILLING_ROUNDS = 4
 const ENOUGH = 0.998
-const CHARACTERS_PER_BREATH = 60_000
 
 /** Fills the room with what the query needs most; the shares above come first. */
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selected> {
   const entries = await readAll(job, tools)
-  const corpus = corpusOf(entries.map((entry) => entry.reading.counts))
-  const query = expandQuery(corpus, job.query)
+  const { pause } = tools
+  const corpus = await corpusOf(
+    entries.map((entry) => entry.reading.counts),
+    pause,
+  )
+  const query = await expandQuery(corpus, job.query, pause)
   const withTools = shareOfTools(entries) > TOOL_TRAFFIC
-  rank(entries, scoresOf(corpus, query), withTools ? AGEING : 0)
-  const basket = createBasket(job.room, tools.meter)
+  rank(entries, await scoresOf(corpus, query, pause), withTools ? AGEING : 0)
+  await pause()
+  const basket = createBasket(job.room, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
   const newestFirst = entries.toReversed()
 
-  await takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps })
+  takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps, newestRoom: job.newestRoom ?? 0 })
   await basket.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
   basket.takeWhole(relevant, withTools ? job.room * WHOLE_SHARE_WITH_TOOLS : job.room)
-  const scores = scorePassages(
+  const scores = await scorePassages(
     entries.map((entry) => entry.reading),
     query,
+    pause,
   )
   for (let round = 0; round < FILLING_ROUNDS && basket.spent() < job.room * ENOUGH; round++) {
-    await tools.breathe()
-    const picked = basket.takePassages(entries, scores)
+    const picked = await basket.takePassages(entries, scores)
     await basket.measure(entries, job.signal)
     if (!picked) break
   }
@@ -99,16 +105,14 @@ function picksOf(entry: Entry): readonly number[] {
 
 async function readAll(job: SelectionJob, tools: SelectionTools): Promise<Entry[]> {
   const entries: Entry[] = []
-  let sinceBreath = 0
   for (const [place, unit] of job.units.entries()) {
     let tokens = 0
     for (const message of unit.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
     const reading = await tools.read(unit, job.owner)
     entries.push({ unit, place, tokens, reading, value: 0, share: 0, state: 'out', messages: [], picked: [], spent: 0 })
-    sinceBreath += tokens * 4
-    if (sinceBreath < CHARACTERS_PER_BREATH) continue
-    sinceBreath = 0
-    await tools.breathe()
+    const due = tools.pause()
+    if (due === undefined) continue
+    await due
     job.signal.throwIfAborted()
   }
   return entries
@@ -126,7 +130,7 @@ function shareOfTools(entries: readonly Entry[]): number {
 
 /** Worth of each unit: its own score and half of its partner's, by length and age. */
 function rank(entries: readonly Entry[], scores: Float64Array, ageing: number): void {
-  const greatest = Math.max(1e-9, ...scores)
+  const greatest = scores.reduce((most, score) => Math.max(most, score), 1e-9)
   for (const [at, entry] of entries.entries()) {
     const own = scores[at] ?? 0
     const fresh = Math.exp((-ageing * (entries.length - 1 - at)) / Math.max(1, entries.length))
@@ -153,10 +157,11 @@ interface Orders {
   readonly byValue: readonly Entry[]
   readonly newestFirst: readonly Entry[]
   readonly steps: ReadonlySet<Unit>
+  readonly newestRoom: number
 }
 
 /** Standing instructions, the user's words, the steps of the live turn, the beginning and the end. */
-async function takeRightful(basket: Basket, entries: readonly Entry[], orders: Orders): Promise<void> {
+function takeRightful(basket: Basket, entries: readonly Entry[], orders: Orders): void {
   const { room } = basket
   const { byValue, newestFirst, steps } = orders
   const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => steps.has(entry.unit))
@@ -166,7 +171,7 @@ async function takeRightful(basket: Basket, entries: readonly Entry[], orders: O
     basket.takeSkeletons(earlierSteps, room * STEP_SHARE)
   }
   basket.takeWhole(
-    newestFirst.filter((entry) => holdsStandingInstruction(entry.unit)),
+    newestFirst.filter((entry) => entry.reading.standing),
     room * STANDING_SHARE,
   )
   const isUser = (entry: Entry): boolean => entry.unit.kind === 'user'
@@ -175,4 +180,5 @@ async function takeRightful(basket: Basket, entries: readonly Entry[], orders: O
   basket.takeWhole(all <= room * USER_SHARE ? words : byValue.filter(isUser), room * USER_SHARE)
   basket.takeWhole(entries.slice(0, 1), room * HEAD_SHARE)
   basket.takeWhole(newestFirst.slice(0, 1), room * NEWEST_SHARE)
+  basket.takeLast(newestFirst.slice(0, 1), Math.min(room, orders.newestRoom))
 }

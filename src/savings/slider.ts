@@ -40,6 +40,8 @@ const STABLE_SHARE = 0.5
 /** What a new question may look up of what the frozen cut left out. */
 const BLOCK_SHARE = 1 / 16
 const BLOCK_FRAME = 64
+/** What the exchange before the last user message may take of the cap. */
+const EXCHANGE_SHARE = 0.25
 
 /** Tier 5: the head, the tail, and of the middle what the query needs most, within the level's cap. */
 export function createSlider(tools: SelectionTools, memory: Memory, options: SliderOptions = {}): Tier {
@@ -49,7 +51,8 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
     const { level } = job.wishes
     if (level === undefined || level === 'off') return decline('no level was asked for')
     const cap = LEVEL_CAPS[level]
-    const total = await tools.meter.sizeNear(job.prompt, [cap], job.signal)
+    const least = await tools.meter.sizeNear(job.prompt, [cap], job.signal)
+    const total = least <= cap ? least : await tools.meter.countOf(job.prompt, job.signal)
     if (total <= cap) return decline(`the prompt is within ${cap} tokens`)
     const talk = talkOf(job.prompt)
     const cut = (await thawed(job, talk, cap)) ?? (await fresh(job, talk, cap))
@@ -80,7 +83,8 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
 
   const fresh = async (job: TierJob, talk: Talk, cap: number): Promise<Shortened | undefined> => {
     const stable = mode === 'stable' || (mode === 'auto' && (await wasHere(job, talk, cap)))
-    const cut = await cutToQuery(job, talk, { cap: stable ? cap * STABLE_SHARE : cap, liveCap: cap }, tools)
+    const limits = { cap: stable ? cap * STABLE_SHARE : cap, liveCap: cap, exchangeRoom: cap * EXCHANGE_SHARE }
+    const cut = await cutToQuery(job, talk, limits, tools)
     if (cut === undefined) return undefined
     if (stable) {
       const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice))

@@ -41,6 +41,8 @@ export interface TierJob {
   readonly small: SmallModel | undefined
   readonly signal: AbortSignal
   readonly now: number
+  /** The prompt is sent as it came, with the tiers tried beside it or not. @default undefined: sent as the tiers say */
+  readonly shadow?: 'tried' | 'not-tried'
 }
 
 export interface Rewrite {

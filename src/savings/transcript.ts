@@ -30,7 +30,7 @@ export function createTranscripts(memory: Memory): Transcripts {
       let before = ''
       for (let from = 0; from < total; from += SECTIONS_PER_PAGE) {
         const to = Math.min(total, from + SECTIONS_PER_PAGE)
-        const name = await talk.chain.at(to)
+        const name = talk.chain.at(to)
         if (memory.glance(owner, `page:${name}`) === undefined) {
           const sections = talk.turns.old
             .slice(from, to)

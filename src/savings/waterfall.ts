@@ -1,6 +1,7 @@
 import { asCount, isJsonObject, type Json } from '../core/json.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
+import { createPause } from '../tokens/pause.ts'
 import { createFamilyLock } from './family.ts'
 import { recallAt, rememberAt, talkOf } from './freeze.ts'
 import { createMemory, type Memory } from './memory.ts'
@@ -41,7 +42,8 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const { meter, breathe, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summariser = options.summariser ?? 'model'
-  const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate, breathe), breathe }
+  const pause = createPause(breathe)
+  const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
   const own: readonly Tier[] = [
     createSlider(tools, memory, options.slider === undefined ? {} : { mode: options.slider }),
@@ -58,8 +60,8 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     if (given.wishes.level === 'off') return { tokens: given.tokens, spent, verdicts }
     const job = await measured(given, { meter, thresholds })
     const warmth = await orElse(COLD, warmthOf(memory, job, thresholds))
-    for (const tier of tiers) {
-      const outcome = await attempt(tier, job, warmth, meter)
+    for (const tier of job.shadow === 'not-tried' ? [] : tiers) {
+      const outcome = await attempt(tier, forTiers(job), warmth, meter)
       spent = add(spent, outcome.spent)
       if (isOrdered(job, tier.tier)) ordered = add(ordered, outcome.spent)
       verdicts.push(outcome.verdict)
@@ -86,7 +88,7 @@ async function measured(
   job: TierJob,
   { meter, thresholds }: { readonly meter: Meter; readonly thresholds: Thresholds },
 ): Promise<TierJob> {
-  if (job.wishes.level !== undefined) return job
+  if (job.wishes.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
   const near = Object.values(thresholdsFor(job, thresholds))
   return { ...job, tokens: await orElse(job.tokens, meter.sizeNear(prompt, near, signal)) }
@@ -160,13 +162,20 @@ async function warmthOf(memory: Memory, job: TierJob, thresholds: Thresholds): P
   return note.optimized ? { passedThrough: 0, optimized: note.tokens } : { passedThrough: note.tokens, optimized: 0 }
 }
 
+/** What a trial remembers is found by trials only: it was never sent. */
+function forTiers(job: TierJob): TierJob {
+  return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
+}
+
+/** Remembers in which form the conversation was sent. */
 async function noteSent(
   memory: Memory,
   job: TierJob,
-  rewrite: Rewrite | undefined,
+  optimized: Rewrite | undefined,
   thresholds: Thresholds,
 ): Promise<void> {
   if (!isWorthNoting(job, thresholds)) return
+  const rewrite = job.shadow === undefined ? optimized : undefined
   const note: Note = { at: job.now, tokens: rewrite?.tokens ?? job.tokens, optimized: rewrite !== undefined }
   await rememberAt(memory, job.owner, talkOf(job.prompt), { kind: SENT, value: JSON.stringify(note) })
 }

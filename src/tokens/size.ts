@@ -1,8 +1,10 @@
 import { LRUCache } from 'lru-cache'
 import type { Meter, Tokenizer } from '../core/ports.ts'
 import type { Message, Prompt, Tool } from '../core/prompt.ts'
+import { breathe } from './breathe.ts'
+import { createPause, measureInSlices } from './pause.ts'
 import { fingerprintOf } from '../core/fingerprint.ts'
-import { imageBlocks } from './bound.ts'
+import { imageBlocks, utf8Length } from './bound.ts'
 import { rawPieces } from './raw-text.ts'
 import { countedText, fixedTokens, IMAGE_TOKENS, TOOL_FRAME, toolText } from './weights.ts'
 
@@ -10,8 +12,7 @@ import { countedText, fixedTokens, IMAGE_TOKENS, TOOL_FRAME, toolText } from './
 const REMEMBERED_COUNTS = 50_000
 /** Below this length counting is as cheap as looking up. */
 const SHORTEST_REMEMBERED = 64
-/** An estimate this many times away from a threshold decides without a count. */
-const SURE_BELOW = 0.55
+/** An estimate this many times above a threshold decides without a count. */
 const SURE_ABOVE = 1.6
 /** Every upstream opens the answer with a few tokens, and adds an instruction of its own when there are tools. */
 const ANSWER_FRAME = 3
@@ -21,6 +22,7 @@ interface Sizes {
   estimate?: number
   exact?: number
   cl100k?: number
+  bytes?: number
 }
 
 /**
@@ -29,6 +31,7 @@ interface Sizes {
  * @param seed Keys the memory of counts, which all tenants share: a number that no caller can know.
  */
 export function createMeter(tokenizer: Tokenizer, seed: number = 0): Meter {
+  const pause = createPause(breathe)
   const seen = new WeakMap<Message | Tool, Sizes>()
   const remembered = new LRUCache<number, Sizes>({ max: REMEMBERED_COUNTS })
 
@@ -69,20 +72,49 @@ export function createMeter(tokenizer: Tokenizer, seed: number = 0): Meter {
 
   const countOf = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
     let sum = ANSWER_FRAME
-    for (const message of prompt.messages)
+    for (const message of prompt.messages) {
       sum += (await countText(message, signal)) + fixedTokens(message, IMAGE_TOKENS)
+      const due = pause()
+      if (due !== undefined) await due
+    }
     for (const tool of prompt.tools) sum += (await countText(tool, signal)) + TOOL_FRAME
+    return sum
+  }
+
+  const prepare = async (prompt: Prompt, signal?: AbortSignal): Promise<void> => {
+    for (const thing of [...prompt.messages, ...prompt.tools]) {
+      const sizes = sizesOf(thing)
+      const text = textOf(thing)
+      if (sizes.exact === undefined) sizes.estimate ??= await measureInSlices(text, tokenizer.estimate, pause)
+      sizes.bytes ??= utf8Length(text)
+      const due = pause()
+      if (due === undefined) continue
+      await due
+      signal?.throwIfAborted()
+    }
+  }
+
+  /** No text has more tokens than bytes: words of rare letters come near to that, and far above their estimate. */
+  const mostTokensOf = (prompt: Prompt): number => {
+    const bytesOf = (thing: Message | Tool): number => (sizesOf(thing).bytes ??= utf8Length(textOf(thing)))
+    let sum = ANSWER_FRAME
+    for (const message of prompt.messages) sum += bytesOf(message) + fixedTokens(message, IMAGE_TOKENS)
+    for (const tool of prompt.tools) sum += bytesOf(tool) + TOOL_FRAME
     return sum
   }
 
   return {
     tokenizer,
+    prepare,
     estimateOf,
     countOf,
     async sizeNear(prompt, thresholds, signal) {
+      await prepare(prompt, signal)
       const estimate = estimateOf(prompt)
-      const unsure = thresholds.some((at) => estimate > at * SURE_BELOW && estimate < at * SURE_ABOVE)
-      return unsure ? countOf(prompt, signal) : estimate
+      const near = thresholds.filter((at) => estimate < at * SURE_ABOVE)
+      if (near.length === 0) return estimate
+      const most = mostTokensOf(prompt)
+      return near.some((at) => most > at) ? countOf(prompt, signal) : estimate
     },
     estimateOfMessage: (message) => estimateText(message) + fixedTokens(message, IMAGE_TOKENS),
     async countOfMessage(message, signal) {

@@ -3,7 +3,7 @@ import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { CacheStatistics } from '../cache/statistics.ts'
 import { lazy } from '../core/lazy.ts'
 
-const NOTHING_YET: CacheStatistics = {
+const NO_STATISTICS: CacheStatistics = {
   hitRate: 0,
   totalRequests: 0,
   hits: 0,
@@ -15,7 +15,7 @@ const NOTHING_YET: CacheStatistics = {
   bytes: 0,
 }
 
-/** The semantic cache, which is loaded at its first look-up; its options are checked now. */
+/** Returns the semantic cache, which is loaded at its first look-up. Its options are checked now. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
   let loaded: SemanticCache | undefined
@@ -23,12 +23,11 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
     const { createSemanticCache } = await import('../cache/semantic-cache.ts')
     return (loaded = createSemanticCache(options))
   })
-  const whole = async (): Promise<SemanticCache> => loaded ?? (await load())
   return {
-    lookup: async (question) => (await whole()).lookup(question),
-    peek: async (question) => (await whole()).peek(question),
-    reportWrongHit: async (id) => loaded?.reportWrongHit(id),
-    clear: async (which) => loaded?.clear(which),
-    stats: () => loaded?.stats() ?? NOTHING_YET,
+    lookUp: (question) => loaded?.lookUp(question) ?? load().then((cache) => cache.lookUp(question)),
+    peek: (question) => loaded?.peek(question) ?? load().then((cache) => cache.peek(question)),
+    reportWrongHit: (id) => loaded?.reportWrongHit(id),
+    clear: (which) => loaded?.clear(which),
+    stats: () => loaded?.stats() ?? NO_STATISTICS,
   }
 }

@@ -74,16 +74,16 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
   const waterfall = lazily(options, parts)
   const { shadow: share } = options
   if (share === undefined) return waterfall
-  const tryOut = async (job: TierJob): Promise<void> => {
+  const observe = async (job: TierJob): Promise<void> => {
     const { record } = shadow(await waterfall(job))
     if (record !== undefined) parts.onShadow(record, job)
   }
   const shadowed = async (job: TierJob): Promise<Optimized> => {
     if (hasWish(job)) return waterfall(job)
-    if (isShadowed(share, parts.runtime.random())) {
-      // A trial never harms the request that it stands beside.
-      tryOut(job).catch(parts.onShadowFailure)
-    }
+    // A trial never harms the request beside it. Requests without a trial are noted: the next trial must know what is warm.
+    observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
+      parts.onShadowFailure,
+    )
     return untouched(job)
   }
   return Object.assign(shadowed, { isBelow: waterfall.isBelow })

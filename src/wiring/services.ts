@@ -1,5 +1,5 @@
-import { createFlights } from '../cache/flights.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
+import { createSingleFlight } from '../cache/single-flight.ts'
 import type { JsonObject } from '../core/json.ts'
 import { toDollars } from '../core/money.ts'
 import type { Runtime, Store, Timeouts } from '../core/ports.ts'
@@ -34,18 +34,18 @@ export interface ServiceSources {
   readonly margin: Services['margin']
 }
 
-/** How long equal requests wait for the first of them, in milliseconds, before they ask for themselves. */
-const PATIENCE_MS = 30_000
+/** Maximum time that a request waits for an identical one, in milliseconds, before it calls the upstream itself. */
+const FOLLOW_TIMEOUT_MS = 30_000
 
 export function createServices(sources: ServiceSources): Services {
   const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings, margin } = sources
   const [seed = 0] = crypto.getRandomValues(new Uint32Array(1))
   const meter = createMeter(createTokenizer(), seed)
   const observing = createObservers({ ...observers, now: runtime.now })
-  const patience = { ms: PATIENCE_MS, after: runtime.after }
+  const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {
     findKey: governance.findKey,
-    ...(cache !== undefined && { memory: { cache, flights: createFlights({ patience }) } }),
+    ...(cache !== undefined && { memory: { cache, singleFlight: createSingleFlight({ timeout }) } }),
     resolve: createResolve(directory.resolve, runtime.random),
     ledger: governance.ledger,
     turns: createTurns(store),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalise, meaningOf } from '../../src/cache/canonical.ts'
+import { canonicalize, meaningOf } from '../../src/cache/canonical.ts'
 
-const meaning = (text: string): string => meaningOf(canonicalise(text))
+const meaning = (text: string): string => meaningOf(canonicalize(text))
 
 describe('the canonical form', () => {
   it.each([
@@ -25,7 +25,7 @@ describe('the canonical form', () => {
 
   it('keeps the case of code, addresses and identifiers', () => {
     expect(
-      canonicalise('does getName call https://A.example/B. and what is a_B?')
+      canonicalize('does getName call https://A.example/B. and what is a_B?')
         .items.map((item) => item.key)
         .join(' '),
     ).toBe('does getName call https://A.example/B . and what is a_B')

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalise } from '../../src/cache/canonical.ts'
+import { canonicalize } from '../../src/cache/canonical.ts'
 import { differenceOf, type Difference } from '../../src/cache/guard.ts'
 import { loadEnglish } from '../../src/cache/lexicon.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 
 const lexicon = await loadEnglish()
 
-function difference(left: string, right: string, slips = 2): Difference | undefined {
-  return differenceOf(canonicalise(left), canonicalise(right), { lexicon, slips })
+function difference(left: string, right: string, typos = 2): Difference | undefined {
+  return differenceOf(canonicalize(left), canonicalize(right), { lexicon, typos })
 }
 
 describe('the guard', () => {
@@ -40,7 +40,7 @@ describe('the guard', () => {
     expect(difference(left, right)).toBe(expected)
   })
 
-  it('forgives so many slips of the finger as it is told, and no more', () => {
+  it('forgives as many typos as the option says, and no more', () => {
     const clean = 'Which continents surround the pacific ocean?'
     const one = 'Which contiennts surround the pacific ocean?'
     const two = 'Which contiennts surruond the pacific ocean?'
@@ -52,7 +52,7 @@ describe('the guard', () => {
   })
 
   it('forgives no slip without a lexicon', () => {
-    const [left, right] = [canonicalise('Is the weather fine?'), canonicalise('Is the waether fine?')]
+    const [left, right] = [canonicalize('Is the weather fine?'), canonicalize('Is the waether fine?')]
 
     expect(differenceOf(left, right)).toBe('word')
   })
@@ -81,5 +81,34 @@ describe('the guard', () => {
     ]) {
       expect(difference(text, text)).toBeUndefined()
     }
+  })
+
+  it('forgives no typo in the word after a number, which may be a unit', () => {
+    expect(
+      difference(
+        'How do I carry bottles to the village by bicycle?',
+        'How do I carry bottels to the village by bicycle?',
+      ),
+    ).toBeUndefined()
+    expect(
+      difference(
+        'How do I carry 5 bottles to the village by bicycle?',
+        'How do I carry 5 bottels to the village by bicycle?',
+      ),
+    ).toBe('word')
+  })
+
+  it('forgives no typo when none is allowed', () => {
+    expect(difference('How do I carry bottles to the village?', 'How do I carry bottels to the village?', 0)).toBe(
+      'word',
+    )
+  })
+
+  it('takes a name in lower case for the name, on either side, and other capitals for another name', () => {
+    const proper = 'How do I upload a video to YouTube from my phone?'
+    const lazy = 'How do I upload a video to youtube from my phone?'
+
+    expect([difference(proper, lazy), difference(lazy, proper)]).toEqual([undefined, undefined])
+    expect(difference(proper, proper.replace('YouTube', 'YouTUBE'))).toBeDefined()
   })
 })

@@ -3,8 +3,13 @@ import type { JsonObject } from '../../src/core/json.ts'
 import type { Embedder } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
-import type { CacheHit, CacheQuestion } from '../../src/cache/find-answer.ts'
-import { createSemanticCache, type CacheMiss, type SemanticCache } from '../../src/cache/semantic-cache.ts'
+import type { CacheHit } from '../../src/cache/find-answer.ts'
+import {
+  createSemanticCache,
+  type CacheMiss,
+  type CacheQuestion,
+  type SemanticCache,
+} from '../../src/cache/semantic-cache.ts'
 import { readPrompt as readMessagePrompt } from '../../src/formats/anthropic/read-prompt.ts'
 import { readPrompt as readChatPrompt } from '../../src/formats/openai/prompt.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
@@ -36,13 +41,16 @@ export function constantEmbedder(dimensions = 8): Embedder {
 export function scriptedEmbedder(
   embed: (text: string, signal?: AbortSignal) => Float32Array | Promise<Float32Array>,
   dimensions = 8,
-): Embedder & { readonly asked: readonly string[] } {
+): Embedder & { readonly asked: readonly string[]; readonly calls: () => number } {
   const asked: string[] = []
+  let calls = 0
   return {
     name: 'scripted',
     dimensions,
     asked,
+    calls: () => calls,
     embed: async (texts, signal) => {
+      calls += 1
       asked.push(...texts)
       return Promise.all(texts.map((text) => embed(text, signal)))
     },
@@ -63,8 +71,8 @@ export interface Room {
 export function room(options: Partial<SemanticCacheOptions> = {}): Room {
   const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
   const cache = createSemanticCache({ runtime, pause: () => Promise.resolve(), ...options })
-  const ask: Room['ask'] = (prompt, rest = {}) =>
-    cache.lookup({
+  const ask: Room['ask'] = async (prompt, rest = {}) =>
+    cache.lookUp({
       prompt: typeof prompt === 'string' ? asks(prompt) : prompt,
       keyId: 'key-1',
       modelName: 'chat/large',
@@ -77,7 +85,7 @@ export function room(options: Partial<SemanticCacheOptions> = {}): Room {
     teach: async (prompt, answer, rest) => {
       const found = await ask(prompt, rest)
       if (found.hit) throw new Error('there was an answer already')
-      return found.save(typeof answer === 'string' ? says(answer) : answer, 100)
+      return found.store(typeof answer === 'string' ? says(answer) : answer, 100)
     },
     recall: async (prompt, rest) => {
       const found = await ask(prompt, rest)

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
+import { createFlatIndex } from '../../src/cache/flat-index.ts'
 import { hashEmbedding } from '../../src/cache/hashing-embedder.ts'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
 import { createSemanticCache } from '../../src/cache/semantic-cache.ts'
-import type { CacheWishes } from '../../src/cache/wishes.ts'
+import type { CacheDirectives } from '../../src/cache/cache-directives.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 import { asks, chat, constantEmbedder, message, room, says, scriptedEmbedder } from './room.ts'
@@ -11,8 +12,8 @@ import { asks, chat, constantEmbedder, message, room, says, scriptedEmbedder } f
 const CAPITAL = 'What is the capital of France?'
 const ALIKE = "what's the capital of france"
 
-const wishes = (given: Partial<CacheWishes>): { readonly wishes: CacheWishes } => ({
-  wishes: { read: true, write: true, ...given },
+const directives = (given: Partial<CacheDirectives>): { readonly directives: CacheDirectives } => ({
+  directives: { read: true, write: true, ...given },
 })
 
 describe('the semantic cache', () => {
@@ -29,10 +30,63 @@ describe('the semantic cache', () => {
 
   it('computes no embedding where there is nothing to compare with', async () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
-    const { ask } = room({ embedder })
+    const { ask, teach } = room({ embedder })
     await ask(CAPITAL)
+    await teach(CAPITAL, 'Paris')
 
     expect(embedder.asked).toEqual([])
+  })
+
+  it('embeds a stored question when a second one arrives in its scope, both in one call', async () => {
+    const embedder = scriptedEmbedder(hashEmbedding, 1024)
+    const { recall, teach } = room({ embedder })
+    await teach(CAPITAL, 'Paris')
+    await teach(CAPITAL, 'Paris', { modelName: 'chat/small' })
+
+    expect(await recall(ALIKE)).toBe('Paris')
+    expect(embedder.asked).toEqual([ALIKE, CAPITAL])
+    expect(embedder.calls()).toBe(1)
+  })
+
+  it('embeds each question at once where the index is shared', async () => {
+    const embedder = scriptedEmbedder(hashEmbedding, 1024)
+    const index = createFlatIndex({ now: () => 0 })
+    const { teach } = room({ embedder, index })
+    await teach(CAPITAL, 'Paris')
+
+    expect(embedder.asked).toEqual([CAPITAL])
+  })
+
+  it('answers without a promise when no part has to wait', async () => {
+    const { cache, recall, teach } = room()
+    await teach(CAPITAL, 'Paris')
+    // The first comparison loads the English words.
+    await recall(ALIKE)
+    const question = { keyId: 'key-1', modelName: 'chat/large' }
+    const found = [CAPITAL, ALIKE, 'How deep is the sea?'].map((text) =>
+      cache.lookUp({ ...question, prompt: asks(text) }),
+    )
+
+    expect(found).toMatchObject([{ hit: true }, { hit: true }, { hit: false }])
+
+    const [, , miss] = found
+    if (miss === undefined || !('store' in miss)) throw new Error('a miss was expected')
+
+    expect(miss.store(says('Very.'), 10)).toBe(true)
+  })
+
+  it('finds a question among many of its scope by words alone, with a typo and with another spelling', async () => {
+    const { ask, teach } = room()
+    const question = (customer: string): string =>
+      `What is the current state of the order that customer ${customer} placed?`
+    const customers = ['Miller', 'Garcia', 'Novak', 'Okafor', 'Tanaka', 'Lindqvist', 'Haddad', 'Ferreira']
+    for (const customer of customers) await teach(question(customer), customer)
+    const text = (found: Awaited<ReturnType<typeof ask>>): unknown => found.hit && found.completion.parts[0]
+
+    expect(text(await ask(question('Novak').replace('What is', "what's")))).toMatchObject({ text: 'Novak' })
+    expect(text(await ask(question('Okafor').replace('customer', 'custmoer')))).toMatchObject({ text: 'Okafor' })
+    expect((await ask(question('Nowak'))).hit).toBe(false)
+    expect((await ask(question('Miller, and customer Garcia,'))).hit).toBe(false)
   })
 
   it('answers a text that asks the same in other words', async () => {
@@ -175,6 +229,32 @@ describe('the semantic cache', () => {
     expect(small.cache.stats().entries).toBeGreaterThan(0)
   })
 
+  it('takes room from the key that uses most of it, so that no key pushes out the answers of another', async () => {
+    const few = room({ maxEntries: 4 })
+    await few.teach(CAPITAL, 'Paris', { keyId: 'small' })
+    for (let count = 0; count < 20; count += 1) await few.teach(`Question ${count}?`, 'x', { keyId: 'large' })
+    const bytes = room({ maxBytes: 30_000 })
+    await bytes.teach(CAPITAL, 'Paris', { keyId: 'small' })
+    for (let count = 0; count < 20; count += 1)
+      await bytes.teach(`Question ${count}?`, 'x'.repeat(3000), { keyId: 'large' })
+
+    expect(await few.recall(CAPITAL, { keyId: 'small' })).toBe('Paris')
+    expect(await few.recall('Question 19?', { keyId: 'large' })).toBe('x')
+    expect(few.cache.stats().entries).toBe(4)
+    expect(await bytes.recall(CAPITAL, { keyId: 'small' })).toBe('Paris')
+    expect(bytes.cache.stats().bytes).toBeLessThanOrEqual(30_000)
+  })
+
+  it('divides the room equally between keys that all want more, also where they share answers', async () => {
+    const { cache, recall, teach } = room({ maxEntries: 4, scope: 'global' })
+    for (let count = 0; count < 8; count += 1) await teach(`First ${count}?`, 'x', { keyId: 'a' })
+    for (let count = 0; count < 8; count += 1) await teach(`Second ${count}?`, 'x', { keyId: 'b' })
+    const found = await Promise.all(['First 6?', 'First 7?', 'Second 6?', 'Second 7?'].map((text) => recall(text)))
+
+    expect(found).toEqual(['x', 'x', 'x', 'x'])
+    expect(cache.stats().entries).toBe(4)
+  })
+
   it('does nothing when it is switched off', async () => {
     const { ask, cache, teach } = room({ enabled: false })
 
@@ -188,16 +268,16 @@ describe('the wishes of a caller', () => {
   it('no-store neither reads nor writes', async () => {
     const { recall, teach } = room()
 
-    expect(await teach(CAPITAL, 'Paris', wishes({ read: false, write: false }))).toBe(false)
+    expect(await teach(CAPITAL, 'Paris', directives({ read: false, write: false }))).toBe(false)
     await teach(CAPITAL, 'Paris')
-    expect(await recall(CAPITAL, wishes({ read: false, write: false }))).toBeUndefined()
+    expect(await recall(CAPITAL, directives({ read: false, write: false }))).toBeUndefined()
   })
 
   it('no-cache does not read, and what comes replaces the old answer', async () => {
     const { recall, teach } = room()
     await teach(CAPITAL, 'Lyon')
 
-    expect(await teach(CAPITAL, 'Paris', wishes({ read: false }))).toBe(true)
+    expect(await teach(CAPITAL, 'Paris', directives({ read: false }))).toBe(true)
     expect(await recall(CAPITAL)).toBe('Paris')
   })
 
@@ -211,13 +291,13 @@ describe('the wishes of a caller', () => {
     await teach(CAPITAL, 'Paris')
 
     expect(await recall(ALIKE)).toBe('Paris')
-    expect(await recall(ALIKE, wishes({ threshold: 0.94 }))).toBeUndefined()
-    expect(await recall(CAPITAL, wishes({ threshold: 1 }))).toBe('Paris')
+    expect(await recall(ALIKE, directives({ threshold: 0.94 }))).toBeUndefined()
+    expect(await recall(CAPITAL, directives({ threshold: 1 }))).toBe('Paris')
 
     const strict = room({ embedder, similarityThreshold: 0.95 })
     await strict.teach(CAPITAL, 'Paris')
 
-    expect(await strict.recall(ALIKE, wishes({ threshold: 0.1 }))).toBeUndefined()
+    expect(await strict.recall(ALIKE, directives({ threshold: 0.1 }))).toBeUndefined()
   })
 
   it('a miss can be shared by those who ask the same, unless its caller wants a fresh answer', async () => {
@@ -226,7 +306,7 @@ describe('the wishes of a caller', () => {
       ask(CAPITAL),
       ask(` ${CAPITAL}`),
       ask(ALIKE),
-      ask(CAPITAL, wishes({ read: false })),
+      ask(CAPITAL, directives({ read: false })),
     ])
     const ids = [one, same, other, fresh].map((found) => (found.hit ? 'hit' : found.id))
 
@@ -293,14 +373,40 @@ describe('what fails inside the cache is a miss', () => {
   it('an embedder that keeps failing is left alone for a while', async () => {
     const embedder = scriptedEmbedder(() => Promise.reject(new Error('down')))
     const { runtime, teach } = room({ embedder })
-    for (let count = 0; count < 5; count += 1) await teach(`Is it ${count}?`, 'x')
+    for (let count = 0; count < 6; count += 1) await teach(`Is it ${count}?`, 'x')
 
-    expect(embedder.asked).toHaveLength(3)
+    expect(embedder.calls()).toBe(3)
 
     runtime.advance(10_000)
-    await teach('Is it six?', 'x')
+    await teach('Is it seven?', 'x')
 
-    expect(embedder.asked).toHaveLength(4)
+    expect(embedder.calls()).toBe(4)
+  })
+
+  it('an embedder that fails for one key is called for the others', async () => {
+    const embedder = scriptedEmbedder((text) =>
+      text.includes('poison') ? Promise.reject(new Error('bad text')) : Float32Array.of(1, 0, 0, 0, 0, 0, 0, 0),
+    )
+    const { recall, teach } = room({ embedder })
+    for (let count = 0; count < 6; count += 1) await teach(`poison ${count}`, 'x', { keyId: 'key-2' })
+    const before = embedder.calls()
+    await teach('poison 7', 'x', { keyId: 'key-2' })
+
+    expect(embedder.calls()).toBe(before)
+
+    await teach(CAPITAL, 'Paris')
+
+    expect(await recall(ALIKE)).toBe('Paris')
+  })
+
+  it('an embedder that fails for several keys is left alone by all', async () => {
+    const embedder = scriptedEmbedder(() => Promise.reject(new Error('down')))
+    const { teach } = room({ embedder })
+    for (const keyId of ['a', 'b', 'c', 'd', 'e', 'f']) {
+      for (const text of ['first', 'second']) await teach(text, 'x', { keyId })
+    }
+
+    expect(embedder.calls()).toBeLessThan(6)
   })
 
   it('an index that rejects, or names entries that are not there or of another scope', async () => {
@@ -331,9 +437,9 @@ describe('what fails inside the cache is a miss', () => {
     expect(cache.stats().failures).toBe(1)
   })
 
-  it('a shelf that rejects', async () => {
+  it('a store that rejects', async () => {
     const down = (): Promise<never> => Promise.reject(new Error('down'))
-    const shelf = {
+    const store = {
       get: down,
       put: down,
       amend: down,
@@ -342,7 +448,7 @@ describe('what fails inside the cache is a miss', () => {
       clear: down,
       size: () => ({ entries: 0, bytes: 0 }),
     }
-    const { cache, recall, teach } = room({ shelf })
+    const { cache, recall, teach } = room({ store })
 
     expect(await teach(CAPITAL, 'Paris')).toBe(false)
     expect(await recall(CAPITAL)).toBeUndefined()
@@ -426,7 +532,7 @@ describe('an operator', () => {
     await recall(CAPITAL)
     await recall(ALIKE)
     await recall('What is the capital of Spain?')
-    await recall('What is the capital of Spain?', wishes({ read: false }))
+    await recall('What is the capital of Spain?', directives({ read: false }))
 
     expect(cache.stats()).toMatchObject({
       totalRequests: 4,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Completion } from '../../src/core/answer.ts'
-import { asksAboutNow } from '../../src/cache/freshness.ts'
+import { isTimeSensitive } from '../../src/cache/time-sensitivity.ts'
 import { isStorable } from '../../src/cache/storable.ts'
 import { says } from './room.ts'
 
@@ -52,13 +52,13 @@ describe('questions about now', () => {
     'Какая сегодня погода?',
     `${'word '.repeat(5000)} as of now`,
   ])('%s', (text) => {
-    expect(asksAboutNow(text)).toBe(true)
+    expect(isTimeSensitive(text)).toBe(true)
   })
 
   it.each(['Who wrote Hamlet?', 'What is knowledge?', 'Explain the nowhere node', 'Was ist ein Baum?'])(
     '%s is none',
     (text) => {
-      expect(asksAboutNow(text)).toBe(false)
+      expect(isTimeSensitive(text)).toBe(false)
     },
   )
 })

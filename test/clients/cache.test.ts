@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { smallModelVerifier } from '../../src/cache/verifier.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate } from '../support/upstream.ts'
 
@@ -125,5 +126,52 @@ describe('tier 1 over a real port', () => {
     await openai.chat.completions.create(ask('What is a sluice?'))
 
     expect(upstream.requests).toHaveLength(2)
+  })
+})
+
+describe('a small model as the verifier of the cache', () => {
+  const vector = Float32Array.of(1, 0)
+  const options = {
+    cache: {
+      embedder: { name: 'constant', dimensions: 2, embed: (texts: readonly string[]) => texts.map(() => vector) },
+      verifyHit: smallModelVerifier(),
+    },
+    reply: () => 'YES',
+  }
+
+  it('lets a paraphrase hit; its call counts in the actual cost and is not billed', async () => {
+    const { gateway, openai, upstream } = await stage(options)
+    await openai.chat.completions.create(ask('What is the capital of France?'))
+    const paraphrase = ask('Which city is the seat of government in France?')
+    const { response } = await openai.chat.completions.create(paraphrase).withResponse()
+
+    expect(upstream.requests.map(({ body }) => body['model'])).toEqual(['large', 'small'])
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      'x-svc-cache': 'HIT',
+      'x-svc-billed-amount': '$0.000000',
+    })
+    expect(response.headers.get('x-svc-actual-cost')).not.toBe('$0.000000')
+
+    await gateway.cache.reportWrongHit(response.headers.get('x-request-id') ?? '')
+    const again = await openai.chat.completions.create(paraphrase).withResponse()
+
+    expect(again.response.headers.get('x-svc-cache')).toBe('MISS')
+  })
+
+  it('adds the cost of a refusal to the actual cost of the request', async () => {
+    const plain = await stage({ ...options, cache: { embedder: options.cache.embedder }, reply: () => 'No.' })
+    const verified = await stage({ ...options, reply: () => 'No.' })
+    const costs = await Promise.all(
+      [plain, verified].map(async ({ openai }) => {
+        await openai.chat.completions.create(ask('What is the capital of France?'))
+        const { response } = await openai.chat.completions
+          .create(ask('Which city is the seat of government in France?'))
+          .withResponse()
+        return [response.headers.get('x-svc-actual-cost'), response.headers.get('x-svc-billed-amount')]
+      }),
+    )
+
+    expect(costs[1]?.[0]).not.toBe(costs[0]?.[0])
+    expect(costs[1]?.[1]).toBe(costs[0]?.[1])
   })
 })

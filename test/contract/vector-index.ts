@@ -35,10 +35,10 @@ export function testVectorIndex(
     let time = 0
     let index: VectorIndex
     const clock: IndexClock = { now: () => time, advance: (ms) => void (time += ms) }
-    const add = (id: string, degrees: number, scope = 's', expiresAt = LATER): Promise<void> =>
+    const add = async (id: string, degrees: number, scope = 's', expiresAt = LATER): Promise<void> =>
       index.add({ id, scope, vector: at(degrees), expiresAt })
     const find = async (degrees: number, least = 0.9, limit = 10, scope = 's'): Promise<readonly string[]> =>
-      (await index.nearest(scope, at(degrees), { least, limit })).map((neighbour) => neighbour.id)
+      (await index.nearest(scope, at(degrees), { least, limit })).map((neighbor) => neighbor.id)
 
     beforeEach(async () => {
       time = 0
@@ -55,7 +55,7 @@ export function testVectorIndex(
       await add('same', 0)
       const found = await index.nearest('s', at(0), { least: 0.9, limit: 10 })
 
-      expect(found.map((neighbour) => neighbour.id)).toEqual(['same', 'near', 'far'])
+      expect(found.map((neighbor) => neighbor.id)).toEqual(['same', 'near', 'far'])
       expect(found[0]?.similarity).toBeCloseTo(1, 5)
       expect(found[1]?.similarity).toBeCloseTo(cosine(5), 5)
       expect(found[2]?.similarity).toBeCloseTo(cosine(20), 5)
@@ -152,7 +152,7 @@ export function testVectorIndex(
     it('rejects a vector of another length', async () => {
       const vector = new Float32Array(dimensions + 1).fill(1)
 
-      await expect(index.add({ id: 'x', scope: 's', vector, expiresAt: LATER })).rejects.toThrow()
+      await expect(async () => index.add({ id: 'x', scope: 's', vector, expiresAt: LATER })).rejects.toThrow()
     })
   })
 }

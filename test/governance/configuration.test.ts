@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { applyConfiguration, parseConfiguration } from '../../src/governance/configuration.ts'
 import { parseKeyChange } from '../../src/governance/key-schema.ts'
-import { sha256 } from '../../src/core/sha256.ts'
+import { sha256 } from '#hash'
 import { parseBudget, parseRateLimit } from '../../src/governance/shared-schema.ts'
 import { quote, room, used } from './room.ts'
 

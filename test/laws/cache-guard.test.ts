@@ -1,13 +1,13 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { canonicalise } from '../../src/cache/canonical.ts'
-import { foldText } from '../../src/cache/fold.ts'
+import { canonicalize } from '../../src/cache/canonical.ts'
+import { normalizeText } from '../../src/cache/normalize.ts'
 import { differenceOf, type Difference } from '../../src/cache/guard.ts'
 import { loadEnglish } from '../../src/cache/lexicon.ts'
 
 const lexicon = await loadEnglish()
 const difference = (left: string, right: string): Difference | undefined =>
-  differenceOf(canonicalise(left), canonicalise(right), { lexicon, slips: 2 })
+  differenceOf(canonicalize(left), canonicalize(right), { lexicon, typos: 2 })
 
 const noun = fc.constantFrom(
   'river',
@@ -103,7 +103,7 @@ describe('the laws of the guard', () => {
     const bare = (text: string): string => text.normalize('NFC').replace(/\s/gu, '')
     fc.assert(
       fc.property(fc.oneof(anyText, blanks), (text) => {
-        expect(bare(foldText(text))).toBe(bare(text))
+        expect(bare(normalizeText(text))).toBe(bare(text))
       }),
       { numRuns: 1000 },
     )

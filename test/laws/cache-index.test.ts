@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createFlatIndex } from '../../src/cache/flat-index.ts'
-import { cosine } from '../../src/cache/partition.ts'
+import { cosine } from '../../src/cache/vector-math.ts'
 
 const DIMENSIONS = 1024
 

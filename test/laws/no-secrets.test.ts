@@ -1,5 +1,5 @@
 import { afterEach, expect, it } from 'vitest'
-import { sha256 } from '../../src/core/sha256.ts'
+import { sha256 } from '#hash'
 import { memoryStore, type Store } from '../../src/index.ts'
 import { administrate, ADMIN_KEY, AUDIT, BUDGETS, KEYS, RATE_LIMITS } from '../support/admin.ts'
 import { ask, CROSSINGS, type Reply as Told } from '../support/ask.ts'
@@ -76,6 +76,7 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
   const hidden = secrets
     .flatMap((secret) => [secret, secret.slice(10), sha256(secret)])
     .concat(ADMIN_KEY, UPSTREAM_KEY, places)
+  // The letter keeps the number from occurring in a request id by chance.
   const words = [PROMPT, 'Q4711', ANSWER, '1508-1174']
 
   const errors: Told[] = []

@@ -100,9 +100,9 @@ describe("the embedder of OpenAI's format", () => {
 
   it('says neither its address nor its key when it fails', async () => {
     answer = () => new Response('sk-test-12345678', { status: 401 })
-    const failure = await embedder({ apiKey: 'sk-test-12345678' })
-      .embed(['hello'])
-      .catch((error: unknown) => String(error))
+    const failure = await Promise.resolve(embedder({ apiKey: 'sk-test-12345678' }).embed(['hello'])).catch(
+      (error: unknown) => String(error),
+    )
 
     expect(failure).toContain('401')
     expect(failure).not.toMatch(/sk-test|embeddings\.example/)

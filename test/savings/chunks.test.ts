@@ -7,15 +7,16 @@ import { meter } from './bench.ts'
 import { conversation } from './conversation.ts'
 
 const { estimate } = meter.tokenizer
+const tools = { meter, pause: () => undefined }
 const SIZE = 900
 const bare = (text: string): string => text.replace(/\s/g, '')
 
 describe('chunks', () => {
-  it('hold every old word exactly once, in order, and never more than their size', () => {
-    fc.assert(
-      fc.property(conversation, ({ messages }) => {
+  it('hold every old word exactly once, in order, and never more than their size', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async ({ messages }) => {
         const { old } = splitTurns(messages)
-        const { full } = chunkUnits(old, SIZE, estimate)
+        const { full } = await chunkUnits(old, { size: SIZE }, tools)
         const all = bare(old.map((unit) => tellUnit(unit, 'whole')).join(''))
         const chunked = bare(full.map((chunk) => chunk.text).join(''))
         expect(all.startsWith(chunked)).toBe(true)
@@ -25,12 +26,12 @@ describe('chunks', () => {
     )
   })
 
-  it('are the same on the next turn', () => {
-    fc.assert(
-      fc.property(conversation, fc.nat(), ({ messages }, cut) => {
+  it('are the same on the next turn', async () => {
+    await fc.assert(
+      fc.asyncProperty(conversation, fc.nat(), async ({ messages }, cut) => {
         const { old } = splitTurns(messages)
-        const earlier = chunkUnits(old.slice(0, cut % (old.length + 1)), SIZE, estimate).full
-        const later = chunkUnits(old, SIZE, estimate).full
+        const earlier = (await chunkUnits(old.slice(0, cut % (old.length + 1)), { size: SIZE }, tools)).full
+        const later = (await chunkUnits(old, { size: SIZE }, tools)).full
         expect(later.slice(0, earlier.length).map((chunk) => chunk.text)).toEqual(earlier.map((chunk) => chunk.text))
       }),
       { numRuns: 60 },

@@ -162,12 +162,12 @@ describe('transcripts', () => {
 })
 
 describe('the extractive summary', () => {
-  it('keeps facts word for word and within its size', () => {
+  it('keeps facts word for word and within its size', async () => {
     const filler = 'It went on for a while and nothing of note was said by anyone there. '
-    const summary = summariseByExtract(
+    const summary = await summariseByExtract(
       `${filler.repeat(3)}We decided to move the launch to 2026-03-14 on server eu-west-7.\n${filler}`,
       40,
-      meter.tokenizer.estimate,
+      { estimate: meter.tokenizer.estimate, pause: () => undefined },
     )
     expect(summary).toContain('2026-03-14 on server eu-west-7')
     expect(meter.tokenizer.estimate(summary)).toBeLessThanOrEqual(40)

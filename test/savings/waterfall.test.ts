@@ -118,6 +118,28 @@ describe('what pays', () => {
     expect(rewrite?.tier).toBe(4)
   })
 
+  it.each([
+    ['at the end of the five minutes', 5 * 60_000, 'does-not-pay'],
+    ['a millisecond after them', 5 * 60_000 + 1, 'chosen'],
+  ] as const)('a prefix that the upstream read is warm for five minutes: %s', async (_, later, outcome) => {
+    const { store } = textStore()
+    const first = await chatOf(30_000)
+    await waterfallOf({ store, tiers: [] })(jobOf(first, { model: cached }))
+    const halving: Tier = {
+      tier: 4,
+      wants: () => true,
+      forecast: ({ tokens }) => ({ tokens: tokens / 2, calls: nano(0) }),
+      rewrite: async ({ prompt, tokens }) => {
+        const messages = prompt.messages.slice(prompt.messages.length / 2)
+        const rewrite = { prompt: { ...prompt, messages }, tokens: tokens / 2, tier: 4, strategy: 'Halved' } as const
+        return { rewrite, spent: nano(0) }
+      },
+    }
+    const job = jobOf(extend(first), { model: cached, now: 1e12 + later })
+    const { verdicts } = await waterfallOf({ store, tiers: [halving] })(job)
+    expect(verdicts.map((verdict) => verdict.outcome)).toEqual([outcome])
+  })
+
   it('a prefix marked with cache_control is rewritten only by order', async () => {
     const prompt = await chatOf(60_000)
     const native = {

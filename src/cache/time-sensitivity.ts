@@ -1,6 +1,6 @@
 /**
- * Words that make an answer old soon, in the languages most spoken. A word too many costs a hit after a minute; it never
- * gives a wrong answer.
+ * Words of questions whose answers expire soon, in widely spoken languages. A false match shortens the life of an entry
+ * to a minute; it never causes a wrong answer.
  */
 const WESTERN = [
   'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
@@ -12,13 +12,13 @@ const WESTERN = [
 ].join('|')
 const OTHERS =
   'сегодня|вчера|завтра|сейчас|последн|текущ|今天|今日|昨天|明天|现在|現在|最新|目前|今の|오늘|지금|현재|최신|اليوم|الآن|आज|अभी'
-const PASSING = new RegExp(`(?<!\\p{L})(?:${WESTERN})(?!\\p{L})|${OTHERS}`, 'iu')
+const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${WESTERN})(?!\\p{L})|${OTHERS}`, 'iu')
 
-/** What a long text asks stands at its head or at its end. */
-const LOOKED_AT = 2000
+/** Characters at the head and at the end of a long text that are searched. */
+const SEARCHED_LENGTH = 2000
 
-/** True for a question whose answer changes with the day: `what is the latest version`. */
-export function asksAboutNow(text: string): boolean {
-  const isLong = text.length > LOOKED_AT * 2
-  return PASSING.test(isLong ? `${text.slice(0, LOOKED_AT)} ${text.slice(-LOOKED_AT)}` : text)
+/** Returns true for a question whose answer changes with the day: `what is the latest version`. */
+export function isTimeSensitive(text: string): boolean {
+  const isLong = text.length > SEARCHED_LENGTH * 2
+  return TIME_SENSITIVE.test(isLong ? `${text.slice(0, SEARCHED_LENGTH)} ${text.slice(-SEARCHED_LENGTH)}` : text)
 }

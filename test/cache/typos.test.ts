@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { loadEnglish } from '../../src/cache/lexicon.ts'
-import { isOneSlip, isTypingSlip } from '../../src/cache/typo.ts'
+import { isOneTypo, isTypingError } from '../../src/cache/typos.ts'
 
 describe('a slip of the finger', () => {
   it.each([
@@ -11,8 +11,8 @@ describe('a slip of the finger', () => {
     ['separate', 'seperate'],
     ['with', 'wiht'],
   ])('%s and %s are one apart, either way round', (left, right) => {
-    expect(isOneSlip(left, right)).toBe(true)
-    expect(isOneSlip(right, left)).toBe(true)
+    expect(isOneTypo(left, right)).toBe(true)
+    expect(isOneTypo(right, left)).toBe(true)
   })
 
   it.each([
@@ -28,16 +28,16 @@ describe('a slip of the finger', () => {
     ['a1234', 'a1243'],
     ['größe', 'gröse'],
   ])('%s and %s are not', (left, right) => {
-    expect(isOneSlip(left, right)).toBe(false)
-    expect(isOneSlip(right, left)).toBe(false)
+    expect(isOneTypo(left, right)).toBe(false)
+    expect(isOneTypo(right, left)).toBe(false)
   })
 
   it('is believed of a short word only where hands make it', () => {
-    expect(isTypingSlip('demo', 'deno')).toBe(false)
-    expect(isTypingSlip('trio', 'trino')).toBe(false)
-    expect(isTypingSlip('form', 'from')).toBe(true)
-    expect(isTypingSlip('happy', 'hapy')).toBe(true)
-    expect(isTypingSlip('continent', 'contimemt')).toBe(true)
+    expect(isTypingError('demo', 'deno')).toBe(false)
+    expect(isTypingError('trio', 'trino')).toBe(false)
+    expect(isTypingError('form', 'from')).toBe(true)
+    expect(isTypingError('happy', 'hapy')).toBe(true)
+    expect(isTypingError('continent', 'contimemt')).toBe(true)
   })
 })
 

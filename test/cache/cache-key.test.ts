@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { placeOf, type Place } from '../../src/cache/scope.ts'
+import { cacheKeyOf, type CacheKey } from '../../src/cache/cache-key.ts'
 import { asks, chat, message } from './room.ts'
 
 const owner = 'key key-1'
 const modelName = 'chat/large'
 
-async function placed(prompt: Prompt): Promise<Place> {
-  const place = await placeOf(prompt, { owner, modelName })
+async function placed(prompt: Prompt): Promise<CacheKey> {
+  const place = cacheKeyOf(prompt, { owner, modelName })
   if (place === undefined) throw new Error('this prompt is not cached')
   return place
 }
@@ -83,7 +83,7 @@ describe('the scope', () => {
       { owner: 'key key-2', modelName },
       { owner: 'global', modelName },
       { owner, modelName: 'chat/small' },
-    ].map((options) => placeOf(asks('What is it?'), options))
+    ].map((options) => cacheKeyOf(asks('What is it?'), options))
     const scopes = (await Promise.all(places)).map((place) => place?.scope)
 
     expect(new Set(scopes).size).toBe(4)
@@ -229,6 +229,6 @@ describe('the scope', () => {
     ['for several answers', asks('What?', { n: 2 })],
     ['in a thread that the upstream holds', message({ messages: [question], thread: { type: 'create' } })],
   ])('there is none %s', async (_, prompt) => {
-    expect(await placeOf(prompt, { owner, modelName })).toBeUndefined()
+    expect(await cacheKeyOf(prompt, { owner, modelName })).toBeUndefined()
   })
 })

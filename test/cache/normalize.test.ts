@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { foldText } from '../../src/cache/fold.ts'
+import { normalizeText } from '../../src/cache/normalize.ts'
 
 describe('folding', () => {
   it.each([
@@ -9,24 +9,24 @@ describe('folding', () => {
     ['say `a  b`   now', 'say `a  b` now'],
     ['a\u00a0 b', 'a b'],
   ])('%j becomes %j', (text, folded) => {
-    expect(foldText(text)).toBe(folded)
+    expect(normalizeText(text)).toBe(folded)
   })
 
   it('keeps case and punctuation', () => {
-    expect(foldText('Is IT it?')).not.toBe(foldText('is it it'))
+    expect(normalizeText('Is IT it?')).not.toBe(normalizeText('is it it'))
   })
 
   it('keeps the indentation of what may be program text', () => {
     const inner = 'if x:\n    a()\n    b()'
     const outer = 'if x:\n    a()\nb()'
 
-    expect(foldText(inner)).not.toBe(foldText(outer))
-    expect(foldText(`\n\n${inner}  \r\n`)).toBe(inner)
+    expect(normalizeText(inner)).not.toBe(normalizeText(outer))
+    expect(normalizeText(`\n\n${inner}  \r\n`)).toBe(inner)
   })
 
   it('is linear in the length of a text, whatever it holds', () => {
     for (const sign of ['"', '«', '`', '\n', ' ', '“', '{\n ', 'a\n  ']) {
-      expect(foldText(sign.repeat(300_000)).length).toBeGreaterThanOrEqual(0)
+      expect(normalizeText(sign.repeat(300_000)).length).toBeGreaterThanOrEqual(0)
     }
   })
 })

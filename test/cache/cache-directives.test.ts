@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { readCacheWishes } from '../../src/cache/wishes.ts'
+import { readCacheDirectives } from '../../src/cache/cache-directives.ts'
 
-const wishes = (headers: Record<string, string>): ReturnType<typeof readCacheWishes> =>
-  readCacheWishes((name) => headers[name])
+const wishes = (headers: Record<string, string>): ReturnType<typeof readCacheDirectives> =>
+  readCacheDirectives((name) => headers[name])
 
 describe('the cache headers', () => {
   it.each([

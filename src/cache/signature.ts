@@ -1,23 +1,23 @@
 import { mix } from './hash.ts'
 
-/** 32-bit words of a sketch. */
-export const SKETCH_WORDS = 32
-const BITS = SKETCH_WORDS * 32
+/** Number of 32-bit words in a signature. */
+export const SIGNATURE_WORDS = 32
+const BITS = SIGNATURE_WORDS * 32
 /** Rounds of sign flips and mixing; three behave like random directions for any input. */
 const ROUNDS = 3
-/** A neighbour is overlooked when more bits differ than so many standard deviations above the mean: less than once in 10^10. */
+/** A neighbor is missed when the number of differing bits exceeds the mean by more standard deviations: once in 10^10. */
 const DEVIATIONS = 6.5
-/** Rounding must not cut off what is equal. */
+/** Added bits, so that rounding never rejects equal vectors. */
 const SLACK = 2
 
 /** Writes the signs of a vector's projections on 1024 fixed random directions. */
-export type Sketcher = (vector: Float32Array, target: Uint32Array, offset: number) => void
+export type Signer = (vector: Float32Array, target: Uint32Array, offset: number) => void
 
 /**
- * Near vectors have nearly the same sketch: each bit differs with a chance of angle / π. The directions come from a
- * randomised Hadamard transform, so that a sketch costs 30,000 additions and not a million multiplications.
+ * Near vectors have nearly the same signature: each bit differs with a chance of angle / π. The directions come from a
+ * randomized Hadamard transform, so that a signature costs 30,000 additions and not a million multiplications.
  */
-export function createSketcher(dimensions: number): Sketcher {
+export function createSigner(dimensions: number): Signer {
   const size = Math.max(BITS, 2 ** Math.ceil(Math.log2(dimensions)))
   const signs = Float32Array.from({ length: size * ROUNDS }, (_, index) => ((mix(index + 1) & 1) === 0 ? 1 : -1))
   const work = new Float32Array(size)
@@ -30,7 +30,7 @@ export function createSketcher(dimensions: number): Sketcher {
       }
       hadamard(work)
     }
-    for (let word = 0; word < SKETCH_WORDS; word += 1) target[offset + word] = signsFrom(work, word * 32)
+    for (let word = 0; word < SIGNATURE_WORDS; word += 1) target[offset + word] = signsFrom(work, word * 32)
   }
 }
 
@@ -52,14 +52,14 @@ function hadamard(values: Float32Array): void {
   }
 }
 
-/** The most bits in which the first `words` words of the sketches of two vectors of at least this cosine may differ. */
-export function mostDifferentBits(least: number, words: number): number {
+/** Returns the maximum number of bits that may differ in the first `words` words for vectors of at least this cosine. */
+export function maxDifferentBits(least: number, words: number): number {
   const bits = words * 32
   const chance = Math.acos(Math.min(1, Math.max(-1, least))) / Math.PI
   return Math.min(bits, Math.ceil(bits * chance + DEVIATIONS * Math.sqrt(bits * chance * (1 - chance))) + SLACK)
 }
 
-/** The number of ones in a 32-bit number. */
+/** Returns the number of ones in a 32-bit number. */
 export function countOnes(value: number): number {
   let bits = value - ((value >>> 1) & 0x55555555)
   bits = (bits & 0x33333333) + ((bits >>> 2) & 0x33333333)

@@ -1,31 +1,33 @@
 import { notUnderstood } from '../core/steering-headers.ts'
 
-/** What a caller's headers ask of the cache. */
-export interface CacheWishes {
-  /** False: a stored answer is not wanted (`Cache-Control: no-cache` or `no-store`). */
+/** What the headers of a request ask of the cache. */
+export interface CacheDirectives {
+  /** False: no stored answer is returned (`Cache-Control: no-cache` or `no-store`). */
   readonly read: boolean
-  /** False: nothing of this request may be kept (`Cache-Control: no-store`). */
+  /** False: nothing of this request is stored (`Cache-Control: no-store`). */
   readonly write: boolean
-  /** The least similarity the caller accepts (`X-Svc-Cache-Threshold`); counts only where it is above the operator's. */
+  /** Minimum similarity of a hit (`X-Svc-Cache-Threshold`). It applies only above the configured threshold. */
   readonly threshold?: number
 }
 
-/** What holds without headers. */
-export const NO_WISHES: CacheWishes = { read: true, write: true }
+/** The directives of a request without cache headers. */
+export const NO_DIRECTIVES: CacheDirectives = { read: true, write: true }
 
 /** The directives of HTTP, of which three concern this cache. */
 const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 
 /**
- * Reads the two headers; `header` gives a value by its lower-case name. A threshold above 1 means the same text only.
- * Throws `invalid-request` for a value that is not understood: of a misspelled `no-store` the answer would be kept.
+ * Reads both cache headers; `header` returns a value by its lower-case name. A threshold above 1 means 1, the same text
+ * only. Throws `invalid-request` for a value that is not understood: with a misspelled `no-store` the answer would be kept.
  */
-export function readCacheWishes(header: (name: string) => string | null | undefined): CacheWishes {
-  const directives = readDirectives(header('cache-control') ?? '')
+export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
+  const control = header('cache-control')
+  const threshold = readThreshold(header('x-svc-cache-threshold'))
+  if (!control && threshold === undefined) return NO_DIRECTIVES
+  const directives = readDirectives(control ?? '')
   const noStore = directives.includes('no-store')
   const noCache = directives.some((directive) => /^(?:no-cache\b.*|max-age\s*=\s*"?0+"?)$/.test(directive))
-  const threshold = readThreshold(header('x-svc-cache-threshold'))
   return { read: !noStore && !noCache, write: !noStore, ...(threshold === undefined ? {} : { threshold }) }
 }
 

@@ -1,0 +1,193 @@
+import { sha256 } from '#hash'
+import type { Json, JsonObject } from '../core/json.ts'
+import {
+  lastUserIndex,
+  type Dialect,
+  type Message,
+  type Native,
+  type Part,
+  type Prompt,
+  type TextPart,
+} from '../core/prompt.ts'
+import { hasProgramLines, normalizeText } from './normalize.ts'
+
+export interface CacheKeyOptions {
+  /** The calling key, or `global` where all keys share answers. */
+  readonly owner: string
+  /** The requested model as the caller wrote it. */
+  readonly modelName: string
+}
+
+/** Names an answer to a prompt. */
+export interface CacheKey {
+  /** Hash of everything except the text of the last user message: it must be equal. */
+  readonly scope: string
+  /** Names the question within the scope: equal for texts that normalize to the same. */
+  readonly id: string
+  /** The last user message, normalized. */
+  readonly text: string
+  /** False where only the same text may hit. */
+  readonly comparable: boolean
+}
+
+/** Body fields that the prompt holds completely, or that do not change an answer. All others are hashed as received. */
+const READ_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
+  openai: new Set([
+    'model',
+    'messages',
+    'stream',
+    'stream_options',
+    'max_tokens',
+    'max_completion_tokens',
+    'temperature',
+    'top_p',
+    'top_k',
+    'stop',
+    'n',
+  ]),
+  anthropic: new Set([
+    'model',
+    'messages',
+    'system',
+    'stream',
+    'max_tokens',
+    'temperature',
+    'top_p',
+    'top_k',
+    'stop_sequences',
+  ]),
+  responses: new Set([
+    'model',
+    'input',
+    'instructions',
+    'stream',
+    'stream_options',
+    'max_output_tokens',
+    'temperature',
+    'top_p',
+    'store',
+    'metadata',
+  ]),
+}
+
+/** Longer questions are compared by hash alone: near neighbors of long texts are other texts. */
+const MAX_COMPARED_LENGTH = 4000
+
+/**
+ * Returns the cache key of a prompt, or undefined for one that must not be cached: without a user message, with several
+ * answers at once, or continuing a thread that the upstream holds.
+ *
+ * A request whose body holds only fields of both formats has the same scope in either. Every further field, tool, image
+ * or unknown block is hashed as received, with the name of its format, and is found only from there.
+ */
+export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
+  const index = lastUserIndex(prompt.messages)
+  const last = prompt.messages[index]
+  if (last === undefined || (prompt.settings.choices ?? 1) > 1 || prompt.native.value['thread'] !== undefined) {
+    return undefined
+  }
+  const text = normalizeText(textOf(last))
+  const frame = new Frame()
+  frame.add('owner', options.owner)
+  frame.add('model', options.modelName)
+  addSettings(frame, prompt)
+  for (let at = 0; at < prompt.messages.length; at += 1) {
+    const message = prompt.messages[at]
+    if (message === undefined) continue
+    if (at === index) addQuestion(frame, message)
+    else addMessage(frame, message)
+  }
+  const scope = sha256(frame.text)
+  return { scope, id: `${scope}.${sha256(text)}`, text, comparable: isComparable(prompt, index, text) }
+}
+
+function isComparable(prompt: Prompt, index: number, text: string): boolean {
+  if (text === '' || text.length > MAX_COMPARED_LENGTH || index < prompt.messages.length - 1) return false
+  const parts = prompt.messages[index]?.parts ?? []
+  return parts.every((part) => part.type === 'text') && !hasProgramLines(text)
+}
+
+/** Joins values so that no two lists of them give the same text. */
+class Frame {
+  text = ''
+
+  add(name: string, value: string): void {
+    this.text += `${name} ${value.length}:\n${value}\n`
+  }
+}
+
+function addSettings(frame: Frame, prompt: Prompt): void {
+  const { maxTokens, temperature, topP, topK, stop } = prompt.settings
+  frame.add('settings', `${maxTokens} ${temperature} ${topP} ${topK} ${stop === undefined ? '' : JSON.stringify(stop)}`)
+  const { value, dialect } = prompt.native
+  const read = READ_FIELDS[dialect]
+  let unread: Record<string, Json | undefined> | undefined
+  for (const field of Object.keys(value)) {
+    if (!read.has(field) && value[field] !== undefined) (unread ??= {})[field] = value[field]
+  }
+  if (hasBothLimits(value)) (unread ??= {})['max_tokens'] = value['max_tokens']
+  if (topK === undefined && value['top_k'] !== undefined) (unread ??= {})['top_k'] = value['top_k']
+  if (unread !== undefined) frame.add(`fields of ${dialect}`, sortedJson(unread))
+}
+
+/** The prompt knows one limit; a body may name two. */
+function hasBothLimits(body: JsonObject): boolean {
+  return body['max_tokens'] !== undefined && body['max_completion_tokens'] !== undefined
+}
+
+function addMessage(frame: Frame, message: Message): void {
+  if (!isPlain(message)) {
+    frame.add('message', nativeText(message.native, message.parts))
+    return
+  }
+  frame.add('from', message.role)
+  for (const part of message.parts) if (part.type === 'text') frame.add('text', part.text)
+}
+
+/** The last user message without its text. */
+function addQuestion(frame: Frame, message: Message): void {
+  frame.add('question', extrasOf(message.native, MESSAGE_FIELDS))
+  for (const part of message.parts) {
+    if (part.type !== 'text') frame.add('part', nativeText(part.native, part))
+    else if (!isPlainText(part)) frame.add('text of', extrasOf(part.native, ['text']))
+  }
+}
+
+const MESSAGE_FIELDS: readonly string[] = ['role', 'content']
+const TEXT_FIELDS: readonly string[] = ['type', 'text']
+
+function isPlain(message: Message): boolean {
+  const native = message.native?.value
+  if (native !== undefined && (native['role'] !== message.role || !hasOnly(native, MESSAGE_FIELDS))) return false
+  return message.parts.every((part) => part.type === 'text' && isPlainText(part))
+}
+
+function isPlainText(part: TextPart): boolean {
+  return part.native === undefined || (part.native.value['type'] === 'text' && hasOnly(part.native.value, TEXT_FIELDS))
+}
+
+function hasOnly(value: JsonObject, fields: readonly string[]): boolean {
+  for (const field in value) if (!fields.includes(field) && value[field] !== undefined) return false
+  return true
+}
+
+function extrasOf(native: Native | undefined, without: readonly string[]): string {
+  if (native === undefined || hasOnly(native.value, without)) return ''
+  const extras = Object.fromEntries(Object.entries(native.value).filter(([field]) => !without.includes(field)))
+  return `${native.dialect} ${sortedJson(extras)}`
+}
+
+function nativeText(native: Native | undefined, otherwise: Part | readonly Part[]): string {
+  return native === undefined ? JSON.stringify(otherwise) : `${native.dialect} ${JSON.stringify(native.value)}`
+}
+
+/** Returns the texts of a message, apart from each other. */
+function textOf(message: Message): string {
+  const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  return texts.length === 1 ? (texts[0] ?? '') : texts.join('\n\n')
+}
+
+/** Returns JSON with sorted top-level fields: their order in a body has no meaning. */
+function sortedJson(value: JsonObject): string {
+  return JSON.stringify(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
+}

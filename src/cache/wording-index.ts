@@ -1,0 +1,218 @@
+import { canonicalize, type Canonical } from './canonical.ts'
+import { mayBeTypo } from './typos.ts'
+
+/** A stored question in its canonical form. */
+export interface Wording {
+  readonly id: string
+  readonly form: Canonical
+  /** What the guard compares besides articles, in lower case. */
+  readonly words: readonly string[]
+  /** The words joined. */
+  readonly key: string
+}
+
+/** A stored question and the number of words in which it differs by a typo. */
+export interface FoundWording {
+  readonly wording: Wording
+  readonly typos: number
+}
+
+/**
+ * Finds stored questions that the guard may accept: the guard demands every content word, so a candidate has the same
+ * words in the same order, except for a few typos. It needs no vector.
+ */
+export interface WordingIndex {
+  /** Adds a question. Without a form it is canonicalized when a second question arrives in its scope. */
+  add(question: { readonly id: string; readonly scope: string; readonly text: string; readonly form?: Canonical }): void
+  remove(scope: string, id: string): void
+  clear(): void
+  /** Returns true when the scope has a question to compare with. */
+  has(scope: string): boolean
+  /** Returns questions with equal words first, then those that differ by typos, at most `limit`. */
+  find(scope: string, form: Canonical, limit: number): readonly FoundWording[]
+}
+
+/** Maximum number of typos in which a candidate may differ. */
+export const MAX_TYPOS = 2
+/** Maximum number of waiting questions that one look-up canonicalizes: about 2 ms. */
+const MAX_PENDING_READ = 64
+
+/** The canonicalized questions of one scope. */
+interface Wordings {
+  readonly byId: Map<string, Wording>
+  readonly byKey: Map<string, Set<Wording>>
+  readonly byWord: Map<string, Set<Wording>>
+  /** Plain words by first letter and length: a typo changes the length by one at most, and never the first letter. */
+  readonly byShape: Map<string, Set<string>>
+}
+
+interface Scope {
+  /** Texts that are not canonicalized yet. */
+  readonly pending: Map<string, string>
+  /** Made when a second question arrives. */
+  wordings: Wordings | undefined
+}
+
+export function createWordingIndex(): WordingIndex {
+  const scopes = new Map<string, Scope>()
+  return {
+    add: ({ id, scope: name, text, form }) => {
+      const scope = scopes.get(name) ?? { pending: new Map<string, string>(), wordings: undefined }
+      scopes.set(name, scope)
+      removeFrom(scope, id)
+      if (form === undefined) scope.pending.set(id, text)
+      else insert((scope.wordings ??= noWordings()), id, form)
+    },
+    remove: (name, id) => {
+      const scope = scopes.get(name)
+      if (scope === undefined) return
+      removeFrom(scope, id)
+      if (scope.pending.size + (scope.wordings?.byId.size ?? 0) === 0) scopes.delete(name)
+    },
+    clear: () => scopes.clear(),
+    has: (name) => scopes.has(name),
+    find: (name, form, limit) => {
+      const scope = scopes.get(name)
+      if (scope === undefined) return []
+      const wordings = (scope.wordings ??= noWordings())
+      readPending(scope, wordings)
+      const words = wordsOf(form)
+      const found: FoundWording[] = []
+      for (const wording of wordings.byKey.get(words.join(' ')) ?? []) found.push({ wording, typos: 0 })
+      if (found.length < limit && form.language !== 'none') addMisspelled(wordings, words, { found, limit })
+      return found.slice(0, limit)
+    },
+  }
+}
+
+function noWordings(): Wordings {
+  return { byId: new Map(), byKey: new Map(), byWord: new Map(), byShape: new Map() }
+}
+
+function readPending({ pending }: Scope, wordings: Wordings): void {
+  if (pending.size === 0) return
+  let count = 0
+  for (const [id, text] of pending) {
+    if (count >= MAX_PENDING_READ) return
+    count += 1
+    pending.delete(id)
+    insert(wordings, id, canonicalize(text))
+  }
+}
+
+function insert(wordings: Wordings, id: string, form: Canonical): void {
+  const words = wordsOf(form)
+  const wording: Wording = { id, form, words, key: words.join(' ') }
+  wordings.byId.set(id, wording)
+  addTo(wordings.byKey, wording.key, wording)
+  for (const word of words) {
+    if (addTo(wordings.byWord, word, wording) && isPlain(word)) addTo(wordings.byShape, shapeOf(word, 0), word)
+  }
+}
+
+function removeFrom({ pending, wordings }: Scope, id: string): void {
+  pending.delete(id)
+  const wording = wordings?.byId.get(id)
+  if (wordings === undefined || wording === undefined) return
+  wordings.byId.delete(id)
+  removeOf(wordings.byKey, wording.key, wording)
+  for (const word of wording.words) {
+    if (removeOf(wordings.byWord, word, wording) && isPlain(word)) removeOf(wordings.byShape, shapeOf(word, 0), word)
+  }
+}
+
+/** Returns the words of a form, in lower case: the guard forgives `youtube` for YouTube. */
+function wordsOf(form: Canonical): readonly string[] {
+  const words: string[] = []
+  for (const item of form.items) if (item.article === undefined) words.push(item.key.toLowerCase())
+  return words
+}
+
+/**
+ * Adds candidates with typos. The word that the fewest questions have decides: each candidate has this word or one
+ * that is a typo away from it. A word that no question has, and none is near to, ends the search at once.
+ */
+function addMisspelled(
+  wordings: Wordings,
+  words: readonly string[],
+  { found, limit }: { readonly found: FoundWording[]; readonly limit: number },
+): void {
+  const rarest = rarestOf(wordings, words)
+  if (rarest === undefined) return
+  const known = new Set(found.map(({ wording }) => wording))
+  for (const word of [rarest, ...neighborsOf(wordings, rarest)]) {
+    for (const wording of wordings.byWord.get(word) ?? []) {
+      const typos = known.has(wording) ? undefined : typosBetween(wording.words, words)
+      if (typos === undefined) continue
+      known.add(wording)
+      found.push({ wording, typos })
+      if (found.length >= limit) return
+    }
+  }
+}
+
+function rarestOf(wordings: Wordings, words: readonly string[]): string | undefined {
+  let rarest: string | undefined
+  let fewest = Number.POSITIVE_INFINITY
+  for (const word of words) {
+    const count = wordings.byWord.get(word)?.size ?? 0
+    if (count >= fewest) continue
+    rarest = word
+    fewest = count
+  }
+  return rarest
+}
+
+function neighborsOf(wordings: Wordings, word: string): readonly string[] {
+  if (!isPlain(word)) return []
+  const neighbors: string[] = []
+  for (const change of [-1, 0, 1]) {
+    for (const other of wordings.byShape.get(shapeOf(word, change)) ?? []) {
+      if (mayBeTypo(word, other)) neighbors.push(other)
+    }
+  }
+  return neighbors
+}
+
+/** Returns the number of words that differ by a typo; undefined when words differ otherwise, or too many. */
+function typosBetween(left: readonly string[], right: readonly string[]): number | undefined {
+  if (left.length !== right.length) return undefined
+  let typos = 0
+  for (let index = 0; index < left.length; index += 1) {
+    const [one = '', other = ''] = [left[index], right[index]]
+    if (one === other) continue
+    typos += 1
+    if (typos > MAX_TYPOS || !mayBeTypo(one, other)) return undefined
+  }
+  return typos
+}
+
+function shapeOf(word: string, change: number): string {
+  return `${word.charAt(0)}${word.length + change}`
+}
+
+/** Returns true for a word in which a typo may be forgiven. */
+function isPlain(word: string): boolean {
+  return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
+}
+
+/** Returns true when the key is new. */
+function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
+  const set = sets.get(key)
+  if (set === undefined) sets.set(key, new Set([value]))
+  else set.add(value)
+  return set === undefined
+}
+
+/** Returns true when the key is gone. */
+function removeOf<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
+  const set = sets.get(key)
+  if (set === undefined || !set.delete(value) || set.size > 0) return false
+  sets.delete(key)
+  return true
+}
+
+/** Returns about how many bytes the index takes for a text: sets and strings of its words. */
+export function wordingBytes(text: string): number {
+  return 512 + text.length * 40
+}

@@ -1,0 +1,132 @@
+import { describe, expect, it } from 'vitest'
+import { memoryStore } from '../../src/index.ts'
+import { nano } from '../../src/core/money.ts'
+import type { Runtime, Store } from '../../src/core/ports.ts'
+import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
+import { createSavings, type SavingsOptions } from '../../src/wiring/savings.ts'
+import type { ShadowRecord } from '../../src/savings/shadow.ts'
+import type { Tier, TierJob, Waterfall } from '../../src/savings/tier.ts'
+import { jobOf, meter, MODEL, smallModel } from './bench.ts'
+import { promptOf, prose, text } from './conversation.ts'
+
+const CACHED = { ...MODEL, price: { ...MODEL.price, cacheRead: 0.3 } }
+const NOW = 1e12
+
+const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
+const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
+
+/** A chat of about 24k tokens. */
+function chat(): Prompt {
+  const past = Array.from({ length: 110 }, (_, at) => [user(prose(at, 20)), assistant(prose(at + 5000, 90))])
+  return promptOf([...past.flat(), user('What of the harbour, the ledger and the orchard?')], 'openai')
+}
+
+function next(prompt: Prompt): Prompt {
+  return { ...prompt, messages: [...prompt.messages, assistant('Yes.'), user('And of the glacier and the violin?')] }
+}
+
+/** A store, and its first write. */
+function watchedStore(): { readonly store: Store; readonly written: Promise<void> } {
+  const store = memoryStore()
+  const { promise, resolve } = deferred()
+  const set: Store['set'] = async (...given) => {
+    await store.set(...given)
+    resolve()
+  }
+  return { store: { ...store, set }, written: promise }
+}
+
+function deferred(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve = (): void => {}
+  const promise = new Promise<void>((done) => (resolve = done))
+  return { promise, resolve: () => resolve() }
+}
+
+/** The savings of a gateway over a store; `trial` sends a request whose trial has an outcome, and waits for that. */
+function savingsOf(
+  options: SavingsOptions,
+  store: Store,
+  random = 0,
+): { readonly waterfall: Waterfall; readonly trial: (job: TierJob) => Promise<ShadowRecord> } {
+  const reports: ((record: ShadowRecord) => void)[] = []
+  const runtime: Runtime = {
+    now: () => NOW,
+    random: () => random,
+    uuid: () => '',
+    transport: () => Promise.reject(new Error('no network')),
+    after: () => () => undefined,
+  }
+  const waterfall = createSavings(options, {
+    store,
+    meter,
+    runtime,
+    onShadow: (record) => reports.shift()?.(record),
+    onShadowFailure: (cause) => {
+      throw cause
+    },
+  })
+  const trial = async (job: TierJob): Promise<ShadowRecord> => {
+    const reported = new Promise<ShadowRecord>((resolve) => reports.push(resolve))
+    expect((await waterfall(job)).rewrite).toBeUndefined()
+    return reported
+  }
+  return { waterfall, trial }
+}
+
+/** A tier that keeps the newest messages, anew on every turn. */
+const newestOnly: Tier = {
+  tier: 2,
+  wants: () => true,
+  forecast: (job) => ({ tokens: Math.round(job.tokens / 2), calls: nano(0) }),
+  rewrite: async (job) => {
+    const prompt = { ...job.prompt, messages: job.prompt.messages.slice(-60) }
+    const tokens = await meter.countOf(prompt)
+    return { rewrite: { prompt, tokens, tier: 2, strategy: 'Newest only' }, spent: nano(0) }
+  },
+}
+
+describe('a shadow trial', () => {
+  it('leaves no cut behind: later requests do not continue it', async () => {
+    const store = memoryStore()
+    const tried = smallModel('Facts and values: the trial says 4711.')
+    const prompt = chat()
+    await savingsOf({ shadow: 1 }, store).trial(jobOf(prompt, { small: tried.small }))
+    expect(tried.asked).toHaveLength(1)
+
+    const real = smallModel('Facts and values: the real one says 1234.')
+    const { waterfall } = savingsOf({}, store)
+    const { rewrite } = await waterfall(jobOf(next(prompt), { small: real.small }))
+    expect(rewrite?.tier).toBe(4)
+    const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join()
+    expect(words).toContain('1234')
+    expect(words).not.toContain('4711')
+  })
+
+  it.each([
+    ['tried', 0],
+    ['not tried', 0.9],
+  ])('is known as sent whole: the next request has a warm prefix when this one is %s', async (_, random) => {
+    const { store, written } = watchedStore()
+    const prompt = chat()
+    const shadowed = savingsOf({ shadow: 0.5, tiers: [newestOnly] }, store, random)
+    const job = jobOf(prompt, { model: CACHED })
+    if (random < 0.5) await shadowed.trial(job)
+    else await shadowed.waterfall(job)
+    await written
+
+    const { waterfall } = savingsOf({ tiers: [newestOnly] }, store)
+    const known = await waterfall(jobOf(next(prompt), { model: CACHED }))
+    expect(known.verdicts.map(({ outcome }) => outcome)).toEqual(['does-not-pay'])
+    const unknown = await savingsOf({ tiers: [newestOnly] }, memoryStore()).waterfall(jobOf(prompt, { model: MODEL }))
+    expect(unknown.rewrite?.strategy).toBe('Newest only')
+  })
+
+  it('continues the trial of the turn before, so that its summary is paid once', async () => {
+    const { trial } = savingsOf({ shadow: 1 }, memoryStore())
+    const { small, asked } = smallModel('Facts and values: the trial says 4711.')
+    const prompt = chat()
+    await trial(jobOf(prompt, { small }))
+    await trial(jobOf(next(prompt), { small }))
+    expect(asked).toHaveLength(1)
+  })
+})
