@@ -66,6 +66,8 @@ export interface Failover {
 }
 
 const TRIES = 3
+/** Milliseconds after the request began in which a stream is passed on although it has said nothing yet. */
+const MAX_HOLD_MS = 5000
 
 /**
  * Asks candidates in their order until one answers. A candidate that fails is asked again after a random wait, as long
@@ -192,7 +194,10 @@ async function openStream(
   const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
   paid.answered(() => stream.translator.usage)
   // Providers of the user's own have no deadline of their own.
-  const late = (): void => stream.onError(tooSlow(candidate, run.timeouts.total))
+  const late = (): void => {
+    source.abort()
+    stream.onError(tooSlow(candidate, run.timeouts.total))
+  }
   const cancel = isSource(answer) ? noop : runtime.after(Math.max(1, msLeft(run, call)), late)
   const end = (count: () => void): void => {
     cancel()
@@ -200,7 +205,7 @@ async function openStream(
   }
   const unsubscribe = call.cancellation.onCancel(() => stream.abort())
   try {
-    await stream.open(runtime)
+    await stream.open(runtime, Math.max(0, call.startedAt + MAX_HOLD_MS - runtime.now()))
   } finally {
     unsubscribe()
   }

@@ -4,9 +4,6 @@ import type { AnswerSource, SourceReceiver } from '../core/answer-source.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, Chunk } from '../formats/answer-translator.ts'
 
-/** Milliseconds for which a stream that has begun may hold back its first content before it is passed on all the same. */
-const MAX_HOLD_MS = 5000
-
 /** How a stream ended, for the circuit breaker: one of these is called, once. */
 export interface StreamEnd {
   readonly whole: () => void
@@ -25,7 +22,7 @@ export interface StreamListener {
 /**
  * A streamed answer on its way through a translator. It counts as open once it says something that a caller sees: a
  * break before that can still be answered by another candidate. A stream that only greets and then thinks for long is
- * passed on after five seconds, since its caller must see that it lives.
+ * passed on without content, since its caller must see that it lives.
  */
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator
@@ -43,13 +40,13 @@ export class UpstreamStream implements SourceReceiver {
     this.translator = translator
   }
 
-  /** Reads until the first content. Rejects with what broke the stream before it. */
-  open({ after }: Pick<Runtime, 'after'>): Promise<void> {
+  /** Reads until the first content, at most `holdMs`. Rejects with what broke the stream before it. */
+  open({ after }: Pick<Runtime, 'after'>, holdMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onOpen = resolve
       this.#onFailure = reject
       this.#source.read(this)
-      if (this.#onOpen !== undefined) this.#forget = after(MAX_HOLD_MS, () => this.#opened())
+      if (this.#onOpen !== undefined) this.#forget = after(holdMs, () => this.#opened())
     })
   }
 

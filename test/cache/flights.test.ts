@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createFlights, type Seat } from '../../src/cache/flights.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
+import { noNetwork } from '../support/no-network.ts'
 
 type Leader = Extract<Seat<string>, { role: 'leader' }>
 
@@ -118,7 +119,7 @@ describe('flights', () => {
   })
 
   it('who has waited too long goes alone, and leaves no timer behind', async () => {
-    const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+    const runtime = manualRuntime(noNetwork)
     const flights = createFlights<string>({ patience: { ms: 1000, after: runtime.after } })
     const first = await leaderOf(flights.board('k'))
     const impatient = flights.board('k')

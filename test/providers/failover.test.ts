@@ -2,15 +2,19 @@ import { describe, expect, it } from 'vitest'
 import type { Completion, Step } from '../../src/core/answer.ts'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
 import type { Provider, ProviderCall } from '../../src/core/ports.ts'
-import type { Upstream as PipelineUpstream } from '../../src/pipeline/stages.ts'
+import type { Upstream as PipelineUpstream } from '../../src/pipeline/services.ts'
 import {
   createFailover,
   type Candidate,
-  type FailoverCall,
+  type FailoverStreamCall,
   type FailoverOptions,
 } from '../../src/providers/failover.ts'
+import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
+import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, testModel, textOf, timeouts } from '../support/provider-call.ts'
+import { noNetwork } from '../support/no-network.ts'
+import { stepTranslator } from '../support/steps-of.ts'
 import { tinyPrompt } from '../support/tiny-format.ts'
 
 const whole: Completion = { id: 'c', model: 'm', parts: [{ type: 'text', text: 'yes' }], finish: 'stop' }
@@ -64,10 +68,13 @@ async function* stream(steps: readonly (Step | Error)[], leave: () => void): Asy
 
 const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError => new GatewayError(kind, kind, details)
 
-const call = (signal = new AbortController().signal): FailoverCall => ({
-  signal,
+const NOW = Date.UTC(2026, 0, 2, 3, 4, 5)
+
+const call = (signal?: AbortSignal, keyId = 'key', startedAt = NOW): FailoverStreamCall => ({
+  ...failoverRequest({ signal, keyId, startedAt }),
   headers: { 'anthropic-beta': 'b' },
   promptFor: ({ provider }) => tinyPrompt(provider.name),
+  translatorFor: ({ provider }, source) => stepTranslator(source, provider.name),
 })
 
 interface World {
@@ -79,7 +86,7 @@ interface World {
 }
 
 function world(options: Partial<FailoverOptions> = {}, random = (): number => 0.5): World {
-  const runtime = manualRuntime(() => Promise.reject(new Error('no network')), { random })
+  const runtime = manualRuntime(noNetwork, { random })
   const waits: number[] = []
   const run = async <value>(promise: Promise<value>): Promise<value> => {
     const state = { settled: false }
@@ -259,8 +266,31 @@ describe('asking for streams', () => {
     const { failover, run } = world()
     const one = played('one', [greet, say('a'), say('b'), done])
     const { answer } = await run(failover.stream([one], call()))
-    await answer[Symbol.asyncIterator]().return?.()
+    answer.abort()
     expect(one.left()).toBe(1)
+  })
+
+  it('a stream that says nothing after its 200 is passed on five seconds after the call', async () => {
+    const { failover, run, waits } = world()
+    let speak = (): void => {}
+    const silence = new Promise<void>((resolve) => {
+      speak = resolve
+    })
+    const answer = async function* (): AsyncGenerator<Step> {
+      await silence
+      yield* [greet, say('at last'), done]
+    }
+    const silent: Provider = { ...played('one').provider, stream: async () => ({ ignored: [], answer: answer() }) }
+    const failing = played('bad', failure('overloaded'))
+    const candidates = [failing, { provider: silent, model: testModel }]
+    const { answer: steps, route } = await run(failover.stream(candidates, call()))
+
+    expect(route.provider.name).toBe('one')
+    // The waits between the tries of the first candidate are part of the five seconds.
+    expect(waits).toEqual([250, 500, 4250])
+    const all = collect(steps)
+    speak()
+    expect(textOf(await all)).toBe('at last')
   })
 
   it('a stream that greets and then thinks is passed on after five seconds', async () => {
@@ -289,57 +319,213 @@ describe('asking for streams', () => {
   })
 })
 
-describe('circuits', () => {
-  it('a provider that keeps failing is left alone, then tried once, and then used again', async () => {
-    const { failover, run, runtime } = world()
-    const bad = played('bad', ...Array.from({ length: 5 }, () => failure('upstream')), whole)
-    const good = played('good', whole)
-    for (let round = 0; round < 3; round += 1) {
-      expect((await run(failover.complete([bad, good], call()))).route.provider.name).toBe('good')
+describe('one deadline', () => {
+  const late = (): GatewayError => failure('upstream-timeout')
+
+  /** A provider that spends this much of the clock on each call before it plays its turn. */
+  function slow(name: string, ms: number, runtime: ManualRuntime, ...turns: readonly Turn[]): Played {
+    const one = played(name, ...turns)
+    const complete: Provider['complete'] = (given) => {
+      runtime.advance(ms)
+      return one.provider.complete(given)
     }
-    expect(bad.calls).toHaveLength(5)
-    expect(failover.circuits()).toEqual({ bad: 'open' })
-    const alone = await failureOf(run(failover.complete([bad], call())))
-    expect(alone).toMatchObject({ kind: 'overloaded', details: { retryAfterSeconds: 30 } })
-    runtime.advance(30_000)
-    expect(failover.circuits()).toEqual({ bad: 'half-open' })
-    expect((await run(failover.complete([bad, good], call()))).route.provider.name).toBe('bad')
-    expect(failover.circuits()).toEqual({})
+    return { ...one, provider: { ...one.provider, complete } }
+  }
+
+  it('bounds a request over all its tries and candidates: each call gets what is left', async () => {
+    const { failover, run, runtime } = world({ timeouts: { ...timeouts, total: 10_000 } })
+    const one = slow('one', 4000, runtime, failure('upstream'), late())
+    const two = slow('two', 0, runtime, whole)
+    expect((await run(failover.complete([one, two], call()))).route.provider.name).toBe('two')
+    const given = [...one.calls, ...two.calls].map(({ timeouts: { total } }) => total)
+    expect(given).toEqual([10_000, 10_000 - 4250, 10_000 - 8250])
+  })
+
+  it('begins when the request began, not when the upstream is asked', async () => {
+    const { failover, run } = world()
+    const one = played('one', whole)
+    await run(failover.complete([one], call(undefined, 'key', NOW - 60_000)))
+    expect(one.calls[0]?.timeouts.total).toBe(timeouts.total - 60_000)
+  })
+
+  it('leaves no time for another candidate once it has passed', async () => {
+    const { failover, run, runtime } = world({ timeouts: { ...timeouts, total: 10_000 } })
+    const one = slow('one', 10_000, runtime, late())
+    const two = played('two', whole)
+    expect((await failureOf(run(failover.complete([one, two], call())))).kind).toBe('upstream-timeout')
+    expect(two.calls).toHaveLength(0)
+  })
+
+  it('ends a stream that nobody reads, and not one that has ended', async () => {
+    const { failover, run, runtime } = world()
+    const { answer } = await run(failover.stream([played('one', [say('a'), done])], call()))
+    await collect(answer)
+    expect(runtime.pending()).toBe(0)
+    let left = 0
+    const steps = [say('a')]
+    const stuck: AsyncIterator<Step> = {
+      next: () => {
+        const value = steps.shift()
+        return value === undefined ? new Promise(() => {}) : Promise.resolve({ done: false, value })
+      },
+      return: () => {
+        left += 1
+        return Promise.resolve({ done: true, value: undefined })
+      },
+    }
+    const provider: Provider = {
+      ...played('one').provider,
+      stream: async () => ({ ignored: [], answer: { [Symbol.asyncIterator]: () => stuck } }),
+    }
+    const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call()))
+    runtime.advance(timeouts.total - 1)
+    expect(left).toBe(0)
+    runtime.advance(1)
+    expect(left).toBe(1)
+    expect(await failureOf(collect(unread))).toMatchObject({ kind: 'upstream-timeout' })
+    expect(runtime.pending()).toBe(0)
+  })
+})
+
+describe('circuits', () => {
+  const OPEN = { state: 'open', isForAllKeys: true }
+  const CLOSED = { state: 'closed', isForAllKeys: true }
+
+  /** Requests of two keys in turn. */
+  async function asks(place: World, candidates: readonly Candidate[], times: number): Promise<void> {
+    for (let count = 0; count < times; count += 1) {
+      const asked = place.failover.complete(candidates, call(undefined, `key-${count % 2}`, place.runtime.now()))
+      await place.run(asked).catch(() => {})
+    }
+  }
+
+  it('a provider that keeps failing is skipped, then tried once, and then used again', async () => {
+    const place = world({ tries: 1 })
+    const bad = played('bad', ...Array.from({ length: 20 }, () => failure('upstream')), whole)
+    const good = played('good', whole)
+    await asks(place, [bad, good], 19)
+    expect(place.failover.circuits()['bad/model']).toEqual(CLOSED)
+    await asks(place, [bad, good], 11)
+    expect([bad.calls.length, good.calls.length]).toEqual([20, 30])
+    expect(place.failover.circuits()).toEqual({ 'bad/model': OPEN, 'good/model': CLOSED })
+    place.runtime.advance(30_000)
+    await asks(place, [bad, good], 1)
+    expect([bad.calls.length, good.calls.length]).toEqual([21, 30])
+    expect(place.failover.circuits()['bad/model']).toEqual(CLOSED)
+  })
+
+  it('a request is counted once, however often it is tried', async () => {
+    const place = world()
+    const bad = played('bad', failure('upstream'))
+    await asks(place, [bad], 19)
+    expect(bad.calls).toHaveLength(57)
+    expect(place.failover.circuits()).toEqual({ 'bad/model': CLOSED })
+  })
+
+  it('a request that succeeds in its last try is no failure', async () => {
+    const place = world()
+    const [bad, fine] = [failure('upstream'), whole]
+    const flaky = played('flaky', ...Array.from({ length: 100 }, () => [bad, bad, fine]).flat())
+    await asks(place, [flaky], 40)
+    expect(place.failover.circuits()).toEqual({ 'flaky/model': CLOSED })
+  })
+
+  it('a provider without alternative is asked once per second and key, without retries, and says when', async () => {
+    const place = world({ tries: 1 })
+    const { failover, run, runtime } = place
+    const bad = played('bad', failure('upstream'))
+    await asks(place, [bad], 20)
+    expect((await failureOf(run(failover.complete([bad], call(undefined, 'key-0', runtime.now()))))).kind).toBe(
+      'upstream',
+    )
+    const refused = await failureOf(run(failover.complete([bad], call(undefined, 'key-0', runtime.now()))))
+    expect(refused).toMatchObject({ kind: 'overloaded', details: { retryAfterSeconds: 1 } })
+    expect(bad.calls).toHaveLength(21)
+    runtime.advance(1000)
+    expect((await failureOf(run(failover.complete([bad], call(undefined, 'key-0', runtime.now()))))).kind).toBe(
+      'upstream',
+    )
+    expect(bad.calls).toHaveLength(22)
+  })
+
+  it('a probe is a single call', async () => {
+    const place = world()
+    const bad = played('bad', failure('upstream'))
+    await asks(place, [bad], 20)
+    const before = bad.calls.length
+    await asks(place, [bad], 1)
+    expect(bad.calls.length - before).toBe(1)
+  })
+
+  it('with two open circuits the first is probed: neither is an alternative to the other', async () => {
+    const place = world({ tries: 1 })
+    const [one, two] = [played('one', failure('upstream')), played('two', failure('upstream'))]
+    await asks(place, [one, two], 20)
+    place.runtime.advance(1000)
+    const before = one.calls.length
+    await asks(place, [one, two], 1)
+    expect(one.calls.length - before).toBe(1)
   })
 
   it("what is not the provider's fault opens nothing", async () => {
     const harmless = [
       failure('upstream-rejected', { upstream: { status: 400 } }),
-      failure('upstream', { advice: { shouldRetry: 'false' } }),
+      failure('upstream', { advice: { shouldRetry: 'false' }, isCallerSide: true }),
+      failure('upstream-timeout', { isCallerSide: true }),
       failure('upstream-rate-limited'),
       failure('invalid-request'),
     ]
     for (const error of harmless) {
-      const { failover, run } = world()
-      for (let round = 0; round < 10; round += 1)
-        await failureOf(run(failover.complete([played('one', error)], call())))
-      expect(failover.circuits()).toEqual({})
+      const place = world()
+      await asks(place, [played('one', error)], 40)
+      expect(place.failover.circuits()).toEqual({ 'one/model': CLOSED })
     }
+  })
+
+  it('a 5xx counts also where the upstream advises against another try', async () => {
+    const place = world()
+    await asks(place, [played('one', failure('upstream', { advice: { shouldRetry: 'false' } }))], 20)
+    expect(place.failover.circuits()).toEqual({ 'one/model': OPEN })
   })
 
   it('callers who leave open nothing', async () => {
     const { failover, run } = world()
-    for (let round = 0; round < 10; round += 1) {
+    for (let round = 0; round < 40; round += 1) {
       const gone = AbortSignal.abort(new Error('gone'))
-      await failureOf(run(failover.complete([played('one', failure('upstream'))], call(gone))))
+      await failureOf(run(failover.complete([played('one', failure('upstream'))], call(gone, `key-${round % 2}`))))
     }
-    expect(failover.circuits()).toEqual({})
+    expect(failover.circuits()).toEqual({ 'one/model': CLOSED })
   })
 
-  it('streams that break open the circuit, and streams that end well close it', async () => {
-    const { failover, run, runtime } = world()
-    const one = played('one', ...Array.from({ length: 5 }, () => [say('a'), failure('upstream')]), [say('a'), done])
-    for (let round = 0; round < 5; round += 1) {
-      await failureOf(collect((await run(failover.stream([one], call()))).answer))
+  it('a timeout counts where the provider had the whole time, and not where another call had spent it', async () => {
+    const outcomes = []
+    for (const spent of [0, 6000]) {
+      const breaker = createCircuitBreaker({ minRequests: 1 })
+      const place = world({ tries: 1, breaker, timeouts: { ...timeouts, total: 10_000 } })
+      const slow = (name: string, ms: number): Candidate => {
+        const complete: Provider['complete'] = () => {
+          place.runtime.advance(ms)
+          return Promise.reject(failure(ms === spent ? 'upstream-rate-limited' : 'upstream-timeout'))
+        }
+        return { provider: { ...played(name).provider, complete }, model: testModel }
+      }
+      await asks(place, spent === 0 ? [slow('late', 10_000)] : [slow('first', spent), slow('late', 4000)], 1)
+      outcomes.push(place.failover.circuits()['late/model']?.state)
     }
-    expect(failover.circuits()).toEqual({ one: 'open' })
-    runtime.advance(30_000)
-    await collect((await run(failover.stream([one], call()))).answer)
-    expect(failover.circuits()).toEqual({})
+    expect(outcomes).toEqual(['open', 'closed'])
+  })
+
+  it('streams that break open the circuit, and a stream that ends whole closes it', async () => {
+    const { failover, run, runtime } = world({ tries: 1 })
+    const one = played('one', ...Array.from({ length: 20 }, () => [say('a'), failure('upstream')]), [say('a'), done])
+    const read = async (round: number): Promise<unknown> => {
+      const asked = call(undefined, `key-${round % 2}`, runtime.now())
+      return await collect((await run(failover.stream([one], asked))).answer)
+    }
+    for (let round = 0; round < 20; round += 1) await failureOf(read(round))
+    expect(failover.circuits()).toEqual({ 'one/model': OPEN })
+    runtime.advance(1000)
+    await read(0)
+    expect(failover.circuits()).toEqual({ 'one/model': CLOSED })
   })
 })

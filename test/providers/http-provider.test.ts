@@ -1,6 +1,12 @@
 import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { ClosableTransport, Provider, ProviderCall } from '../../src/core/ports.ts'
+import type {
+  ClosableTransport,
+  Provider,
+  ProviderCall,
+  TransportHandler,
+  TransportRequest,
+} from '../../src/core/ports.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { fetchTransport } from '../../src/http/transport-fetch.ts'
 import { httpProvider, type HttpProviderOptions } from '../../src/providers/http-provider.ts'
@@ -14,6 +20,8 @@ import {
   textOfCompletion,
   timeouts,
 } from '../support/provider-call.ts'
+import { noNetwork } from '../support/no-network.ts'
+import { stepsOf } from '../support/steps-of.ts'
 import { tinyFormat, tinyPrompt } from '../support/tiny-format.ts'
 import { CUT, gate, HANG, startUpstream, type Reply, type StreamItem, type Upstream } from '../support/upstream.ts'
 
@@ -178,6 +186,7 @@ describe('an error status', () => {
     expect(failure.details).toEqual({
       advice: { retryAfter: '7', retryAfterMs: '6500', shouldRetry: 'true' },
       retryAfterSeconds: 7,
+      isCallerSide: true,
     })
   })
 
@@ -214,7 +223,7 @@ describe('a stream', () => {
     const { opened, open } = gate()
     upstream.reply = () => events(': hello\n\n', say('Grü'), opened, say('ße'), done, say('dropped'))
     const { answer, ignored } = await stream()
-    const steps = answer[Symbol.asyncIterator]()
+    const steps = stepsOf(answer)
     expect(textOf([(await steps.next()).value])).toBe('Grü')
     open()
     expect(textOf([(await steps.next()).value])).toBe('ße')
@@ -283,7 +292,7 @@ describe('a stream', () => {
 
   it('is closed at the upstream when its reader leaves', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    for await (const step of (await stream()).answer) {
+    for await (const step of stepsOf((await stream()).answer)) {
       expect(textOf([step])).toBe('x')
       break
     }
@@ -293,14 +302,14 @@ describe('a stream', () => {
 
   it('is closed at the upstream when its reader leaves before the first step', async () => {
     upstream.reply = () => events(HANG)
-    await (await stream()).answer[Symbol.asyncIterator]().return?.()
+    await stepsOf((await stream()).answer).return?.()
     await upstream.last.leaving
     expect(runtime.pending()).toBe(0)
   })
 
   it('is closed at the upstream when its reader leaves while it waits for a step', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    const steps = stepsOf((await stream()).answer)
     await steps.next()
     const waiting = steps.next()
     await steps.return?.()
@@ -344,9 +353,9 @@ describe('a caller who leaves', () => {
 })
 
 describe('deadlines', () => {
-  it('an upstream that does not begin to answer is given up after the time for the first byte', async () => {
+  it('a stream that does not begin is given up after the time for the first byte', async () => {
     upstream.reply = () => ({ kind: 'hang' })
-    const failure = failureOf(complete())
+    const failure = failureOf(stream())
     const request = await upstream.arrival(1)
     runtime.advance(timeouts.firstByte - 1)
     expect(request.left).toBe(false)
@@ -359,20 +368,63 @@ describe('deadlines', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('a body that stalls is given up after the time for silence', async () => {
+  it('a whole answer may begin at any moment within the total time', async () => {
+    upstream.reply = () => ({ kind: 'hang' })
+    const failure = failureOf(complete())
+    const request = await upstream.arrival(1)
+    runtime.advance(timeouts.total - 1)
+    expect(request.left).toBe(false)
+    runtime.advance(1)
+    expect(await failure).toMatchObject({
+      kind: 'upstream-timeout',
+      message: 'The provider "tiny" did not finish its answer within 600 seconds.',
+      details: {},
+    })
+    await request.leaving
+    expect(runtime.pending()).toBe(0)
+  })
+
+  it('a whole answer may pause at any moment within the total time', async () => {
+    const { opened, open } = gate()
+    upstream.reply = () => events('{"text":', opened, '"late"}')
+    const { transport, begun } = announcing(undiciTransport())
+    provider = create({ transport })
+    const answer = complete()
+    await begun
+    runtime.advance(timeouts.total - 1)
+    open()
+    expect(textOfCompletion((await answer).answer)).toBe('late')
+    expect(runtime.pending()).toBe(0)
+    await transport.close()
+  })
+
+  it('an upstream that had begun to answer is not to blame for the end of the total time', async () => {
     upstream.reply = () => events('{"te', HANG)
     const { transport, begun } = announcing(undiciTransport())
     provider = create({ transport })
     const failure = failureOf(complete())
     await begun
-    runtime.advance(timeouts.idle)
-    expect((await failure).kind).toBe('upstream-timeout')
+    runtime.advance(timeouts.total)
+    expect(await failure).toMatchObject({ kind: 'upstream-timeout', details: { isCallerSide: true } })
     await transport.close()
+  })
+
+  it('connecting takes no longer than what is left of the total time', async () => {
+    const waits: unknown[] = []
+    provider = create({
+      transport: (request, handler) => {
+        waits.push(request.connectMs)
+        return noNetwork(request, handler)
+      },
+    })
+    await failureOf(complete({ timeouts: { ...timeouts, total: 700 } }))
+    await failureOf(complete())
+    expect(waits).toEqual([700, timeouts.connect])
   })
 
   it('a stream that stalls is given up after the time for silence, counted from the last wait', async () => {
     upstream.reply = () => events(say('x'), say('y'), HANG)
-    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    const steps = stepsOf((await stream()).answer)
     await steps.next()
     runtime.advance(timeouts.idle * 3)
     expect(textOf([(await steps.next()).value])).toBe('y')
@@ -390,7 +442,7 @@ describe('deadlines', () => {
 
   it('a stream that never ends is given up after the total time, however often it speaks', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    const steps = stepsOf((await stream()).answer)
     await steps.next()
     runtime.advance(timeouts.total)
     expect(await failureOf(steps.next())).toMatchObject({
@@ -402,8 +454,10 @@ describe('deadlines', () => {
 
   it('a transport that takes too long to connect is an upstream that is too slow', async () => {
     provider = create({
-      transport: (request) =>
-        Promise.reject(Object.assign(new Error(`to ${request.url}`), { code: 'UND_ERR_CONNECT_TIMEOUT' })),
+      transport: (request, handler) => {
+        handler.onError(Object.assign(new Error(`to ${request.url}`), { code: 'UND_ERR_CONNECT_TIMEOUT' }))
+        return noNetwork(request, { ...handler, onError: () => {} })
+      },
     })
     const failure = await failureOf(complete())
     expect([failure.kind, failure.message]).toEqual([
@@ -448,12 +502,16 @@ describe('beside the answers', () => {
 function announcing(inner: ClosableTransport): { transport: ClosableTransport; begun: Promise<void> } {
   const { opened, open } = gate()
   const transport: ClosableTransport = Object.assign(
-    async (request: Parameters<ClosableTransport>[0]) => {
-      const response = await inner(request)
-      // The provider starts its own deadline in the same turn; the test goes on in a later one.
-      setImmediate(open)
-      return response
-    },
+    (request: TransportRequest, handler: TransportHandler) =>
+      inner(request, {
+        onHead: (status, header) => {
+          handler.onHead(status, header)
+          open()
+        },
+        onData: (bytes) => handler.onData(bytes),
+        onEnd: () => handler.onEnd(),
+        onError: (error) => handler.onError(error),
+      }),
     { close: inner.close },
   )
   return { transport, begun: opened }
