@@ -4,6 +4,7 @@ import { AnswerTranslator } from '../../src/formats/answer-translator.ts'
 import type { StepWriter } from '../../src/formats/format.ts'
 import { brokenUpstream, isTooDeep } from '../../src/providers/upstream-failure.ts'
 import { isSource, sourceOfSteps, UpstreamStream } from '../../src/providers/upstream-stream.ts'
+import { PullQueue } from './pull-queue.ts'
 
 /** The steps of a streamed answer, drawn one by one. */
 export type StepsReader = AsyncIterableIterator<Step>
@@ -14,7 +15,7 @@ type Streamed = AsyncIterable<Step> | AnswerSource | UpstreamStream
 export function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
   return new AnswerTranslator({
     format: source.format,
-    writer: new StepQueue(),
+    writer: new StepKeeper(),
     isNumbered: false,
     broken: (what, cause) => brokenUpstream(provider, what, cause),
     checkEvent: (data) => {
@@ -38,73 +39,24 @@ function read(stream: UpstreamStream): StepsReader {
   queue.onDemand = (isWanted) => (isWanted ? stream.resume() : stream.pause())
   stream.attach({ onChunk: () => {}, onWhole: () => queue.end(), onError: (error) => queue.break(error) })
   stream.pause()
-  const steps: StepsReader = {
-    [Symbol.asyncIterator]: () => steps,
-    next: () => queue.next(),
-    return: async () => {
-      stream.abort()
-      queue.end()
-      return { done: true, value: undefined }
-    },
-  }
-  return steps
+  return queue.iterate(() => stream.abort())
 }
 
-function queueOf({ translator }: UpstreamStream): StepQueue {
-  if (translator.writer instanceof StepQueue) return translator.writer
-  throw new Error('The translator of this stream is not one of stepTranslator')
-}
-
-type Result = IteratorResult<Step, undefined>
-
-interface Waiting {
-  readonly resolve: (result: Result) => void
-  readonly reject: (error: unknown) => void
-}
-
-class StepQueue implements StepWriter {
-  onDemand: ((isWanted: boolean) => void) | undefined
-  readonly #steps: Step[] = []
-  #waiting: Waiting | undefined
-  #ending: { readonly error?: unknown } | undefined
+/** Keeps what it is given, and writes nothing. */
+class StepKeeper implements StepWriter {
+  readonly steps = new PullQueue<Step>()
 
   write(step: Step): readonly [] {
-    const waiting = this.#waiting
-    this.#waiting = undefined
-    if (waiting === undefined) this.#steps.push(step)
-    else waiting.resolve({ done: false, value: step })
-    this.onDemand?.(false)
+    this.steps.push(step)
     return []
   }
 
   end(): readonly [] {
-    this.#finish({})
     return []
-  }
-
-  break(error: unknown): void {
-    this.#finish({ error })
-  }
-
-  next(): Promise<Result> {
-    const step = this.#steps.shift()
-    if (step !== undefined) return Promise.resolve({ done: false, value: step })
-    const ending = this.#ending
-    if (ending !== undefined) return 'error' in ending ? Promise.reject(ending.error) : Promise.resolve(ENDED)
-    return new Promise((resolve, reject) => {
-      this.#waiting = { resolve, reject }
-      this.onDemand?.(true)
-    })
-  }
-
-  #finish(ending: { readonly error?: unknown }): void {
-    if (this.#ending !== undefined) return
-    this.#ending = ending
-    const waiting = this.#waiting
-    this.#waiting = undefined
-    if ('error' in ending) waiting?.reject(ending.error)
-    else waiting?.resolve(ENDED)
   }
 }
 
-const ENDED: Result = { done: true, value: undefined }
+function queueOf({ translator }: UpstreamStream): PullQueue<Step> {
+  if (translator.writer instanceof StepKeeper) return translator.writer.steps
+  throw new Error('The translator of this stream is not one of stepTranslator')
+}
