@@ -1,7 +1,7 @@
 import type { IsPlain, StepReader, StreamFormat } from '../core/answer-source.ts'
 import { searchBytes } from '../core/byte-search.ts'
 import type { AnswerEvent, Completion, Frame, Step, Usage } from '../core/answer.ts'
-import type { GatewayError } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { collector, type Collector } from '../core/steps.ts'
 import type { StepWriter } from './format.ts'
@@ -25,7 +25,7 @@ export interface TranslatorOptions {
   /** Throws for an event that must not be parsed. */
   readonly checkEvent?: (data: string) => void
   /** Makes the failure of a stream that is not as it must be; `what` says what the provider did. */
-  readonly broken: (what: string) => GatewayError
+  readonly broken: (what: string, cause?: unknown) => GatewayError
 }
 
 /**
@@ -157,7 +157,16 @@ export class AnswerTranslator {
     // What follows the last event is dropped.
     if (this.isWhole || this.#reader === undefined) return ''
     this.#options.checkEvent?.(frame.data)
-    return this.pushStep(this.#reader(frame))
+    return this.pushStep(this.#read(frame, this.#reader))
+  }
+
+  /** Anything that goes wrong while an event is read is the upstream's fault. */
+  #read(frame: Frame, reader: StepReader): Step {
+    try {
+      return reader(frame)
+    } catch (error) {
+      throw GatewayError.is(error) ? error : this.#options.broken('sent an event that cannot be read', error)
+    }
   }
 
   #note(step: Step): void {

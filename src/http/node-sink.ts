@@ -12,6 +12,7 @@ const LINGER_MS = 1_000
 export class NodeSink implements ResponseSink {
   readonly #incoming: IncomingMessage
   readonly #outgoing: ServerResponse
+  #isFinished = false
 
   /** `done` is called once the response has been handed over, or the client has left. */
   constructor(incoming: IncomingMessage, outgoing: ServerResponse, done?: () => void) {
@@ -39,7 +40,7 @@ export class NodeSink implements ResponseSink {
 
   write(bytes: Uint8Array | string): boolean {
     const outgoing = this.#outgoing
-    if (outgoing.destroyed || outgoing.writableEnded || this.#incoming.method === 'HEAD') return true
+    if (this.#isFinished || outgoing.destroyed || this.#incoming.method === 'HEAD') return true
     return outgoing.write(bytes)
   }
 
@@ -48,7 +49,7 @@ export class NodeSink implements ResponseSink {
   }
 
   end(): void {
-    if (!this.#outgoing.destroyed && !this.#outgoing.writableEnded) this.#finish('')
+    if (!this.#isFinished && !this.#outgoing.destroyed) this.#finish('')
   }
 
   destroy(): void {
@@ -57,7 +58,7 @@ export class NodeSink implements ResponseSink {
 
   #writeHead(status: number, headers: HeaderRecord): boolean {
     const outgoing = this.#outgoing
-    if (!this.#incoming.complete) headers['connection'] = 'close'
+    if (isUploading(this.#incoming)) headers['connection'] = 'close'
     try {
       outgoing.writeHead(status, headers)
       return true
@@ -84,7 +85,8 @@ export class NodeSink implements ResponseSink {
    */
   #finish(last: Uint8Array | string): void {
     const [incoming, outgoing] = [this.#incoming, this.#outgoing]
-    if (incoming.complete || incoming.destroyed) {
+    this.#isFinished = true
+    if (!isUploading(incoming) || incoming.destroyed) {
       outgoing.end(last)
       return
     }
@@ -98,6 +100,16 @@ export class NodeSink implements ResponseSink {
     incoming.on('end', end).on('close', end)
     incoming.resume()
   }
+}
+
+/**
+ * True while a body is still to come. A request without a body is not `complete` either while its handler runs; closing
+ * its connection would cost the next request a new one, and make clients take a broken stream for a whole one.
+ */
+function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): boolean {
+  if (complete) return false
+  if (httpVersionMajor > 1 || headers['transfer-encoding'] !== undefined) return true
+  return Number(headers['content-length'] ?? 0) > 0
 }
 
 /** Sets headers that a framework has collected apart from node:http; those of the response win over them. */

@@ -125,7 +125,8 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, bytes: Uint8Array): void {
-    if (!this.#isOver) this.#handler.onData(bytes)
+    // Undici reports an empty piece after each `resume`: a reader that pauses at every piece would never get on.
+    if (!this.#isOver && bytes.byteLength > 0) this.#handler.onData(bytes)
   }
 
   onResponseEnd(): void {

@@ -57,7 +57,7 @@ function replay(stored: Completion, planned: Planned, services: Services): Answe
     broken: (what) => brokenUpstream('cache', what),
   })
   const stream = new UpstreamStream(sourceOfStored(stepsOf(completion)), translator)
-  void stream.open(services.runtime)
+  void stream.open(services.runtime, 0)
   return { kind: 'streamed', stream }
 }
 
@@ -69,7 +69,7 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
     writer: format.stepWriter(writeContext(planned)),
     isSameFormat: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
     isNumbered: format.answerId !== undefined,
-    broken: (what) => brokenUpstream(provider.name, what),
+    broken: (what, cause) => brokenUpstream(provider.name, what, cause),
     checkEvent: (data) => {
       if (isTooDeep(data)) throw brokenUpstream(provider.name, 'sent an event that is nested too deep')
     },

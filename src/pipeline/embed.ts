@@ -33,7 +33,12 @@ export function parseEmbedding(authenticated: Authenticated, services: Services)
     authenticated.asked = body
     authenticated.prompt = prompt
     authenticated.resolved = resolved
-    authenticated.size = measureInputs(embedding, prompt, new PromptSize(prompt, bytes, { exchange: authenticated, services }), services.meter)
+    authenticated.size = measureInputs(
+      embedding,
+      prompt,
+      new PromptSize(prompt, bytes, { exchange: authenticated, services }),
+      services.meter,
+    )
     authenticated.margin = marginOf(services, key, resolved.name)
     authenticated.embedding = embedding
     return authenticated as WithEmbedding<Parsed>

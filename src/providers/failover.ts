@@ -69,7 +69,6 @@ export interface Failover {
 }
 
 const TRIES = 3
-
 /**
  * Asks candidates in their order until one answers. A candidate that fails is asked again after a random wait, as long
  * as nothing of the answer has arrived; then the next one is asked. `timeouts.total` bounds the request over all tries
@@ -198,7 +197,10 @@ async function openStream(
   const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
   paid.answered(() => stream.translator.usage)
   // Providers of the user's own have no deadline of their own.
-  const late = (): void => stream.onError(tooSlow(candidate, run.timeouts.total))
+  const late = (): void => {
+    source.abort()
+    stream.onError(tooSlow(candidate, run.timeouts.total))
+  }
   const cancel = isSource(answer) ? noop : runtime.after(Math.max(1, msLeft(run, call)), late)
   const end = (count: () => void): void => {
     cancel()

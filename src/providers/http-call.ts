@@ -26,7 +26,7 @@ export type ResponseHeader = (name: string) => string | undefined
 export interface WholeResponse {
   readonly status: number
   readonly header: ResponseHeader
-  /** Undefined when the body is larger than the maximum; the connection is then closed. */
+  /** Undefined when the body is larger than the maximum, and for an error whose body was cut off. */
   readonly text: string | undefined
 }
 
@@ -180,11 +180,11 @@ class HttpCall implements TransportHandler, AnswerSource {
   onError(cause: unknown): void {
     if (this.#isOver) return
     const { provider, timeouts } = this.#options
-    const hasBegun = this.#status !== 0
-    const failure = hasBegun
-      ? brokenUpstream(provider, 'broke off its answer', cause)
-      : unreachable(provider, timeouts.connect, cause)
-    this.#fail(failure)
+    if (this.#status === 0) return this.#fail(unreachable(provider, timeouts.connect, cause))
+    if (this.#status === 200) return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
+    // Of an error whose body is cut off the status counts.
+    this.#end()
+    this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
   // ─── As the source of a stream ───
