@@ -10,5 +10,5 @@ export function chain<value, result>(
   given: MaybePromise<value>,
   next: (value: value) => MaybePromise<result>,
 ): MaybePromise<result> {
-  return isPromise(given) ? given.then(next) : next(given)
+  return isPromise(given) ? given.then((value) => next(value)) : next(given)
 }

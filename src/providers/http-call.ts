@@ -154,12 +154,15 @@ class HttpCall implements TransportHandler, AnswerSource {
   #yield(): void {
     this.#isYielding = true
     this.#call?.pause()
-    void breathe().then(() => {
-      this.#isYielding = false
-      this.#turnBytes = 0
-      if (!this.#isPaused && !this.#isOver) this.#call?.resume()
-      this.#deliver()
-    })
+    void this.#resumeLater()
+  }
+
+  async #resumeLater(): Promise<void> {
+    await breathe()
+    this.#isYielding = false
+    this.#turnBytes = 0
+    if (!this.#isPaused && !this.#isOver) this.#call?.resume()
+    this.#deliver()
   }
 
   #sendEnding(receiver: SourceReceiver): void {

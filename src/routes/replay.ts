@@ -51,10 +51,7 @@ async function find({ variables, request }: Call, key: VirtualKey, wanted: Wante
   if (found === 'elsewhere') return (sink) => void waitForText(look, { request, sink }, wanted)
   if ('kept' in found) {
     const text = textAfter(found.kept, wanted)
-    return (sink) => {
-      if (text !== '') sink.write(text)
-      sink.end()
-    }
+    return (sink) => sendText(text, sink)
   }
   checkPosition(after, found.live.count())
   const leave = found.subscribers?.join() ?? (() => {})
@@ -85,12 +82,7 @@ async function waitForText(
   try {
     while (!hasLeft) {
       const found = await look()
-      if (found !== 'elsewhere') {
-        if (found === undefined || 'live' in found) throw lostMessage()
-        const text = textAfter(found.kept, wanted)
-        if (text !== '') sink.write(text)
-        return sink.end()
-      }
+      if (found !== 'elsewhere') return sendText(keptText(found, wanted), sink)
       if (runtime.now() >= until) throw lostMessage()
       await new Promise<void>((resolve) => {
         wake = resolve
@@ -100,6 +92,16 @@ async function waitForText(
   } catch (error) {
     sink.fail(error)
   }
+}
+
+function keptText(found: Found | undefined, wanted: Wanted): string {
+  if (found === undefined || found === 'elsewhere' || 'live' in found) throw lostMessage()
+  return textAfter(found.kept, wanted)
+}
+
+function sendText(text: string, sink: EventSink): void {
+  if (text !== '') sink.write(text)
+  sink.end()
 }
 
 function textAfter(kept: Kept, { format, after, services }: Wanted): string {
