@@ -1,3 +1,4 @@
+import type { MaybePromise } from './maybe-promise.ts'
 import type { Cancellation } from './cancellation.ts'
 import type { Completion, Step } from './answer.ts'
 import type { AnswerSource } from './answer-source.ts'
@@ -124,10 +125,11 @@ export interface NewLogEntry {
 /**
  * Where the gateway keeps what must outlive one request. Everything that must be right when many requests run at once
  * is one atomic step: `swap`, `reserve`, `settle`. Values are text. The contract suite (test/contract/store.ts)
- * says exactly what each method promises. A method that cannot reach its storage rejects.
+ * says exactly what each method promises. The methods of the request path may return their value at once. A method that
+ * cannot reach its storage rejects or throws.
  */
 export interface Store {
-  get(key: string): Promise<string | undefined>
+  get(key: string): MaybePromise<string | undefined>
   set(key: string, value: string, options?: WriteOptions): Promise<void>
   /**
    * Writes `value` (undefined: deletes) when the present value is `expected` (undefined: absent), and says whether it
@@ -139,16 +141,16 @@ export interface Store {
   /** Keys with this prefix in ascending order, those after `after`, at most `limit`. */
   list(prefix: string, options: { readonly after?: string; readonly limit: number }): Promise<readonly string[]>
   /** Takes all claims or none. */
-  reserve(request: ReserveRequest): Promise<ReserveResult>
+  reserve(request: ReserveRequest): MaybePromise<ReserveResult>
   /**
    * Gives back what the ticket holds, adds the charges and tallies. Only the first call for a ticket does anything and
    * answers true; a ticket whose hold has lapsed can still be settled, for an hour at least.
    */
-  settle(settlement: Settlement): Promise<boolean>
-  levels(counters: readonly string[]): Promise<readonly Level[]>
+  settle(settlement: Settlement): MaybePromise<boolean>
+  levels(counters: readonly string[]): MaybePromise<readonly Level[]>
   tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
   /** Adds to an append-only log. */
-  append(log: string, entry: NewLogEntry): Promise<void>
+  append(log: string, entry: NewLogEntry): MaybePromise<void>
   /** Entries of a log in the order they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
   /** True for a store that is part of this process and never waits: its calls need no deadline. @default false */

@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 import { createBudgets, type BudgetDesk } from '../governance/budgets.ts'
 import { applyConfiguration, parseConfiguration } from '../governance/configuration.ts'
@@ -45,16 +46,14 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const keyring = createKeyring({ store, now, uuid, shared })
   const reports = createUsageReports({ store, now, shared })
   const inPlace = startOnce(() => applyConfiguration(configured, { keyring, shared }), parts.onFailure, runtime.after)
-  inPlace().catch(() => {})
+  const starting = inPlace()
+  if (isPromise(starting)) starting.catch(() => {})
   return {
     keys: afterStart(inPlace, createKeys({ keyring, reports })),
     budgets: afterStart(inPlace, createBudgets({ shared, reports, uuid })),
     rateLimits: afterStart(inPlace, createRateLimits({ shared, uuid })),
     ledger: createLedger({ store, now, uuid, shared, lapsesAfterMs: parts.totalMs + SETTLE_MS }),
-    findKey: async (secret) => {
-      await inPlace()
-      return keyring.find(secret)
-    },
+    findKey: (secret) => chain(inPlace(), () => keyring.find(secret)),
     keyById: async (id) => {
       await inPlace()
       return orNothing(keyring.read(id))
@@ -78,11 +77,13 @@ function startOnce(
   work: () => Promise<void>,
   onFailure: (cause: unknown) => void,
   after: Runtime['after'],
-): () => Promise<void> {
+): () => MaybePromise<void> {
   let running: Promise<void> | undefined
+  let isDone = false
   const attempt = async (): Promise<void> => {
     try {
       await work()
+      isDone = true
     } catch (cause) {
       const forget = (): void => {
         running = undefined
@@ -96,13 +97,13 @@ function startOnce(
       )
     }
   }
-  return () => (running ??= attempt())
+  return () => (isDone ? undefined : (running ??= attempt()))
 }
 
 type Methods<desk> = { readonly [name in keyof desk]: (...given: never[]) => Promise<unknown> }
 
 /** The same desk, none of whose methods begins before the start is done. */
-function afterStart<desk extends Methods<desk>>(start: () => Promise<void>, desk: desk): desk {
+function afterStart<desk extends Methods<desk>>(start: () => MaybePromise<void>, desk: desk): desk {
   const methods = Object.entries<(...given: never[]) => Promise<unknown>>(desk)
   const waiting = methods.map(([name, method]) => [
     name,

@@ -183,8 +183,7 @@ describe('an idempotency key in one process', () => {
   it('rejects when the store cannot tell, and those who wait try for themselves', async () => {
     const here = world()
     let failures = 1
-    const get = (name: string): Promise<string | undefined> =>
-      failures-- > 0 ? Promise.reject(new Error('away')) : here.store.get(name)
+    const get: Store['get'] = (name) => (failures-- > 0 ? Promise.reject(new Error('away')) : here.store.get(name))
     const idempotency = createIdempotency({ ...here.runtime, store: { ...here.store, get } })
     const [one, two] = [ask(idempotency), ask(idempotency)]
     await expect(one.claim).rejects.toThrow('away')
@@ -206,7 +205,7 @@ describe('a store whose reads lag behind its writes', () => {
     await (await firstOf(ask(here.process()))).remember(ANSWER)
     let reads = 0
     let lags = true
-    const get = (name: string): Promise<string | undefined> => {
+    const get: Store['get'] = (name) => {
       reads += 1
       return lags ? Promise.resolve(undefined) : here.store.get(name)
     }
