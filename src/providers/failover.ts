@@ -203,9 +203,14 @@ async function openStream(
     cancel()
     count()
   }
-  const unsubscribe = call.cancellation.onCancel(() => stream.abort())
+  const opened = stream.open(runtime, Math.max(0, call.startedAt + MAX_HOLD_MS - runtime.now()))
+  // Calls back at once when the caller has left already.
+  const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
   try {
-    await stream.open(runtime, Math.max(0, call.startedAt + MAX_HOLD_MS - runtime.now()))
+    await opened
+  } catch (error) {
+    cancel()
+    throw error
   } finally {
     unsubscribe()
   }
