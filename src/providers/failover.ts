@@ -206,9 +206,14 @@ async function openStream(
     cancel()
     count()
   }
-  const unsubscribe = call.cancellation.onCancel(() => stream.abort())
+  const opened = stream.open(runtime, holdMs)
+  // Calls back at once when the caller has left already.
+  const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
   try {
-    await stream.open(runtime, holdMs)
+    await opened
+  } catch (error) {
+    cancel()
+    throw error
   } finally {
     unsubscribe()
   }

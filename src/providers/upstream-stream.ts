@@ -74,13 +74,16 @@ export class UpstreamStream implements SourceReceiver {
     if (this.#outcome === undefined) this.#source.resume()
   }
 
-  /** Closes the connection; the listener is not called again. */
-  abort(): void {
+  /** Closes the connection; the listener is not called again. A stream that is not open yet fails with the reason. */
+  abort(reason?: unknown): void {
     this.#listener = undefined
     if (this.#outcome !== undefined) return
     this.#outcome = {}
     this.#end?.left()
     this.#source.abort()
+    this.#forget()
+    this.#onOpen = undefined
+    this.#onFailure?.(reason)
   }
 
   onBytes(bytes: Uint8Array): void {

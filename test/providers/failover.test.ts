@@ -293,6 +293,25 @@ describe('asking for streams', () => {
     expect(textOf(await all)).toBe('at last')
   })
 
+  it.each(['before', 'while'])(
+    'a caller who leaves %s a provider that ignores the signal is waited for ends the request',
+    async (moment) => {
+      const { failover, runtime } = world()
+      const controller = new AbortController()
+      const deaf: Provider = {
+        ...played('one').provider,
+        stream: async () => {
+          if (moment === 'before') controller.abort(new Error('gone'))
+          else setImmediate(() => controller.abort(new Error('gone')))
+          return { ignored: [], answer: { [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) } }
+        },
+      }
+      const asked = failover.stream([{ provider: deaf, model: testModel }], call(controller.signal))
+      expect((await failureOf(asked)).message).toBe('gone')
+      expect(runtime.pending()).toBe(0)
+    },
+  )
+
   it('a stream that greets and then thinks is passed on after five seconds', async () => {
     const { failover, run, waits } = world()
     let speak = (): void => {}
