@@ -1,7 +1,8 @@
 import type { Completion, Step } from '../core/answer.ts'
 import { stepsOf } from '../core/steps.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Answered, Parts, Planned, Route, UpstreamCall } from './stages.ts'
+import type { Route } from './route.ts'
+import type { Answered, Parts, Planned, UpstreamCall } from './stages.ts'
 
 /** Caller headers that belong to the message format and are passed on to an upstream of it. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const

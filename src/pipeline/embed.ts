@@ -11,7 +11,8 @@ import { embeddingRoutes } from './kind.ts'
 import { measure } from './measure.ts'
 import { readSteering } from './read-steering.ts'
 import { settle } from './settle.ts'
-import type { Admitted, Answered, Counter, Parts, Planned, Route, Size, Understood } from './stages.ts'
+import type { Route } from './route.ts'
+import type { Admitted, Answered, Counter, Parts, Planned, Size, Understood } from './stages.ts'
 import { marginOf, readJson, routeName } from './understand.ts'
 
 /** An embeddings request in the terms of every other request, so that the same stages govern and bill it. */

@@ -4,7 +4,8 @@ import { vendorWorkOf } from '../formats/vendor-work.ts'
 import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/weights.ts'
 import { formatHeaders } from './ask.ts'
-import type { Admitted, Counter, Parts, Route, Size } from './stages.ts'
+import type { Route } from './route.ts'
+import type { Admitted, Counter, Parts, Size } from './stages.ts'
 
 /** A count by a vendor takes no longer than this: without it the bound by bytes is used. */
 const COUNT_MS = 10_000

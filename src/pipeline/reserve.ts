@@ -1,7 +1,8 @@
 import { greatestAnswer } from '../governance/access.ts'
 import { createQuote, type Candidate } from '../governance/quote.ts'
 import type { Quote } from '../governance/reservation.ts'
-import type { Claimed, Parts, Reserved, Route, Understood } from './stages.ts'
+import type { Route } from './route.ts'
+import type { Claimed, Parts, Reserved, Understood } from './stages.ts'
 
 /** Takes a place and the worst case's money, before anything is spent: 429 or 402. */
 export async function reserve(claimed: Claimed, parts: Parts): Promise<Reserved> {

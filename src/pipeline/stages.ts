@@ -4,8 +4,7 @@ import type { Completion, Step } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { Model } from '../core/model.ts'
-import type { EmbedCall, Embedded, Meter, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { EmbedCall, Embedded, Meter, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Format } from '../formats/format.ts'
 import type { Forecast } from '../governance/forecast.ts'
@@ -16,13 +15,8 @@ import type { Detached } from '../replay/detached.ts'
 import type { First, Idempotency, Repeated } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { Optimized, SmallModel, Waterfall, Wishes } from '../savings/tier.ts'
+import type { Route } from './route.ts'
 import type { Tries } from './tries.ts'
-
-/** One place that can answer a request. */
-export interface Route {
-  readonly provider: Provider
-  readonly model: Model
-}
 
 /** What a model name stands for: the first route is asked first, the others are its fallbacks. */
 export interface Resolved {

@@ -2,8 +2,7 @@ import { NO_USAGE, promptTokens, type Step, type Usage } from '../core/answer.ts
 import { GatewayError } from '../core/errors.ts'
 import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import { isConnectTimeout } from '../providers/upstream-failure.ts'
-import type { Route } from './stages.ts'
+import type { Route } from './route.ts'
 
 /**
  * The upstream calls of one request, retries and fallbacks included. A call is paid from the moment the upstream
@@ -139,5 +138,5 @@ export function withPrompt(usage: Usage, counted: number): Usage {
 }
 
 function isTimeout(error: unknown): boolean {
-  return GatewayError.is(error) && error.kind === 'upstream-timeout' && !isConnectTimeout(error)
+  return GatewayError.is(error) && error.kind === 'upstream-timeout' && error.details.isUnsent !== true
 }

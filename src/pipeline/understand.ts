@@ -13,7 +13,8 @@ import { breathe } from '../tokens/breathe.ts'
 import { answeringRoutes } from './kind.ts'
 import { checkVendorWork, measure } from './measure.ts'
 import { readSteering } from './read-steering.ts'
-import type { Admitted, Limits, Parts, Resolved, Route, Understood } from './stages.ts'
+import type { Route } from './route.ts'
+import type { Admitted, Limits, Parts, Resolved, Understood } from './stages.ts'
 
 /** Estimating the tokens of a longer body in one piece would block the event loop for more than a few milliseconds. */
 const LONG_PROMPT = 128 * 1024

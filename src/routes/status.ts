@@ -1,7 +1,6 @@
-import type { Store } from '../core/ports.ts'
+import type { ProviderStates, Store } from '../core/ports.ts'
 import { jsonResponse } from '../pipeline/head.ts'
 import type { Parts } from '../pipeline/stages.ts'
-import type { ProviderStates } from '../providers/provider-states.ts'
 import { adminHead, type Handler } from './endpoint.ts'
 
 type Health = 'healthy' | 'degraded' | 'unhealthy'
