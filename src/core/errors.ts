@@ -60,6 +60,8 @@ export interface FailureDetails {
   readonly details?: Json
   /** True when the caller or the gateway caused the failure of an upstream call: circuit breakers do not count it. */
   readonly isCallerSide?: boolean
+  /** True when the upstream call timed out before it was sent: it cost nothing. */
+  readonly isUnsent?: boolean
   readonly cause?: unknown
 }
 

@@ -363,3 +363,11 @@ export interface Provider {
   /** Resolves when the upstream can be reached. */
   ping?(call: Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>): Promise<void>
 }
+
+/**
+ * `degraded`: a circuit of the provider is not closed, and requests still reach the provider.
+ * `away`: every model that was used lately has a circuit that is open for all keys.
+ */
+export type ProviderState = 'healthy' | 'degraded' | 'away'
+
+export type ProviderStates = Readonly<Record<string, ProviderState>>

@@ -3,10 +3,10 @@ import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/ans
 import { add, nano, times, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { withPrompt } from '../providers/attempts.ts'
+import { withPrompt } from '../upstream/attempts.ts'
 import type { Answered, Planned } from './exchange.ts'
 import { quote } from './reserve.ts'
-import type { Plan, Route } from './services.ts'
+import type { Plan, Route } from './request-values.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 

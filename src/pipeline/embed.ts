@@ -15,7 +15,8 @@ import { readSteering } from './read-steering.ts'
 import { settle } from './settle.ts'
 import { PromptSize } from './measure.ts'
 import { windowOf } from '../tokens/bound.ts'
-import type { Counter, Route, Services, Size } from './services.ts'
+import type { Services } from './services.ts'
+import type { Counter, Route, Size } from './request-values.ts'
 
 type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest }
 

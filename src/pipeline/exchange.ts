@@ -1,7 +1,4 @@
-import type { Bill } from '../billing/bill.ts'
 import { Cancellation } from '../core/cancellation.ts'
-import type { Completion } from '../core/answer.ts'
-import type { GatewayError } from '../core/errors.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest } from '../core/ports.ts'
@@ -12,7 +9,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { First } from '../replay/idempotency.ts'
 import { createSubscribers, type Subscribers } from '../replay/subscribers.ts'
 import type { Wishes } from '../savings/tier.ts'
-import type { Answer, Plan, Resolved, Route, Size } from './services.ts'
+import type { Answer, Plan, Resolved, Route, Size } from './request-values.ts'
 
 /** What an exchange begins with. */
 export interface ExchangeStart {
@@ -33,16 +30,6 @@ export interface ExchangeCaller {
   readonly isDetached: boolean
   /** @default a new one */
   readonly cancellation?: Cancellation
-}
-
-/** How a request ended, for the records. */
-export interface Outcome {
-  /** The HTTP status that the caller saw. */
-  readonly status: number
-  readonly bill?: Bill
-  /** Makes the whole answer; absent for one that broke off or was left. */
-  readonly completion?: () => Completion
-  readonly failure?: GatewayError
 }
 
 /**

@@ -6,7 +6,8 @@ import { IMAGE_TOKENS } from '../tokens/weights.ts'
 import type { Authenticated } from './exchange.ts'
 import { callerLeft } from './fail.ts'
 import { formatHeaders } from './call-upstream.ts'
-import type { Counter, Route, Services, Size } from './services.ts'
+import type { Services } from './services.ts'
+import type { Counter, Route, Size } from './request-values.ts'
 
 /** A count by a vendor takes no longer than this: without it the bound by bytes is used. */
 const COUNT_MS = 10_000

@@ -4,7 +4,8 @@ import type { Audit } from '../records/audit.ts'
 import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { RequestLog } from '../records/request-log.ts'
-import type { Exchange, Outcome } from './exchange.ts'
+import type { Exchange } from './exchange.ts'
+import type { Outcome } from './request-values.ts'
 import type { Observers } from './services.ts'
 
 export interface ObserverTargets {

@@ -16,7 +16,8 @@ import { answeringRoutes } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
 import type { Authenticated, Parsed } from './exchange.ts'
 import { readSteering } from './read-steering.ts'
-import type { Limits, Resolved, Route, Services } from './services.ts'
+import type { Limits, Services } from './services.ts'
+import type { Resolved, Route } from './request-values.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {

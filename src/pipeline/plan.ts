@@ -1,9 +1,10 @@
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { add, ZERO } from '../core/money.ts'
-import { Attempts } from '../providers/attempts.ts'
+import { Attempts } from '../upstream/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
 import { KEEP_NOTHING, recall, type Recalled } from './recall.ts'
-import type { Counted, Plan, Services } from './services.ts'
+import type { Services } from './services.ts'
+import type { Counted, Plan } from './request-values.ts'
 
 /** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {

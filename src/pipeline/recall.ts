@@ -4,8 +4,10 @@ import type { CacheMiss } from '../cache/semantic-cache.ts'
 import type { Leader } from '../cache/single-flight.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
-import type { Outcome, Reserved } from './exchange.ts'
-import type { AnswerCache, Keep, Plan, Services, SharedAnswer } from './services.ts'
+import type { Reserved } from './exchange.ts'
+import type { Outcome } from './request-values.ts'
+import type { AnswerCache, Services, SharedAnswer } from './services.ts'
+import type { Keep, Plan } from './request-values.ts'
 
 /** Stores nothing: for requests that the cache must not see. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }

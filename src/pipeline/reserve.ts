@@ -3,7 +3,8 @@ import type { Quote } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Parsed, Reserved } from './exchange.ts'
-import type { Route, Services } from './services.ts'
+import type { Services } from './services.ts'
+import type { Route } from './request-values.ts'
 
 /** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {

@@ -3,7 +3,8 @@ import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft } from './charge.ts'
-import type { Answered, Exchange, Outcome, Planned, Reserved } from './exchange.ts'
+import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
+import type { Outcome } from './request-values.ts'
 import type { Services } from './services.ts'
 
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */

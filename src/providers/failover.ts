@@ -6,10 +6,10 @@ import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createCircuitBreaker, type CircuitBreaker, type CircuitPass, type CircuitReport } from './circuit-breaker.ts'
-import type { AnswerTranslator } from '../formats/answer-translator.ts'
-import type { Attempt as Paid, Attempts } from './attempts.ts'
+import type { AnswerTranslator } from '../upstream/answer-translator.ts'
+import type { Attempt as Paid, Attempts } from '../upstream/attempts.ts'
 import { pause, waitBeforeRetry } from './retry.ts'
-import { isSource, MAX_HOLD_MS, sourceOfSteps, UpstreamStream, type StreamEnd } from './upstream-stream.ts'
+import { isSource, MAX_HOLD_MS, sourceOfSteps, UpstreamStream, type StreamEnd } from '../upstream/upstream-stream.ts'
 
 /** One place that can answer a call. */
 export interface Candidate {

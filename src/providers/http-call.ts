@@ -4,7 +4,7 @@ import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer-
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../http/bytes.ts'
 import { breathe } from '../tokens/breathe.ts'
-import { brokenUpstream, unreachable } from './upstream-failure.ts'
+import { brokenUpstream, unreachable } from '../upstream/upstream-failure.ts'
 
 export interface HttpCallOptions {
   readonly provider: string

@@ -8,7 +8,7 @@ import type { EmbedCall, Embedded, Provider, ProviderCall, Sent, Transport, Tran
 import { readEmbeddings } from '../formats/embeddings.ts'
 import type { Format } from '../formats/format.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
-import { brokenUpstream, parseObject, readAdvice, withoutSecrets } from './upstream-failure.ts'
+import { brokenUpstream, parseObject, readAdvice, withoutSecrets } from '../upstream/upstream-failure.ts'
 
 export interface HttpProviderOptions {
   readonly name: string

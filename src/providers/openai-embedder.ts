@@ -16,7 +16,7 @@ import {
   trimSlash,
 } from './provider-options.ts'
 import { sendRequest } from './http-call.ts'
-import { brokenUpstream, parseObject } from './upstream-failure.ts'
+import { brokenUpstream, parseObject } from '../upstream/upstream-failure.ts'
 
 export interface OpenaiEmbedderOptions {
   /** The address before `/embeddings`, such as `https://api.openai.com/v1`. */

@@ -1,13 +1,5 @@
-import type { Provider } from '../core/ports.ts'
+import type { Provider, ProviderState, ProviderStates } from '../core/ports.ts'
 import type { CircuitReport } from './circuit-breaker.ts'
-
-/**
- * `degraded`: a circuit of the provider is not closed, and requests still reach the provider.
- * `away`: every model that was used lately has a circuit that is open for all keys.
- */
-export type ProviderState = 'healthy' | 'degraded' | 'away'
-
-export type ProviderStates = Readonly<Record<string, ProviderState>>
 
 /** Returns the state of each provider. `circuits` are reports by `<provider>/<model_id>`. */
 export function providerStates(

@@ -1,7 +1,6 @@
-import type { Store } from '../core/ports.ts'
+import type { ProviderStates, Store } from '../core/ports.ts'
 import { sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
-import type { ProviderStates } from '../providers/provider-states.ts'
 import { adminHeaders, type Handler } from './endpoint.ts'
 
 type Health = 'healthy' | 'degraded' | 'unhealthy'

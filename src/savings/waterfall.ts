@@ -1,7 +1,7 @@
 import { asCount, isJsonObject, type Json } from '../core/json.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
-import { createPause } from '../tokens/pause.ts'
+import { createPause } from '../core/pause.ts'
 import { createFamilyLock } from './family.ts'
 import { recallAt, rememberAt, talkOf } from './freeze.ts'
 import { createMemory, type Memory } from './memory.ts'

@@ -3,11 +3,11 @@ import { describe, expect, it } from 'vitest'
 import type { Completion, Frame } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
-import { AnswerTranslator, type Chunk } from '../../src/formats/answer-translator.ts'
+import { AnswerTranslator, type Chunk } from '../../src/upstream/answer-translator.ts'
 import type { Format } from '../../src/formats/format.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { createFrameReader } from '../../src/http/sse.ts'
-import { brokenUpstream } from '../../src/providers/upstream-failure.ts'
+import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
 import { framesOf, type Answer } from '../support/upstream-answers.ts'
 import { frameText } from '../support/upstream.ts'
 
@@ -48,7 +48,7 @@ interface Translated {
 }
 
 function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]): Translated {
-  const reader = createFrameReader()
+  const reader = createFrameReader(32 * 1024 * 1024)
   const frames: Frame[] = []
   const take = (chunk: Chunk): void => {
     frames.push(...reader.read(typeof chunk === 'string' ? encoder.encode(chunk) : chunk))

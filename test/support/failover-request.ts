@@ -1,5 +1,5 @@
 import { Cancellation } from '../../src/core/cancellation.ts'
-import { Attempts } from '../../src/providers/attempts.ts'
+import { Attempts } from '../../src/upstream/attempts.ts'
 import type { FailoverRequest } from '../../src/providers/failover.ts'
 
 /** What the calls of one request have in common. Without a signal its caller stays. */

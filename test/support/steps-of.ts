@@ -1,9 +1,9 @@
 import type { Step } from '../../src/core/answer.ts'
 import type { AnswerSource } from '../../src/core/answer-source.ts'
-import { AnswerTranslator } from '../../src/formats/answer-translator.ts'
+import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
 import type { StepWriter } from '../../src/formats/format.ts'
-import { brokenUpstream, isTooDeep } from '../../src/providers/upstream-failure.ts'
-import { isSource, sourceOfSteps, UpstreamStream } from '../../src/providers/upstream-stream.ts'
+import { brokenUpstream, isTooDeep } from '../../src/upstream/upstream-failure.ts'
+import { isSource, sourceOfSteps, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 
 /** The steps of a streamed answer, drawn one by one. */

@@ -9,14 +9,24 @@ const SLICE = 32_768
  */
 export type Pause = () => Promise<void> | undefined
 
-/** Returns a `Pause` that yields after every few milliseconds of work. */
+/**
+ * Returns a `Pause` that yields after every few milliseconds of work. Loops that share it wait for the same yield: with
+ * one each, every loop would work for a whole stretch within one turn of the event loop.
+ */
 export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   let since = performance.now()
-  return () => {
-    if (performance.now() - since < STRETCH_MS) return undefined
-    return yieldToEventLoop().then(() => {
+  let yielding: Promise<void> | undefined
+  const yieldOnce = async (): Promise<void> => {
+    try {
+      await yieldToEventLoop()
+    } finally {
       since = performance.now()
-    })
+      yielding = undefined
+    }
+  }
+  return () => {
+    if (yielding === undefined && performance.now() - since < STRETCH_MS) return undefined
+    return (yielding ??= yieldOnce())
   }
 }
 

@@ -11,17 +11,12 @@ export function brokenUpstream(provider: string, what: string, cause?: unknown):
 
 const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
 
-/** True for a call that timed out before its connection was open. */
-export function isConnectTimeout(failure: GatewayError): boolean {
-  return codeOf(failure.details.cause) === CONNECT_TIMEOUT
-}
-
 /** What a rejected transport means: refused, reset, no such host, too many headers, no connection in time. */
 export function unreachable(provider: string, connectMs: number, cause: unknown): GatewayError {
   if (GatewayError.is(cause)) return cause
   if (codeOf(cause) !== CONNECT_TIMEOUT) return brokenUpstream(provider, 'could not be reached', cause)
   const message = `The provider "${provider}" took no connection within ${connectMs / 1000} seconds.`
-  return new GatewayError('upstream-timeout', message, { cause })
+  return new GatewayError('upstream-timeout', message, { isUnsent: true, cause })
 }
 
 /** The waiting advice of a response, and the seconds that it means. Milliseconds are read before seconds and dates. */

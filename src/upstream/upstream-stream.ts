@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { Step } from '../core/answer.ts'
 import type { AnswerSource, SourceReceiver } from '../core/answer-source.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { AnswerTranslator, Chunk } from '../formats/answer-translator.ts'
+import type { AnswerTranslator, Chunk } from './answer-translator.ts'
 
 /** Milliseconds for which a request waits for the first content of its stream, once an upstream has answered 200. */
 export const MAX_HOLD_MS = 5000

@@ -4,7 +4,6 @@ import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import { isConnectTimeout } from './upstream-failure.ts'
 
 /** The provider and the model of a call. */
 export interface AttemptRoute {
@@ -92,5 +91,5 @@ export function withPrompt(usage: Usage, sent: () => number): Usage {
 }
 
 function isTimeout(error: unknown): boolean {
-  return GatewayError.is(error) && error.kind === 'upstream-timeout' && !isConnectTimeout(error)
+  return GatewayError.is(error) && error.kind === 'upstream-timeout' && error.details.isUnsent !== true
 }

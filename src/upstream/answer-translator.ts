@@ -4,7 +4,7 @@ import type { AnswerEvent, Completion, Frame, Step, Usage } from '../core/answer
 import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { collector, type Collector } from '../core/steps.ts'
-import type { StepWriter } from './format.ts'
+import type { StepWriter } from '../formats/format.ts'
 import { joinBytes } from '../http/bytes.ts'
 import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
 
