@@ -8,7 +8,7 @@ export function isPromise<value>(given: MaybePromise<value>): given is Promise<v
 /** Goes on with a value: at once when it is there, so that nothing waits that need not. */
 export function chain<value, result>(
   given: MaybePromise<value>,
-  next: (value: value) => MaybePromise<result>,
+  goOn: (value: value) => MaybePromise<result>,
 ): MaybePromise<result> {
-  return isPromise(given) ? given.then((value) => next(value)) : next(given)
+  return isPromise(given) ? given.then(goOn) : goOn(given)
 }

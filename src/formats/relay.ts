@@ -2,7 +2,6 @@ import type { ByteSearch } from '../core/byte-search.ts'
 
 const LF = 10
 const SPACE = 32
-const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 const LOWER_N = 110
 
@@ -18,36 +17,35 @@ export function isOnlyNull(search: ByteSearch, key: string): boolean {
 }
 
 /**
- * True when every event is one line `data: {…}`, after one line `event: …` when `named`. What looks otherwise (comments,
- * several data lines, a cut object) is left to the parser.
+ * True when every event is one line `data: {…}`, after one of the lines before it that `beginnings` name. What looks
+ * otherwise (comments, several data lines, a cut object, an event of another name) is left to the parser.
  */
-export function isEveryEventAnObject(search: ByteSearch, named: boolean): boolean {
+export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Uint8Array[]): boolean {
   const { bytes } = search
   let start = 0
   while (start < bytes.length) {
     const end = search.find('\n\n', start)
     if (end === -1 || bytes[end - 1] !== CLOSE_BRACE) return false
-    if (named && !startsWith(bytes, start, EVENT)) return false
-    const line = named ? search.find('\n', start) + 1 : start
-    if (line > end || !isDataLine(bytes, line) || bytes.indexOf(LF, line) !== end) return false
+    const object = endOfBeginning(bytes, start, beginnings)
+    if (object === -1 || object > end || bytes.indexOf(LF, object) !== end) return false
     start = end + 2
   }
   return true
 }
 
-/** `data:` and `event:`. */
-const DATA = [100, 97, 116, 97, 58]
-const EVENT = [101, 118, 101, 110, 116, 58]
+/** ASCII text as bytes. */
+export function beginning(text: string): Uint8Array {
+  return new TextEncoder().encode(text)
+}
 
-function startsWith(bytes: Uint8Array, start: number, expected: readonly number[]): boolean {
+function endOfBeginning(bytes: Uint8Array, start: number, beginnings: readonly Uint8Array[]): number {
+  for (const expected of beginnings) if (startsWith(bytes, start, expected)) return start + expected.length
+  return -1
+}
+
+function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boolean {
   for (let index = 0; index < expected.length; index++) {
     if (bytes[start + index] !== expected[index]) return false
   }
   return true
-}
-
-function isDataLine(bytes: Uint8Array, start: number): boolean {
-  if (!startsWith(bytes, start, DATA)) return false
-  const value = start + DATA.length
-  return bytes[bytes[value] === SPACE ? value + 1 : value] === OPEN_BRACE
 }
