@@ -14,14 +14,14 @@ export interface StatusParts {
 }
 
 /**
- * GET /health: 503 when the store cannot be reached, `degraded` (200) while a provider's circuit is open. The names of
- * the services are those of the specification: optimizer is the waterfall, bifrost the routing to providers, redis the
+ * GET /health: 503 when the store cannot be reached, `degraded` (200) while a circuit is not closed. The names of the
+ * services are those of the specification: optimizer is the waterfall, bifrost the routing to providers, redis the
  * store, mcp_tools the search in stored contexts. Open to everyone, tells no names or addresses.
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {
     const store = await answers(parts)
-    const routing = Object.values(parts.providers()).every(Boolean)
+    const routing = Object.values(parts.providers()).every((state) => state === 'healthy')
     const status: Health = !store ? 'unhealthy' : routing ? 'healthy' : 'degraded'
     const body = {
       status,
@@ -37,11 +37,12 @@ export function health(parts: StatusParts): Handler {
   }
 }
 
-/** GET /ready: 200 when requests can be served, 503 when the store is away or every provider is. */
+/** GET /ready: 200 when requests can be served, 503 when the store or every provider is away. */
 export function ready(parts: StatusParts): Handler {
   return async (call) => {
     const store = await answers(parts)
-    const providers = parts.providers()
+    const states = Object.entries(parts.providers())
+    const providers = Object.fromEntries(states.map(([name, state]) => [name, state !== 'away']))
     const routing = Object.values(providers).some(Boolean)
     const isReady = store && routing
     const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }

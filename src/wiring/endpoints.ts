@@ -9,9 +9,8 @@ import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import type { BatchHandlers } from '../routes/batches.ts'
 import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
-import { completions, countTokens, embeddings } from '../routes/model-requests.ts'
+import { completions } from '../routes/completions.ts'
 import { getModel, listModels } from '../routes/models.ts'
-import { replayStream } from '../routes/replay.ts'
 import { deleteResponse, getResponse } from '../routes/responses.ts'
 import { health, ready } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
@@ -37,14 +36,14 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
     { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, services)) },
-    { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, countTokens(services)) },
+    { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, lazily(() => countTokens(services))) },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
     { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
     { method: 'GET', path: '/v1/messages/batches/:id', handle: batch('read') },
     { method: 'POST', path: '/v1/messages/batches/:id/cancel', handle: batch('cancel') },
     { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
-    { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(anthropicFormat, services) },
+    { method: 'POST', path: '/v1/messages/:id/streams', handle: lazily(() => replayStream(services)) },
     {
       method: 'POST',
       path: '/v1/responses',
@@ -55,7 +54,7 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
     },
     { method: 'GET', path: '/v1/responses/:id', handle: getResponse(services) },
     { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(services) },
-    { method: 'POST', path: '/v1/embeddings', handle: inTraffic(traffic, embeddings(services)) },
+    { method: 'POST', path: '/v1/embeddings', handle: inTraffic(traffic, lazily(() => embeddings(services))) },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
     { method: 'GET', path: '/health', handle: health(status) },
@@ -68,6 +67,21 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
 async function responses(services: Services): Promise<Handler> {
   const { responsesFormat } = await import('../formats/responses/format.ts')
   return completions(responsesFormat, services)
+}
+
+async function countTokens(services: Services): Promise<Handler> {
+  const routes = await import('../routes/count-tokens.ts')
+  return routes.countTokens(services)
+}
+
+async function embeddings(services: Services): Promise<Handler> {
+  const routes = await import('../routes/embeddings.ts')
+  return routes.embeddings(services)
+}
+
+async function replayStream(services: Services): Promise<Handler> {
+  const routes = await import('../routes/replay.ts')
+  return routes.replayStream(anthropicFormat, services)
 }
 
 async function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointRooms): Promise<Handler> {

@@ -96,7 +96,7 @@ describe('serve', () => {
   })
 
   it('close answers the requests of connections from which nothing was read yet', async () => {
-    const server = await start(async () => new Response('ok'), { drainMs: 60_000 })
+    const server = await start(ok, { drainMs: 60_000 })
     const sockets = await Promise.all(Array.from({ length: 50 }, () => connected(server)))
 
     const answers = sockets.map((socket) => answered(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'))
@@ -106,7 +106,7 @@ describe('serve', () => {
   })
 
   it('close answers the first request of a connection also when it comes a little later', async () => {
-    const server = await start(async () => new Response('ok'), { drainMs: 60_000 })
+    const server = await start(ok, { drainMs: 60_000 })
     const socket = await connected(server)
 
     const closed = server.close()
@@ -121,7 +121,7 @@ describe('serve', () => {
     [undefined, 75],
     [120_000, 120],
   ])('an idle connection with keepAliveMs %s is kept for %d s', async (keepAliveMs, seconds) => {
-    const server = await start(async () => new Response('ok'), keepAliveMs === undefined ? {} : { keepAliveMs })
+    const server = await start(ok, keepAliveMs === undefined ? {} : { keepAliveMs })
 
     const { headers } = await fetch(server.url)
 
@@ -133,7 +133,7 @@ describe('serve', () => {
     [{ keepAliveMs: Number.NaN }, 'keepAliveMs'],
     [{ drainMs: 1.5 }, 'drainMs'],
   ])('the options %j are refused', async (options, param) => {
-    await expect(start(async () => new Response('ok'), options)).rejects.toMatchObject({ details: { param } })
+    await expect(start(ok, options)).rejects.toMatchObject({ details: { param } })
   })
 
   it('close cuts what is not done at the deadline', async () => {
