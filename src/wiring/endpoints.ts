@@ -9,12 +9,9 @@ import type { Directory } from '../providers/catalog.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import type { BatchHandlers } from '../routes/batches.ts'
 import { completions } from '../routes/completions.ts'
-import { countTokens } from '../routes/count-tokens.ts'
-import { embeddings } from '../routes/embeddings.ts'
 import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
 import { getModel, listModels } from '../routes/models.ts'
-import { replayStream } from '../routes/replay.ts'
 import { deleteResponse, getResponse } from '../routes/responses.ts'
 import { health, ready } from '../routes/status.ts'
 import type { Batches } from './batches.ts'
@@ -39,14 +36,21 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, parts)) },
     { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, parts)) },
-    { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, countTokens(parts)) },
+    {
+      method: 'POST',
+      path: '/v1/messages/count_tokens',
+      handle: inTraffic(
+        traffic,
+        lazily(() => countTokens(parts)),
+      ),
+    },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
     { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
     { method: 'GET', path: '/v1/messages/batches/:id', handle: batch('read') },
     { method: 'POST', path: '/v1/messages/batches/:id/cancel', handle: batch('cancel') },
     { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
-    { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(anthropicFormat, parts) },
+    { method: 'POST', path: '/v1/messages/:id/streams', handle: lazily(() => replayStream(parts)) },
     {
       method: 'POST',
       path: '/v1/responses',
@@ -57,7 +61,14 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
     },
     { method: 'GET', path: '/v1/responses/:id', handle: getResponse(parts) },
     { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(parts) },
-    { method: 'POST', path: '/v1/embeddings', handle: inTraffic(traffic, embeddings(parts)) },
+    {
+      method: 'POST',
+      path: '/v1/embeddings',
+      handle: inTraffic(
+        traffic,
+        lazily(() => embeddings(parts)),
+      ),
+    },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
     { method: 'GET', path: '/health', handle: health(status) },
@@ -70,6 +81,21 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
 async function responses(parts: Parts): Promise<Handler> {
   const { responsesFormat } = await import('../formats/responses/format.ts')
   return completions(responsesFormat, parts)
+}
+
+async function countTokens(parts: Parts): Promise<Handler> {
+  const routes = await import('../routes/count-tokens.ts')
+  return routes.countTokens(parts)
+}
+
+async function embeddings(parts: Parts): Promise<Handler> {
+  const routes = await import('../routes/embeddings.ts')
+  return routes.embeddings(parts)
+}
+
+async function replayStream(parts: Parts): Promise<Handler> {
+  const routes = await import('../routes/replay.ts')
+  return routes.replayStream(anthropicFormat, parts)
 }
 
 async function batchHandler(name: keyof BatchHandlers, { batches, parts }: EndpointRooms): Promise<Handler> {
