@@ -12,11 +12,13 @@ export type Pause = () => Promise<void> | undefined
 /** Returns a `Pause` that yields after every few milliseconds of work. */
 export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   let since = performance.now()
+  const afterTurn = async (): Promise<void> => {
+    await yieldToEventLoop()
+    since = performance.now()
+  }
   return () => {
     if (performance.now() - since < STRETCH_MS) return undefined
-    return yieldToEventLoop().then(() => {
-      since = performance.now()
-    })
+    return afterTurn()
   }
 }
 
