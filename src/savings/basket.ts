@@ -1,5 +1,5 @@
 import type { Meter } from '../core/ports.ts'
-import type { Pause } from '../tokens/pause.ts'
+import type { Pause } from '../core/pause.ts'
 import type { Message } from '../core/prompt.ts'
 import { excerptUnit, type Passage } from './excerpt.ts'
 import type { Reading } from './reading.ts'

@@ -1,4 +1,4 @@
-import type { Pause } from '../tokens/pause.ts'
+import type { Pause } from '../core/pause.ts'
 import type { SelectionTools } from './selection.ts'
 import { tellUnit } from './summary.ts'
 import type { Unit } from './turns.ts'

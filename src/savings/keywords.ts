@@ -1,4 +1,4 @@
-import type { Pause } from '../tokens/pause.ts'
+import type { Pause } from '../core/pause.ts'
 
 /** How much each term of a query weighs. */
 export type Query = ReadonlyMap<number, number>

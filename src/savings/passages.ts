@@ -1,5 +1,5 @@
 import { rarityAmong, type Query } from './keywords.ts'
-import type { Pause } from '../tokens/pause.ts'
+import type { Pause } from '../core/pause.ts'
 import type { Passage } from './excerpt.ts'
 import type { Reading } from './reading.ts'
 

@@ -3,7 +3,7 @@ import type { Message } from '../core/prompt.ts'
 import { createBasket, type Basket, type Entry } from './basket.ts'
 import { corpusOf, expandQuery, scoresOf, type Query } from './keywords.ts'
 import { scorePassages } from './passages.ts'
-import type { Pause } from '../tokens/pause.ts'
+import type { Pause } from '../core/pause.ts'
 import type { Reader } from './reading.ts'
 import type { Unit } from './turns.ts'
 

@@ -1,6 +1,6 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
-import { createPause } from '../tokens/pause.ts'
+import { createPause } from '../core/pause.ts'
 import { createFamilyLock } from './family.ts'
 import { chooseTiers } from './choose.ts'
 import { createMemory } from './memory.ts'
