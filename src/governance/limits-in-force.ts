@@ -15,6 +15,8 @@ export interface Limit {
   readonly every: DurationCode
   readonly period: Period
   readonly counter: string
+  /** Whose limit it is: every window of one owner has a counter of its own. */
+  readonly owner: string
 }
 
 /** A record that was deleted while keys still refer to it leaves nothing to use. */
@@ -63,7 +65,7 @@ function limit({ kind, label, owner }: Counted, allowance: Allowance | undefined
   if (allowance === undefined) return []
   const { max, every } = allowance
   const period = periodOf(now, every)
-  return [{ kind, label, max, every, period, counter: counterName(kind, owner, every, period) }]
+  return [{ kind, label, max, every, period, owner, counter: counterName(kind, owner, every, period) }]
 }
 
 export function keyOwner(id: string): string {
