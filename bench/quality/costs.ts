@@ -1,58 +1,105 @@
 import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
+import type { Price } from '../../src/core/money.ts'
 import type { Wishes } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
-import { loadConversations, type ChatMessage } from './data.ts'
-import { jobOf, MODEL, meter, newWaterfall, smallModelOf, START } from './lab.ts'
+import { loadConversations, type ChatMessage, type Conversation } from './data.ts'
+import { jobOf, MODEL, meter, newWaterfall, NO_WISHES, smallModelOf, START } from './lab.ts'
 import { promptOf } from './prompts.ts'
 
-/** An upstream's cache: reading costs a tenth, writing a quarter more. */
-const READ = 0.1
-const WRITE = 1.25
-const SECONDS_BETWEEN = 30
+/** Prices of an upstream's prompt cache, as shares of the input price. */
+export interface CacheTable {
+  readonly name: string
+  readonly read: number
+  readonly write: number
+}
+
+export const CACHE_TABLES: readonly CacheTable[] = [
+  { name: 'read 0.1, write 1.25', read: 0.1, write: 1.25 },
+  { name: 'read 0.25, write 1', read: 0.25, write: 1 },
+  { name: 'no cache', read: 1, write: 1 },
+]
+
+/** How long an upstream keeps what it has read. */
+const CACHE_MS = 5 * 60 * 1000
 
 export interface CostFigures {
+  readonly conversations: number
   readonly requests: number
   /** What was paid, small-model calls included, in percent of all prompt tokens at list price. */
   readonly share: number
+  /** The same when everything is sent. */
+  readonly plainShare: number
+  /** Conversations that cost more than sending everything, and by how many percent the worst of them. */
+  readonly dearer: number
+  readonly worst: number
   readonly smallCalls: number
 }
 
 export interface CostOptions {
   readonly root: string
   readonly kind: string
-  /** How many conversations, and how many requests of each at the most. */
-  readonly conversations: number
-  readonly requests: number
+  readonly table: CacheTable
+  readonly secondsBetween: number
+  /** Every so many conversations, and how many requests of each at the most. @default all */
+  readonly step?: number
+  readonly requests?: number
+  /** @default none: the automatic choice */
   readonly wishes?: Wishes
   readonly waterfall?: Partial<WaterfallOptions>
 }
 
+interface Played {
+  readonly list: number
+  readonly plain: number
+  readonly paid: number
+  readonly requests: number
+  readonly smallCalls: number
+}
+
 /** Plays whole conversations, one request for each answer of the assistant, against an upstream that caches prefixes. */
 export async function measureCosts(options: CostOptions): Promise<CostFigures> {
-  let list = 0
-  let paid = 0
-  let requests = 0
-  let smallCalls = 0
-  for (const { id, messages } of loadConversations(options.root, options.kind).slice(0, options.conversations)) {
-    const ledger = smallModelOf('lazy')
-    const waterfall = newWaterfall(options.waterfall)
-    let known: readonly string[] = []
-    for (const [turn, prompt] of turnsOf(messages).slice(0, options.requests).entries()) {
-      const now = START + turn * SECONDS_BETWEEN * 1000
-      const price = { ...MODEL.price, cacheRead: MODEL.price.input * READ }
-      const job = jobOf(prompt, { owner: id, now, small: ledger.small, model: { ...MODEL, price } })
-      const result = options.wishes === undefined ? undefined : await waterfall({ ...job, wishes: options.wishes })
-      const sent = result?.rewrite?.prompt ?? prompt
-      list += await meter.countOf(prompt)
-      const cost = await costOf(sent, known)
-      paid += cost
-      known = sent.messages.map(textOfMessage)
-      requests++
-    }
-    paid += ledger.dollars / (MODEL.price.input / 1e6)
-    smallCalls += ledger.calls
+  const all = loadConversations(options.root, options.kind)
+  const played: Played[] = []
+  for (const one of all.filter((_, at) => at % (options.step ?? 1) === 0)) played.push(await play(one, options))
+  const sum = (field: keyof Played): number => played.reduce((total, one) => total + one[field], 0)
+  const excess = played.map(({ paid, plain }) => (100 * paid) / plain - 100)
+  return {
+    conversations: played.length,
+    requests: sum('requests'),
+    share: (100 * sum('paid')) / sum('list'),
+    plainShare: (100 * sum('plain')) / sum('list'),
+    dearer: excess.filter((percent) => percent > 0.05).length,
+    worst: Math.max(0, ...excess),
+    smallCalls: sum('smallCalls'),
   }
-  return { requests, share: (100 * paid) / list, smallCalls }
+}
+
+async function play({ id, messages }: Conversation, options: CostOptions): Promise<Played> {
+  const { table, secondsBetween, requests = Number.POSITIVE_INFINITY } = options
+  const ledger = smallModelOf('lazy')
+  const waterfall = newWaterfall(options.waterfall)
+  const model = { ...MODEL, price: priceOf(table) }
+  const real = createUpstreamCache(table)
+  const whole = createUpstreamCache(table)
+  let list = 0
+  let plain = 0
+  let paid = 0
+  const turns = turnsOf(messages).slice(0, requests)
+  for (const [turn, prompt] of turns.entries()) {
+    const now = START + turn * secondsBetween * 1000
+    const job = jobOf(prompt, { owner: id, now, small: ledger.small, model, wishes: options.wishes ?? NO_WISHES })
+    const { rewrite } = await waterfall(job)
+    list += await meter.countOf(prompt)
+    paid += await real.costOf(rewrite?.prompt ?? prompt, now)
+    plain += await whole.costOf(prompt, now)
+  }
+  paid += ledger.dollars / (MODEL.price.input / 1e6)
+  return { list, plain, paid, requests: turns.length, smallCalls: ledger.calls }
+}
+
+function priceOf({ read, write }: CacheTable): Price {
+  const { input } = MODEL.price
+  return read < 1 ? { ...MODEL.price, cacheRead: input * read, cacheWrite: input * write } : MODEL.price
 }
 
 function turnsOf(messages: readonly ChatMessage[]): Prompt[] {
@@ -61,13 +108,28 @@ function turnsOf(messages: readonly ChatMessage[]): Prompt[] {
     .map((at) => promptOf([{ role: 'system', content: 'You are a careful assistant.' }, ...messages.slice(0, at)]))
 }
 
-/** Tokens at list price: the beginning that the upstream knows at the price of reading, the rest at that of writing. */
-async function costOf(sent: Prompt, known: readonly string[]): Promise<number> {
-  let cost = 0
-  let same = true
-  for (const [at, message] of sent.messages.entries()) {
-    same &&= known[at] === textOfMessage(message)
-    cost += (await meter.countOfMessage(message)) * (same ? READ : WRITE)
+/** An upstream that keeps every prefix it has read for five minutes since the last reading. */
+function createUpstreamCache({ read, write }: CacheTable): {
+  readonly costOf: (sent: Prompt, now: number) => Promise<number>
+} {
+  let known: { readonly texts: readonly string[]; readonly at: number }[] = []
+  return {
+    /** Tokens at list price: the longest known beginning at the price of reading, the rest at that of writing. */
+    async costOf(sent, now) {
+      const texts = sent.messages.map(textOfMessage)
+      known = known.filter(({ at }) => now - at <= CACHE_MS)
+      const same = Math.max(0, ...known.map((one) => sharedBeginning(one.texts, texts)))
+      known = [...known.filter((one) => sharedBeginning(one.texts, texts) < one.texts.length), { texts, at: now }]
+      let cost = 0
+      for (const [at, message] of sent.messages.entries()) {
+        cost += (await meter.countOfMessage(message)) * (at < same ? read : write)
+      }
+      return cost
+    },
   }
-  return cost
+}
+
+function sharedBeginning(one: readonly string[], other: readonly string[]): number {
+  const differs = one.findIndex((text, at) => text !== other[at])
+  return differs === -1 ? one.length : differs
 }

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { measureCosts } from './costs.ts'
+import { CACHE_TABLES, measureCosts } from './costs.ts'
 import { throughFront } from './fronts.ts'
 import { meter, newWaterfall, NO_WISHES, SMALL_REPLIES, smallModelOf } from './lab.ts'
 import { cutMiddle } from './middle.ts'
@@ -10,11 +10,13 @@ const { values } = parseArgs({
   options: {
     data: { type: 'string', default: '../shared/data' },
     step: { type: 'string', default: '4' },
+    'cost-step': { type: 'string', default: '1' },
     out: { type: 'string', default: 'bench/quality/result.json' },
   },
 })
 const root = values.data
 const step = Number(values.step)
+const costStep = Number(values['cost-step'])
 
 interface Row {
   readonly figure: string
@@ -64,21 +66,45 @@ async function tier(name: string, kind: string, method: Method, goal: string): P
   })
 }
 
-async function costs(kind: string, goal: string): Promise<void> {
-  const base = { root, kind, conversations: 6, requests: 120 }
-  const plain = await measureCosts(base)
+/** Whole conversations in automatic mode: at each price table, with turns half a minute and ten minutes apart. */
+async function automaticCosts(kind: string, goal: string): Promise<void> {
+  for (const table of CACHE_TABLES) {
+    for (const secondsBetween of [30, 600]) {
+      const ours = await measureCosts({ root, kind, table, secondsBetween, step: costStep })
+      const where = `${kind}, ${table.name}, turns ${secondsBetween} s apart`
+      const cases = `${ours.conversations} conversations, ${ours.requests} requests, ${ours.smallCalls} small calls`
+      note(`cost of whole conversations, ${where}: % of list`, {
+        naive: `${round(ours.plainShare)} (everything)`,
+        ours: round(ours.share),
+        goal,
+        tokens: cases,
+      })
+      note(`conversations dearer than sending everything, ${where}`, {
+        naive: '0',
+        ours: `${ours.dearer} (worst by ${round(ours.worst)} %)`,
+        goal: '0',
+        tokens: cases,
+      })
+    }
+  }
+}
+
+/** The same conversations with one tier only, at the first price table. */
+async function tierCosts(kind: string, goal: string): Promise<void> {
+  const [table] = CACHE_TABLES
+  if (table === undefined) return
+  const base = { root, kind, table, secondsBetween: 30, step: 8, requests: 120 }
   const extreme = { level: 'extreme', ...NO_WISHES } as const
   const ways = [
     ['slider, anew on every turn', { wishes: extreme, waterfall: { slider: 'query' } }],
     ['slider, auto', { wishes: extreme, waterfall: { slider: 'auto' } }],
     ['slider, stable', { wishes: extreme, waterfall: { slider: 'stable' } }],
-    ['family lock', { wishes: NO_WISHES, waterfall: { tiers: (own) => own.filter((one) => one.tier === 4) } }],
-    ['automatic', { wishes: NO_WISHES }],
+    ['family lock', { waterfall: { tiers: (own) => own.filter((one) => one.tier === 4) } }],
   ] as const satisfies readonly (readonly [string, Partial<Parameters<typeof measureCosts>[0]>])[]
   for (const [name, more] of ways) {
     const ours = await measureCosts({ ...base, ...more })
     note(`cost of whole conversations, ${kind}, ${name}: % of list`, {
-      naive: `${round(plain.share)} (everything)`,
+      naive: `${round(ours.plainShare)} (everything)`,
       ours: round(ours.share),
       goal,
       tokens: `${ours.requests} requests, ${ours.smallCalls} small calls`,
@@ -122,7 +148,9 @@ for (const front of ['chat', 'messages'] as const) {
   await tier(`gateway, ${front} front, tier 3`, 'mtragun', recursive, '92 at 21k')
 }
 
-await costs('specstory', '3')
+await automaticCosts('specstory', '3')
+await automaticCosts('taubench', '5')
+await tierCosts('specstory', '3')
 
 console.table(rows)
 writeFileSync(values.out, `${JSON.stringify({ data: root, step, rows }, undefined, 2)}\n`)

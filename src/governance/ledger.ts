@@ -2,8 +2,9 @@ import type { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { nano } from '../core/money.ts'
 import { periodOf, type DurationCode } from '../core/period.ts'
-import type { Charge, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
+import type { Charge, Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
 import { claimsFor, countable, outputFor, recountFor, type Wanted } from './claims.ts'
+import { UNLIMITED } from './field-schema.ts'
 import { forecast, type Forecast } from './forecast.ts'
 import { counterName, forgottenAt, keyOwner, limitsInForce, sharedOwner, type Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
@@ -42,7 +43,7 @@ export interface LedgerOptions {
 }
 
 const LAPSE_MS = 600_000
-/** Money is counted in all these windows, so that a budget whose window changes finds what was spent before. */
+/** Money is held and counted in all these windows, so that a budget whose window changes finds what was taken before. */
 const BUDGET_WINDOWS: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
 
 export function createLedger(options: LedgerOptions): Ledger {
@@ -74,7 +75,8 @@ export function createLedger(options: LedgerOptions): Ledger {
     return chain(limitsInForce(key, shared, at), (inForce) => {
       const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
       const wanted = claimsFor(limits, quote)
-      const request = { ticket: uuid(), claims: wanted.claims, least: wanted.least, lapsesAfterMs }
+      const claims = [...wanted.claims, ...claimsOfOtherWindows(wanted, at)]
+      const request = { ticket: uuid(), claims, least: wanted.least, lapsesAfterMs }
       return chain(take(request), (result) =>
         outcomeOf({ key, quote, places, at, limits, wanted, ticket: request.ticket, result }),
       )
@@ -180,6 +182,19 @@ interface Step {
 }
 
 const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => nano(0) }
+
+/** A budget whose window changes while this request runs finds its money held in the new window too. */
+function claimsOfOtherWindows({ limits, worst }: Wanted, at: number): readonly Claim[] {
+  if (worst === 0) return []
+  const budgets = limits.filter(({ kind }) => kind === 'budget')
+  return budgets.flatMap(({ owner, every: own }) =>
+    BUDGET_WINDOWS.filter((every) => every !== own).map((every) => {
+      const period = periodOf(at, every)
+      const counter = counterName('budget', owner, every, period)
+      return { counter, max: UNLIMITED, expiresAt: forgottenAt(every, period), amount: worst, elastic: true }
+    }),
+  )
+}
 
 interface Settled {
   readonly ticket: string

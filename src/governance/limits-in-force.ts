@@ -16,6 +16,8 @@ export interface Limit {
   readonly every: DurationCode
   readonly period: Period
   readonly counter: string
+  /** Whose limit it is: every window of one owner has a counter of its own. */
+  readonly owner: string
 }
 
 /** A record that was deleted while keys still refer to it leaves nothing to use. */
@@ -86,7 +88,7 @@ function addLimit(
   if (allowance === undefined) return
   const { max, every } = allowance
   const period = periodOf(now, every)
-  limits.push({ kind, label, max, every, period, counter: counterName(kind, owner, every, period) })
+  limits.push({ kind, label, max, every, period, owner, counter: counterName(kind, owner, every, period) })
 }
 
 export function keyOwner(id: string): string {

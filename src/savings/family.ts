@@ -2,12 +2,15 @@ import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
 import type { Memory } from './memory.ts'
+import { bestStep, sendingCost } from './net.ts'
+import { growthOf } from './outlook.ts'
 import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
 import { summarise, summaryNotice, summaryOf, tellUnit, type Summariser, type Summary } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
 import type { Rewrite, Tier, TierForecast, TierJob, TierResult } from './tier.ts'
 import type { Unit } from './turns.ts'
+import { isWarm } from './upstream-cache.ts'
 
 export interface FamilyOptions {
   readonly thresholds?: Thresholds
@@ -20,6 +23,8 @@ const TARGET_SHARE = 0.6
 const SUMMARY_SHARE = 0.1
 const NOTICE_FRAME = 60
 const NEWEST_MESSAGES = 5
+/** The prompt is carried up to this many times the threshold at the most. */
+const MAX_CARRIED = 3
 const KIND = 'family'
 
 /**
@@ -31,13 +36,29 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   const summariser = options.summariser ?? 'model'
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const trigger = thresholdsFor(job, thresholds).family
     const talk = talkOf(job.prompt)
     const freeze = parseFreeze(await recallAt(memory, job.owner, talk, KIND))
     const asBefore = freeze === undefined ? undefined : await thawed(job, talk, freeze)
-    if (asBefore === undefined || asBefore.tokens > trigger) return step(job, talk, freeze)
-    await rememberAt(memory, job.owner, talk, { kind: KIND, value: JSON.stringify(freeze) })
-    return { rewrite: { ...asBefore, tier: 4, strategy: strategyOf(job) }, spent: ZERO }
+    if (asBefore === undefined || asBefore.tokens > limitFor(job, freeze)) return step(job, talk, freeze)
+    await rememberAt(memory, job.owner, talk, { kind: KIND, value: JSON.stringify({ ...freeze, at: job.now }) })
+    return { rewrite: { ...asBefore, tier: 4, strategy: strategyOf(job) }, spent: ZERO, continues: true }
+  }
+
+  /** Cost of a summary that reads so many tokens. */
+  const callsFor = (job: TierJob, read: number): NanoUsd =>
+    summariser === 'extractive' ? ZERO : (job.small?.price(Math.round(read), summaryTokens(job)) ?? ZERO)
+
+  const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
+  const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
+
+  /** Tokens above which the prompt is cut again: while the upstream has cached it, carrying more is cheaper than cutting. */
+  const limitFor = (job: TierJob, freeze: Freeze | undefined): number => {
+    const trigger = thresholdsFor(job, thresholds).family
+    if (freeze !== undefined && !isWarm(freeze, job.now)) return trigger
+    const target = targetFor(job)
+    const step = add(sendingCost(job.model, target, 0), callsFor(job, trigger))
+    const best = target + bestStep(job.model, step, growthOf(job, tools.meter))
+    return Math.min(MAX_CARRIED * trigger, Math.max(trigger, best))
   }
 
   const thawed = async (job: TierJob, talk: Talk, freeze: Freeze): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
@@ -49,8 +70,8 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   /** Cuts down to the target and brings the summary up to date. */
   const step = async (job: TierJob, talk: Talk, freeze: Freeze | undefined): Promise<TierResult> => {
     const trigger = thresholdsFor(job, thresholds).family
-    const target = Math.round(trigger * TARGET_SHARE)
-    const maxTokens = Math.round(target * SUMMARY_SHARE)
+    const target = targetFor(job)
+    const maxTokens = summaryTokens(job)
     let summary: Summary | undefined
     let spent: NanoUsd = ZERO
     const covered = new Set<Unit>()
@@ -78,7 +99,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     const cut = await cutToQuery(job, talk, { ...limits, newest, notice }, tools)
     if (cut === undefined) return { declined: 'there are no older messages', spent }
     if (summary?.failed === true) return { declined: 'the summariser did not answer', spent }
-    const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice))
+    const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice, job.now))
     await rememberAt(memory, job.owner, talk, { kind: KIND, value })
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
@@ -88,10 +109,18 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     return `Family-Lock (${by} -> ${job.modelName})`
   }
 
-  const forecast = (job: TierJob): TierForecast => {
-    const tokens = thresholdsFor(job, thresholds).family * TARGET_SHARE
-    const calls = summariser === 'extractive' ? ZERO : (job.small?.price(tokens, tokens * SUMMARY_SHARE) ?? ZERO)
-    return { tokens, calls }
+  /** The first summary reads everything that is left out; later ones read what was added since. */
+  const forecast = async (job: TierJob): Promise<TierForecast> => {
+    const target = targetFor(job)
+    const talk = talkOf(job.prompt)
+    const freeze = parseFreeze(await recallAt(memory, job.owner, talk, KIND))
+    const limit = limitFor(job, freeze)
+    const steady = { limit, target, calls: callsFor(job, limit) }
+    if (freeze === undefined) return { tokens: target, calls: callsFor(job, job.tokens - target), steady }
+    const { tokens } = await thawed(job, talk, freeze)
+    return tokens > limit
+      ? { tokens: target, calls: steady.calls, steady }
+      : { tokens, calls: ZERO, steady, continues: true }
   }
 
   return { tier: 4, wants: (job) => isWanted(job, 4, thresholds), forecast, rewrite }

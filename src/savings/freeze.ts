@@ -22,6 +22,8 @@ export interface Freeze {
   readonly asked: number
   /** What was looked up for single questions, each before the message that asked; never taken back, so nothing moves. */
   readonly blocks: readonly Block[]
+  /** When it was sent last, milliseconds since 1970. */
+  readonly at: number
 }
 
 /** A conversation seen as its units from the first to the last, live turn included. */
@@ -49,12 +51,12 @@ export function talkOf(prompt: Prompt): Talk {
   return talk
 }
 
-export function freezeOf(talk: Talk, selected: Selected, notice: string): Freeze {
+export function freezeOf(talk: Talk, selected: Selected, notice: string, at: number): Freeze {
   const picks = talk.units.flatMap((unit, at) => {
     if (!selected.selection.has(unit)) return []
     return [[at, ...(selected.picks.get(unit) ?? [-1])]]
   })
-  return { from: talk.units.length, picks, notice, asked: talk.turns.live[0]?.places[0] ?? -1, blocks: [] }
+  return { from: talk.units.length, picks, notice, asked: talk.turns.live[0]?.places[0] ?? -1, blocks: [], at }
 }
 
 /** What the frozen cut leaves of the conversation as it is now; the live turn's first unit is always whole. */
@@ -128,7 +130,7 @@ export function parseFreeze(text: string | undefined): Freeze | undefined {
     const { before, text: words } = block
     return typeof before === 'number' && typeof words === 'string' ? [{ before, text: words }] : []
   })
-  return { from, picks, notice, asked, blocks }
+  return { from, picks, notice, asked, blocks, at: asCount(value['at']) ?? 0 }
 }
 
 function parseJson(text: string): Json | undefined {

@@ -1,39 +1,136 @@
-import { add, costOf, type NanoUsd } from '../core/money.ts'
 import { NO_USAGE } from '../core/answer.ts'
 import type { Model } from '../core/model.ts'
+import { add, costOf, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
+import type { TierForecast } from './tier.ts'
 
-/** What of a prompt the upstream's own cache still knows, by what was sent before. */
-export interface Warmth {
-  /** Tokens of the beginning that was sent as it came. */
-  readonly passedThrough: number
-  /** Tokens of the beginning that was sent optimised. */
-  readonly optimized: number
-}
-
-export const COLD: Warmth = { passedThrough: 0, optimized: 0 }
-
-export interface Comparison {
+/** What is expected of the rest of a conversation. */
+export interface Outlook {
   readonly model: Model
-  /** Tokens of the prompt as it came, and as a tier would send it. */
+  /** Number of further requests. */
+  readonly turns: number
+  /** Tokens that each further request adds. */
+  readonly growth: number
+  /** Whether requests follow each other within the lifetime of the upstream's cache. */
+  readonly staysWarm: boolean
+}
+
+/** One way of sending a conversation, now and on the further turns. */
+export interface Course extends TierForecast {
+  /** Tokens at the beginning of this prompt that the upstream's cache holds. */
+  readonly warm: number
+}
+
+export interface CourseCosts {
+  /** This request, small-model calls included. */
+  readonly now: NanoUsd
+  /** This request and all further turns. */
+  readonly total: NanoUsd
+}
+
+/** Most turns that a decision looks ahead; a conversation goes on about as long as it has lasted. */
+const MAX_TURNS = 10
+
+export function turnsAhead(turnsSoFar: number): number {
+  return Math.min(turnsSoFar, MAX_TURNS)
+}
+
+/** True when reading from the upstream's cache costs less than sending. */
+export function hasCachePrice({ price }: Model): boolean {
+  return price.cacheRead !== undefined && price.cacheRead < price.input
+}
+
+/** Cost of a prompt of which the first `warm` tokens are in the upstream's cache; the others are written to it. */
+export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd {
+  if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)
+  const read = Math.round(Math.min(warm, tokens))
+  return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
+}
+
+/** What a course costs now and over the further turns. */
+export function courseCosts(course: Course, { model, turns, growth, staysWarm }: Outlook): CourseCosts {
+  const now = add(sendingCost(model, course.tokens, course.warm), course.calls)
+  const { steady, callsPerTurn = ZERO } = course
+  let total = now
+  let size = course.tokens
+  for (let turn = 0; turn < turns; turn++) {
+    let warm = 0
+    let calls = callsPerTurn
+    if (steady !== undefined) {
+      warm = staysWarm ? size : 0
+      size += growth
+      if (size > steady.limit) {
+        size = steady.target
+        warm = 0
+        calls = steady.calls
+      }
+    }
+    total = add(total, add(sendingCost(model, size, warm), calls))
+  }
+  return { now, total }
+}
+
+/**
+ * Tokens that a steady prompt may grow before it is cut again, so that both together cost least: a cut costs `step`, and
+ * carrying costs the cache-read price for each token and turn.
+ */
+export function bestStep(model: Model, step: NanoUsd, growth: number): number {
+  if (!hasCachePrice(model)) return 0
+  const million = 1_000_000
+  const carrying = sendingCost(model, million, million) / million
+  return Math.round(Math.sqrt((2 * step * growth) / Math.max(1, carrying)))
+}
+
+const WITHOUT_LIMIT = { limit: Number.POSITIVE_INFINITY, target: 0, calls: ZERO }
+
+/** Sending everything: it only grows. */
+export function passthrough(tokens: number, warm: number): Course {
+  return { tokens, warm, calls: ZERO, steady: WITHOUT_LIMIT }
+}
+
+export interface Choice {
+  /** The course that was taken last, as it would continue. */
+  readonly standard: CourseCosts
+  readonly candidate: CourseCosts
+}
+
+/** The expected gain must be this many times the possible loss: the conversation may end with this request. */
+const MIN_ODDS = 2
+
+/**
+ * Returns true when the candidate may replace the standard: this request is already cheaper, or the expected gain is at
+ * least twice the possible loss.
+ */
+export function maySwitch({ standard, candidate }: Choice): boolean {
+  if (candidate.total >= standard.total) return false
+  const loss = subtract(candidate.now, standard.now)
+  return loss <= 0 || subtract(standard.total, candidate.total) >= times(loss, MIN_ODDS)
+}
+
+export interface Risk {
+  /** What this conversation has cost so far beyond sending everything; negative when it was cheaper. */
+  readonly debt: NanoUsd
+  readonly course: Course
+  /** Tokens of the whole conversation, and of these what the upstream would have cached had it always been sent whole. */
   readonly tokens: number
-  readonly optimizedTokens: number
-  readonly warmth: Warmth
-  /** All small-model calls of the tier. */
-  readonly calls: NanoUsd
+  readonly warm: number
 }
 
-/** What sending so many tokens costs when the upstream's cache knows the first of them. */
-export function sendingCost(model: Model, tokens: number, known: number): NanoUsd {
-  const read = Math.min(known, tokens)
-  return costOf({ ...NO_USAGE, cacheReadTokens: read, inputTokens: tokens - read }, model.price)
-}
-
-/** True when the optimised prompt and the calls that made it cost less than sending everything. */
-export function pays({ model, tokens, optimizedTokens, warmth, calls }: Comparison): boolean {
-  const passthrough = sendingCost(model, tokens, warmth.passedThrough)
-  const optimized = add(sendingCost(model, optimizedTokens, warmth.optimized), calls)
-  return optimized < passthrough
+/**
+ * Returns true when the conversation costs at most one rewriting more than sending everything, whenever it ends and also
+ * when it must be sent whole again on the next turn. Without this a course that is cheap once, because nothing was warm,
+ * would lose a little on every later turn.
+ */
+export function isSafe({ debt, course, tokens, warm }: Risk, { model, growth }: Outlook): boolean {
+  const next = tokens + growth
+  // A steady prompt may be carried over its limit, so the next cut is not due on the next turn.
+  const carried = course.steady === undefined ? course : { ...course, steady: WITHOUT_LIMIT }
+  const { now, total } = courseCosts(carried, { model, growth, turns: 1, staysWarm: true })
+  const wholeNext = sendingCost(model, next, tokens)
+  const isDearerNext = subtract(total, now) > wholeNext
+  const wayBack = isDearerNext ? subtract(sendingCost(model, next, 0), wholeNext) : ZERO
+  const after = add(debt, subtract(now, sendingCost(model, tokens, warm)))
+  return add(after, wayBack) <= now
 }
 
 /** True when the caller marked a beginning for the upstream's cache: only an order may rewrite it. */

@@ -3,43 +3,65 @@ import type { Query } from './keywords.ts'
 import { termsOf } from './terms.ts'
 import type { Turns, Unit } from './turns.ts'
 
-/** A question of fewer different terms leans on the one before it ("and the second one?"). */
-const SHORT_QUESTION = 8
 /** What is longer was a document, not a question. */
 const LONGEST_QUESTION = 40
+/** A question with at most this many terms of its own is a follow-up: "and the second one?". */
+const MAX_FOLLOW_UP_TERMS = 1
+/** A question with more terms than this needs no earlier turn. */
+const MAX_SHORT_TERMS = 7
+/** Words that point back to what was said before. */
+const POINTS_BACK =
+  /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
+/** A capital inside a sentence: the question names what it is about. */
+const HOLDS_NAME = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
 const EARLIER_QUESTION_WEIGHT = 0.4
-const EARLIER_ANSWER_WEIGHT = 0.2
-/** How many steps of an agent's loop tell what it is about to do. */
+const EARLIER_ANSWER_WEIGHT = 0.15
+/** A short question that stands alone may still be about what was asked before. */
+const EARLIER_TOPIC_WEIGHT = 0.3
+/** How many steps of an agent's loop show what it is about to do. */
 const LOOP_STEPS = 5
-/** A term that comes again and again is not more wanted than one that comes twice. */
-const GREATEST_WEIGHT = 2
-/** What a small model guessed is added to the words of the user, never put in their place. */
+/** A term that occurs often is not more wanted than one that occurs twice. */
+const MAX_WEIGHT = 2
+/** Guesses of a small model are added to the words of the user, never put in their place. */
 const GUESS_WEIGHT = 0.4
 const LONGEST_READ = 8000
 
 /**
- * What the coming answer is about: the last user message; when that is short, the answered question before it; within
- * an agent's loop, what the agent said and called last. `more` are terms that a small model added.
+ * Returns what the coming answer is about: the last user message; for a follow-up also the question before it and its
+ * answer; within an agent's loop what the agent said and called last. `more` are terms that a small model added.
  */
 export function queryOf(turns: Turns, more: readonly string[] = []): Query {
   const query = new Map<number, number>()
   const add = (text: string, weight: number): void => {
     for (const term of termsOf(text.slice(0, LONGEST_READ))) {
-      query.set(term, Math.min(GREATEST_WEIGHT, (query.get(term) ?? 0) + weight))
+      query.set(term, Math.min(MAX_WEIGHT, (query.get(term) ?? 0) + weight))
+    }
+  }
+  /** Each term once, and never above the question's own words. */
+  const addOnce = (text: string, weight: number): void => {
+    for (const term of new Set(termsOf(text.slice(0, LONGEST_READ)))) {
+      if (!query.has(term)) query.set(term, weight)
     }
   }
   const [asking, ...steps] = turns.live
-  if (asking !== undefined) add(textOfUnit(asking), 1)
-  if (query.size < SHORT_QUESTION) {
-    const earlier = earlierQuestion(turns.old)
-    if (earlier !== undefined) {
-      add(textOfUnit(earlier.question), EARLIER_QUESTION_WEIGHT)
-      add(textOfUnit(earlier.answer), EARLIER_ANSWER_WEIGHT)
-    }
+  const question = asking === undefined ? '' : textOfUnit(asking)
+  add(question, 1)
+  const isShort = steps.length === 0 && query.size <= MAX_SHORT_TERMS
+  const earlier = isShort ? earlierQuestion(turns.old) : undefined
+  if (earlier !== undefined) {
+    const pointsBack = isFollowUp(question, query.size)
+    addOnce(textOfUnit(earlier.question), pointsBack ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
+    if (pointsBack) addOnce(textOfUnit(earlier.answer), EARLIER_ANSWER_WEIGHT)
   }
   for (const step of steps.slice(-LOOP_STEPS)) add(doingsOf(step), 1)
   for (const text of more) add(text, GUESS_WEIGHT)
   return query
+}
+
+/** True for a question that cannot be understood without the one before it. */
+function isFollowUp(question: string, terms: number): boolean {
+  if (terms <= MAX_FOLLOW_UP_TERMS) return true
+  return POINTS_BACK.test(question) && !HOLDS_NAME.test(question)
 }
 
 function textOfUnit(unit: Unit): string {

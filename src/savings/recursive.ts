@@ -150,7 +150,8 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   const forecast = (job: TierJob): TierForecast => {
     const calls = Math.ceil(job.tokens / CHUNK) * CHUNK_SUMMARY
     const price = summariser === 'extractive' ? ZERO : (job.small?.price(job.tokens, calls) ?? ZERO)
-    return { tokens: targetFor(job), calls: price }
+    const callsPerTurn = summariser === 'extractive' ? ZERO : (job.small?.price(CHUNK, CHUNK_SUMMARY) ?? ZERO)
+    return { tokens: targetFor(job), calls: price, callsPerTurn }
   }
 
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }

@@ -42,7 +42,8 @@ export interface Selected {
 
 /** Shares of the room for what has a right of its own, whatever the query. */
 const STANDING_SHARE = 0.2
-const USER_SHARE = 0.35
+const USER_SHARE_WITH_TOOLS = 0.35
+const USER_SHARE = 0.75
 const HEAD_SHARE = 0.05
 const NEWEST_SHARE = 0.06
 const STEP_SHARE = 0.5
@@ -53,6 +54,11 @@ const TOOL_TRAFFIC = 0.2
 /** Long units say more, but not as much more as they are longer. */
 const LENGTH_POWER = 0.75
 const PARTNER_SHARE = 0.5
+/** Without tools a topic goes on over a few turns: those around a hit lend a share of their score. */
+const NEIGHBOR_SHARE = 0.1
+const NEIGHBORS = 3
+/** In less room, neighbors of a question and its answer push out other hits. Meetings gain at any size. */
+const NEIGHBORS_ROOM = 8000
 /** In tool traffic what is older is more often overtaken: the oldest is worth 1/e of the newest. */
 const AGEING = 1
 /** Passages are priced by estimate; what is left after measuring is filled again. */
@@ -69,13 +75,16 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   )
   const query = await expandQuery(corpus, job.query, pause)
   const withTools = shareOfTools(entries) > TOOL_TRAFFIC
-  rank(entries, await scoresOf(corpus, query, pause), withTools ? AGEING : 0)
+  const scoresOfUnits = await scoresOf(corpus, query, pause)
+  const isMeeting = entries.every(({ unit }) => unit.kind === 'user')
+  const lends = !withTools && (isMeeting || job.room >= NEIGHBORS_ROOM)
+  rank(entries, lends ? withNeighbors(scoresOfUnits) : scoresOfUnits, withTools ? AGEING : 0)
   await pause()
   const basket = createBasket(job.room, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
   const newestFirst = entries.toReversed()
 
-  takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps, newestRoom: job.newestRoom ?? 0 })
+  takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps, newestRoom: job.newestRoom ?? 0, withTools })
   await basket.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
   basket.takeWhole(relevant, withTools ? job.room * WHOLE_SHARE_WITH_TOOLS : job.room)
@@ -128,6 +137,15 @@ function shareOfTools(entries: readonly Entry[]): number {
   return exchanges / all
 }
 
+/** Adds to each score a share of those within three positions. */
+function withNeighbors(scores: Float64Array): Float64Array {
+  return scores.map((own, at) => {
+    let lent = 0
+    for (let away = 1; away <= NEIGHBORS; away++) lent += (scores[at - away] ?? 0) + (scores[at + away] ?? 0)
+    return own + NEIGHBOR_SHARE * lent
+  })
+}
+
 /** Worth of each unit: its own score and half of its partner's, by length and age. */
 function rank(entries: readonly Entry[], scores: Float64Array, ageing: number): void {
   const greatest = scores.reduce((most, score) => Math.max(most, score), 1e-9)
@@ -158,6 +176,7 @@ interface Orders {
   readonly newestFirst: readonly Entry[]
   readonly steps: ReadonlySet<Unit>
   readonly newestRoom: number
+  readonly withTools: boolean
 }
 
 /** Standing instructions, the user's words, the steps of the live turn, the beginning and the end. */
@@ -177,7 +196,8 @@ function takeRightful(basket: Basket, entries: readonly Entry[], orders: Orders)
   const isUser = (entry: Entry): boolean => entry.unit.kind === 'user'
   const words = entries.filter(isUser)
   const all = words.reduce((sum, entry) => sum + entry.tokens, 0)
-  basket.takeWhole(all <= room * USER_SHARE ? words : byValue.filter(isUser), room * USER_SHARE)
+  const share = !orders.withTools && all <= room * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
+  basket.takeWhole(all <= room * share ? words : byValue.filter(isUser), room * share)
   basket.takeWhole(entries.slice(0, 1), room * HEAD_SHARE)
   basket.takeWhole(newestFirst.slice(0, 1), room * NEWEST_SHARE)
   basket.takeLast(newestFirst.slice(0, 1), Math.min(room, orders.newestRoom))

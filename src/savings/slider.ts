@@ -87,7 +87,7 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
     const cut = await cutToQuery(job, talk, limits, tools)
     if (cut === undefined) return undefined
     if (stable) {
-      const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice))
+      const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice, job.now))
       await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value })
     } else if (mode === 'auto') {
       await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}-seen`, value: String(job.now) })

@@ -56,15 +56,33 @@ export interface Rewrite {
 
 /** A tier's answer: a smaller prompt, or why not. What its small-model calls cost counts in either case. */
 export type TierResult =
-  | { readonly rewrite: Rewrite; readonly spent: NanoUsd }
+  | {
+      readonly rewrite: Rewrite
+      readonly spent: NanoUsd
+      /** True when the prompt begins with what this tier sent on the turn before. @default false */
+      readonly continues?: boolean
+    }
   | { readonly declined: string; readonly spent: NanoUsd }
 
 /** What a tier expects of itself before it runs. */
 export interface TierForecast {
   /** Tokens of its prompt. */
   readonly tokens: number
-  /** What its small-model calls will cost. */
+  /** Cost of its small-model calls for this request. */
   readonly calls: NanoUsd
+  /** Cost of its small-model calls for each further request. @default 0 */
+  readonly callsPerTurn?: NanoUsd
+  /** True when the prompt begins with what this tier sent on the turn before. @default false */
+  readonly continues?: boolean
+  /** Present when the prompt stays the same from turn to turn and only grows, up to a limit. @default a new prompt each turn */
+  readonly steady?: {
+    /** Tokens above which it is cut again, */
+    readonly limit: number
+    /** down to this many, */
+    readonly target: number
+    /** at this cost. */
+    readonly calls: NanoUsd
+  }
 }
 
 /** One way of making a prompt smaller. */
@@ -72,8 +90,8 @@ export interface Tier {
   readonly tier: TierNumber
   /** Whether the header or the size calls for this tier. Pure and cheap. */
   wants(job: TierJob): boolean
-  /** Asked before the tier runs without an order: it runs only where this pays. Absent: it always does. */
-  forecast?(job: TierJob): TierForecast
+  /** Called before the tier runs without an order: the cheapest way of sending wins. Absent: the tier always runs. */
+  forecast?(job: TierJob): TierForecast | Promise<TierForecast>
   rewrite(job: TierJob): Promise<TierResult>
 }
 

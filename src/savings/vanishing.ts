@@ -62,7 +62,8 @@ export function createVanishing(tools: SelectionTools, memory: Memory, options: 
     const kept = staying.reduce((sum, message) => sum + tools.meter.estimateOfMessage(message), 0)
     const cap = capFor(job)
     const tokens = Math.max(cap, Math.min(kept, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
-    return { tokens, calls: job.small?.price(QUESTION_TOKENS, ANSWER_TOKENS) ?? ZERO }
+    const calls = job.small?.price(QUESTION_TOKENS, ANSWER_TOKENS) ?? ZERO
+    return { tokens, calls, callsPerTurn: calls }
   }
 
   return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }

@@ -1,18 +1,18 @@
-import { asCount, isJsonObject, type Json } from '../core/json.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { createPause } from '../core/pause.ts'
 import { createFamilyLock } from './family.ts'
-import { recallAt, rememberAt, talkOf } from './freeze.ts'
-import { createMemory, type Memory } from './memory.ts'
-import { COLD, hasCacheMarks, pays, type Warmth } from './net.ts'
+import { chooseTiers } from './choose.ts'
+import { createMemory } from './memory.ts'
+import { hasCacheMarks } from './net.ts'
 import { createReader } from './reading.ts'
 import { createRecursive } from './recursive.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
 import type { Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
-import type { Optimized, Rewrite, SmallModel, Tier, TierJob, TierVerdict } from './tier.ts'
+import type { Optimized, Rewrite, SmallModel, Tier, TierJob, TierNumber, TierVerdict } from './tier.ts'
+import { NEW_CONVERSATION, recallHistory, rememberSent, warmTokens, type History } from './upstream-cache.ts'
 import { createVanishing } from './vanishing.ts'
 
 export interface WaterfallOptions {
@@ -33,11 +33,7 @@ export interface WaterfallOptions {
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
 }
 
-/** How long upstreams keep what they have read. */
-const UPSTREAM_CACHE_MS = 5 * 60 * 1000
-const SENT = 'sent'
-
-/** The tiers in their order 5, 2, 3, 4: the first that is wanted, pays and succeeds makes the prompt. Never rejects. */
+/** The first ordered tier that succeeds makes the prompt, else the cheapest of those that pay. Never rejects. */
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<Optimized> {
   const { meter, breathe, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
@@ -54,24 +50,75 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const tiers = typeof options.tiers === 'function' ? options.tiers(own) : (options.tiers ?? own)
 
   return async (given) => {
-    const verdicts: TierVerdict[] = []
-    let spent: NanoUsd = ZERO
-    let ordered: NanoUsd = ZERO
-    if (given.wishes.level === 'off') return { tokens: given.tokens, spent, verdicts }
+    if (given.wishes.level === 'off') return { tokens: given.tokens, spent: ZERO, verdicts: [] }
     const job = await measured(given, { meter, thresholds })
-    const warmth = await orElse(COLD, warmthOf(memory, job, thresholds))
-    for (const tier of job.shadow === 'not-tried' ? [] : tiers) {
-      const outcome = await attempt(tier, forTiers(job), warmth, meter)
-      spent = add(spent, outcome.spent)
-      if (isOrdered(job, tier.tier)) ordered = add(ordered, outcome.spent)
-      verdicts.push(outcome.verdict)
-      if (outcome.rewrite === undefined) continue
-      await orElse(undefined, noteSent(memory, job, outcome.rewrite, thresholds))
-      return { rewrite: outcome.rewrite, tokens: outcome.tokens, spent, ordered, verdicts }
-    }
-    await orElse(undefined, noteSent(memory, job, undefined, thresholds))
-    return { tokens: job.tokens, spent, ordered, verdicts } satisfies Optimized
+    const followed = isWorthNoting(job, thresholds)
+    const history = followed ? await orElse(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
+    const outcome = await runTiers(job.shadow === 'not-tried' ? [] : tiers, job, history, meter)
+    const isSent = outcome.rewrite !== undefined && job.shadow === undefined
+    const sent = isSent
+      ? { ...outcome.sentAs, spent: outcome.spent }
+      : { tokens: job.tokens, warm: warmTokens(history.whole, job), spent: ZERO }
+    if (followed) await orElse(undefined, rememberSent(memory, job, history, sent))
+    const { sentAs: _, ...optimized } = outcome
+    return optimized
   }
+}
+
+interface Outcome extends Optimized {
+  readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly warm: number }
+}
+
+/** Runs the ordered tiers, then the others that pay, until one makes the prompt. */
+async function runTiers(tiers: readonly Tier[], job: TierJob, history: History, meter: Meter): Promise<Outcome> {
+  const verdicts = new Map<Tier, TierVerdict>()
+  const queue = await queueOf(tiers, job, history, { meter, verdicts })
+  let spent: NanoUsd = ZERO
+  let ordered: NanoUsd = ZERO
+  const inOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
+  for (const tier of queue) {
+    const attempted = await attempt(tier, forTiers(job), meter)
+    spent = add(spent, attempted.spent)
+    if (isOrdered(job, tier.tier)) ordered = add(ordered, attempted.spent)
+    verdicts.set(tier, attempted.verdict)
+    const { rewrite, tokens } = attempted
+    if (rewrite === undefined) continue
+    const continues = attempted.continues && history.rewritten.tier === tier.tier
+    const warm = continues ? warmTokens(history.rewritten, job) : 0
+    const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, warm }
+    return { rewrite, tokens, spent, ordered, verdicts: inOrder(), sentAs }
+  }
+  return { tokens: job.tokens, spent, ordered, verdicts: inOrder(), sentAs: { tokens: job.tokens, warm: 0 } }
+}
+
+interface Notes {
+  readonly meter: Meter
+  readonly verdicts: Map<Tier, TierVerdict>
+}
+
+/** The tiers to try: those that are ordered, then the others that pay, cheapest first. */
+async function queueOf(
+  tiers: readonly Tier[],
+  job: TierJob,
+  history: History,
+  { meter, verdicts }: Notes,
+): Promise<readonly Tier[]> {
+  const note = (tier: Tier, outcome: TierVerdict['outcome'], reason: string): void => {
+    verdicts.set(tier, { tier: tier.tier, outcome, reason })
+  }
+  const ordered: Tier[] = []
+  const open: Tier[] = []
+  for (const tier of tiers) {
+    if (!tier.wants(job)) note(tier, 'not-wanted', 'neither a header nor the size calls for it')
+    else if (isOrdered(job, tier.tier)) ordered.push(tier)
+    else if (hasCacheMarks(job.prompt)) note(tier, 'declined', 'the caller marked a prefix with cache_control')
+    else open.push(tier)
+  }
+  const paying = await orElse([], chooseTiers(open, forTiers(job), history, meter))
+  for (const tier of open) {
+    if (!paying.includes(tier)) note(tier, 'does-not-pay', 'sending everything costs less')
+  }
+  return [...ordered, ...paying]
 }
 
 /** What is remembered of a conversation helps and is never needed. */
@@ -100,37 +147,26 @@ interface Attempt {
   readonly tokens: number
   readonly spent: NanoUsd
   readonly verdict: TierVerdict
+  /** True when the prompt begins with what the tier sent on the turn before. */
+  readonly continues: boolean
 }
 
-async function attempt(tier: Tier, job: TierJob, warmth: Warmth, meter: Meter): Promise<Attempt> {
+async function attempt(tier: Tier, job: TierJob, meter: Meter): Promise<Attempt> {
   const { tokens } = job
   const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
     tier: tier.tier,
     outcome,
     reason,
   })
-  const pass = (verdict: TierVerdict, spent: NanoUsd = ZERO): Attempt => ({ tokens, spent, verdict })
+  const pass = (verdict: TierVerdict, spent: NanoUsd = ZERO): Attempt => ({ tokens, spent, verdict, continues: false })
   const purse = createPurse(job.small)
   try {
-    if (!tier.wants(job)) return pass(verdictOf('not-wanted', 'neither a header nor the size calls for it'))
-    if (!isOrdered(job, tier.tier)) {
-      if (hasCacheMarks(job.prompt)) return pass(verdictOf('declined', 'the caller marked a prefix with cache_control'))
-      const forecast = tier.forecast?.(job)
-      const comparison = { model: job.model, tokens, warmth }
-      if (forecast !== undefined && !pays({ ...comparison, optimizedTokens: forecast.tokens, calls: forecast.calls })) {
-        return pass(verdictOf('does-not-pay', 'sending everything costs less'))
-      }
-    }
     const result = await tier.rewrite({ ...job, small: purse.small })
     if ('declined' in result) return pass(verdictOf('declined', result.declined), result.spent)
     const original = await meter.countOf(job.prompt, job.signal)
     if (result.rewrite.tokens >= original) return pass(verdictOf('declined', 'not smaller than before'), result.spent)
-    return {
-      rewrite: result.rewrite,
-      tokens: original,
-      spent: result.spent,
-      verdict: verdictOf('chosen', result.rewrite.strategy),
-    }
+    const { rewrite, spent, continues = false } = result
+    return { rewrite, tokens: original, spent, continues, verdict: verdictOf('chosen', rewrite.strategy) }
   } catch (error) {
     return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), purse.spent())
   }
@@ -148,54 +184,12 @@ function createPurse(small: SmallModel | undefined): { readonly small: typeof sm
   return { small: { ...small, ask }, spent: () => spent }
 }
 
-/** Small conversations are never optimised without an order, so nothing needs to be known of them. */
+/** Small conversations are never rewritten without an order, so their history is not kept. */
 function isWorthNoting(job: TierJob, thresholds: Thresholds): boolean {
   return job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
-}
-
-/** What the upstream's cache still holds of this conversation; nothing where it has no lower price for that. */
-async function warmthOf(memory: Memory, job: TierJob, thresholds: Thresholds): Promise<Warmth> {
-  const { cacheRead, input } = job.model.price
-  if (cacheRead === undefined || cacheRead >= input || !isWorthNoting(job, thresholds)) return COLD
-  const note = parseNote(await recallAt(memory, job.owner, talkOf(job.prompt), SENT))
-  if (note === undefined || job.now - note.at > UPSTREAM_CACHE_MS) return COLD
-  return note.optimized ? { passedThrough: 0, optimized: note.tokens } : { passedThrough: note.tokens, optimized: 0 }
 }
 
 /** What a trial remembers is found by trials only: it was never sent. */
 function forTiers(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
-}
-
-/** Remembers in which form the conversation was sent. */
-async function noteSent(
-  memory: Memory,
-  job: TierJob,
-  optimized: Rewrite | undefined,
-  thresholds: Thresholds,
-): Promise<void> {
-  if (!isWorthNoting(job, thresholds)) return
-  const rewrite = job.shadow === undefined ? optimized : undefined
-  const note: Note = { at: job.now, tokens: rewrite?.tokens ?? job.tokens, optimized: rewrite !== undefined }
-  await rememberAt(memory, job.owner, talkOf(job.prompt), { kind: SENT, value: JSON.stringify(note) })
-}
-
-interface Note {
-  readonly at: number
-  readonly tokens: number
-  readonly optimized: boolean
-}
-
-function parseNote(text: string | undefined): Note | undefined {
-  if (text === undefined) return undefined
-  let value: Json
-  try {
-    value = JSON.parse(text) as Json
-  } catch {
-    return undefined
-  }
-  if (!isJsonObject(value)) return undefined
-  const at = asCount(value['at'])
-  const tokens = asCount(value['tokens'])
-  return at === undefined || tokens === undefined ? undefined : { at, tokens, optimized: value['optimized'] === true }
 }

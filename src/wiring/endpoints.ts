@@ -36,7 +36,14 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
     { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, services)) },
-    { method: 'POST', path: '/v1/messages/count_tokens', handle: inTraffic(traffic, lazily(() => countTokens(services))) },
+    {
+      method: 'POST',
+      path: '/v1/messages/count_tokens',
+      handle: inTraffic(
+        traffic,
+        lazily(() => countTokens(services)),
+      ),
+    },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
     { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
     { method: 'GET', path: '/v1/messages/batches/:id', handle: batch('read') },
@@ -54,7 +61,14 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
     },
     { method: 'GET', path: '/v1/responses/:id', handle: getResponse(services) },
     { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(services) },
-    { method: 'POST', path: '/v1/embeddings', handle: inTraffic(traffic, lazily(() => embeddings(services))) },
+    {
+      method: 'POST',
+      path: '/v1/embeddings',
+      handle: inTraffic(
+        traffic,
+        lazily(() => embeddings(services)),
+      ),
+    },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
     { method: 'GET', path: '/health', handle: health(status) },

@@ -50,7 +50,7 @@ const CONVERSATION = [
     role: at % 2 === 0 ? 'user' : 'assistant',
     content: `${at}: ${prose(at, 500)}`,
   })),
-  { role: 'user', content: 'Which port does the billing service listen on?' },
+  { role: 'user', content: 'Which port does the ledger of the orchard listen on?' },
 ]
 
 const isSmall = ({ body }: UpstreamRequest): boolean => body['model'] === 'small'

@@ -1,18 +1,17 @@
 import { describe, expect, it } from 'vitest'
-import { nano, ZERO } from '../../src/core/money.ts'
+import { nano } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
 import { createChain } from '../../src/savings/chain.ts'
 import { summariseByExtract } from '../../src/savings/extractive-summary.ts'
 import { parseFreeze, talkOf } from '../../src/savings/freeze.ts'
 import { createMemory } from '../../src/savings/memory.ts'
-import { pays } from '../../src/savings/net.ts'
 import { holdsStandingInstruction } from '../../src/savings/pins.ts'
 import { readTerms } from '../../src/savings/search-terms.ts'
 import { isShadowed, shadow } from '../../src/savings/shadow.ts'
 import { stemOf, termsOf } from '../../src/savings/terms.ts'
 import { createTranscripts } from '../../src/savings/transcript.ts'
 import { splitTurns } from '../../src/savings/turns.ts'
-import { meter, MODEL, textStore } from './bench.ts'
+import { meter, textStore } from './bench.ts'
 import { promptOf, text } from './conversation.ts'
 
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
@@ -78,32 +77,6 @@ describe('standing instructions', () => {
   it('are not seen in a question', () => {
     const [unit] = splitTurns([user('What is the capital of France?'), assistant('ok'), user('x')]).old
     expect(unit !== undefined && holdsStandingInstruction(unit)).toBe(false)
-  })
-})
-
-describe('what pays', () => {
-  const model = { ...MODEL, price: { input: 3, output: 15, cacheRead: 0.3 } }
-  const cold = { passedThrough: 0, optimized: 0 }
-
-  it.each([
-    ['a cold prompt cut to a third', { tokens: 60_000, optimizedTokens: 20_000, warmth: cold, calls: ZERO }, true],
-    [
-      'the same with calls dearer than what is saved',
-      { tokens: 60_000, optimizedTokens: 20_000, warmth: cold, calls: nano(1.3e8) },
-      false,
-    ],
-    [
-      'a warm prompt cut to a third',
-      { tokens: 60_000, optimizedTokens: 20_000, warmth: { passedThrough: 58_000, optimized: 0 }, calls: ZERO },
-      false,
-    ],
-    [
-      'a cut that is warm itself',
-      { tokens: 60_000, optimizedTokens: 20_000, warmth: { passedThrough: 0, optimized: 19_000 }, calls: ZERO },
-      true,
-    ],
-  ] as const)('is said of %s: ', (_, comparison, paying) => {
-    expect(pays({ model, ...comparison })).toBe(paying)
   })
 })
 

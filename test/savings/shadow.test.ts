@@ -74,11 +74,14 @@ function savingsOf(
   return { waterfall, trial }
 }
 
-/** A tier that keeps the newest messages, anew on every turn. */
+/** A tier that keeps the newest messages. */
 const newestOnly: Tier = {
   tier: 2,
   wants: () => true,
-  forecast: (job) => ({ tokens: Math.round(job.tokens / 2), calls: nano(0) }),
+  forecast: (job) => {
+    const target = Math.round(job.tokens / 2)
+    return { tokens: target, calls: nano(0), steady: { limit: 2 * target, target, calls: nano(0) } }
+  },
   rewrite: async (job) => {
     const prompt = { ...job.prompt, messages: job.prompt.messages.slice(-60) }
     const tokens = await meter.countOf(prompt)

@@ -92,8 +92,9 @@ describe('what pays', () => {
     const first = await chatOf(30_000)
     await waterfallOf({ store, tiers: [] })(jobOf(first, { model: optim }))
 
-    const known = await waterfallOf({ store })(jobOf(extend(first), { model: optim }))
-    const strange = await waterfallOf()(jobOf(extend(first), { model: optim }))
+    const onlyTwo = (own: readonly Tier[]): readonly Tier[] => own.filter(({ tier }) => tier === 2)
+    const known = await waterfallOf({ store, tiers: onlyTwo })(jobOf(extend(first), { model: optim }))
+    const strange = await waterfallOf({ tiers: onlyTwo })(jobOf(extend(first), { model: optim }))
 
     expect(known.verdicts.find((verdict) => verdict.tier === 2)?.outcome).toBe('does-not-pay')
     expect(strange.rewrite?.tier).toBe(2)

@@ -1,0 +1,110 @@
+import { asCount, isJsonObject, type Json } from '../core/json.ts'
+import { add, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
+import { recallAt, rememberAt, talkOf } from './freeze.ts'
+import type { Memory } from './memory.ts'
+import { hasCachePrice, sendingCost } from './net.ts'
+import type { TierJob, TierNumber } from './tier.ts'
+
+/** What was sent of a conversation, and when. */
+interface SentPrompt {
+  readonly tokens: number
+  /** Milliseconds since 1970. */
+  readonly at: number
+}
+
+/** What is known of a conversation: what the upstream may have cached of it, and what it has cost. */
+export interface History {
+  /** When its last request was sent; 0 for a conversation that is new here. */
+  readonly at: number
+  /** Tokens of the whole conversation at that time. */
+  readonly tokens: number
+  /** The last time that it was sent whole. */
+  readonly whole: SentPrompt
+  /** The last time that a tier rewrote it. */
+  readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
+  /** What it has cost so far beyond sending everything on every turn; negative when it was cheaper. */
+  readonly debt: NanoUsd
+}
+
+const NEVER: SentPrompt = { tokens: 0, at: 0 }
+export const NEW_CONVERSATION: History = {
+  at: 0,
+  tokens: 0,
+  whole: NEVER,
+  rewritten: { ...NEVER, tier: 0 },
+  debt: ZERO,
+}
+
+/** How long upstreams keep what they have read. */
+const UPSTREAM_CACHE_MS = 5 * 60 * 1000
+const KIND = 'sent'
+
+/** True while the upstream has cached what was sent at that time. */
+export function isWarm({ at }: { readonly at: number }, now: number): boolean {
+  return at > 0 && now - at <= UPSTREAM_CACHE_MS
+}
+
+/** Tokens at the beginning of the whole conversation that the upstream has cached. */
+export function warmTokens(sent: SentPrompt, job: TierJob): number {
+  return hasCachePrice(job.model) && isWarm(sent, job.now) ? sent.tokens : 0
+}
+
+export async function recallHistory(memory: Memory, job: TierJob): Promise<History> {
+  return parseHistory(await recallAt(memory, job.owner, talkOf(job.prompt), KIND)) ?? NEW_CONVERSATION
+}
+
+/** What a request was sent as: whole, or rewritten by a tier. */
+export interface SentRequest {
+  readonly tier?: TierNumber
+  readonly tokens: number
+  /** Tokens of it that the upstream had cached. */
+  readonly warm: number
+  /** Cost of all small-model calls, those of tiers that declined included. */
+  readonly spent: NanoUsd
+}
+
+export async function rememberSent(memory: Memory, job: TierJob, history: History, sent: SentRequest): Promise<void> {
+  const { model, tokens, now: at } = job
+  const cost = add(sendingCost(model, sent.tokens, sent.warm), sent.spent)
+  const alwaysWhole = sendingCost(model, tokens, warmTokens(history, job))
+  const { tier } = sent
+  const next: History = {
+    at,
+    tokens,
+    whole: tier === undefined ? { tokens, at } : history.whole,
+    rewritten: tier === undefined ? history.rewritten : { tier, tokens: sent.tokens, at },
+    debt: add(history.debt, subtract(cost, alwaysWhole)),
+  }
+  await rememberAt(memory, job.owner, talkOf(job.prompt), { kind: KIND, value: JSON.stringify(next) })
+}
+
+function parseHistory(text: string | undefined): History | undefined {
+  const value = text === undefined ? undefined : parse(text)
+  if (!isJsonObject(value)) return undefined
+  const sent = parseSent(value)
+  const whole = parseSent(value['whole'])
+  const rewritten = parseSent(value['rewritten'])
+  const debt = value['debt']
+  if (sent === undefined || whole === undefined || rewritten === undefined || typeof debt !== 'number') return undefined
+  return { ...sent, whole, rewritten: { ...rewritten, tier: tierOf(value['rewritten']) }, debt: nano(debt) }
+}
+
+function parseSent(value: Json | undefined): SentPrompt | undefined {
+  if (!isJsonObject(value)) return undefined
+  const at = asCount(value['at'])
+  const tokens = asCount(value['tokens'])
+  return at === undefined || tokens === undefined ? undefined : { at, tokens }
+}
+
+function tierOf(value: Json | undefined): TierNumber | 0 {
+  const tier = isJsonObject(value) ? value['tier'] : 0
+  return tier === 2 || tier === 3 || tier === 4 || tier === 5 ? tier : 0
+}
+
+function parse(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,167 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Model } from '../../src/core/model.ts'
+import { nano, ZERO } from '../../src/core/money.ts'
+import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
+import {
+  bestStep,
+  courseCosts,
+  isSafe,
+  maySwitch,
+  passthrough,
+  sendingCost,
+  type Outlook,
+} from '../../src/savings/net.ts'
+import { jobOf, meter, MODEL, smallModel, waterfallOf } from './bench.ts'
+import { promptOf, prose, text } from './conversation.ts'
+
+const CACHED: Model = { ...MODEL, price: { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 } }
+const MINUTE = 60_000
+
+function outlook(turns: number, more: Partial<Outlook> = {}): Outlook {
+  return { model: CACHED, turns, growth: 1000, staysWarm: true, ...more }
+}
+
+describe('the cost of a prompt', () => {
+  it.each([
+    ['reads what is warm and writes the rest', CACHED, 10_000, 4000, 4000 * 300 + 6000 * 3750],
+    ['is at most all of it warm', CACHED, 10_000, 12_000, 10_000 * 300],
+    ['knows nothing warm without a lower price for it', MODEL, 10_000, 4000, 10_000 * 3000],
+  ] as const)('%s', (_, model, tokens, warm, cost) => {
+    expect(sendingCost(model, tokens, warm)).toBe(cost)
+  })
+})
+
+describe('the cost of a course', () => {
+  const steady = { limit: 20_000, target: 12_000, calls: nano(7) }
+
+  it('carries a steady prompt at the price of reading', () => {
+    const { now, total } = courseCosts(passthrough(50_000, 50_000), outlook(2))
+    expect(now).toBe(50_000 * 300)
+    expect(total).toBe(50_000 * 300 + (50_000 * 300 + 1000 * 3750) + (51_000 * 300 + 1000 * 3750))
+  })
+
+  it('cuts a steady prompt again above its limit, and pays the summary for that', () => {
+    const course = { tokens: 19_500, warm: 0, calls: ZERO, steady }
+    expect(courseCosts(course, outlook(1)).total).toBe(19_500 * 3750 + 12_000 * 3750 + 7)
+  })
+
+  it('sends a prompt that is not steady cold on every turn, with its calls', () => {
+    const course = { tokens: 4000, warm: 0, calls: nano(5), callsPerTurn: nano(5) }
+    expect(courseCosts(course, outlook(3)).total).toBe(4 * (4000 * 3750 + 5))
+  })
+
+  it('reads nothing where requests are further apart than the cache lives', () => {
+    const { total } = courseCosts(passthrough(50_000, 0), outlook(1, { staysWarm: false, growth: 0 }))
+    expect(total).toBe(2 * 50_000 * 3750)
+  })
+})
+
+describe('a switch', () => {
+  const costs = (now: number, total: number) => ({ now: nano(now), total: nano(total) })
+
+  it.each([
+    ['is made when this request is already cheaper', costs(100, 500), costs(90, 400), true],
+    ['is made when the gain is twice the loss', costs(100, 500), costs(140, 420), true],
+    ['is not made for a smaller gain', costs(100, 500), costs(140, 421), false],
+    ['is not made when it costs more in all', costs(100, 500), costs(90, 500), false],
+  ] as const)('%s', (_, standard, candidate, expected) => {
+    expect(maySwitch({ standard, candidate })).toBe(expected)
+  })
+
+  const anew = { tokens: 12_000, warm: 0, calls: ZERO }
+  const kept = { ...anew, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
+  const whole = (tokens: number, warm: number) => sendingCost(CACHED, tokens, warm)
+
+  it.each([
+    ['a steady prompt while nothing was lost', kept, 50_000, 0, true],
+    ['a steady prompt after a loss of less than this request', kept, 50_000, whole(50_000, 50_000), true],
+    ['a steady prompt after a greater loss', kept, 50_000, whole(50_000, 50_000) + 1, false],
+    ['a new prompt each turn that costs more than reading all', anew, 50_000, 0, false],
+    ['the same when enough was saved for the way back', anew, 50_000, -whole(50_000, 0), true],
+    ['a new prompt each turn that costs less than reading all', anew, 200_000, 0, true],
+  ] as const)('is safe or not: %s', (_, course, tokens, debt, expected) => {
+    expect(isSafe({ debt: nano(debt), course, tokens, warm: tokens }, outlook(5, { growth: 0 }))).toBe(expected)
+  })
+})
+
+describe('the step of a steady prompt', () => {
+  it('grows with the cost of a cut and is nothing where carrying is not cheaper', () => {
+    expect(bestStep(CACHED, nano(45e6), 1000)).toBe(Math.round(Math.sqrt((2 * 45e6 * 1000) / 300)))
+    expect(bestStep(MODEL, nano(45e6), 1000)).toBe(0)
+  })
+})
+
+/** An upstream that keeps every beginning for five minutes after its last reading. */
+function upstreamOf(model: Model): (sent: Prompt, now: number) => Promise<number> {
+  let known: { readonly texts: readonly string[]; readonly at: number }[] = []
+  const shared = (one: readonly string[], other: readonly string[]): number => {
+    const differs = one.findIndex((words, at) => words !== other[at])
+    return differs === -1 ? one.length : differs
+  }
+  return async (sent, now) => {
+    const texts = sent.messages.map(textOfMessage)
+    known = known.filter(({ at }) => now - at <= 5 * MINUTE)
+    const same = Math.max(0, ...known.map((one) => shared(one.texts, texts)))
+    known.push({ texts, at: now })
+    const sizes = await Promise.all(sent.messages.map((message) => meter.countOfMessage(message)))
+    const warm = sizes.slice(0, same).reduce((sum, size) => sum + size, 0)
+    return sendingCost(
+      model,
+      sizes.reduce((sum, size) => sum + size, 0),
+      warm,
+    )
+  }
+}
+
+const price = fc.constantFrom(
+  { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 },
+  { input: 3, output: 15, cacheRead: 0.75, cacheWrite: 3 },
+  { input: 3, output: 15, cacheRead: 1.5 },
+  { input: 3, output: 15 },
+)
+
+const course = fc.record({
+  price,
+  /** Which tiers there are, so that also the dearer ones are open. */
+  open: fc.constantFrom<readonly number[]>([2, 3, 4], [2], [3], [4]),
+  opening: fc.integer({ min: 50, max: 9000 }),
+  turns: fc.array(
+    fc.record({
+      asked: fc.integer({ min: 3, max: 300 }),
+      answered: fc.integer({ min: 3, max: 2500 }),
+      gap: fc.constantFrom(10_000, MINUTE, 4 * MINUTE, 10 * MINUTE),
+    }),
+    { minLength: 3, maxLength: 25 },
+  ),
+})
+
+describe('automatic mode', () => {
+  it('costs at most sending everything plus the rewriting of one request, whenever the conversation ends', async () => {
+    await fc.assert(
+      fc.asyncProperty(course, async ({ price: prices, open, opening, turns }) => {
+        const model = { ...MODEL, price: prices, thresholdFactor: 0.25 }
+        const waterfall = waterfallOf({ tiers: (own) => own.filter(({ tier }) => open.includes(tier)) })
+        const { small } = smallModel((words) => `Facts and values: ${words.slice(100, 2000)}`)
+        const [real, whole] = [upstreamOf(model), upstreamOf(model)]
+        const messages: Message[] = [{ role: 'user', parts: [text(prose(1, opening))] }]
+        let now = 1e12
+        let excess = 0
+        let rewriting = 0
+        for (const [at, { asked, answered, gap }] of turns.entries()) {
+          const prompt = promptOf([...messages], 'openai')
+          const { rewrite, spent } = await waterfall(jobOf(prompt, { model, small, now }))
+          const paid = (await real(rewrite?.prompt ?? prompt, now)) + spent
+          excess += paid - (await whole(prompt, now))
+          // A tier may decline after its small-model call: that call is then all there is of the rewriting.
+          rewriting = Math.max(rewriting, rewrite === undefined ? spent : paid)
+          expect(excess).toBeLessThanOrEqual(rewriting)
+          now += gap
+          messages.push({ role: 'assistant', parts: [text(prose(at * 2 + 2, answered))] })
+          messages.push({ role: 'user', parts: [text(prose(at * 2 + 3, asked))] })
+        }
+      }),
+      { numRuns: 30 },
+    )
+  }, 120_000)
+})

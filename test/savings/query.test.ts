@@ -1,0 +1,53 @@
+import { describe, expect, it } from 'vitest'
+import type { Message } from '../../src/core/prompt.ts'
+import { queryOf } from '../../src/savings/query.ts'
+import { termsOf } from '../../src/savings/terms.ts'
+import { splitTurns } from '../../src/savings/turns.ts'
+import { text } from './conversation.ts'
+
+const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
+const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
+const call: Message = { role: 'assistant', parts: [{ type: 'tool-call', id: 'c1', name: 'read', input: '{}' }] }
+const result: Message = {
+  role: 'tool',
+  parts: [{ type: 'tool-result', callId: 'c1', content: [text('lines')], failed: false }],
+}
+const BEFORE = [
+  user('How do orchards survive frost?'),
+  assistant('Orchards use sprinklers, sprinklers and more sprinklers; frost melts.'),
+]
+
+function weights(...live: Message[]): (word: string) => number | undefined {
+  const query = queryOf(splitTurns([...BEFORE, ...live]))
+  return (word) => query.get(termsOf(word)[0] ?? -1)
+}
+
+describe('the query', () => {
+  it.each(['And the second one?', 'Why is that?', 'Does it hurt them?'])(
+    'of the follow-up "%s" takes each term of the exchange before once, at a low weight',
+    (question) => {
+      const weightOf = weights(user(question))
+      expect(weightOf('orchards')).toBe(0.4)
+      expect(weightOf('sprinklers')).toBe(0.15)
+    },
+  )
+
+  it('of a short question that stands alone takes no term of the answer before', () => {
+    const weightOf = weights(user('Where did Ada store the violin?'))
+    expect(weightOf('violin')).toBe(1)
+    expect(weightOf('orchards')).toBe(0.3)
+    expect(weightOf('sprinklers')).toBeUndefined()
+  })
+
+  it('never gives an earlier term more weight than the words of the question', () => {
+    const weightOf = weights(user('And frost there?'))
+    expect(weightOf('frost')).toBe(1)
+    expect(weightOf('melts')).toBe(0.15)
+  })
+
+  it('takes nothing of the exchange before within the loop of an agent', () => {
+    const weightOf = weights(user('Why is that?'), call, result)
+    expect(weightOf('orchards')).toBeUndefined()
+    expect(weightOf('sprinklers')).toBeUndefined()
+  })
+})
