@@ -1,5 +1,5 @@
-import type { Completion } from '../core/answer.ts'
-import type { AnswerSource } from '../core/answer-source.ts'
+import type { Completion, Frame, Step } from '../core/answer.ts'
+import type { AnswerSource, StepReader, StreamFormat } from '../core/answer-source.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
@@ -167,9 +167,26 @@ function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoin
       timeouts: { ...timeouts, connect: connectMs },
       cancellation: call.cancellation ?? Cancellation.of(call.signal),
       maxBytes,
-      ...(isStream && { isStream: isEventStream, format: options.format }),
+      ...(isStream && { isStream: isEventStream, format: streamFormat(options) }),
     },
   )
+}
+
+/** The format of a stream, whose errors do not repeat our keys. */
+function streamFormat({ format, secrets = [] }: HttpProviderOptions): StreamFormat {
+  const { dialect, isPlain } = format
+  const stepReader = (): StepReader => {
+    const read = format.stepReader()
+    const readSafely = (frame: Frame): Step => {
+      try {
+        return read(frame)
+      } catch (error) {
+        throw GatewayError.is(error) ? withoutSecrets(error, secrets) : error
+      }
+    }
+    return Object.assign(readSafely, read.isWhole !== undefined && { isWhole: read.isWhole })
+  }
+  return { dialect, stepReader, ...(isPlain !== undefined && { isPlain }) }
 }
 
 function maxBytes(status: number): number {

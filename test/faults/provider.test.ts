@@ -284,7 +284,7 @@ describe('tries', () => {
 })
 
 describe('a slow upstream', () => {
-  const timeouts = { firstByte: 60, idle: 60 }
+  const timeouts = { firstByte: 60, idle: 60, total: 120 }
 
   it.each(CROSSINGS)('that sends nothing is given up with 504 ($name)', async ({ path, body }) => {
     for (const stream of [false, true]) {

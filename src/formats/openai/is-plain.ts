@@ -8,5 +8,5 @@ import { isEveryEventAnObject, isOnlyNull } from '../relay.ts'
 export function isPlain(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('"error"') !== -1 || search.find('_call') !== -1) return false
   if (search.find('\r') !== -1) return false
-  return isOnlyNull(search, '"usage"') && isOnlyNull(search, '"finish_reason"') && isEveryEventAnObject(search, false)
+  return isOnlyNull(search, '"usage"') && isOnlyNull(search, '"finish_reason"') && isEveryEventAnObject(search)
 }
