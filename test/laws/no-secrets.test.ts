@@ -117,8 +117,7 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
     administrate(at, 'PUT', `${KEYS}/${at.keyId}`, { name: 'renamed' }),
     administrate(at, 'POST', KEYS, { name: 'x', value: at.secret, [at.secret]: 1 }),
   ])
-  // The upstreams have failed so often that the gateway is not ready.
-  expect(shown.map((reply) => reply.status)).toEqual([200, 200, 200, 200, 200, 200, 200, 503, 200, 200, 200, 200, 400])
+  expect(shown.map((reply) => reply.status)).toEqual([200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 400])
   expect(logged.length).toBeGreaterThan(100)
   expect(errors.length).toBeGreaterThan(100)
 
