@@ -67,8 +67,13 @@ class WebRequest implements HttpRequest {
     }
     const { signal } = this.#request
     this.#sink.onCancel = once
-    if (signal.aborted) queueMicrotask(once)
-    else signal.addEventListener('abort', once, { once: true })
+    const abort = (): void => {
+      once()
+      // A reader that still waits must not wait for ever.
+      this.#sink.abort(signal.reason)
+    }
+    if (signal.aborted) queueMicrotask(abort)
+    else signal.addEventListener('abort', abort, { once: true })
   }
 }
 
@@ -121,7 +126,12 @@ class WebSink implements ResponseSink {
   }
 
   destroy(): void {
-    this.#controller?.error(new TypeError('The response was broken off.'))
+    this.abort(new TypeError('The response was broken off.'))
+  }
+
+  /** Ends the body with an error, as the platform's own fetch does. */
+  abort(reason: unknown): void {
+    this.#controller?.error(reason)
     this.#controller = undefined
   }
 

@@ -105,6 +105,23 @@ describe('toFetch', () => {
     sink.end()
   })
 
+  it('ends the body with the reason of the signal when it fires while a reader waits', async () => {
+    const fetch = toFetch({
+      handle: (request, sink) => {
+        request.onDisconnect(() => {})
+        sink.begin(200, {})
+        sink.write('one')
+      },
+    })
+    const caller = new AbortController()
+    const reader = (await fetch(address, { signal: caller.signal })).body!.getReader()
+    await reader.read()
+    const waiting = reader.read()
+    caller.abort(new Error('gone'))
+
+    await expect(waiting).rejects.toThrow('gone')
+  })
+
   it('asks for more only as the reader takes it', async () => {
     let drained = 0
     const begun = promise<ResponseSink>()
