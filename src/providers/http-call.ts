@@ -39,9 +39,10 @@ export interface StreamResponse {
 /** For whole bodies; it keeps nothing between two of them. */
 const decoder = new TextDecoder()
 
-/** Bytes of a stream that are passed on in one turn of the event loop. */
-const MAX_TURN_BYTES = 12 * 1024
-const NO_BYTES = new Uint8Array(0)
+/** What of a stream is passed on in one turn of the event loop: an event has at least two lines. */
+const MAX_TURN_BYTES = 16 * 1024
+const MAX_TURN_LINES = 200
+const LF = 10
 
 /** After the protocol's last event only the end of the body is to come: more bytes than this are not waited for. */
 const MAX_TAIL_BYTES = 4 * 1024
@@ -77,8 +78,9 @@ class HttpCall implements TransportHandler, AnswerSource {
   /** When the last piece came, or the reader last went on. */
   #activeAt = 0
   #isPaused = false
-  /** Bytes passed on since the event loop last had a turn. */
+  /** Bytes and lines passed on since the event loop last had a turn. */
   #turnBytes = 0
+  #turnLines = 0
   #isYielding = false
   #cancelTotal: () => void = noop
   #cancelSilence: () => void = noop
@@ -139,16 +141,25 @@ class HttpCall implements TransportHandler, AnswerSource {
   #deliver(): void {
     const receiver = this.#receiver
     if (receiver === undefined) return
-    while (this.#pieces.length > 0 && !this.#isYielding && !this.#isTail) {
-      const [first = NO_BYTES] = this.#pieces
-      const slice = first.byteLength > MAX_TURN_BYTES ? first.subarray(0, MAX_TURN_BYTES) : first
-      if (slice === first) this.#pieces.shift()
-      else this.#pieces[0] = first.subarray(MAX_TURN_BYTES)
-      this.#turnBytes += slice.byteLength
-      if (this.#turnBytes > MAX_TURN_BYTES) this.#yield()
-      receiver.onBytes(slice)
-    }
+    while (this.#pieces.length > 0 && !this.#isYielding && !this.#isTail) receiver.onBytes(this.#takeSlice())
     if (this.#pieces.length === 0 && this.#ending !== undefined) this.#sendEnding(receiver)
+  }
+
+  /** Removes what may be passed on in this turn from the first piece, and yields when that ends the turn. */
+  #takeSlice(): Uint8Array {
+    const piece = this.#pieces.shift() ?? new Uint8Array(0)
+    const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
+    let size = 0
+    while (size < most && this.#turnLines < MAX_TURN_LINES) {
+      const lineFeed = piece.indexOf(LF, size)
+      size = lineFeed === -1 ? most : Math.min(most, lineFeed + 1)
+      this.#turnLines++
+    }
+    this.#turnBytes += size
+    if (this.#turnBytes >= MAX_TURN_BYTES || this.#turnLines >= MAX_TURN_LINES) this.#yield()
+    if (size === piece.byteLength) return piece
+    this.#pieces.unshift(piece.subarray(size))
+    return piece.subarray(0, size)
   }
 
   #yield(): void {
@@ -161,6 +172,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     await breathe()
     this.#isYielding = false
     this.#turnBytes = 0
+    this.#turnLines = 0
     if (!this.#isPaused && !this.#isOver) this.#call?.resume()
     this.#deliver()
   }

@@ -5,7 +5,6 @@ import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { EmbedCall, Embedded, Provider, ProviderCall, Sent, Transport, TransportRequest } from '../core/ports.ts'
-import { readEmbeddings } from '../formats/embeddings.ts'
 import type { Format } from '../formats/format.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
 import { brokenUpstream, parseObject, readAdvice, withoutSecrets } from '../upstream/upstream-failure.ts'
@@ -73,6 +72,7 @@ async function stream(options: HttpProviderOptions, call: ProviderCall): Promise
 }
 
 async function embedTexts(options: HttpProviderOptions, call: EmbedCall, url: string): Promise<Embedded> {
+  const { readEmbeddings } = await import('../formats/embeddings.ts')
   const body = JSON.stringify({ ...call.request.native, model: call.model.id })
   const { value } = await fetchJson(options, call, { method: 'POST', url, body })
   return readable(options.name, () => readEmbeddings(value, call.request.inputs.length))

@@ -3,6 +3,7 @@ import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
+import type { BodyLimits } from '../core/http.ts'
 import type { Services } from '../pipeline/services.ts'
 import { breathe } from '../tokens/breathe.ts'
 import type { Call } from './endpoint.ts'
@@ -10,13 +11,12 @@ import type { Call } from './endpoint.ts'
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
 export async function readAdminBody(
   { request }: Call,
-  { limits, runtime }: Pick<Services, 'limits' | 'runtime'>,
+  services: Pick<Services, 'limits' | 'runtime'>,
 ): Promise<JsonObject> {
-  const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
-  checkJsonHeaders(request, maxBytes)
-  const bytes = await request.body({ maxBytes, readMs, after: runtime.after })
+  checkJsonHeaders(request, services.limits.bodyBytes)
+  const bytes = await request.body(bodyLimits(services))
   try {
-    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), breathe)
+    const { body } = await parseBodyInTurns(bytes, parseLimits(services.limits), breathe)
     return withoutPrototypeKey(body)
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {
@@ -24,6 +24,10 @@ export async function readAdminBody(
     }
     throw error
   }
+}
+
+export function bodyLimits({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): BodyLimits {
+  return { maxBytes: limits.bodyBytes, readMs: limits.bodyReadMs, after: runtime.after }
 }
 
 /** No record has a field of this name, and unlike other unknown names it is ignored. */

@@ -6,10 +6,10 @@ import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit } from '../records/audit.ts'
-import { idOf, pageOf, readAdminBody } from './admin-input.ts'
+import { bodyLimits, idOf, pageOf, readAdminBody } from './admin-input.ts'
 import { readAudit } from './audit.ts'
 import type { Authorize } from './authorize.ts'
-import { adminHeaders, type Call, type Handler } from './endpoint.ts'
+import { adminHeaders, IncomingCall, type Call, type Handler } from './endpoint.ts'
 import { cacheMetrics, metrics, type MetricsReports } from './metrics.ts'
 
 /** What the admin API hands on to: the same desks that `gateway.keys`, `gateway.budgets` … are. */
@@ -37,7 +37,7 @@ const BASE = '/api/governance'
 /** The paths of the admin API and the metrics. Nothing of them is looked at before the caller is known to be an admin. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
   const { keys } = parts
-  const gate = gateOf(parts.authorize)
+  const gate = gateOf(parts)
   const { shows } = gate
   return [
     { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: ownLimits(parts) },
@@ -59,10 +59,12 @@ interface Gate {
   readonly shows: (show: (call: Call) => Promise<object>) => Handler
 }
 
-function gateOf(authorize: Authorize): Gate {
+function gateOf({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Gate {
+  const limits = bodyLimits(line)
   const admits: Gate['admits'] = (handle) => async (call) => {
-    await authorize(call.request)
-    return handle(call)
+    const { id, startedAt, sink, variables } = call
+    const request = await authorize(call.request, limits)
+    return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
   }
   return { admits, shows: (show) => admits(async (call) => sendAdmin(call, 200, await show(call))) }
 }
