@@ -14,9 +14,11 @@ export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
   /** The JSON text of `value` as it came over the wire, where it is a whole body. */
-  readonly text?: string
-  /** Where in `text` the value of the top-level `model` stands. Present only where exchanging it alone is safe. */
-  readonly modelSpan?: Span
+  readonly text?: string | undefined
+  /** Where in `text` the value of the top-level `model` is. Present only where exchanging it alone is safe. */
+  readonly modelSpan?: Span | undefined
+  /** The settings as read from `value`: a prompt that holds the same object has changed none of them. */
+  readonly settings?: Settings
 }
 
 /** Where the bytes of an image or a document are. */

@@ -1,6 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Json, JsonObject } from '../core/json.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Span } from '../core/prompt.ts'
 import { scanJson, type ParseLimits } from './scan-json.ts'
 
@@ -38,16 +39,21 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
  * The same with a pause between its steps, in which the event loop serves others: a body of many megabytes does not block
  * them.
  */
-export async function parseBodyInTurns(
+export function parseBodyInTurns(
   bytes: Uint8Array,
   limits: ParseLimits,
   pause: () => Promise<void>,
-): Promise<ParsedBody> {
+): MaybePromise<ParsedBody> {
   const steps = parseSteps(bytes, limits)
+  const first = steps.next()
+  return first.done === true ? first.value : finishInTurns(steps, pause)
+}
+
+async function finishInTurns(steps: ReturnType<typeof parseSteps>, pause: () => Promise<void>): Promise<ParsedBody> {
   for (;;) {
+    await pause()
     const step = steps.next()
     if (step.done === true) return step.value
-    await pause()
   }
 }
 

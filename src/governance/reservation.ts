@@ -1,3 +1,4 @@
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Settlement } from '../core/ports.ts'
@@ -60,7 +61,7 @@ export interface Reservation {
   /** The answer's limit that the budgets pay for: at most the quote's. */
   readonly outputTokens: number
   /** Replaces what was held by what was used. Only the first call counts; a request that used nothing settles zeros. */
-  settle(used: Used): Promise<void>
+  settle(used: Used): MaybePromise<void>
   /**
    * What `settle` writes, as data: whoever must not lose it with this process keeps it, and may hand it to the store
    * again later. The store takes the settlement of a ticket once.

@@ -1,25 +1,27 @@
-import { admit } from './admit.ts'
-import { claim } from './claim.ts'
-import { embed, respondEmbedding, understandEmbedding } from './embed.ts'
-import { refuse } from './refuse.ts'
-import { repeat } from './repeat.ts'
-import { untouched } from './plan.ts'
+import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { authenticate } from './authenticate.ts'
+import { deduplicate } from './deduplicate.ts'
+import { parseEmbedding, respondWithVectors } from './embed.ts'
+import type { Exchange } from './exchange.ts'
+import { fail } from './fail.ts'
 import { reserve } from './reserve.ts'
-import type { Parts, Reached, Received } from './stages.ts'
+import { next } from './run.ts'
+import type { Services } from './services.ts'
 
-/** The way of an embeddings request: the line of `run.ts` without cache and tiers, for vectors instead of words. */
-export async function runEmbedding(received: Received, parts: Parts): Promise<Response> {
-  let reached: Reached = received
+/** The way of an embeddings request: the stages of `run.ts` without cache and tiers, for vectors instead of words. */
+export function runEmbedding(exchange: Exchange, services: Services): MaybePromise<void> {
   try {
-    const admitted = (reached = await admit(received, parts)) //                 whose request: 401
-    const understood = await understandEmbedding(admitted, parts) //             what shall be embedded: 400 403 404 413
-    const claimed = (reached = await claim((reached = understood), parts)) //    first of its Idempotency-Key, or not
-    if ('repeated' in claimed) return await repeat(claimed, parts) //            the same vectors again, free of charge
-    const reserved = (reached = await reserve(claimed, parts)) //                places and money in advance: 402 429
-    const planned = (reached = untouched(reserved)) //                           the texts are sent as they came
-    const answered = (reached = await embed(planned, understood.embedding, parts)) // the vectors: 502 503 504
-    return await respondEmbedding(answered, understood.embedding, parts) //      in the caller's encoding; settles, once
+    const authenticated = authenticate(exchange, services) //              the key: 401
+    const parsed = next(authenticated, parseEmbedding, services) //        texts, model, permissions: 400 403 404 413
+    const claimed = next(parsed, deduplicate, services) //                 Idempotency-Key: the same vectors again, 409
+    const reserved = next(claimed, reserve, services) //                   counters and worst-case cost: 402 429
+    const responded = next(reserved, respondWithVectors, services) //      in the caller's encoding; settles once
+    if (isPromise(responded))
+      return responded.then(
+        () => {},
+        (error: unknown) => fail(exchange, error, services),
+      )
   } catch (error) {
-    return refuse(reached, error, parts)
+    return fail(exchange, error, services)
   }
 }

@@ -1,34 +1,55 @@
-import { admit } from './admit.ts'
-import { ask } from './ask.ts'
-import { claim } from './claim.ts'
+import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { authenticate } from './authenticate.ts'
+import { callUpstream } from './call-upstream.ts'
+import { deduplicate } from './deduplicate.ts'
+import type { Authenticated, Exchange } from './exchange.ts'
+import { explain } from './wants-explanation.ts'
+import { fail } from './fail.ts'
+import { parseRequest } from './parse-request.ts'
 import { plan } from './plan.ts'
-import { refuse } from './refuse.ts'
-import { repeat } from './repeat.ts'
 import { reserve } from './reserve.ts'
 import { respond } from './respond.ts'
-import type { Admitting, Parts, Reached, Received } from './stages.ts'
-import { understand } from './understand.ts'
-import { explain, wantsExplanation } from './wants-explanation.ts'
+import type { Services } from './services.ts'
+
+/** Knows more of the exchange afterwards than before. Returns undefined when it has answered the request itself. */
+export type Stage<before, after> = (exchange: before, services: Services) => MaybePromise<after | undefined>
 
 /**
- * The whole way of a model request, one line a stage. Each stage knows more than the one before it and none goes back.
- * A failure anywhere becomes a response in one place, which gives back whatever had been reserved by then.
+ * The whole way of a model request, one line per stage, in one direction. A stage runs as soon as the one before it
+ * returns, without waiting when it returned no promise. A failure anywhere becomes a response in one place.
  *
- * @param admitting another way to find the key, for requests that carry none: the items of batches.
+ * @param authenticateBy another way to find the key, for requests that carry none: the items of batches.
  */
-export async function run(received: Received, parts: Parts, admitting: Admitting = admit): Promise<Response> {
-  let reached: Reached = received
+export function run(
+  exchange: Exchange,
+  services: Services,
+  authenticateBy: Stage<Exchange, Authenticated> = authenticate,
+): MaybePromise<void> {
   try {
-    const admitted = (reached = await admitting(received, parts)) //    whose request: 401
-    const understood = (reached = await understand(admitted, parts)) // what it asks for: 400 403 404 413
-    if (wantsExplanation(understood)) return await explain(understood, parts) // says what would happen: nothing does
-    const claimed = (reached = await claim(understood, parts)) //       first of its Idempotency-Key, or not: 400 409
-    if ('repeated' in claimed) return await repeat(claimed, parts) //   the same answer again, free of charge
-    const reserved = (reached = await reserve(claimed, parts)) //       places and money in advance: 402 429
-    const planned = (reached = await plan(reserved, parts)) //          replay, or ask with what prompt
-    const answered = (reached = await ask(planned, parts)) //           an answer, or its first step: 502 503 504
-    return await respond(answered, parts) //                            in the caller's format; settles, once
+    const authenticated = authenticateBy(exchange, services) //            the key: 401
+    const parsed = next(authenticated, parseRequest, services) //          prompt, model, permissions: 400 403 404 413
+    const explained = next(parsed, explain, services) //                   X-Svc-Explain: says what would happen
+    const claimed = next(explained, deduplicate, services) //              Idempotency-Key: the same answer again, 409
+    const reserved = next(claimed, reserve, services) //                   counters and worst-case cost: 402 429
+    const planned = next(reserved, plan, services) //                      a cached answer, or which prompt to send
+    const answered = next(planned, callUpstream, services) //              retries and fallbacks: 502 503 504
+    const responded = next(answered, respond, services) //                 in the caller's format; settles once
+    if (isPromise(responded)) return responded.then(ignore, (error: unknown) => fail(exchange, error, services))
   } catch (error) {
-    return refuse(reached, error, parts)
+    return fail(exchange, error, services)
   }
 }
+
+/** Runs a stage on what the one before it returned. */
+export function next<before, after>(
+  given: MaybePromise<before | undefined>,
+  stage: Stage<before, after>,
+  services: Services,
+): MaybePromise<after | undefined> {
+  if (isPromise(given)) {
+    return given.then((exchange) => (exchange === undefined ? undefined : stage(exchange, services)))
+  }
+  return given === undefined ? undefined : stage(given, services)
+}
+
+function ignore(): void {}

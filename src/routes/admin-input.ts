@@ -1,20 +1,22 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns } from '../formats/parse-body.ts'
-import { readBody } from '../http/body.ts'
-import type { Parts } from '../pipeline/stages.ts'
-import { parseLimits } from '../pipeline/understand.ts'
+import { checkJsonHeaders } from '../http/body.ts'
+import { parseLimits } from '../pipeline/parse-request.ts'
+import type { BodyLimits } from '../core/http.ts'
+import type { Services } from '../pipeline/services.ts'
 import { breathe } from '../tokens/breathe.ts'
 import type { Call } from './endpoint.ts'
 
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
 export async function readAdminBody(
   { request }: Call,
-  { limits, runtime }: Pick<Parts, 'limits' | 'runtime'>,
+  services: Pick<Services, 'limits' | 'runtime'>,
 ): Promise<JsonObject> {
-  const bytes = await readBody(request, { maxBytes: limits.bodyBytes, readMs: limits.bodyReadMs, after: runtime.after })
+  checkJsonHeaders(request, services.limits.bodyBytes)
+  const bytes = await request.body(bodyLimits(services))
   try {
-    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), breathe)
+    const { body } = await parseBodyInTurns(bytes, parseLimits(services.limits), breathe)
     return withoutPrototypeKey(body)
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {
@@ -22,6 +24,10 @@ export async function readAdminBody(
     }
     throw error
   }
+}
+
+export function bodyLimits({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): BodyLimits {
+  return { maxBytes: limits.bodyBytes, readMs: limits.bodyReadMs, after: runtime.after }
 }
 
 /** No record has a field of this name, and unlike other unknown names it is ignored. */
@@ -35,9 +41,9 @@ export function idOf({ variables }: Call): string {
 }
 
 /** `limit` and `after` of the query. */
-export function pageOf({ url }: Call): { readonly limit?: number; readonly after?: string } {
-  const limit = url.searchParams.get('limit')
-  const after = url.searchParams.get('after')
+export function pageOf({ query }: Call): { readonly limit?: number; readonly after?: string } {
+  const limit = query.get('limit')
+  const after = query.get('after')
   return { ...(limit !== null && { limit: toNumber(limit) }), ...(after !== null && { after }) }
 }
 

@@ -20,12 +20,7 @@ export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): P
   const messages = readMessages(body['messages'])
   const system = readSystem(body['system'])
   return {
-    native: {
-      dialect: 'anthropic',
-      value: body,
-      ...(text === undefined ? {} : { text }),
-      ...(modelSpan === undefined ? {} : { modelSpan }),
-    },
+    native: { dialect: 'anthropic', value: body, text, modelSpan, settings },
     model,
     messages: system === undefined ? messages : [system, ...messages],
     settings,

@@ -10,18 +10,13 @@ import { readTools } from './tools.ts'
  * Throws `invalid-request` with the `param` that was wrong.
  */
 export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt {
-  const native: Native = {
-    dialect: 'openai',
-    value: body,
-    ...(text === undefined ? {} : { text }),
-    ...(modelSpan === undefined ? {} : { modelSpan }),
-  }
   const model = modelAt(body['model'])
   const messages = readMessages(body['messages'])
   const settings = readSettings(body)
   const tools = readTools(body)
   const stream = booleanAt(body['stream'], 'stream') ?? false
   checkStreamOptions(body['stream_options'])
+  const native: Native = { dialect: 'openai', value: body, text, modelSpan, settings }
   return { native, model, messages, settings, tools, stream }
 }
 

@@ -19,7 +19,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
   const { value, text, modelSpan } = prompt.native
   const changes: Changes = {
-    ...changedSettings(value, prompt.settings, model),
+    ...(prompt.settings === prompt.native.settings ? {} : changedSettings(value, prompt.settings, model)),
     ...changedStream(value, prompt.stream),
     ...changedTools(value, prompt.tools),
     ...changedMessages(value, prompt),

@@ -11,7 +11,8 @@ describe('reading a message request', () => {
   it('keeps the body, its text and the place of the model', () => {
     const text = JSON.stringify(smallBody)
     const prompt = anthropicFormat.readPrompt(smallBody, text, { start: 9, end: 24 })
-    expect(prompt.native).toEqual({ dialect: 'anthropic', value: smallBody, text, modelSpan: { start: 9, end: 24 } })
+    const native = { dialect: 'anthropic', value: smallBody, text, modelSpan: { start: 9, end: 24 } }
+    expect(prompt.native).toEqual({ ...native, settings: { maxTokens: 100 } })
     expect(prompt.native.value).toBe(smallBody)
     expect(prompt).toMatchObject({ model: 'claude/sonnet', stream: false, tools: [], settings: { maxTokens: 100 } })
   })

@@ -4,9 +4,10 @@ import { withParts, type Message, type Prompt, type Settings } from '../../../sr
 import { anthropicFormat } from '../../../src/formats/anthropic/format.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
 import { bodyOf, smallBody } from './samples.ts'
+import { bodyText } from '../../support/body-text.ts'
 
 const read = (fields: JsonObject) => anthropicFormat.readPrompt({ ...smallBody, ...fields })
-const write = (prompt: Prompt) => bodyOf(anthropicFormat.writePrompt(prompt, 'sonnet').body)
+const write = (prompt: Prompt) => bodyOf(bodyText(anthropicFormat.writePrompt(prompt, 'sonnet').body))
 const messagesOf = (prompt: Prompt) => write(prompt)['messages'] as readonly JsonObject[]
 
 describe('writing a prompt that came in the message format', () => {
@@ -26,8 +27,8 @@ describe('writing a prompt that came in the message format', () => {
     const parsed = parseBody(new TextEncoder().encode(text))
     const prompt = anthropicFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
     const { body } = anthropicFormat.writePrompt(prompt, 'sonnet')
-    expect(body.match(/"model"/g)).toHaveLength(1)
-    expect(bodyOf(body)['model']).toBe('sonnet')
+    expect(bodyText(body).match(/"model"/g)).toHaveLength(1)
+    expect(bodyOf(bodyText(body))['model']).toBe('sonnet')
   })
 
   it.each<[string, Settings, JsonObject]>([

@@ -3,6 +3,7 @@ import type { JsonObject } from '../../../src/core/json.ts'
 import { withParts, type Message, type Part, type Prompt } from '../../../src/core/prompt.ts'
 import { openaiFormat } from '../../../src/formats/openai/format.ts'
 import { chat, failureOf, promptOf, sent } from './support.ts'
+import { bodyText } from '../../support/body-text.ts'
 
 describe('a chat prompt to a chat upstream', () => {
   it('leaves as the text that came, with only the model replaced', () => {
@@ -199,7 +200,7 @@ describe('a prompt of the message format to a chat upstream', () => {
       'thinking',
       'top_k',
     ])
-    expect(JSON.parse(body)).toEqual({ model: 'm', messages: [{ role: 'user', content: 'Hi' }] })
+    expect(JSON.parse(bodyText(body))).toEqual({ model: 'm', messages: [{ role: 'user', content: 'Hi' }] })
   })
 
   it.each<[string, Prompt, string]>([
