@@ -2,7 +2,7 @@ import type { IsPlain, StepReader } from '../core/answer-source.ts'
 import type { Completion, Frame, Step } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
-import type { Dialect, Prompt, Span } from '../core/prompt.ts'
+import type { Dialect, Prompt, ReceivedBody } from '../core/prompt.ts'
 
 /**
  * The bill as the wire shows it: the fields of `svc_metrics`. Money is dollars with six fraction digits.
@@ -90,8 +90,8 @@ export interface TurnFormat {
 /** One wire format, both ways. Pure: no clock, no network, no store. */
 export interface Format {
   readonly dialect: Dialect
-  /** caller → library. Throws `invalid-request` with `param`. `text` and `modelSpan` are those of `parseBody`. */
-  readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt
+  /** caller → library. Throws `invalid-request` with `param`. `received` is that of `parseBody`. */
+  readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   /** library → caller: the JSON text of a whole answer. */
   writeCompletion(completion: Completion, metrics: Metrics, context: WriteContext): string
   /** library → caller */

@@ -2,7 +2,7 @@ import { periodOf, type DurationCode, type Period } from '../core/period.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { limitsOf } from './plans.ts'
 import type { SharedLimits } from './shared-limits.ts'
-import type { Allowance, RateLimit, VirtualKey } from './virtual-key.ts'
+import type { Allowance, Budget, RateLimit, VirtualKey } from './virtual-key.ts'
 
 /** What a limit counts: requests, tokens, or nano-dollars. */
 export type LimitKind = 'requests' | 'tokens' | 'budget'
@@ -23,42 +23,43 @@ export interface Limit {
 /** A record that was deleted while keys still refer to it leaves nothing to use. */
 const NOTHING: Allowance = { max: 0, every: '1h' }
 
+/** The shared records that a key names; undefined where it names none, or one that was deleted. */
+export interface SharedOfKey {
+  readonly rate: RateLimit | undefined
+  readonly budget: Budget | undefined
+}
+
+const NONE_SHARED: SharedOfKey = { rate: undefined, budget: undefined }
+
+export function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedOfKey> {
+  if (rateLimitId === undefined && budgetId === undefined) return NONE_SHARED
+  const found = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
+  return chain(found, (rate) => {
+    const budget = budgetId === undefined ? undefined : shared.budgets.find(budgetId)
+    return chain(budget, (record) => ({ rate, budget: record }))
+  })
+}
+
 /** All limits that a request of this key must fit in: its own, then the shared ones; budgets last. */
 export function limitsInForce(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
+  return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
+}
+
+export function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
+  const { rateLimitId, budgetId } = key
   const own = limitsOf(key)
   const owner = keyOwner(key.id)
   const limits: Limit[] = []
   addLimit(limits, { kind: 'requests', label: 'The request limit of this key', owner }, own.requests, now)
   addLimit(limits, { kind: 'tokens', label: 'The token limit of this key', owner }, own.tokens, now)
-  const budget = { kind: 'budget', label: 'The budget of this key', owner } as const
-  if (key.rateLimitId === undefined && key.budgetId === undefined) {
-    addLimit(limits, budget, key.budget, now)
-    return limits
+  if (rateLimitId !== undefined) addRateLimits(limits, rateLimitId, rate, now)
+  addLimit(limits, { kind: 'budget', label: 'The budget of this key', owner }, key.budget, now)
+  if (budgetId !== undefined) {
+    const { name, limit } = budget ?? { name: gone(budgetId), limit: NOTHING }
+    const label = `The shared budget ${JSON.stringify(name)}`
+    addLimit(limits, { kind: 'budget', label, owner: sharedOwner(budgetId) }, limit, now)
   }
-  return withShared(limits, { key, shared, budget, now })
-}
-
-interface SharedParts {
-  readonly key: VirtualKey
-  readonly shared: SharedLimits
-  readonly budget: Counted
-  readonly now: number
-}
-
-function withShared(limits: Limit[], { key, shared, budget, now }: SharedParts): MaybePromise<readonly Limit[]> {
-  const { rateLimitId, budgetId } = key
-  const rates = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
-  return chain(rates, (rate) => {
-    if (rateLimitId !== undefined) addRateLimits(limits, rateLimitId, rate, now)
-    addLimit(limits, budget, key.budget, now)
-    if (budgetId === undefined) return limits
-    return chain(shared.budgets.find(budgetId), (record) => {
-      const { name, limit } = record ?? { name: gone(budgetId), limit: NOTHING }
-      const label = `The shared budget ${JSON.stringify(name)}`
-      addLimit(limits, { kind: 'budget', label, owner: sharedOwner(budgetId) }, limit, now)
-      return limits
-    })
-  })
+  return limits
 }
 
 function addRateLimits(limits: Limit[], id: string, found: RateLimit | undefined, now: number): void {

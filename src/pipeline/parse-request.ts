@@ -33,9 +33,9 @@ export function parsePrompt(
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
   return chain(services.turns.recall(format, key, given.body), (whole) => {
-    const { body, text, modelSpan } = given
+    const { body, received } = given
     const isWhole = whole === body
-    const read = isWhole ? format.readPrompt(body, text, modelSpan) : format.readPrompt(whole)
+    const read = isWhole ? format.readPrompt(body, received) : format.readPrompt(whole)
     const bytes = isWhole ? given.bytes : utf8Length(JSON.stringify(whole))
     return understand(exchange, { asked: body, read, bytes }, services)
   })

@@ -120,8 +120,8 @@ describe('what nobody touched leaves as it came', () => {
       fc.property(anyBody, fc.nat({ max: 3 }), (body, spaces) => {
         const text = JSON.stringify(body, null, spaces)
         const parsed = parseBody(new TextEncoder().encode(text))
-        const prompt = anthropicFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
-        expect(write(prompt, 'other').body).toBe(text.replace('"claude/sonnet"', '"other"'))
+        const prompt = anthropicFormat.readPrompt(parsed.body, parsed.received)
+        expect(bodyText(write(prompt, 'other').body)).toBe(text.replace('"claude/sonnet"', '"other"'))
       }),
     )
   })

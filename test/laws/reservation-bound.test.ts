@@ -169,8 +169,8 @@ interface Sent {
 }
 
 function send(from: Format, to: Format, written: string): Sent {
-  const { body, text: received, modelSpan, bytes } = parseBody(new TextEncoder().encode(written))
-  const prompt = from.readPrompt(body, received, modelSpan)
+  const { body, received, bytes } = parseBody(new TextEncoder().encode(written))
+  const prompt = from.readPrompt(body, received)
   return { prompt, bytes, body: bodyText(to.writePrompt(prompt, model.id).body) }
 }
 

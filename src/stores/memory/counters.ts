@@ -77,8 +77,9 @@ export function createCounters(
     return counter
   }
 
-  function refuseOverfull(names: readonly string[]): void {
-    const fresh = names.filter((name) => !counters.has(name)).length
+  function refuseOverfull(wanted: readonly { readonly counter: string }[]): void {
+    if (counters.size + wanted.length <= bounds.counters) return
+    const fresh = wanted.filter(({ counter }) => !counters.has(counter)).length
     if (counters.size + fresh > bounds.counters) throw overfull('counters')
   }
 
@@ -90,19 +91,20 @@ export function createCounters(
     const before = request.claims.map((claim) => sum(claim.counter))
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
-    refuseOverfull(request.claims.map((claim) => claim.counter))
+    refuseOverfull(request.claims)
     if (tickets.size >= bounds.tickets) throw overfull('open reservations')
-    const holds = request.claims.map((claim, index) => {
+    const { granted } = decision
+    const holds = request.claims.map((claim) => {
       const counter = touch(claim.counter, claim.expiresAt)
-      const amount = decision.amounts[index] ?? 0
+      const amount = amountOf(claim, granted)
       counter.held += amount
       return { counter, amount }
     })
     const ticket: Ticket = { name: request.ticket, holds, lapsed: false, dueAt: Infinity }
     tickets.set(ticket.name, ticket)
     lapses.schedule(ticket, at + request.lapsesAfterMs)
-    const levels = before.map((found, index) => found + (decision.amounts[index] ?? 0))
-    return { accepted: true, granted: decision.granted, levels }
+    const levels = before.map((found, index) => found + (holds[index]?.amount ?? 0))
+    return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
 
   function settle(name: string, charges: readonly Charge[]): boolean {
@@ -110,9 +112,10 @@ export function createCounters(
     sweep(at)
     const ticket = tickets.get(name)
     if (ticket === undefined) return false
-    const present = charges.filter((charge) => charge.expiresAt > at || counters.has(charge.counter))
+    const isPresent = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
+    const present = charges.every(isPresent) ? charges : charges.filter(isPresent)
     for (const charge of present) checkAmount(charge.counter, charge.amount)
-    refuseOverfull(present.map((charge) => charge.counter))
+    refuseOverfull(present)
     release(ticket)
     tickets.delete(name)
     lapses.schedule(ticket, Infinity)
@@ -133,23 +136,29 @@ export function createCounters(
   return { reserve, settle, level, clear }
 }
 
-type Decision = { readonly refused: number } | { readonly granted: number; readonly amounts: readonly number[] }
+type Decision = { readonly refused: number } | { readonly granted: number }
 
-/** What each claim gets, or the first that does not fit. Room is a difference of safe integers, so it is exact. */
+/**
+ * What elastic claims get, or the first claim that does not fit; Infinity where no claim is elastic. Room is a difference
+ * of safe integers, so it is exact.
+ */
 function decide({ claims, least }: ReserveRequest, before: readonly number[]): Decision {
-  const room = (index: number): number => (claims[index]?.max ?? 0) - (before[index] ?? 0)
-  const wanted = (claim: Claim): number =>
-    claim.elastic === true ? Math.min(claim.amount, least ?? claim.amount) : claim.amount
-  const refused = claims.findIndex((claim, index) => wanted(claim) > room(index))
-  if (refused !== -1) return { refused }
-  const shares = claims.map((claim, index) => (claim.elastic === true ? Math.min(claim.amount, room(index)) : Infinity))
-  const granted = Math.min(...shares)
-  const amounts = claims.map((claim) => (claim.elastic === true ? granted : claim.amount))
-  return { granted: granted === Infinity ? 0 : granted, amounts }
+  let granted = Infinity
+  for (const [index, { max, amount, elastic }] of claims.entries()) {
+    const room = max - (before[index] ?? 0)
+    const needed = elastic === true ? Math.min(amount, least ?? amount) : amount
+    if (needed > room) return { refused: index }
+    if (elastic === true) granted = Math.min(granted, amount, room)
+  }
+  return { granted }
+}
+
+function amountOf({ elastic, amount }: Claim, granted: number): number {
+  return elastic === true ? granted : amount
 }
 
 function checkRequest({ claims, least, lapsesAfterMs }: ReserveRequest, at: number): void {
-  if (new Set(claims.map((claim) => claim.counter)).size < claims.length) {
+  if (hasDuplicates(claims)) {
     throw new RangeError('Two claims of one reservation name the same counter; join them into one.')
   }
   for (const claim of claims) {
@@ -162,6 +171,14 @@ function checkRequest({ claims, least, lapsesAfterMs }: ReserveRequest, at: numb
   }
   if (least !== undefined) checkAmount('least', least)
   if (!(lapsesAfterMs > 0)) throw new RangeError('lapsesAfterMs must be above 0.')
+}
+
+/** Claims are few: comparing them is cheaper than a set. */
+function hasDuplicates(claims: readonly Claim[]): boolean {
+  return claims.some(({ counter }, index) => {
+    for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
+    return false
+  })
 }
 
 /** NaN, fractions, negative amounts and unsafe integers would quietly break every later comparison. */

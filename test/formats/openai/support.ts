@@ -21,7 +21,7 @@ export function failureOf(action: () => unknown): GatewayError {
 export function promptOf(body: JsonObject | string): Prompt {
   const bytes = new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body))
   const parsed = parseBody(bytes)
-  return openaiFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
+  return openaiFormat.readPrompt(parsed.body, parsed.received)
 }
 
 /** A small chat body with other fields. */
