@@ -18,13 +18,13 @@ export interface Quote {
   /** The answer's limit: as asked for, or the model's greatest. */
   readonly outputTokens: number
   /** Billed money for an answer of so many tokens, prompt and margin included. Grows with `outputTokens`. */
-  readonly cost: (outputTokens: number) => NanoUsd
+  cost(outputTokens: number): NanoUsd
   /** Only the key's request limits are asked: the call costs neither tokens nor money. @default false */
   readonly requestOnly?: boolean
   /** The part of the cost that an exact count of the prompt could take off, at the most. @default 0 */
   readonly uncounted?: NanoUsd
   /** The most prompt tokens that the cost covers on a candidate model. @default no bound */
-  readonly promptBound?: (model: Model) => number
+  promptBound?(model: Model): number
   /** More exact quotes, for a request that this one does not let through. */
   readonly recount?: {
     /** Where a token limit refuses. */

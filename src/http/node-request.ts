@@ -56,7 +56,7 @@ export class NodeRequest implements HttpRequest {
   onDisconnect(listener: () => void): void {
     const outgoing = this.#outgoing
     if (outgoing.destroyed && !outgoing.writableFinished) return void process.nextTick(listener)
-    outgoing.once('close', () => {
+    outgoing.on('close', () => {
       if (!outgoing.writableFinished) listener()
     })
   }

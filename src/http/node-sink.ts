@@ -18,7 +18,7 @@ export class NodeSink implements ResponseSink {
   constructor(incoming: IncomingMessage, outgoing: ServerResponse, done?: () => void) {
     this.#incoming = incoming
     this.#outgoing = outgoing
-    if (done !== undefined) outgoing.once('close', done)
+    if (done !== undefined) outgoing.on('close', done)
   }
 
   whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void {

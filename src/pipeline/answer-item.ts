@@ -10,7 +10,7 @@ import { checkValid, withKey } from './authenticate.ts'
 import { Exchange, type Authenticated } from './exchange.ts'
 import type { Outcome } from './request-values.ts'
 import { CollectedResponse, internalRequest } from './internal-request.ts'
-import { run } from './run.ts'
+import { modelStages } from './run.ts'
 import type { Services } from './services.ts'
 
 /** An item that went the whole line; nothing of it is settled or written down before `commit`. */
@@ -41,7 +41,7 @@ export async function answerItem(job: ItemJob, services: Services, keyById: KeyB
     return withKey(exchange, key)
   }
   const response = new CollectedResponse()
-  await run(exchangeOf(job, response, services), withheld.services, authenticate)
+  await modelStages(authenticate).run(exchangeOf(job, response, services), withheld.services)
   const line = writeLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
   const settlement = withheld.settlement()
   const againAfterMs = waitOf(withheld.failure())

@@ -115,7 +115,7 @@ function billOf(planned: Planned, plan: AskPlan, { route, usage, estimated }: Bi
     price: model.price,
     margin,
     strategy: optimized.rewrite?.strategy ?? PASSTHROUGH,
-    counted,
+    ...(optimized.rewrite !== undefined && { counted }),
     usage,
     ceiling: { prompt: size.reportable(route), output: longest * (prompt.settings.choices ?? 1) },
     reserved: reservation.quote.promptBound?.(model) ?? Infinity,

@@ -1,16 +1,15 @@
-import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { headersOf } from '../core/http.ts'
 import { ONE_REQUEST } from '../governance/places.ts'
 import { authenticate } from './authenticate.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Authenticated, Exchange, Parsed } from './exchange.ts'
-import { callerLeft, fail } from './fail.ts'
+import { callerLeft } from './fail.ts'
 import { baseHeaders, sendJson } from './head.ts'
 import { parsePrompt, readJson } from './parse-request.ts'
-import { next } from './run.ts'
 import { readSteering } from './read-steering.ts'
 import { release } from './settle.ts'
 import type { Services } from './services.ts'
+import { Stages } from './stages.ts'
 
 /** Milliseconds after which an upstream that counts is not waited for: the prompt is then counted here. */
 const DEADLINE_MS = 10_000
@@ -20,20 +19,7 @@ const DEADLINE_MS = 10_000
  * count, which `X-Svc-Estimated: true` states. Costs no money and no tokens, takes one request of the key's request
  * limits, and is under the same permissions as the request itself.
  */
-export function count(exchange: Exchange, services: Services): MaybePromise<void> {
-  try {
-    const authenticated = authenticate(exchange, services)
-    const parsed = next(authenticated, parseCounted, services)
-    const responded = next(parsed, respondWithCount, services)
-    if (isPromise(responded))
-      return responded.then(
-        () => {},
-        (error: unknown) => fail(exchange, error, services),
-      )
-  } catch (error) {
-    return fail(exchange, error, services)
-  }
-}
+export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCounted).next(respondWithCount)
 
 /** The format demands a limit of a request, and has none for its count. */
 async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {

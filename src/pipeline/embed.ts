@@ -23,7 +23,9 @@ type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest
 /** Reads which texts to embed, by which model, and how much it is: 400, 403, 404 or 413. */
 export function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
   authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: false })
-  return chain(readJson(authenticated.request, services, Infinity), async ({ body, bytes }) => {
+  // Of the many texts each has a context window of its own.
+  const limits = { ...services.bodyLimits.json, textBytes: Infinity }
+  return chain(readJson(authenticated.request, services, limits), async ({ body, bytes }) => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body)
     const prompt = promptOf(embedding)

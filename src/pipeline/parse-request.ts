@@ -16,7 +16,7 @@ import { answeringRoutes } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
 import type { Authenticated, Parsed } from './exchange.ts'
 import { readSteering } from './read-steering.ts'
-import type { Limits, Services } from './services.ts'
+import type { Limits, RequestBodyLimits, Services } from './services.ts'
 import type { Resolved, Route } from './request-values.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
@@ -66,20 +66,20 @@ function understand(exchange: Authenticated, { asked, read, bytes }: ReadBody, s
   return exchange as Parsed
 }
 
-/**
- * The JSON body of a request, within the limits of the gateway.
- *
- * @param textBytes the limit of its text; embeddings are many texts, of which each has a context window of its own.
- */
+/** The JSON body of a request, within the limits of the gateway. */
 export function readJson(
   request: HttpRequest,
-  { limits, runtime }: Pick<Services, 'limits' | 'runtime'>,
-  textBytes: number = limits.promptBytes,
+  { bodyLimits }: Pick<Services, 'bodyLimits'>,
+  limits: ParseLimits = bodyLimits.json,
 ): MaybePromise<ParsedBody> {
-  const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
-  checkJsonHeaders(request, maxBytes)
-  const bytes = request.body({ maxBytes, readMs, after: runtime.after })
-  return chain(bytes, (whole) => parseBodyInTurns(whole, { ...parseLimits(limits), textBytes }, breathe))
+  checkJsonHeaders(request, bodyLimits.maxBytes)
+  return chain(request.body(bodyLimits), (whole) => parseBodyInTurns(whole, limits, breathe))
+}
+
+/** The limits of a request's body, and those of its JSON. */
+export function bodyLimitsOf({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): RequestBodyLimits {
+  const { bodyBytes: maxBytes, bodyReadMs: readMs, promptBytes: textBytes } = limits
+  return { maxBytes, readMs, after: runtime.after, json: { ...parseLimits(limits), textBytes } }
 }
 
 /** The limits of every JSON body. */

@@ -1,10 +1,11 @@
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
-import { add, ZERO } from '../core/money.ts'
+import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { Attempts } from '../upstream/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
 import { KEEP_NOTHING, recall, type Recalled } from './recall.ts'
 import type { Services } from './services.ts'
-import type { Counted, Plan } from './request-values.ts'
+import type { Counted, Plan, Size } from './request-values.ts'
+import type { Optimized } from '../savings/tier.ts'
 
 /** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
@@ -67,20 +68,30 @@ const NOT_RECALLED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
 /** The plan of a request that is sent as it came. Its tokens are counted only when a bill needs them. */
 export function untouched(reserved: Reserved, { keep, spent }: Recalled = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
-  const counted: Counted = {
-    get original() {
-      return size.estimate
-    },
-    get sent() {
-      return size.estimate
-    },
+  const optimized = new Untouched(size, spent)
+  const attempts = new Attempts(cancellation)
+  return withPlan(reserved, { kind: 'ask', prompt, optimized, counted: optimized, keep, attempts })
+}
+
+class Untouched implements Optimized, Counted {
+  readonly spent: NanoUsd
+  readonly verdicts: Optimized['verdicts'] = []
+  readonly #size: Size
+
+  constructor(size: Size, spent: NanoUsd) {
+    this.#size = size
+    this.spent = spent
   }
-  const optimized = {
-    get tokens() {
-      return size.estimate
-    },
-    spent,
-    verdicts: [],
+
+  get tokens(): number {
+    return this.#size.estimate
   }
-  return withPlan(reserved, { kind: 'ask', prompt, optimized, counted, keep, attempts: new Attempts(cancellation) })
+
+  get original(): number {
+    return this.#size.estimate
+  }
+
+  get sent(): number {
+    return this.#size.estimate
+  }
 }

@@ -1,6 +1,7 @@
 import type { Completion } from '../core/answer.ts'
 import type { AnswerSource } from '../core/answer-source.ts'
 import type { Cancellation } from '../core/cancellation.ts'
+import type { BodyLimits } from '../core/http.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Embedded, EmbeddingRequest, Meter, Runtime, Sent, Timeouts } from '../core/ports.ts'
@@ -9,6 +10,7 @@ import type { SingleFlight } from '../cache/single-flight.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import type { Format } from '../formats/format.ts'
+import type { ParseLimits } from '../formats/scan-json.ts'
 import type { Forecast } from '../governance/forecast.ts'
 import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
@@ -110,6 +112,11 @@ export interface Limits {
   readonly heartbeatMs: number
 }
 
+/** Computed once from `Limits`. */
+export interface RequestBodyLimits extends BodyLimits {
+  readonly json: ParseLimits
+}
+
 /** Tier 1: stored answers, and one upstream call for identical requests at the same time. */
 export interface AnswerCache {
   readonly cache: SemanticCache
@@ -154,6 +161,7 @@ export interface Services {
   readonly margin: (key: VirtualKey, modelName: string) => number
   readonly observers: Observers
   readonly limits: Limits
+  readonly bodyLimits: RequestBodyLimits
   readonly timeouts: Timeouts
   readonly runtime: Runtime
 }

@@ -113,16 +113,13 @@ interface Run {
   readonly breaker: CircuitBreaker
 }
 
-interface Turn {
+interface Attempt {
   readonly run: Run
   readonly call: FailoverRequest
   readonly candidate: Candidate
   readonly isFirst: boolean
   readonly isLast: boolean
   readonly pass: CircuitPass
-}
-
-interface Attempt extends Turn {
   /** 1 for the first. */
   readonly number: number
   readonly paid: Paid
@@ -137,15 +134,9 @@ async function askInTurn<answer>(
   ask: Ask<answer>,
 ): Promise<FailoverAnswer<answer>> {
   let firstFailure: unknown
-  for (const [index, candidate] of candidates.entries()) {
-    const following = candidates.slice(index + 1)
+  for (let index = 0; index < candidates.length; index++) {
     try {
-      const pass = admit(run, call, { candidate, following })
-      const sent = await askOne(
-        { run, call, candidate, isFirst: index === 0, isLast: following.length === 0, pass },
-        ask,
-      )
-      return { ...sent, route: candidate }
+      return await askOne({ run, candidates, call, index }, ask)
     } catch (error) {
       if (call.cancellation.isCancelled || isFinal(error)) throw error
       firstFailure ??= error
@@ -155,26 +146,45 @@ async function askInTurn<answer>(
   throw firstFailure ?? new GatewayError('internal', 'There is no provider to ask.')
 }
 
+/** Whose turn it is. */
+interface Turn {
+  readonly run: Run
+  readonly candidates: readonly Candidate[]
+  readonly call: FailoverRequest
+  readonly index: number
+}
+
 /** Asks one candidate until it answers or another try makes no sense. */
-async function askOne<answer>(turn: Turn, ask: Ask<answer>): Promise<Sent<answer>> {
-  const { run, call, candidate } = turn
+async function askOne<answer>(turn: Turn, ask: Ask<answer>): Promise<FailoverAnswer<answer>> {
+  const { run, candidates, call, index } = turn
+  const candidate = candidateAt(candidates, index)
+  const pass = admit(turn)
+  const [isFirst, isLast] = [index === 0, index === candidates.length - 1]
   for (let number = 1; ; number += 1) {
-    const attempt: Attempt = { ...turn, number, paid: call.attempts.begin(candidate) }
+    const paid = call.attempts.begin(candidate)
+    const attempt: Attempt = { run, call, candidate, isFirst, isLast, pass, number, paid }
     try {
-      return await ask(attempt)
+      const { answer, ignored } = await ask(attempt)
+      return { answer, ignored, route: candidate }
     } catch (error) {
-      attempt.paid.failed(error)
+      paid.failed(error)
       const wait = waitAfter(attempt, error)
       if (wait === undefined) {
         report(attempt, error)
         throw error
       }
       await pause(run.runtime, wait, call.cancellation).catch((reason: unknown) => {
-        turn.pass.undecided()
+        pass.undecided()
         throw reason
       })
     }
   }
+}
+
+function candidateAt(candidates: readonly Candidate[], index: number): Candidate {
+  const candidate = candidates[index]
+  if (candidate === undefined) throw new GatewayError('internal', 'There is no provider to ask.')
+  return candidate
 }
 
 function waitAfter({ run, call, candidate, number, isLast }: Attempt, error: unknown): number | undefined {
@@ -251,16 +261,14 @@ function report({ run, call, pass, isFirst, number }: Attempt, error: unknown): 
   else pass.undecided()
 }
 
-interface Place {
-  readonly candidate: Candidate
-  readonly following: readonly Candidate[]
-}
-
 /** Throws `overloaded` when the candidate's circuit is open. */
-function admit({ breaker, runtime }: Run, { keyId }: FailoverRequest, { candidate, following }: Place): CircuitPass {
+function admit({ run, candidates, call, index }: Turn): CircuitPass {
+  const { breaker, runtime } = run
+  const { keyId } = call
+  const candidate = candidateAt(candidates, index)
   const circuit = circuitOf(candidate)
   const now = runtime.now()
-  const hasAlternative = following.some((other) => !breaker.isOpen(circuitOf(other), keyId))
+  const hasAlternative = candidates.some((other, at) => at > index && !breaker.isOpen(circuitOf(other), keyId))
   const pass = breaker.admit({ circuit, keyId, now, hasAlternative })
   if (pass !== undefined) return pass
   const { name } = candidate.provider

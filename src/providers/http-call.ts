@@ -11,13 +11,15 @@ export interface HttpCallOptions {
   readonly transport: Transport
   readonly runtime: Pick<Runtime, 'after' | 'now'>
   readonly timeouts: Timeouts
+  /** Milliseconds that the transport has for connecting. */
+  readonly connectMs: number
   readonly cancellation: Cancellation
   /** Maximum size of an answer that is read whole, in bytes, by its status. */
   readonly maxBytes: (status: number) => number
   /** How the bytes of a stream are read. */
-  readonly format?: StreamFormat
+  readonly format: StreamFormat | undefined
   /** True for a response whose body is passed on as it comes. @default never */
-  readonly isStream?: (status: number, header: ResponseHeader) => boolean
+  readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
 }
 
 /** The value of a header by its lower-case name. */
@@ -194,8 +196,8 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   onError(cause: unknown): void {
     if (this.#isOver) return
-    const { provider, timeouts } = this.#options
-    if (this.#status === 0) return this.#fail(unreachable(provider, timeouts.connect, cause))
+    const { provider, connectMs } = this.#options
+    if (this.#status === 0) return this.#fail(unreachable(provider, connectMs, cause))
     if (this.#status === 200) return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
     // Of an error whose body is cut off the status counts.
     this.#end()

@@ -176,15 +176,17 @@ function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoin
   const connectMs = Math.min(timeouts.connect, timeouts.total)
   const headers = headersFor(options, call, isStream ? STREAM_TYPE : JSON_TYPE)
   return sendRequest(
-    { method, url, headers, ...(body !== undefined && { body }), connectMs },
+    body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs },
     {
       provider: options.name,
       transport: options.transport ?? runtime.transport,
       runtime,
-      timeouts: { ...timeouts, connect: connectMs },
+      timeouts,
+      connectMs,
       cancellation: call.cancellation ?? Cancellation.of(call.signal),
       maxBytes,
-      ...(isStream && { isStream: isEventStream, format: guardedFormat(options) }),
+      isStream: isStream ? isEventStream : undefined,
+      format: isStream ? guardedFormat(options) : undefined,
     },
   )
 }

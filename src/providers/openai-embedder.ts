@@ -115,7 +115,10 @@ async function embedBatch(
       runtime: { now: Date.now, after },
       timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
       cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
+      connectMs: timeoutMs,
       maxBytes: () => MOST_BYTES,
+      isStream: undefined,
+      format: undefined,
     },
   )
   if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)

@@ -3,7 +3,6 @@ import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
-import type { BodyLimits } from '../core/http.ts'
 import type { Services } from '../pipeline/services.ts'
 import { breathe } from '../tokens/breathe.ts'
 import type { Call } from './endpoint.ts'
@@ -11,12 +10,12 @@ import type { Call } from './endpoint.ts'
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
 export async function readAdminBody(
   { request }: Call,
-  services: Pick<Services, 'limits' | 'runtime'>,
+  { bodyLimits, limits }: Pick<Services, 'bodyLimits' | 'limits'>,
 ): Promise<JsonObject> {
-  checkJsonHeaders(request, services.limits.bodyBytes)
-  const bytes = await request.body(bodyLimits(services))
+  checkJsonHeaders(request, bodyLimits.maxBytes)
+  const bytes = await request.body(bodyLimits)
   try {
-    const { body } = await parseBodyInTurns(bytes, parseLimits(services.limits), breathe)
+    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), breathe)
     return withoutPrototypeKey(body)
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {
@@ -24,10 +23,6 @@ export async function readAdminBody(
     }
     throw error
   }
-}
-
-export function bodyLimits({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): BodyLimits {
-  return { maxBytes: limits.bodyBytes, readMs: limits.bodyReadMs, after: runtime.after }
 }
 
 /** No record has a field of this name, and unlike other unknown names it is ignored. */

@@ -6,7 +6,7 @@ import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit } from '../records/audit.ts'
-import { bodyLimits, idOf, pageOf, readAdminBody } from './admin-input.ts'
+import { idOf, pageOf, readAdminBody } from './admin-input.ts'
 import { readAudit } from './audit.ts'
 import type { Authorize } from './authorize.ts'
 import { adminHeaders, IncomingCall, type Call, type Handler } from './endpoint.ts'
@@ -20,7 +20,7 @@ export interface AdminParts {
   readonly rateLimits: RateLimitDesk
   readonly audit: Pick<Audit, 'read'>
   readonly metrics: MetricsReports
-  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'runtime'>
+  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
 }
 
 /** Records that are created, shown, listed, changed and deleted by id. */
@@ -60,10 +60,9 @@ interface Gate {
 }
 
 function gateOf({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Gate {
-  const limits = bodyLimits(line)
   const admits: Gate['admits'] = (handle) => async (call) => {
     const { id, startedAt, sink, variables } = call
-    const request = await authorize(call.request, limits)
+    const request = await authorize(call.request, line.bodyLimits)
     return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
   }
   return { admits, shows: (show) => admits(async (call) => sendAdmin(call, 200, await show(call))) }

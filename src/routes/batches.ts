@@ -20,7 +20,7 @@ export interface BatchRouteParts {
   readonly book: BatchBook
   /** Called when there is work for the batches of a key. */
   readonly wake: (keyId: string) => void
-  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'runtime'>
+  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
 }
 
 const PATH = '/v1/messages/batches'
@@ -64,12 +64,11 @@ function idOf(call: Call): string {
 }
 
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const { limits, runtime } = parts.line
+  const { limits, bodyLimits } = parts.line
   const { request } = call
   readSteering(headersOf(request), { canExplain: false })
-  const { bodyBytes: maxBytes, bodyReadMs: readMs } = limits
-  checkJsonHeaders(request, maxBytes)
-  const bytes = await request.body({ maxBytes, readMs, after: runtime.after })
+  checkJsonHeaders(request, bodyLimits.maxBytes)
+  const bytes = await request.body(bodyLimits)
   // Each item is a request of its own, within an object that names it.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {

@@ -1,10 +1,10 @@
 import { anthropicFormat } from '../formats/anthropic/format.ts'
-import { count } from '../pipeline/count.ts'
+import { countStages } from '../pipeline/count.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Handler } from './endpoint.ts'
 import { exchangeOf } from './exchange-of.ts'
 
 /** POST /v1/messages/count_tokens. */
 export function countTokens(services: Services): Handler {
-  return (call) => count(exchangeOf(call, anthropicFormat), services)
+  return (call) => countStages.run(exchangeOf(call, anthropicFormat), services)
 }

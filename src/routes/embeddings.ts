@@ -1,10 +1,10 @@
 import { openaiFormat } from '../formats/openai/format.ts'
-import { runEmbedding } from '../pipeline/run-embedding.ts'
+import { embeddingStages } from '../pipeline/run-embedding.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Handler } from './endpoint.ts'
 import { exchangeOf } from './exchange-of.ts'
 
 /** POST /v1/embeddings. Its errors are those of the chat format. */
 export function embeddings(services: Services): Handler {
-  return (call) => runEmbedding(exchangeOf(call, openaiFormat), services)
+  return (call) => embeddingStages.run(exchangeOf(call, openaiFormat), services)
 }

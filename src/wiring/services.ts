@@ -3,6 +3,7 @@ import { createSingleFlight } from '../cache/single-flight.ts'
 import type { JsonObject } from '../core/json.ts'
 import { toDollars } from '../core/money.ts'
 import type { Runtime, Store, Timeouts } from '../core/ports.ts'
+import { bodyLimitsOf } from '../pipeline/parse-request.ts'
 import { createResolve } from '../pipeline/resolve.ts'
 import type { Limits, Services } from '../pipeline/services.ts'
 import { createTurns } from '../pipeline/turns.ts'
@@ -66,6 +67,7 @@ export function createServices(sources: ServiceSources): Services {
     margin,
     observers: observing,
     limits,
+    bodyLimits: bodyLimitsOf({ limits, runtime }),
     timeouts,
     runtime,
   }

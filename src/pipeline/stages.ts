@@ -1,0 +1,53 @@
+import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import type { Exchange } from './exchange.ts'
+import { fail } from './fail.ts'
+import type { Services } from './services.ts'
+
+/** Knows more of the exchange afterwards than before. Returns undefined when it has answered the request itself. */
+export type Stage<before, after> = (exchange: before, services: Services) => MaybePromise<after | undefined>
+
+/** A stage of which only the order is known: the builder has checked that it fits the one before it. */
+interface OrderedStage {
+  run(exchange: Exchange, services: Services): MaybePromise<Exchange | undefined>
+}
+
+/**
+ * Stages in one direction. A stage runs as soon as the one before it returns, without waiting when it returned no promise.
+ * A failure anywhere becomes a response in one place.
+ */
+export class Stages<last extends Exchange> {
+  readonly #stages: readonly OrderedStage[]
+
+  private constructor(stages: readonly OrderedStage[]) {
+    this.#stages = stages
+  }
+
+  static begin<after extends Exchange>(stage: Stage<Exchange, after>): Stages<after> {
+    return new Stages([{ run: stage }])
+  }
+
+  next<after extends Exchange>(stage: Stage<last, after>): Stages<after> {
+    const added: { run(exchange: last, services: Services): MaybePromise<after | undefined> } = { run: stage }
+    return new Stages<after>([...this.#stages, added])
+  }
+
+  run(exchange: Exchange, services: Services): MaybePromise<void> {
+    try {
+      const running = this.#runFrom(0, exchange, services)
+      return running?.catch((error: unknown) => fail(exchange, error, services))
+    } catch (error) {
+      return fail(exchange, error, services)
+    }
+  }
+
+  #runFrom(first: number, exchange: Exchange, services: Services): Promise<void> | undefined {
+    for (let index = first; index < this.#stages.length; index++) {
+      const given = this.#stages[index]?.run(exchange, services)
+      if (isPromise(given)) {
+        return given.then((after) => (after === undefined ? undefined : this.#runFrom(index + 1, exchange, services)))
+      }
+      if (given === undefined) return undefined
+    }
+    return undefined
+  }
+}
