@@ -60,7 +60,7 @@ class StreamAnswer {
       onWhole: () => this.#guard(() => this.#complete()),
       onError: (error) => this.#guard(() => this.#break(error)),
     })
-    cancellation.onCancel(() => this.#abandon())
+    cancellation.onCancel(() => this.#guard(() => this.#abandon()))
   }
 
   /** A fault of the gateway while it ends a stream must neither leave the caller waiting nor the request unsettled. */
