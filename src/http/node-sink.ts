@@ -1,5 +1,6 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
+import { onceClosed } from './node-closed.ts'
 import { plainFailure } from './plain-failure.ts'
 
 /** Milliseconds in which a client that still uploads may finish after it was answered. */
@@ -18,7 +19,7 @@ export class NodeSink implements ResponseSink {
   constructor(incoming: IncomingMessage, outgoing: ServerResponse, done?: () => void) {
     this.#incoming = incoming
     this.#outgoing = outgoing
-    if (done !== undefined) outgoing.once('close', done)
+    if (done !== undefined) onceClosed(incoming, outgoing, done)
   }
 
   whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void {
