@@ -5,7 +5,7 @@ import type { Settlement, Store } from '../core/ports.ts'
 export interface Settlements {
   /** Rejects when the store fails; the settlement is then kept and tried again by later calls and by `retry`. */
   settle(settlement: Settlement): MaybePromise<void>
-  /** Tries once more what is kept; resolves to how many are still left. */
+  /** Waits for settlements under way, then tries once more what is kept; resolves to how many are still left. */
   retry(): Promise<number>
 }
 
@@ -15,6 +15,7 @@ const MOST_KEPT = 10_000
 /** A ticket is settled once, however often it is sent, so sending again is safe. */
 export function createSettlements(store: Store): Settlements {
   const kept: Settlement[] = []
+  const underWay = new Set<Promise<void>>()
   let retrying = false
 
   function settle(settlement: Settlement): MaybePromise<void> {
@@ -29,14 +30,28 @@ export function createSettlements(store: Store): Settlements {
     } catch (error) {
       return failed(error)
     }
-    return isPromise(settled) ? settled.then(retryKept, failed) : retryKept()
+    return isPromise(settled) ? track(settled.then(retryKept, failed)) : retryKept()
+  }
+
+  async function track(settled: Promise<void>): Promise<void> {
+    underWay.add(settled)
+    try {
+      await settled
+    } finally {
+      underWay.delete(settled)
+    }
   }
 
   function retryKept(): MaybePromise<void> {
-    return kept.length === 0 ? undefined : chain(retry(), () => undefined)
+    return kept.length === 0 ? undefined : chain(sendKept(), () => undefined)
   }
 
   async function retry(): Promise<number> {
+    await Promise.allSettled(underWay)
+    return sendKept()
+  }
+
+  async function sendKept(): Promise<number> {
     if (retrying) return kept.length
     retrying = true
     try {

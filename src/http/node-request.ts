@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
 import { bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
+import { onceClosed } from './node-closed.ts'
 
 /** A request of node:http, and what a framework may have added to it. */
 export interface NodeIncoming extends IncomingMessage {
@@ -55,7 +56,7 @@ export class NodeRequest implements HttpRequest {
   onDisconnect(listener: () => void): void {
     const outgoing = this.#outgoing
     if (outgoing.destroyed && !outgoing.writableFinished) return void process.nextTick(listener)
-    outgoing.on('close', () => {
+    onceClosed(this.#incoming, outgoing, () => {
       if (!outgoing.writableFinished) listener()
     })
   }
