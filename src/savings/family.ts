@@ -8,7 +8,7 @@ import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
 import { summarise, summaryNotice, summaryOf, tellUnit, type Summariser, type Summary } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
-import type { Rewrite, Tier, TierForecast, TierJob, TierResult } from './tier.ts'
+import { controllerOf, type Rewrite, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import type { Unit } from './turns.ts'
 import { isWarm } from './upstream-cache.ts'
 
@@ -98,14 +98,13 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     const limits = { cap: target, liveCap: trigger, noticeRoom: maxTokens + NOTICE_FRAME }
     const cut = await cutToQuery(job, talk, { ...limits, newest, notice }, tools)
     if (cut === undefined) return { declined: 'there are no older messages', spent }
-    if (summary?.failed === true) return { declined: 'the summariser did not answer', spent }
     const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice, job.now))
     await rememberAt(memory, job.owner, talk, { kind: KIND, value })
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
 
   const strategyOf = (job: TierJob): string => {
-    const by = summariser === 'extractive' ? 'extractive' : (job.small?.name ?? 'extractive')
+    const by = summariser === 'extractive' ? 'extractive' : controllerOf(job.small)
     return `Family-Lock (${by} -> ${job.modelName})`
   }
 
