@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, Prompt } from '../../src/core/prompt.ts'
-import type { TierNumber, Wishes } from '../../src/savings/tier.ts'
+import type { Tier, TierNumber, Wishes } from '../../src/savings/tier.ts'
 import { jobOf, meter, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -33,7 +33,7 @@ const next = ({ messages, ...prompt }: Prompt, turn: number): Prompt => ({
 const QUESTION = 'What of the harbour, the ledger, the orchard and the violin?'
 const UNRELATED = 'Why do penguins waddle across Antarctic icebergs during stormy winters without freezing?'
 const only = (number: TierNumber) => ({
-  tiers: (own: readonly { readonly tier: TierNumber }[]) => own.filter(({ tier }) => tier === number),
+  tiers: (own: readonly Tier[]) => own.filter(({ tier }) => tier === number),
 })
 
 describe('a small model that fails', () => {
