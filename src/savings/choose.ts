@@ -1,7 +1,7 @@
-import { add, type NanoUsd } from '../core/money.ts'
+import { add, subtract, type NanoUsd } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { courseCosts, isSafe, maySwitch, passthrough, type Course, type CourseCosts } from './net.ts'
-import { outlookOf } from './outlook.ts'
+import { outlookOf, turnsToRecoup } from './outlook.ts'
 import type { Tier, TierForecast, TierJob } from './tier.ts'
 import { warmTokens, type History } from './upstream-cache.ts'
 
@@ -10,6 +10,8 @@ export interface Candidate {
   readonly tier: Tier
   readonly expected?: {
     readonly costs: CourseCosts
+    /** This request and the further ones within which a switch must have paid for itself. */
+    readonly soon: NanoUsd
     /** Small-model calls for this request. */
     readonly calls: NanoUsd
     /** What sending everything would cost instead. */
@@ -30,7 +32,9 @@ export async function chooseTiers(
   const outlook = outlookOf(job, history, meter)
   const { tokens } = job
   const warm = warmTokens(history, job)
-  const whole = courseCosts(passthrough(tokens, warmTokens(history.whole, job)), outlook)
+  const soonOutlook = { ...outlook, turns: turnsToRecoup(job.prompt) }
+  const asWhole = passthrough(tokens, warmTokens(history.whole, job))
+  const whole = courseCosts(asWhole, outlook)
   const always: Candidate[] = []
   const candidates: ForecastCandidate[] = []
   for (const tier of tiers) {
@@ -41,9 +45,11 @@ export async function chooseTiers(
     }
     const course = courseOf(tier, forecast, job, history)
     if (!isSafe({ debt: history.debt, course, tokens, warm }, outlook)) continue
-    candidates.push({ tier, expected: { costs: courseCosts(course, outlook), calls: forecast.calls, whole } })
+    const soon = courseCosts(course, soonOutlook).total
+    candidates.push({ tier, expected: { costs: courseCosts(course, outlook), soon, calls: forecast.calls, whole } })
   }
-  return [...always, ...cheapestOf(candidates, whole, history)]
+  const standards = { whole, wholeSoon: courseCosts(asWhole, soonOutlook).total, history }
+  return [...always, ...cheapestOf(candidates, standards)]
 }
 
 /** What tiers that made no prompt have cost, and what they were expected to ask of the small model. */
@@ -62,17 +68,28 @@ export function mayFollow({ expected }: Candidate, { spent, calls }: Declined): 
   return expected.calls <= calls && add(expected.costs.total, spent) < expected.whole.total
 }
 
+interface Standards {
+  readonly whole: CourseCosts
+  readonly wholeSoon: NanoUsd
+  readonly history: History
+}
+
 /** The candidates that may replace what was done last, and cost less than sending everything where that may too. */
 function cheapestOf(
   candidates: readonly ForecastCandidate[],
-  whole: CourseCosts,
-  history: History,
+  { whole, wholeSoon, history }: Standards,
 ): readonly Candidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
-  const standing = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
-  const standard = standing?.expected.costs ?? whole
-  const open = candidates.filter((one) => one === standing || maySwitch({ standard, candidate: one.expected.costs }))
-  const returns = standing !== undefined && maySwitch({ standard, candidate: whole })
+  const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
+  const standard = last?.expected.costs ?? whole
+  const soon = last?.expected.soon ?? wholeSoon
+  /** The loss is recouped soon, or what the conversation has saved so far covers it. */
+  const isCovered = ({ expected }: ForecastCandidate): boolean =>
+    expected.soon <= soon || add(history.debt, subtract(expected.costs.now, standard.now)) <= 0
+  const open = candidates.filter(
+    (one) => one === last || (maySwitch({ standard, candidate: one.expected.costs }) && isCovered(one)),
+  )
+  const returns = last !== undefined && maySwitch({ standard, candidate: whole })
   return open
     .filter(({ expected: { costs } }) => !returns || costs.total < whole.total)
     .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)

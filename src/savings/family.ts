@@ -1,12 +1,13 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
+import { expectedSize } from './expected-size.ts'
 import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
 import type { Memory } from './memory.ts'
 import { bestStep, sendingCost } from './net.ts'
 import { growthOf } from './outlook.ts'
 import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
-import { summarise, summaryNotice, summaryOf, tellUnit, type Summariser, type Summary } from './summary.ts'
+import { stubTokens, summarise, summaryNotice, summaryOf, tellUnit, type Summariser, type Summary } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
 import { controllerOf, type Rewrite, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import type { Unit } from './turns.ts'
@@ -56,7 +57,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     const trigger = thresholdsFor(job, thresholds).family
     if (freeze !== undefined && !isWarm(freeze, job.now)) return trigger
     const target = targetFor(job)
-    const step = add(sendingCost(job.model, target, 0), callsFor(job, trigger))
+    const step = add(sendingCost(job.model, target, 0), callsFor(job, readOf(job, trigger)))
     const best = target + bestStep(job.model, step, growthOf(job, tools.meter))
     return Math.min(MAX_CARRIED * trigger, Math.max(trigger, best))
   }
@@ -67,10 +68,15 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     return { prompt, tokens: await tools.meter.countOf(prompt, job.signal) }
   }
 
+  const limitsFor = (job: TierJob) => {
+    const target = targetFor(job)
+    const newest = { messages: NEWEST_MESSAGES, tokens: target / 4 }
+    const liveCap = thresholdsFor(job, thresholds).family
+    return { cap: target, liveCap, newest, noticeRoom: summaryTokens(job) + NOTICE_FRAME }
+  }
+
   /** Cuts down to the target and brings the summary up to date. */
   const step = async (job: TierJob, talk: Talk, freeze: Freeze | undefined): Promise<TierResult> => {
-    const trigger = thresholdsFor(job, thresholds).family
-    const target = targetFor(job)
     const maxTokens = summaryTokens(job)
     let summary: Summary | undefined
     let spent: NanoUsd = ZERO
@@ -94,9 +100,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
       }
       return summaryNotice(summary.text, size)
     }
-    const newest = { messages: NEWEST_MESSAGES, tokens: target / 4 }
-    const limits = { cap: target, liveCap: trigger, noticeRoom: maxTokens + NOTICE_FRAME }
-    const cut = await cutToQuery(job, talk, { ...limits, newest, notice }, tools)
+    const cut = await cutToQuery(job, talk, { ...limitsFor(job), notice }, tools)
     if (cut === undefined) return { declined: 'there are no older messages', spent }
     const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice, job.now))
     await rememberAt(memory, job.owner, talk, { kind: KIND, value })
@@ -108,17 +112,25 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     return `Family-Lock (${by} -> ${job.modelName})`
   }
 
+  /** Of so many tokens of the conversation, those that a summary reads: results of tools are stubs in it. */
+  const readOf = (job: TierJob, tokens: number): number => {
+    const { old } = talkOf(job.prompt).turns
+    const stubs = old.reduce((sum, unit) => sum + stubTokens(unit, tools.meter), 0)
+    return tokens * Math.min(1, stubs / Math.max(1, job.tokens))
+  }
+
   /** The first summary reads everything that is left out; later ones read what was added since. */
   const forecast = async (job: TierJob): Promise<TierForecast> => {
     const target = targetFor(job)
     const talk = talkOf(job.prompt)
     const freeze = parseFreeze(await recallAt(memory, job.owner, talk, KIND))
     const limit = limitFor(job, freeze)
-    const steady = { limit, target, calls: callsFor(job, limit) }
-    if (freeze === undefined) return { tokens: target, calls: callsFor(job, job.tokens - target), steady }
+    const steady = { limit, target, calls: callsFor(job, readOf(job, limit)) }
+    const size = expectedSize(talk, limitsFor(job), tools.meter)
+    if (freeze === undefined) return { tokens: size, calls: callsFor(job, readOf(job, job.tokens - target)), steady }
     const { tokens } = await thawed(job, talk, freeze)
     return tokens > limit
-      ? { tokens: target, calls: steady.calls, steady }
+      ? { tokens: size, calls: steady.calls, steady }
       : { tokens, calls: ZERO, steady, continues: true }
   }
 

@@ -119,18 +119,19 @@ export interface Risk {
 /**
  * Returns true when the conversation costs at most one rewriting more than sending everything, whenever it ends and also
  * when it must be sent whole again on the next turn. Without this a course that is cheap once, because nothing was warm,
- * would lose a little on every later turn.
+ * would lose a little on every later turn. The next turn may add next to nothing: growth is not counted on.
  */
-export function isSafe({ debt, course, tokens, warm }: Risk, { model, growth }: Outlook): boolean {
-  const next = tokens + growth
+export function isSafe({ debt, course, tokens, warm }: Risk, { model }: Outlook): boolean {
   // A steady prompt may be carried over its limit, so the next cut is not due on the next turn.
   const carried = course.steady === undefined ? course : { ...course, steady: WITHOUT_LIMIT }
-  const { now, total } = courseCosts(carried, { model, growth, turns: 1, staysWarm: true })
-  const wholeNext = sendingCost(model, next, tokens)
+  const { now, total } = courseCosts(carried, { model, growth: 0, turns: 1, staysWarm: true })
+  const wholeNext = sendingCost(model, tokens, tokens)
   const isDearerNext = subtract(total, now) > wholeNext
-  const wayBack = isDearerNext ? subtract(sendingCost(model, next, 0), wholeNext) : ZERO
-  const after = add(debt, subtract(now, sendingCost(model, tokens, warm)))
-  return add(after, wayBack) <= now
+  const wayBack = isDearerNext ? subtract(sendingCost(model, tokens, 0), wholeNext) : ZERO
+  const added = subtract(now, sendingCost(model, tokens, warm))
+  // A course that pays an earlier loss back must not be left for its loss.
+  if (added <= 0 && !isDearerNext) return true
+  return add(add(debt, added), wayBack) <= now
 }
 
 /** True when the caller marked a beginning for the upstream's cache: only an order may rewrite it. */

@@ -1,3 +1,4 @@
+import type { Meter } from '../core/ports.ts'
 import { textOfPart, type Message, type Part } from '../core/prompt.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { roundTokens } from './amount.ts'
@@ -112,6 +113,16 @@ const LONGEST_ARGUMENTS = 400
 /** A unit as a summariser reads it: who said what; tool results as stubs unless they are wanted whole. */
 export function tellUnit(unit: Unit, results: 'whole' | 'stub'): string {
   return unit.messages.map((message) => tellMessage(message, results)).join('\n')
+}
+
+/** About how many tokens of a unit a summary reads that takes tool results as stubs. */
+export function stubTokens(unit: Unit, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
+  let tokens = 0
+  for (const message of unit.messages) {
+    const hasTools = message.parts.some((part) => part.type === 'tool-call' || part.type === 'tool-result')
+    tokens += hasTools ? meter.tokenizer.estimate(tellMessage(message, 'stub')) : meter.estimateOfMessage(message)
+  }
+  return tokens
 }
 
 function tellMessage(message: Message, results: 'whole' | 'stub'): string {

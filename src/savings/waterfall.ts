@@ -16,7 +16,7 @@ import type { Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
 import type { Optimized, Tier, TierJob, TierNumber, TierVerdict, Waterfall } from './tier.ts'
 import { NEW_CONVERSATION, recallHistory, rememberSent, warmTokens, type History } from './upstream-cache.ts'
-import { createVanishing } from './vanishing.ts'
+import { createVanishing, type LeastTarget } from './vanishing.ts'
 
 export interface WaterfallOptions {
   readonly meter: Meter
@@ -31,7 +31,7 @@ export interface WaterfallOptions {
   /** Who writes the summaries of tiers 3 and 4. @default 'model' */
   readonly summariser?: Summariser
   /** Sizes of tier 2's prompt. */
-  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: number }
+  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /** Replaces the order 5, 2, 3, 4. */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
 }
