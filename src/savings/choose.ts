@@ -44,7 +44,7 @@ export async function chooseTiers(
       continue
     }
     const course = courseOf(tier, forecast, job, history)
-    if (!isSafe({ debt: history.debt, course, tokens, warm }, outlook)) continue
+    if (!isSafe({ debt: history.debt, course, tokens, warm, wholeNow: whole.now }, outlook)) continue
     const soon = courseCosts(course, soonOutlook).total
     candidates.push({ tier, expected: { costs: courseCosts(course, outlook), soon, calls: forecast.calls, whole } })
   }

@@ -7,7 +7,7 @@ import { bestStep, sendingCost } from './net.ts'
 import { growthOf } from './outlook.ts'
 import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
-import { stubTokens, summarise, summaryNotice, summaryOf, tellUnit, type Summariser, type Summary } from './summary.ts'
+import { stubTokens, summarise, summaryNotice, summaryOf, tellUnit, type Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
 import { controllerOf, type Rewrite, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import type { Unit } from './turns.ts'
@@ -52,13 +52,16 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
 
-  /** Tokens above which the prompt is cut again: while the upstream has cached it, carrying more is cheaper than cutting. */
+  /**
+   * Tokens above which the prompt is cut again. While the upstream has cached it, carrying more is cheaper than cutting;
+   * what a cut could not remove does not count.
+   */
   const limitFor = (job: TierJob, freeze: Freeze | undefined): number => {
     const trigger = thresholdsFor(job, thresholds).family
-    if (freeze !== undefined && !isWarm(freeze, job.now)) return trigger
-    const target = targetFor(job)
-    const step = add(sendingCost(job.model, target, 0), callsFor(job, readOf(job, trigger)))
-    const best = target + bestStep(job.model, step, growthOf(job, tools.meter))
+    const least = expectedSize(talkOf(job.prompt), limitsFor(job), tools.meter)
+    if (freeze !== undefined && !isWarm(freeze, job.now)) return Math.max(trigger, least)
+    const step = add(sendingCost(job.model, least, 0), callsFor(job, readOf(job, trigger)))
+    const best = least + bestStep(job.model, step, growthOf(job, tools.meter))
     return Math.min(MAX_CARRIED * trigger, Math.max(trigger, best))
   }
 
@@ -78,27 +81,23 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   /** Cuts down to the target and brings the summary up to date. */
   const step = async (job: TierJob, talk: Talk, freeze: Freeze | undefined): Promise<TierResult> => {
     const maxTokens = summaryTokens(job)
-    let summary: Summary | undefined
+    let text: string | undefined
     let spent: NanoUsd = ZERO
     const covered = new Set<Unit>()
     /** A second attempt may cut more than the first one: the summary is extended by that. */
     const notice = async (cut: readonly Unit[], size: number): Promise<string> => {
       const units = notYetSummarised(talk, cut, freeze).filter((unit) => !covered.has(unit))
-      if (summary === undefined || units.length > 0) {
-        const earlier = summary?.text ?? (freeze === undefined ? undefined : summaryOf(freeze.notice))
-        summary = await summarise({
-          text: units.map((unit) => tellUnit(unit, 'stub')).join('\n'),
-          ...(earlier !== undefined && { earlier }),
-          maxTokens,
-          small: job.small,
-          summariser,
-          tools,
-          signal: job.signal,
-        })
+      for (const unit of units) covered.add(unit)
+      const earlier = text ?? (freeze === undefined ? undefined : summaryOf(freeze.notice))
+      if (units.length > 0 || earlier === undefined) {
+        const added = units.map((unit) => tellUnit(unit, 'stub')).join('\n')
+        const { small, signal } = job
+        const asked = { text: added, maxTokens, small, summariser, tools, signal }
+        const summary = await summarise(earlier === undefined ? asked : { ...asked, earlier })
         spent = add(spent, summary.spent)
-        for (const unit of units) covered.add(unit)
+        text = summary.text
       }
-      return summaryNotice(summary.text, size)
+      return summaryNotice(text ?? earlier ?? '', size)
     }
     const cut = await cutToQuery(job, talk, { ...limitsFor(job), notice }, tools)
     if (cut === undefined) return { declined: 'there are no older messages', spent }

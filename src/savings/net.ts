@@ -114,6 +114,8 @@ export interface Risk {
   /** Tokens of the whole conversation, and of these what the upstream would have cached had it always been sent whole. */
   readonly tokens: number
   readonly warm: number
+  /** What sending it whole costs now, with what the upstream has really cached. */
+  readonly wholeNow: NanoUsd
 }
 
 /**
@@ -121,16 +123,16 @@ export interface Risk {
  * when it must be sent whole again on the next turn. Without this a course that is cheap once, because nothing was warm,
  * would lose a little on every later turn. The next turn may add next to nothing: growth is not counted on.
  */
-export function isSafe({ debt, course, tokens, warm }: Risk, { model }: Outlook): boolean {
+export function isSafe({ debt, course, tokens, warm, wholeNow }: Risk, { model }: Outlook): boolean {
   // A steady prompt may be carried over its limit, so the next cut is not due on the next turn.
   const carried = course.steady === undefined ? course : { ...course, steady: WITHOUT_LIMIT }
   const { now, total } = courseCosts(carried, { model, growth: 0, turns: 1, staysWarm: true })
   const wholeNext = sendingCost(model, tokens, tokens)
   const isDearerNext = subtract(total, now) > wholeNext
   const wayBack = isDearerNext ? subtract(sendingCost(model, tokens, 0), wholeNext) : ZERO
+  // Going back at once costs at least as much, or the course pays an earlier loss back.
+  if (add(now, wayBack) <= wholeNow) return true
   const added = subtract(now, sendingCost(model, tokens, warm))
-  // A course that pays an earlier loss back must not be left for its loss.
-  if (added <= 0 && !isDearerNext) return true
   return add(add(debt, added), wayBack) <= now
 }
 

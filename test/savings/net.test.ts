@@ -82,7 +82,18 @@ describe('a switch', () => {
     ['the same when enough was saved for the way back', anew, 50_000, -whole(50_000, 0), true],
     ['a new prompt each turn that costs less than reading all', anew, 200_000, 0, true],
   ] as const)('is safe or not: %s', (_, course, tokens, debt, expected) => {
-    expect(isSafe({ debt: nano(debt), course, tokens, warm: tokens }, outlook(5, { growth: 0 }))).toBe(expected)
+    const wholeNow = sendingCost(CACHED, tokens, tokens)
+    const risk = { debt: nano(debt), course, tokens, warm: tokens, wholeNow }
+    expect(isSafe(risk, outlook(5, { growth: 0 }))).toBe(expected)
+  })
+})
+
+describe('a rewritten conversation that the upstream has not cached whole', () => {
+  it('stays rewritten where sending it whole would cost more at once', () => {
+    const kept = { tokens: 12_000, warm: 0, calls: ZERO, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
+    const risk = { debt: nano(1e9), course: kept, tokens: 50_000, warm: 50_000 }
+    const isSafeAt = (warm: number) => isSafe({ ...risk, wholeNow: sendingCost(CACHED, 50_000, warm) }, outlook(5))
+    expect([isSafeAt(0), isSafeAt(50_000)]).toEqual([true, false])
   })
 })
 
