@@ -1,5 +1,5 @@
 import { ANSWER_QUESTIONS } from './answer-questions.ts'
-import { readCaseLines, type Case, type ChatMessage } from './data.ts'
+import { readCaseLines, type Case, type ChatMessage, type Conversation } from './data.ts'
 
 const SYSTEM: ChatMessage = { role: 'system', content: 'You answer from the conversation above.' }
 
@@ -18,10 +18,7 @@ const TOPICS: readonly (readonly [string, RegExp])[] = [
  * for this project: what the assistant said, in other words, and everything about a topic.
  */
 export function longChatCases(root: string, kind: 'answers' | 'everything'): Case[] {
-  const dialogs = new Map<string, readonly ChatMessage[]>()
-  for (const { id, append } of readCaseLines(root, 'mtragun')) dialogs.set(id, append ?? [])
-  // By id, which is a hash: topics are mixed.
-  const sorted = [...dialogs].toSorted(([a], [b]) => (a < b ? -1 : 1))
+  const sorted = dialogsOf(root)
   const past = sorted.flatMap(([, messages]) => messages)
   const caseOf = (id: string, question: string, evidence: readonly string[]): Case => ({
     id,
@@ -31,17 +28,32 @@ export function longChatCases(root: string, kind: 'answers' | 'everything'): Cas
   })
   if (kind === 'everything') {
     return TOPICS.map(([question, words], at) => {
-      const asked = past.filter(({ role, content }) => role === 'user' && words.test(content ?? ''))
-      return caseOf(
-        `everything-${at}`,
-        question,
-        asked.map(({ content }) => content ?? ''),
+      const evidence = past.flatMap(({ role, content }, place) =>
+        role === 'user' && words.test(content ?? '') ? [content ?? '', past[place + 1]?.content ?? ''] : [],
       )
+      return caseOf(`everything-${at}`, question, evidence)
     })
   }
   return ANSWER_QUESTIONS.flatMap(({ dialog, at, question }) => {
     const found = sorted.find(([id, messages]) => id.startsWith(dialog) && messages.length > at + 1)
     const answer = found?.[1][at + 1]?.content
     return answer === undefined || answer === null ? [] : [caseOf(`${dialog}-${at}`, question, [answer])]
+  })
+}
+
+/** The dialogs by id, which is a hash: topics are mixed. */
+function dialogsOf(root: string): readonly (readonly [string, readonly ChatMessage[]])[] {
+  const dialogs = new Map<string, readonly ChatMessage[]>()
+  for (const { id, append } of readCaseLines(root, 'mtragun')) dialogs.set(id, append ?? [])
+  return [...dialogs].toSorted(([a], [b]) => (a < b ? -1 : 1))
+}
+
+/** So many chats of about 60k tokens: the same dialogs, each time beginning with another one. */
+export function longChats(root: string, count: number): Conversation[] {
+  const sorted = dialogsOf(root)
+  return Array.from({ length: count }, (_, at) => {
+    const from = Math.round((at * sorted.length) / count)
+    const turned = [...sorted.slice(from), ...sorted.slice(0, from)]
+    return { id: `chat-${at}`, messages: turned.flatMap(([, messages]) => messages) }
   })
 }
