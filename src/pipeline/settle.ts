@@ -23,7 +23,11 @@ export async function release(reached: Reached, outcome: Outcome, parts: Parts):
 }
 
 async function close(reserved: Reserved, used: Used, outcome: Outcome, parts: Parts): Promise<void> {
-  if (isPlanned(reserved) && reserved.plan.kind === 'ask') reserved.plan.keep.finish(outcome)
+  if (isPlanned(reserved) && reserved.plan.kind === 'ask') {
+    reserved.plan.keep.finish(outcome)
+    const usage = outcome.completion?.usage
+    if (usage !== undefined) void reserved.plan.optimized.reportCacheRead?.(usage.cacheReadTokens)
+  }
   const settled = reserved.reservation.settle(used).catch((cause: unknown) => {
     parts.records.unsettled(reserved, used, cause)
   })

@@ -1,7 +1,7 @@
 import { add, subtract, type NanoUsd } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
-import { courseCosts, isSafe, maySwitch, passthrough, type Course, type CourseCosts } from './net.ts'
-import { outlookOf, turnsToRecoup } from './outlook.ts'
+import { courseCosts, isSafe, maySwitch, passthrough, turnsToRecoup, type Course, type CourseCosts } from './net.ts'
+import { outlookOf, turnsSoFar } from './outlook.ts'
 import type { Tier, TierForecast, TierJob } from './tier.ts'
 import { warmTokens, type History } from './upstream-cache.ts'
 
@@ -31,9 +31,9 @@ export async function chooseTiers(
   if (tiers.length === 0) return []
   const outlook = outlookOf(job, history, meter)
   const { tokens } = job
-  const warm = warmTokens(history, job)
-  const soonOutlook = { ...outlook, turns: turnsToRecoup(job.prompt) }
-  const asWhole = passthrough(tokens, warmTokens(history.whole, job))
+  const warm = warmTokens(history, job, history)
+  const soonOutlook = { ...outlook, turns: turnsToRecoup(turnsSoFar(job.prompt)) }
+  const asWhole = passthrough(tokens, warmTokens(history.whole, job, history))
   const whole = courseCosts(asWhole, outlook)
   const always: Candidate[] = []
   const candidates: ForecastCandidate[] = []
@@ -95,7 +95,8 @@ function cheapestOf(
     .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)
 }
 
-function courseOf(tier: Tier, forecast: TierForecast, job: TierJob, { rewritten }: History): Course {
+function courseOf(tier: Tier, forecast: TierForecast, job: TierJob, history: History): Course {
+  const { rewritten } = history
   const continues = forecast.continues === true && rewritten.tier === tier.tier
-  return { ...forecast, warm: continues ? warmTokens(rewritten, job) : 0 }
+  return { ...forecast, warm: continues ? warmTokens(rewritten, job, history) : 0 }
 }

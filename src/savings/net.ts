@@ -30,9 +30,17 @@ export interface CourseCosts {
 
 /** Most turns that a decision looks ahead; a conversation goes on about as long as it has lasted. */
 const MAX_TURNS = 10
+/** A conversation ends within so many of its turns so far with a chance of about 2 %. */
+const SURE_SHARE = 0.02
 
+/** Further requests over which ways of sending are compared; more than ten where so many are almost certain. */
 export function turnsAhead(turnsSoFar: number): number {
-  return Math.min(turnsSoFar, MAX_TURNS)
+  return Math.max(Math.min(turnsSoFar, MAX_TURNS), turnsToRecoup(turnsSoFar) * (1 + MIN_ODDS))
+}
+
+/** Further requests within which a switch must have paid for itself: if the conversation ends before, the loss stays. */
+export function turnsToRecoup(turnsSoFar: number): number {
+  return Math.floor(turnsSoFar * SURE_SHARE)
 }
 
 /** True when reading from the upstream's cache costs less than sending. */

@@ -4,7 +4,6 @@ import { turnsAhead, type Outlook } from './net.ts'
 import type { TierJob } from './tier.ts'
 import { isWarm, type History } from './upstream-cache.ts'
 
-const RECOUP_SHARE = 0.02
 const RECENT_TURNS = 10
 
 /** What is expected of the rest of the conversation, judged by what it was so far. */
@@ -25,14 +24,6 @@ export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt
   const recent = messages.slice(from ?? answers[0])
   const added = recent.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
   return Math.min(added, tokens) / Math.min(answers.length, RECENT_TURNS)
-}
-
-/**
- * Further requests within which a switch must have paid for itself. A conversation ends within so many of its requests
- * with a chance of about 2 %, and then the loss stays.
- */
-export function turnsToRecoup(prompt: Prompt): number {
-  return Math.floor(turnsSoFar(prompt) * RECOUP_SHARE)
 }
 
 /** Answers in a conversation. */

@@ -122,6 +122,11 @@ export interface Optimized {
   /** The part of `spent` that belongs to a tier which a header ordered. Absent: nothing. */
   readonly ordered?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
+  /**
+   * Takes how many tokens of the prompt the upstream reported to have read from its cache, so that later turns expect
+   * what it really keeps. Never rejects. Absent: the conversation is not followed.
+   */
+  reportCacheRead?(tokens: number): Promise<void>
 }
 
 /** Tiers in their order; never rejects: a failing tier is a verdict. */

@@ -15,7 +15,14 @@ import { createSmallModelPauses, type SmallModelPauses } from './small-model-pau
 import type { Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
 import type { Optimized, Tier, TierJob, TierNumber, TierVerdict, Waterfall } from './tier.ts'
-import { NEW_CONVERSATION, recallHistory, rememberSent, warmTokens, type History } from './upstream-cache.ts'
+import {
+  correctTrust,
+  NEW_CONVERSATION,
+  recallHistory,
+  rememberSent,
+  warmTokens,
+  type History,
+} from './upstream-cache.ts'
 import { createVanishing, type LeastTarget } from './vanishing.ts'
 
 export interface WaterfallOptions {
@@ -62,10 +69,13 @@ export function createWaterfall(options: WaterfallOptions): Waterfall {
     const isSent = outcome.rewrite !== undefined && job.shadow === undefined
     const sent = isSent
       ? { ...outcome.sentAs, spent: outcome.spent }
-      : { tokens: job.tokens, warm: warmTokens(history.whole, job), spent: ZERO }
-    if (followed) await orElse(undefined, rememberSent(memory, job, history, sent))
+      : { tokens: job.tokens, warm: warmTokens(history.whole, job, history), spent: ZERO }
     const { sentAs: _, ...optimized } = outcome
-    return optimized
+    const next = followed ? await orElse(undefined, rememberSent(memory, job, history, sent)) : undefined
+    if (next === undefined) return optimized
+    const reportCacheRead = (read: number): Promise<void> =>
+      orElse(undefined, correctTrust(memory, job, next, { warm: sent.warm, read }))
+    return { ...optimized, reportCacheRead }
   }
 }
 
@@ -96,7 +106,7 @@ async function runTiers(tiers: readonly Tier[], job: TierJob, history: History, 
       continue
     }
     const continues = attempted.continues && history.rewritten.tier === tier.tier
-    const warm = continues ? warmTokens(history.rewritten, job) : 0
+    const warm = continues ? warmTokens(history.rewritten, job, history) : 0
     const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, warm }
     return { rewrite, tokens, spent, ordered, verdicts: inOrder(), sentAs }
   }
