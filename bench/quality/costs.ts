@@ -79,7 +79,22 @@ export async function measureCosts(options: CostOptions): Promise<CostFigures> {
   }
 }
 
-async function play({ id, messages }: Conversation, options: CostOptions): Promise<Played> {
+/** What one conversation has cost after each turn, and what sending everything would have. */
+export async function costOverTurns(
+  options: CostOptions,
+  index: number,
+): Promise<readonly Pick<Played, 'paid' | 'plain'>[]> {
+  const one = loadConversations(options.root, options.kind)[index]
+  const costs: Pick<Played, 'paid' | 'plain'>[] = []
+  if (one !== undefined) await play(one, options, (played) => costs.push(played))
+  return costs
+}
+
+async function play(
+  { id, messages }: Conversation,
+  options: CostOptions,
+  onTurn?: (costs: Pick<Played, 'paid' | 'plain'>) => void,
+): Promise<Played> {
   const { table, secondsBetween, requests = Number.POSITIVE_INFINITY } = options
   const ledger = smallModelOf('lazy')
   const waterfall = newWaterfall(options.waterfall)
@@ -97,6 +112,7 @@ async function play({ id, messages }: Conversation, options: CostOptions): Promi
     list += await meter.countOf(prompt)
     paid += await real.costOf(rewrite?.prompt ?? prompt, now)
     plain += await whole.costOf(prompt, now)
+    onTurn?.({ paid: paid + ledger.dollars / (MODEL.price.input / 1e6), plain })
   }
   paid += ledger.dollars / (MODEL.price.input / 1e6)
   return { list, plain, paid, requests: turns.length, smallCalls: ledger.calls }
