@@ -95,7 +95,7 @@ const shares = controllers.map(async (kind): Promise<Series> => {
   return {
     name: kind === 'lazy' ? 'with a small model' : 'by extract',
     points: [
-      [0, evidence],
+      [tokensAfter, 0],
       [tokensAfter, evidence],
     ],
   }
