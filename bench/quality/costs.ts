@@ -3,6 +3,7 @@ import type { Price } from '../../src/core/money.ts'
 import type { Wishes } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
 import { loadConversations, type ChatMessage, type Conversation } from './data.ts'
+import { longChats } from './long-chat.ts'
 import { jobOf, MODEL, meter, newWaterfall, NO_WISHES, smallModelOf, START } from './lab.ts'
 import { promptOf } from './prompts.ts'
 
@@ -16,8 +17,12 @@ export interface CacheTable {
 export const CACHE_TABLES: readonly CacheTable[] = [
   { name: 'read 0.1, write 1.25', read: 0.1, write: 1.25 },
   { name: 'read 0.25, write 1', read: 0.25, write: 1 },
+  { name: 'read 0.1, write 2', read: 0.1, write: 2 },
   { name: 'no cache', read: 1, write: 1 },
 ]
+
+/** Long chats put together of mtragun's dialogs, for the kind `chats`. */
+const CHATS = 6
 
 /** How long an upstream keeps what it has read. */
 const CACHE_MS = 5 * 60 * 1000
@@ -58,7 +63,7 @@ interface Played {
 
 /** Plays whole conversations, one request for each answer of the assistant, against an upstream that caches prefixes. */
 export async function measureCosts(options: CostOptions): Promise<CostFigures> {
-  const all = loadConversations(options.root, options.kind)
+  const all = options.kind === 'chats' ? longChats(options.root, CHATS) : loadConversations(options.root, options.kind)
   const played: Played[] = []
   for (const one of all.filter((_, at) => at % (options.step ?? 1) === 0)) played.push(await play(one, options))
   const sum = (field: keyof Played): number => played.reduce((total, one) => total + one[field], 0)
@@ -74,7 +79,22 @@ export async function measureCosts(options: CostOptions): Promise<CostFigures> {
   }
 }
 
-async function play({ id, messages }: Conversation, options: CostOptions): Promise<Played> {
+/** What one conversation has cost after each turn, and what sending everything would have. */
+export async function costOverTurns(
+  options: CostOptions,
+  index: number,
+): Promise<readonly Pick<Played, 'paid' | 'plain'>[]> {
+  const one = loadConversations(options.root, options.kind)[index]
+  const costs: Pick<Played, 'paid' | 'plain'>[] = []
+  if (one !== undefined) await play(one, options, (played) => costs.push(played))
+  return costs
+}
+
+async function play(
+  { id, messages }: Conversation,
+  options: CostOptions,
+  onTurn?: (costs: Pick<Played, 'paid' | 'plain'>) => void,
+): Promise<Played> {
   const { table, secondsBetween, requests = Number.POSITIVE_INFINITY } = options
   const ledger = smallModelOf('lazy')
   const waterfall = newWaterfall(options.waterfall)
@@ -92,6 +112,7 @@ async function play({ id, messages }: Conversation, options: CostOptions): Promi
     list += await meter.countOf(prompt)
     paid += await real.costOf(rewrite?.prompt ?? prompt, now)
     plain += await whole.costOf(prompt, now)
+    onTurn?.({ paid: paid + ledger.dollars / (MODEL.price.input / 1e6), plain })
   }
   paid += ledger.dollars / (MODEL.price.input / 1e6)
   return { list, plain, paid, requests: turns.length, smallCalls: ledger.calls }

@@ -27,7 +27,7 @@ export interface Case {
   readonly needed: readonly (readonly string[])[]
 }
 
-interface CaseLine {
+export interface CaseLine {
   readonly id: string
   readonly conv: string
   readonly upto?: number
@@ -58,10 +58,15 @@ export function loadConversations(root: string, kind: string): Conversation[] {
   return readLines<Conversation>(join(root, kind, 'conv-public.jsonl'))
 }
 
+/** The cases of a kind of data as the file holds them. */
+export function readCaseLines(root: string, kind: string): readonly CaseLine[] {
+  return readLines<CaseLine>(join(root, kind, 'cases-public.jsonl'))
+}
+
 /** Every `step`-th case of a kind of data. */
 export function* loadCases(root: string, kind: string, step = 1): Generator<Case> {
   const conversations = new Map(loadConversations(root, kind).map((one) => [one.id, one.messages]))
-  for (const [index, line] of readLines<CaseLine>(join(root, kind, 'cases-public.jsonl')).entries()) {
+  for (const [index, line] of readCaseLines(root, kind).entries()) {
     if (index % step !== 0) continue
     const all = conversations.get(line.conv) ?? []
     const past = line.upto === undefined ? all : all.slice(0, line.upto)

@@ -4,7 +4,7 @@ import { talkOf } from '../../src/savings/freeze.ts'
 import { createReader } from '../../src/savings/reading.ts'
 import type { Optimized, TierJob } from '../../src/savings/tier.ts'
 import { breathe } from '../../src/tokens/breathe.ts'
-import { loadCases } from './data.ts'
+import { loadCases, type Case } from './data.ts'
 import { jobOf, meter } from './lab.ts'
 import { createHaystack, percent, shareOf } from './metrics.ts'
 import { promptOf } from './prompts.ts'
@@ -31,8 +31,17 @@ export interface RecallOptions {
 }
 
 export async function measureRecall(options: RecallOptions, method: Method): Promise<Figures> {
+  return judge(loadCases(options.root, options.kind, options.step), options, method)
+}
+
+/** The figures of any cases. */
+export async function judge(
+  cases: Iterable<Case>,
+  options: Pick<RecallOptions, 'cap'>,
+  method: Method,
+): Promise<Figures> {
   const rows: { evidence?: number; needed?: number; before: number; after: number; sound: number }[] = []
-  for (const one of loadCases(options.root, options.kind, options.step)) {
+  for (const one of cases) {
     const prompt = promptOf(one.messages)
     const sent = await method(prompt)
     const texts = sent.messages.map(textOfMessage)

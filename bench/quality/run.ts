@@ -3,8 +3,9 @@ import { parseArgs } from 'node:util'
 import { CACHE_TABLES, measureCosts } from './costs.ts'
 import { throughFront } from './fronts.ts'
 import { meter, newWaterfall, NO_WISHES, SMALL_REPLIES, smallModelOf } from './lab.ts'
+import { longChatCases } from './long-chat.ts'
 import { cutMiddle } from './middle.ts'
-import { measureRecall, selectionAt, through, type Figures, type Method } from './recall.ts'
+import { judge, measureRecall, selectionAt, through, type Figures, type Method } from './recall.ts'
 
 const { values } = parseArgs({
   options: {
@@ -148,8 +149,25 @@ for (const front of ['chat', 'messages'] as const) {
   await tier(`gateway, ${front} front, tier 3`, 'mtragun', recursive, '92 at 21k')
 }
 
+for (const [kind, goal] of [
+  ['answers', 'none set'],
+  ['everything', 'none set'],
+] as const) {
+  for (const cap of [4096, 8192, 16_384, 32_768]) {
+    const ours = await judge(longChatCases(root, kind), { cap }, selectionAt(cap))
+    const naive = await judge(longChatCases(root, kind), { cap }, (prompt) => cutMiddle(prompt, cap, meter))
+    note(`long chat, questions for ${kind}, at ${cap}: needed text kept, %`, {
+      naive: round(naive.evidence),
+      ours: round(ours.evidence),
+      goal,
+      tokens: `${Math.round(ours.tokensBefore)} to ${Math.round(ours.tokensAfter)}, ${ours.requests} cases`,
+    })
+  }
+}
+
 await automaticCosts('specstory', '3')
 await automaticCosts('taubench', '5')
+await automaticCosts('chats', '5')
 await tierCosts('specstory', '3')
 
 console.table(rows)

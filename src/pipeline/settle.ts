@@ -5,6 +5,7 @@ import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft } from './charge.ts'
 import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
 import type { Outcome } from './request-values.ts'
+import type { Optimized } from '../savings/tier.ts'
 import type { Services } from './services.ts'
 
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
@@ -38,9 +39,18 @@ function end(exchange: Exchange, used: Used, outcome: Outcome, services: Service
   if (exchange.isEnded) return
   exchange.isEnded = true
   const settled = settleReservation(exchange, used, services)
-  if (exchange.plan?.kind === 'ask') exchange.plan.keep.finish(outcome)
+  if (exchange.plan?.kind === 'ask') {
+    exchange.plan.keep.finish(outcome)
+    reportCacheRead(exchange.plan.optimized, outcome)
+  }
   const observed = services.observers.observeRequest(exchange, outcome)
   return isPromise(observed) ? observed.then(() => settled) : settled
+}
+
+/** The next turn of the conversation learns what its upstream read from its cache. */
+function reportCacheRead(optimized: Optimized, { completion }: Outcome): void {
+  const usage = optimized.reportCacheRead === undefined ? undefined : completion?.().usage
+  if (usage !== undefined) void optimized.reportCacheRead?.(usage.cacheReadTokens)
 }
 
 /** Never rejects: what the store did not take is logged and tried again. */

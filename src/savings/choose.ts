@@ -1,14 +1,25 @@
+import { add, subtract, type NanoUsd } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
-import { courseCosts, isSafe, maySwitch, passthrough, type Course, type CourseCosts } from './net.ts'
-import { outlookOf } from './outlook.ts'
+import { courseCosts, isSafe, maySwitch, passthrough, turnsToRecoup, type Course, type CourseCosts } from './net.ts'
+import { outlookOf, turnsSoFar } from './outlook.ts'
 import type { Tier, TierForecast, TierJob } from './tier.ts'
 import { warmTokens, type History } from './upstream-cache.ts'
 
-/** A tier that may run without an order, and what it would cost. */
-interface Candidate {
+/** A tier that may run without an order, and what it would cost; absent for a tier without a forecast. */
+export interface Candidate {
   readonly tier: Tier
-  readonly costs: CourseCosts
+  readonly expected?: {
+    readonly costs: CourseCosts
+    /** This request and the further ones within which a switch must have paid for itself. */
+    readonly soon: NanoUsd
+    /** Small-model calls for this request. */
+    readonly calls: NanoUsd
+    /** What sending everything would cost instead. */
+    readonly whole: CourseCosts
+  }
 }
+
+type ForecastCandidate = Required<Candidate>
 
 /** The tiers worth trying without an order, cheapest first. Tiers without a forecast come first, in their order. */
 export async function chooseTiers(
@@ -16,41 +27,76 @@ export async function chooseTiers(
   job: TierJob,
   history: History,
   meter: Meter,
-): Promise<readonly Tier[]> {
+): Promise<readonly Candidate[]> {
   if (tiers.length === 0) return []
   const outlook = outlookOf(job, history, meter)
   const { tokens } = job
-  const warm = warmTokens(history, job)
-  const always: Tier[] = []
-  const candidates: Candidate[] = []
+  const warm = warmTokens(history, job, history)
+  const soonOutlook = { ...outlook, turns: turnsToRecoup(turnsSoFar(job.prompt)) }
+  const asWhole = passthrough(tokens, warmTokens(history.whole, job, history))
+  const whole = courseCosts(asWhole, outlook)
+  const always: Candidate[] = []
+  const candidates: ForecastCandidate[] = []
   for (const tier of tiers) {
     const forecast = await tier.forecast?.(job)
     if (forecast === undefined) {
-      always.push(tier)
+      always.push({ tier })
       continue
     }
     const course = courseOf(tier, forecast, job, history)
-    if (!isSafe({ debt: history.debt, course, tokens, warm }, outlook)) continue
-    candidates.push({ tier, costs: courseCosts(course, outlook) })
+    if (!isSafe({ debt: history.debt, course, tokens, warm, wholeNow: whole.now }, outlook)) continue
+    const soon = courseCosts(course, soonOutlook).total
+    candidates.push({ tier, expected: { costs: courseCosts(course, outlook), soon, calls: forecast.calls, whole } })
   }
-  const whole = courseCosts(passthrough(tokens, warmTokens(history.whole, job)), outlook)
-  return [...always, ...cheapestOf(candidates, whole, history)]
+  const standards = { whole, wholeSoon: courseCosts(asWhole, soonOutlook).total, history }
+  return [...always, ...cheapestOf(candidates, standards)]
+}
+
+/** What tiers that made no prompt have cost, and what they were expected to ask of the small model. */
+export interface Declined {
+  readonly spent: NanoUsd
+  /** The least of the expected costs of their calls; absent while no tier with a forecast has declined. */
+  readonly calls?: NanoUsd
+}
+
+/**
+ * Returns true when a tier that was not ordered may run after others declined: it asks no more of the small model than
+ * they would have, and together with what they spent it still costs less than sending everything.
+ */
+export function mayFollow({ expected }: Candidate, { spent, calls }: Declined): boolean {
+  if (expected === undefined || calls === undefined) return true
+  return expected.calls <= calls && add(expected.costs.total, spent) < expected.whole.total
+}
+
+interface Standards {
+  readonly whole: CourseCosts
+  readonly wholeSoon: NanoUsd
+  readonly history: History
 }
 
 /** The candidates that may replace what was done last, and cost less than sending everything where that may too. */
-function cheapestOf(candidates: readonly Candidate[], whole: CourseCosts, history: History): readonly Tier[] {
+function cheapestOf(
+  candidates: readonly ForecastCandidate[],
+  { whole, wholeSoon, history }: Standards,
+): readonly Candidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
-  const standing = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
-  const standard = standing?.costs ?? whole
-  const open = candidates.filter((one) => one === standing || maySwitch({ standard, candidate: one.costs }))
-  const returns = standing !== undefined && maySwitch({ standard, candidate: whole })
+  const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
+  const standard = last?.expected.costs ?? whole
+  const soon = last?.expected.soon ?? wholeSoon
+  /** The loss is recouped soon, or what the conversation has saved so far covers it. */
+  const isCovered = ({ expected }: ForecastCandidate): boolean =>
+    expected.soon <= soon || add(history.debt, subtract(expected.costs.now, standard.now)) <= 0
+  const open = candidates.filter(
+    (one) => one === last || (maySwitch({ standard, candidate: one.expected.costs }) && isCovered(one)),
+  )
+  const returns = last !== undefined && maySwitch({ standard, candidate: whole })
   return open
-    .filter(({ costs }) => !returns || costs.total < whole.total)
-    .toSorted((a, b) => a.costs.total - b.costs.total)
-    .map(({ tier }) => tier)
+    .filter(({ expected: { costs } }) => !returns || costs.total < whole.total)
+    .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)
 }
 
-function courseOf(tier: Tier, forecast: TierForecast, job: TierJob, { rewritten }: History): Course {
+function courseOf(tier: Tier, forecast: TierForecast, job: TierJob, history: History): Course {
+  const { rewritten } = history
   const continues = forecast.continues === true && rewritten.tier === tier.tier
-  return { ...forecast, warm: continues ? warmTokens(rewritten, job) : 0 }
+  return { ...forecast, warm: continues ? warmTokens(rewritten, job, history) : 0 }
 }

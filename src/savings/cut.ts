@@ -1,6 +1,7 @@
 import type { Message, Prompt } from '../core/prompt.ts'
 import { roundTokens } from './amount.ts'
 import type { Talk } from './freeze.ts'
+import { asksForAnswer } from './answer-question.ts'
 import { queryOf } from './query.ts'
 import { isCut, rebuild } from './rebuild.ts'
 import { select, type Selected, type SelectionTools } from './selection.ts'
@@ -61,7 +62,10 @@ export async function cutToQuery(
   let room = Math.max(options.leastRoom ?? 0, limit - taken)
   const cap = taken + room
   for (let attempt = 1; ; attempt++) {
-    const picked = await select({ units, steps, query, room, newestRoom, owner, signal }, tools)
+    const picked = await select(
+      { units, steps, query, asksForAnswer: asksForAnswer(talk.turns), room, newestRoom, owner, signal },
+      tools,
+    )
     const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
     const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
     const cut = await assemble(job, talk, { options, selected }, tools)

@@ -1,14 +1,15 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
+import { expectedSize } from './expected-size.ts'
 import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
 import type { Memory } from './memory.ts'
 import { bestStep, sendingCost } from './net.ts'
 import { growthOf } from './outlook.ts'
 import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
-import { summarise, summaryNotice, summaryOf, tellUnit, type Summariser, type Summary } from './summary.ts'
+import { stubTokens, summarise, summaryNotice, summaryOf, tellUnit, type Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
-import type { Rewrite, Tier, TierForecast, TierJob, TierResult } from './tier.ts'
+import { controllerOf, type Rewrite, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import type { Unit } from './turns.ts'
 import { isWarm } from './upstream-cache.ts'
 
@@ -51,13 +52,16 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
 
-  /** Tokens above which the prompt is cut again: while the upstream has cached it, carrying more is cheaper than cutting. */
+  /**
+   * Tokens above which the prompt is cut again. While the upstream has cached it, carrying more is cheaper than cutting;
+   * what a cut could not remove does not count.
+   */
   const limitFor = (job: TierJob, freeze: Freeze | undefined): number => {
     const trigger = thresholdsFor(job, thresholds).family
-    if (freeze !== undefined && !isWarm(freeze, job.now)) return trigger
-    const target = targetFor(job)
-    const step = add(sendingCost(job.model, target, 0), callsFor(job, trigger))
-    const best = target + bestStep(job.model, step, growthOf(job, tools.meter))
+    const least = expectedSize(talkOf(job.prompt), limitsFor(job), tools.meter)
+    if (freeze !== undefined && !isWarm(freeze, job.now)) return Math.max(trigger, least)
+    const step = add(sendingCost(job.model, least, 0), callsFor(job, readOf(job, trigger)))
+    const best = least + bestStep(job.model, step, growthOf(job, tools.meter))
     return Math.min(MAX_CARRIED * trigger, Math.max(trigger, best))
   }
 
@@ -67,46 +71,51 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     return { prompt, tokens: await tools.meter.countOf(prompt, job.signal) }
   }
 
+  const limitsFor = (job: TierJob) => {
+    const target = targetFor(job)
+    const newest = { messages: NEWEST_MESSAGES, tokens: target / 4 }
+    const liveCap = thresholdsFor(job, thresholds).family
+    return { cap: target, liveCap, newest, noticeRoom: summaryTokens(job) + NOTICE_FRAME }
+  }
+
   /** Cuts down to the target and brings the summary up to date. */
   const step = async (job: TierJob, talk: Talk, freeze: Freeze | undefined): Promise<TierResult> => {
-    const trigger = thresholdsFor(job, thresholds).family
-    const target = targetFor(job)
     const maxTokens = summaryTokens(job)
-    let summary: Summary | undefined
+    let text: string | undefined
     let spent: NanoUsd = ZERO
     const covered = new Set<Unit>()
     /** A second attempt may cut more than the first one: the summary is extended by that. */
     const notice = async (cut: readonly Unit[], size: number): Promise<string> => {
       const units = notYetSummarised(talk, cut, freeze).filter((unit) => !covered.has(unit))
-      if (summary === undefined || units.length > 0) {
-        const earlier = summary?.text ?? (freeze === undefined ? undefined : summaryOf(freeze.notice))
-        summary = await summarise({
-          text: units.map((unit) => tellUnit(unit, 'stub')).join('\n'),
-          ...(earlier !== undefined && { earlier }),
-          maxTokens,
-          small: job.small,
-          summariser,
-          tools,
-          signal: job.signal,
-        })
+      for (const unit of units) covered.add(unit)
+      const earlier = text ?? (freeze === undefined ? undefined : summaryOf(freeze.notice))
+      if (units.length > 0 || earlier === undefined) {
+        const added = units.map((unit) => tellUnit(unit, 'stub')).join('\n')
+        const { small, signal } = job
+        const asked = { text: added, maxTokens, small, summariser, tools, signal }
+        const summary = await summarise(earlier === undefined ? asked : { ...asked, earlier })
         spent = add(spent, summary.spent)
-        for (const unit of units) covered.add(unit)
+        text = summary.text
       }
-      return summaryNotice(summary.text, size)
+      return summaryNotice(text ?? earlier ?? '', size)
     }
-    const newest = { messages: NEWEST_MESSAGES, tokens: target / 4 }
-    const limits = { cap: target, liveCap: trigger, noticeRoom: maxTokens + NOTICE_FRAME }
-    const cut = await cutToQuery(job, talk, { ...limits, newest, notice }, tools)
+    const cut = await cutToQuery(job, talk, { ...limitsFor(job), notice }, tools)
     if (cut === undefined) return { declined: 'there are no older messages', spent }
-    if (summary?.failed === true) return { declined: 'the summariser did not answer', spent }
     const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice, job.now))
     await rememberAt(memory, job.owner, talk, { kind: KIND, value })
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
 
   const strategyOf = (job: TierJob): string => {
-    const by = summariser === 'extractive' ? 'extractive' : (job.small?.name ?? 'extractive')
+    const by = summariser === 'extractive' ? 'extractive' : controllerOf(job.small)
     return `Family-Lock (${by} -> ${job.modelName})`
+  }
+
+  /** Of so many tokens of the conversation, those that a summary reads: results of tools are stubs in it. */
+  const readOf = (job: TierJob, tokens: number): number => {
+    const { old } = talkOf(job.prompt).turns
+    const stubs = old.reduce((sum, unit) => sum + stubTokens(unit, tools.meter), 0)
+    return tokens * Math.min(1, stubs / Math.max(1, job.tokens))
   }
 
   /** The first summary reads everything that is left out; later ones read what was added since. */
@@ -115,11 +124,12 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     const talk = talkOf(job.prompt)
     const freeze = parseFreeze(await recallAt(memory, job.owner, talk, KIND))
     const limit = limitFor(job, freeze)
-    const steady = { limit, target, calls: callsFor(job, limit) }
-    if (freeze === undefined) return { tokens: target, calls: callsFor(job, job.tokens - target), steady }
+    const steady = { limit, target, calls: callsFor(job, readOf(job, limit)) }
+    const size = expectedSize(talk, limitsFor(job), tools.meter)
+    if (freeze === undefined) return { tokens: size, calls: callsFor(job, readOf(job, job.tokens - target)), steady }
     const { tokens } = await thawed(job, talk, freeze)
     return tokens > limit
-      ? { tokens: target, calls: steady.calls, steady }
+      ? { tokens: size, calls: steady.calls, steady }
       : { tokens, calls: ZERO, steady, continues: true }
   }
 

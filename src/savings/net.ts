@@ -30,9 +30,17 @@ export interface CourseCosts {
 
 /** Most turns that a decision looks ahead; a conversation goes on about as long as it has lasted. */
 const MAX_TURNS = 10
+/** A conversation ends within so many of its turns so far with a chance of about 2 %. */
+const SURE_SHARE = 0.02
 
+/** Further requests over which ways of sending are compared; more than ten where so many are almost certain. */
 export function turnsAhead(turnsSoFar: number): number {
-  return Math.min(turnsSoFar, MAX_TURNS)
+  return Math.max(Math.min(turnsSoFar, MAX_TURNS), turnsToRecoup(turnsSoFar) * (1 + MIN_ODDS))
+}
+
+/** Further requests within which a switch must have paid for itself: if the conversation ends before, the loss stays. */
+export function turnsToRecoup(turnsSoFar: number): number {
+  return Math.floor(turnsSoFar * SURE_SHARE)
 }
 
 /** True when reading from the upstream's cache costs less than sending. */
@@ -114,23 +122,26 @@ export interface Risk {
   /** Tokens of the whole conversation, and of these what the upstream would have cached had it always been sent whole. */
   readonly tokens: number
   readonly warm: number
+  /** What sending it whole costs now, with what the upstream has really cached. */
+  readonly wholeNow: NanoUsd
 }
 
 /**
  * Returns true when the conversation costs at most one rewriting more than sending everything, whenever it ends and also
  * when it must be sent whole again on the next turn. Without this a course that is cheap once, because nothing was warm,
- * would lose a little on every later turn.
+ * would lose a little on every later turn. The next turn may add next to nothing: growth is not counted on.
  */
-export function isSafe({ debt, course, tokens, warm }: Risk, { model, growth }: Outlook): boolean {
-  const next = tokens + growth
+export function isSafe({ debt, course, tokens, warm, wholeNow }: Risk, { model }: Outlook): boolean {
   // A steady prompt may be carried over its limit, so the next cut is not due on the next turn.
   const carried = course.steady === undefined ? course : { ...course, steady: WITHOUT_LIMIT }
-  const { now, total } = courseCosts(carried, { model, growth, turns: 1, staysWarm: true })
-  const wholeNext = sendingCost(model, next, tokens)
+  const { now, total } = courseCosts(carried, { model, growth: 0, turns: 1, staysWarm: true })
+  const wholeNext = sendingCost(model, tokens, tokens)
   const isDearerNext = subtract(total, now) > wholeNext
-  const wayBack = isDearerNext ? subtract(sendingCost(model, next, 0), wholeNext) : ZERO
-  const after = add(debt, subtract(now, sendingCost(model, tokens, warm)))
-  return add(after, wayBack) <= now
+  const wayBack = isDearerNext ? subtract(sendingCost(model, tokens, 0), wholeNext) : ZERO
+  // Going back at once costs at least as much, or the course pays an earlier loss back.
+  if (add(now, wayBack) <= wholeNow) return true
+  const added = subtract(now, sendingCost(model, tokens, warm))
+  return add(add(debt, added), wayBack) <= now
 }
 
 /** True when the caller marked a beginning for the upstream's cache: only an order may rewrite it. */

@@ -4,6 +4,8 @@ import { turnsAhead, type Outlook } from './net.ts'
 import type { TierJob } from './tier.ts'
 import { isWarm, type History } from './upstream-cache.ts'
 
+const RECENT_TURNS = 10
+
 /** What is expected of the rest of the conversation, judged by what it was so far. */
 export function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   return {
@@ -14,19 +16,17 @@ export function outlookOf(job: TierJob, history: History, meter: Meter): Outlook
   }
 }
 
-/** Tokens that each turn has added so far. */
-export function growthOf({ prompt, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
-  const added = tokens - openingTokens(prompt, meter)
-  return Math.max(0, added) / Math.max(1, turnsSoFar(prompt))
+/** Tokens that each of the last turns has added: what an agent reads differs from one part of its work to the next. */
+export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
+  const answers = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []))
+  const from = answers.at(-RECENT_TURNS)
+  if (from === undefined && answers.length === 0) return 0
+  const recent = messages.slice(from ?? answers[0])
+  const added = recent.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
+  return Math.min(added, tokens) / Math.min(answers.length, RECENT_TURNS)
 }
 
-function turnsSoFar({ messages }: Prompt): number {
+/** Answers in a conversation. */
+export function turnsSoFar({ messages }: Prompt): number {
   return messages.filter((message) => message.role === 'assistant').length
-}
-
-/** Everything before the first answer. */
-function openingTokens({ messages }: Prompt, meter: Meter): number {
-  const answered = messages.findIndex((message) => message.role === 'assistant')
-  const opening = answered === -1 ? messages : messages.slice(0, answered)
-  return opening.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
 }

@@ -5,10 +5,10 @@ import { sha256 } from '#hash'
 import { talkOf } from './freeze.ts'
 import type { Memory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
-import { PROMPT_VERSION, summarise, summaryNotice, type Summariser } from './summary.ts'
+import { PROMPT_VERSION, summarise, summaryNotice, type Summariser, type Summary } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, type Thresholds } from './thresholds.ts'
 import type { Unit } from './turns.ts'
-import type { Tier, TierForecast, TierJob, TierResult } from './tier.ts'
+import { controllerOf, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 
 export interface RecursiveOptions {
   readonly thresholds?: Thresholds
@@ -37,7 +37,6 @@ const NOTICE_FRAME = 80
 interface Level {
   readonly texts: readonly string[]
   readonly spent: NanoUsd
-  readonly answered: boolean
 }
 
 /** Tier 3: all old text in chunks, summarised side by side, again and again until the summaries fit the target. */
@@ -47,8 +46,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   const targetFor = (job: TierJob): number => Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_SHARE))
   const { estimate } = tools.meter.tokenizer
 
-  const controllerOf = (job: TierJob): string =>
-    summariser === 'extractive' ? 'extractive' : (job.small?.name ?? 'extractive')
+  const controllerFor = (job: TierJob): string => (summariser === 'extractive' ? 'extractive' : controllerOf(job.small))
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const talk = talkOf(job.prompt)
@@ -58,8 +56,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     if (chunks.length > MOST_CALLS) return { declined: `there are more than ${MOST_CALLS} chunks`, spent: ZERO }
     const target = targetFor(job)
     const room = Math.round(target * SUMMARY_SHARE)
-    const { texts, spent, answered } = await condense(job, chunks, room)
-    if (!answered) return { declined: 'the controller did not answer', spent }
+    const { texts, spent } = await condense(job, chunks, room)
     const joined = texts.join('\n\n')
     const notice = async (_: readonly Unit[], size: number): Promise<string> => summaryNotice(joined, size)
     const noticeRoom = (await tools.meter.tokenizer.count(joined, job.signal)) + NOTICE_FRAME
@@ -68,7 +65,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     const newest = { messages: unread, tokens: 0 }
     const cut = await cutToQuery(job, talk, { cap, liveCap: LIVE_CAP, noticeRoom, notice, newest }, tools)
     if (cut === undefined) return { declined: 'there is nothing that could be left out', spent }
-    const strategy = `Recursive-RLM (controller: ${controllerOf(job)})`
+    const strategy = `Recursive-RLM (controller: ${controllerFor(job)})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
@@ -79,14 +76,13 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     for (let depth = 1; depth <= DEEPEST; depth++) {
       const level = await summariseAll(job, texts)
       spent = add(spent, level.spent)
-      if (!level.answered) return { texts, spent, answered: depth > 1 }
       const before = await sizeOf(texts)
       const after = await sizeOf(level.texts)
       texts = level.texts
       if (after <= room || texts.length === 1 || after > before * (1 - LEAST_SHRINKING)) break
       texts = await joinUp(texts)
     }
-    return { texts, spent, answered: true }
+    return { texts, spent }
   }
 
   const sizeOf = async (texts: readonly string[]): Promise<number> => {
@@ -119,32 +115,33 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   const summariseAll = async (job: TierJob, texts: readonly string[]): Promise<Level> => {
     const summaries: string[] = Array.from({ length: texts.length }, () => '')
     let spent: NanoUsd = ZERO
-    let answered = false
     let next = 0
     const work = async (): Promise<void> => {
       for (let at = next++; at < texts.length; at = next++) {
         const one = await summariseOne(job, texts[at] ?? '')
         summaries[at] = one.text
         spent = add(spent, one.spent)
-        answered ||= one.answered
         await tools.pause()
       }
     }
     await Promise.all(Array.from({ length: AT_ONCE }, work))
-    return { texts: summaries, spent, answered }
+    return { texts: summaries, spent }
   }
 
-  const summariseOne = async (
-    job: TierJob,
-    text: string,
-  ): Promise<{ readonly text: string; readonly spent: NanoUsd; readonly answered: boolean }> => {
-    const key = `chunk:${PROMPT_VERSION}:${controllerOf(job)}:${sha256(text)}`
-    const known = await memory.recall(job.owner, key)
-    if (known !== undefined) return { text: known, spent: ZERO, answered: true }
-    const { small, signal } = job
+  /** A summary that is remembered, by the model or else by extract; a new one is remembered under who wrote it. */
+  const summariseOne = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
+    const { owner, small, signal } = job
+    const hash = sha256(text)
+    const keyOf = (writer: string): string => `chunk:${PROMPT_VERSION}:${writer}:${hash}`
+    const writers = new Set([summariser === 'extractive' ? undefined : small?.name, controllerFor(job)])
+    for (const writer of writers) {
+      const known = writer === undefined ? undefined : await memory.recall(owner, keyOf(writer))
+      if (known !== undefined) return { text: known, spent: ZERO }
+    }
     const summary = await summarise({ text, maxTokens: CHUNK_SUMMARY, small, summariser, tools, signal })
-    if (summary.written) await memory.remember(job.owner, key, summary.text)
-    return { text: summary.text, spent: summary.spent, answered: !summary.failed }
+    const isByModel = summary.written && summariser === 'model' && small !== undefined
+    await memory.remember(owner, keyOf(isByModel ? small.name : 'extractive'), summary.text)
+    return summary
   }
 
   const forecast = (job: TierJob): TierForecast => {

@@ -21,6 +21,8 @@ export interface SelectionJob {
   /** Units whose calls should stay even where their results do not fit: the steps of the live turn. */
   readonly steps: ReadonlySet<Unit>
   readonly query: Query
+  /** True when the question asks what the assistant said: whole answers come first. @default false */
+  readonly asksForAnswer?: boolean
   /** Tokens for all that is selected. */
   readonly room: number
   /** Tokens that the newest unit may take whatever the query. @default 0 */
@@ -53,6 +55,9 @@ const WHOLE_SHARE_WITH_TOOLS = 0.5
 const TOOL_TRAFFIC = 0.2
 /** Long units say more, but not as much more as they are longer. */
 const LENGTH_POWER = 0.75
+/** An answer that was asked for is long and says what it says once. */
+const ANSWER_LENGTH_POWER = 0.2
+const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
 /** Without tools a topic goes on over a few turns: those around a hit lend a share of their score. */
 const NEIGHBOR_SHARE = 0.1
@@ -79,11 +84,13 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const isMeeting = entries.every(({ unit }) => unit.kind === 'user')
   const lends = !withTools && (isMeeting || job.room >= NEIGHBORS_ROOM)
   rank(entries, lends ? withNeighbors(scoresOfUnits) : scoresOfUnits, withTools ? AGEING : 0)
+  const wantsAnswers = job.asksForAnswer === true && !withTools
   await pause()
   const basket = createBasket(job.room, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
   const newestFirst = entries.toReversed()
 
+  if (wantsAnswers) takeAnswers(basket, entries)
   takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps, newestRoom: job.newestRoom ?? 0, withTools })
   await basket.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
@@ -169,6 +176,16 @@ function partnerScore(entries: readonly Entry[], scores: Float64Array, at: numbe
   if (!isUser(at)) return 0
   const around = (isUser(at - 1) ? scoreAt(at - 1) : 0) + (isUser(at + 1) ? scoreAt(at + 1) : 0)
   return around / 4
+}
+
+/** The answers that fit the query best, whole: ranked as elsewhere, short words of the user would fill the room first. */
+function takeAnswers(basket: Basket, entries: readonly Entry[]): void {
+  const worthOf = ({ value, tokens }: Entry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
+  const answers = entries.filter(({ unit, share }) => unit.kind === 'assistant' && share > 0)
+  basket.takeWhole(
+    answers.toSorted((a, b) => worthOf(b) - worthOf(a)),
+    basket.room * ANSWER_SHARE,
+  )
 }
 
 interface Orders {

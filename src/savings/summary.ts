@@ -1,3 +1,4 @@
+import type { Meter } from '../core/ports.ts'
 import { textOfPart, type Message, type Part } from '../core/prompt.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { roundTokens } from './amount.ts'
@@ -28,7 +29,7 @@ const WITH_EARLIER = 'It begins with the summary of what came before: carry over
 
 /** No summary begins like this. */
 const REFUSAL =
-  /^\W*(?:i['’]?m sorry|sorry|i can(?:no|['’])t|i(?:['’]m| am) (?:unable|not able)|as an ai|i (?:won['’]t|will not|do not have))/i
+  /^\W*(?:(?:i(?:['’]?m| am) (?:very |so |truly )?)?sorry|(?:unfortunately,? )?i (?:can(?:no|['’])t|am unable|won['’]t|will not|do not have)|i(?:['’]m| am) (?:unable|not able)|as an ai)/i
 const SHORTEST_REPLY = 20
 
 export interface SummaryJob {
@@ -45,10 +46,8 @@ export interface SummaryJob {
 export interface Summary {
   readonly text: string
   readonly spent: NanoUsd
-  /** False when the model's calls failed or what it said was no summary. */
+  /** False when the model's calls failed or its reply is not a summary: the text is then an extract. */
   readonly written: boolean
-  /** True when no call came back at all. */
-  readonly failed: boolean
 }
 
 const TRIES = 2
@@ -60,10 +59,9 @@ export async function summarise(job: SummaryJob): Promise<Summary> {
   const extract = (): Promise<string> => summariseByExtract(input, job.maxTokens, { estimate, pause: job.tools.pause })
   const { small } = job
   if (small === undefined || job.summariser === 'extractive') {
-    return { text: await extract(), spent: ZERO, written: true, failed: false }
+    return { text: await extract(), spent: ZERO, written: true }
   }
   let spent: NanoUsd = ZERO
-  let failed = true
   for (let attempt = 0; attempt < TRIES; attempt++) {
     try {
       const reply = await small.ask({
@@ -72,16 +70,17 @@ export async function summarise(job: SummaryJob): Promise<Summary> {
         maxTokens: job.maxTokens,
         signal: job.signal,
       })
-      failed = false
       spent = add(spent, reply.spent)
       const text = reply.text.trim()
-      if (await isSummary(text, input, job.tools)) return { text, spent, written: true, failed }
+      const isUsable = await isSummary(text, input, job.tools)
+      small.report?.(isUsable)
+      if (isUsable) return { text, spent, written: true }
       break
     } catch {
-      if (job.signal.aborted) break
+      if (job.signal.aborted || small.isPaused?.() === true) break
     }
   }
-  return { text: await extract(), spent, written: false, failed }
+  return { text: await extract(), spent, written: false }
 }
 
 /** Whoever writes the marks into the conversation shall not end the data with them. */
@@ -114,6 +113,16 @@ const LONGEST_ARGUMENTS = 400
 /** A unit as a summariser reads it: who said what; tool results as stubs unless they are wanted whole. */
 export function tellUnit(unit: Unit, results: 'whole' | 'stub'): string {
   return unit.messages.map((message) => tellMessage(message, results)).join('\n')
+}
+
+/** About how many tokens of a unit a summary reads that takes tool results as stubs. */
+export function stubTokens(unit: Unit, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
+  let tokens = 0
+  for (const message of unit.messages) {
+    const hasTools = message.parts.some((part) => part.type === 'tool-call' || part.type === 'tool-result')
+    tokens += hasTools ? meter.tokenizer.estimate(tellMessage(message, 'stub')) : meter.estimateOfMessage(message)
+  }
+  return tokens
 }
 
 function tellMessage(message: Message, results: 'whole' | 'stub'): string {

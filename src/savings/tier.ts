@@ -23,8 +23,17 @@ export interface SmallModel {
     readonly maxTokens: number
     readonly signal: AbortSignal
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
-  /** What a call of this size would cost, for `net`. */
+  /** What a call of this size would cost, for `net`; nothing while it is paused. */
   price(promptTokens: number, outputTokens: number): NanoUsd
+  /** Reports whether a reply could be used. Failed calls count without it. @default not observed */
+  report?(isUsable: boolean): void
+  /** True when it failed twice in a row in this conversation: it refuses calls for five minutes. @default never */
+  isPaused?(): boolean
+}
+
+/** Who writes summaries now: the small model by its name, or `extractive` where there is none that may be asked. */
+export function controllerOf(small: SmallModel | undefined): string {
+  return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
 }
 
 /** Everything a tier may know of a request. */
@@ -113,6 +122,11 @@ export interface Optimized {
   /** The part of `spent` that belongs to a tier which a header ordered. Absent: nothing. */
   readonly ordered?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
+  /**
+   * Takes how many tokens of the prompt the upstream reported to have read from its cache, so that later turns expect
+   * what it really keeps. Never rejects. Absent: the conversation is not followed.
+   */
+  reportCacheRead?(tokens: number): Promise<void>
 }
 
 /** Tiers in their order. */

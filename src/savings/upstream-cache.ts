@@ -24,6 +24,8 @@ export interface History {
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
   /** What it has cost so far beyond sending everything on every turn; negative when it was cheaper. */
   readonly debt: NanoUsd
+  /** From 0 to 1: the share of what should be cached that the upstream has lately reported to have read from its cache. */
+  readonly trust: number
 }
 
 const NEVER: SentPrompt = { tokens: 0, at: 0 }
@@ -33,6 +35,7 @@ export const NEW_CONVERSATION: History = {
   whole: NEVER,
   rewritten: { ...NEVER, tier: 0 },
   debt: ZERO,
+  trust: 1,
 }
 
 /** How long upstreams keep what they have read. */
@@ -44,9 +47,9 @@ export function isWarm({ at }: { readonly at: number }, now: number): boolean {
   return at > 0 && now - at <= UPSTREAM_CACHE_MS
 }
 
-/** Tokens at the beginning of the whole conversation that the upstream has cached. */
-export function warmTokens(sent: SentPrompt, job: TierJob): number {
-  return hasCachePrice(job.model) && isWarm(sent, job.now) ? sent.tokens : 0
+/** Tokens at the beginning of what was sent that the upstream has cached, as far as its reports can be trusted. */
+export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
+  return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
 
 export async function recallHistory(memory: Memory, job: TierJob): Promise<History> {
@@ -63,10 +66,16 @@ export interface SentRequest {
   readonly spent: NanoUsd
 }
 
-export async function rememberSent(memory: Memory, job: TierJob, history: History, sent: SentRequest): Promise<void> {
+/** Remembers what was sent; returns the history as it is from now on. */
+export async function rememberSent(
+  memory: Memory,
+  job: TierJob,
+  history: History,
+  sent: SentRequest,
+): Promise<History> {
   const { model, tokens, now: at } = job
   const cost = add(sendingCost(model, sent.tokens, sent.warm), sent.spent)
-  const alwaysWhole = sendingCost(model, tokens, warmTokens(history, job))
+  const alwaysWhole = sendingCost(model, tokens, warmTokens(history, job, history))
   const { tier } = sent
   const next: History = {
     at,
@@ -74,9 +83,38 @@ export async function rememberSent(memory: Memory, job: TierJob, history: Histor
     whole: tier === undefined ? { tokens, at } : history.whole,
     rewritten: tier === undefined ? history.rewritten : { tier, tokens: sent.tokens, at },
     debt: add(history.debt, subtract(cost, alwaysWhole)),
+    trust: history.trust,
   }
-  await rememberAt(memory, job.owner, talkOf(job.prompt), { kind: KIND, value: JSON.stringify(next) })
+  await rememberHistory(memory, job, next)
+  return next
 }
+
+async function rememberHistory(memory: Memory, job: TierJob, history: History): Promise<void> {
+  await rememberAt(memory, job.owner, talkOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
+}
+
+/** How much the newest report counts. */
+const NEWEST_SHARE = 0.5
+/** An upstream caches in blocks, so that the end of what is cached is read again. */
+const FULLY_READ = 0.9
+
+/** Corrects what is believed of the upstream's cache by what it reported: of `warm` tokens it has read so many. */
+export async function correctTrust(
+  memory: Memory,
+  job: TierJob,
+  history: History,
+  { warm, read }: { readonly warm: number; readonly read: number },
+): Promise<void> {
+  if (warm <= 0) return
+  // What was expected to be warm was already reduced by the trust so far.
+  const expected = history.trust > 0 ? warm / history.trust : warm
+  const share = read >= expected * FULLY_READ ? 1 : read / expected
+  const trust = Math.max(MIN_TRUST, (1 - NEWEST_SHARE) * history.trust + NEWEST_SHARE * share)
+  if (trust !== history.trust) await rememberHistory(memory, job, { ...history, trust })
+}
+
+/** Never nothing: a report of an upstream that has begun to cache must still be expected. */
+const MIN_TRUST = 0.01
 
 function parseHistory(text: string | undefined): History | undefined {
   const value = text === undefined ? undefined : parse(text)
@@ -86,7 +124,8 @@ function parseHistory(text: string | undefined): History | undefined {
   const rewritten = parseSent(value['rewritten'])
   const debt = value['debt']
   if (sent === undefined || whole === undefined || rewritten === undefined || typeof debt !== 'number') return undefined
-  return { ...sent, whole, rewritten: { ...rewritten, tier: tierOf(value['rewritten']) }, debt: nano(debt) }
+  const trust = typeof value['trust'] === 'number' ? Math.min(1, Math.max(MIN_TRUST, value['trust'])) : 1
+  return { ...sent, whole, rewritten: { ...rewritten, tier: tierOf(value['rewritten']) }, debt: nano(debt), trust }
 }
 
 function parseSent(value: Json | undefined): SentPrompt | undefined {

@@ -3,9 +3,10 @@ import type { Runtime } from '../core/ports.ts'
 import { cutToQuery } from './cut.ts'
 import { talkOf } from './freeze.ts'
 import type { Memory } from './memory.ts'
+import { turnsSoFar } from './outlook.ts'
 import { askForTerms } from './search-terms.ts'
 import type { SelectionTools } from './selection.ts'
-import { DEFAULT_THRESHOLDS, isWanted, type Thresholds } from './thresholds.ts'
+import { DEFAULT_THRESHOLDS, isOrdered, isWanted, type Thresholds } from './thresholds.ts'
 import type { Tier, TierForecast, TierJob, TierResult } from './tier.ts'
 import { createTranscripts } from './transcript.ts'
 
@@ -13,12 +14,24 @@ export interface VanishingOptions {
   readonly thresholds?: Thresholds
   /** The prompt's size as a share of the conversation's. @default 0.01 */
   readonly targetShare?: number
-  /** The prompt's size in tokens, at the least. @default 4096 */
-  readonly leastTarget?: number
+  /** The prompt's size in tokens, at the least, for any context or by its size. @default DEFAULT_LEAST_TARGETS */
+  readonly leastTarget?: LeastTarget
   readonly after: Runtime['after']
 }
 
+/** A size in tokens, or one for contexts of more than so many tokens each. */
+export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
+
+/** A prompt of 4k keeps about 77 % of what a long chat's answer needs, one of 16k about 91 %. */
+export const DEFAULT_LEAST_TARGETS: LeastTarget = [
+  { above: 0, target: 4096 },
+  { above: 40_000, target: 16_384 },
+]
+
 const TARGET_SHARE = 0.01
+/** Answers so far up to which a conversation is one long request and what follows from it. */
+const MAX_TURNS_OF_REQUEST = 2
+/** Of a list without an entry for the context's size. */
 const LEAST_TARGET = 4096
 /** A live turn up to this size stays as it is. */
 const LIVE_CAP = 16_384
@@ -30,10 +43,14 @@ const ANSWER_TOKENS = 100
 export function createVanishing(tools: SelectionTools, memory: Memory, options: VanishingOptions): Tier {
   const transcripts = createTranscripts(memory)
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
-  const least = options.leastTarget ?? LEAST_TARGET
+  const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
 
-  const capFor = (job: TierJob): number =>
-    Math.max(least, Math.round(job.tokens * (options.targetShare ?? TARGET_SHARE)))
+  /** Without an order the larger sizes are for one long request: a long conversation would pay them on every turn. */
+  const capFor = (job: TierJob): number => {
+    const isLarge = isOrdered(job, 2) || turnsSoFar(job.prompt) <= MAX_TURNS_OF_REQUEST
+    const least = leastFor(leastTarget, isLarge ? job.tokens : 0)
+    return Math.max(least, Math.round(job.tokens * (options.targetShare ?? TARGET_SHARE)))
+  }
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const talk = talkOf(job.prompt)
@@ -67,4 +84,11 @@ export function createVanishing(tools: SelectionTools, memory: Memory, options: 
   }
 
   return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }
+}
+
+/** The target of the largest context size that this one is above. */
+function leastFor(leastTarget: LeastTarget, tokens: number): number {
+  if (typeof leastTarget === 'number') return leastTarget
+  const fitting = leastTarget.filter(({ above }) => tokens > above || above === 0)
+  return fitting.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? LEAST_TARGET
 }

@@ -2,18 +2,28 @@ import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { createPause } from '../core/pause.ts'
 import { createFamilyLock } from './family.ts'
-import { chooseTiers } from './choose.ts'
+import { attempt } from './attempt.ts'
+import { chooseTiers, mayFollow, type Candidate, type Declined } from './choose.ts'
+import { talkOf } from './freeze.ts'
 import { createMemory } from './memory.ts'
 import { hasCacheMarks } from './net.ts'
 import { createReader } from './reading.ts'
 import { createRecursive } from './recursive.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
+import { createSmallModelPauses, type SmallModelPauses } from './small-model-pause.ts'
 import type { Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
-import type { Optimized, Rewrite, SmallModel, Tier, TierJob, TierNumber, TierVerdict } from './tier.ts'
-import { NEW_CONVERSATION, recallHistory, rememberSent, warmTokens, type History } from './upstream-cache.ts'
-import { createVanishing } from './vanishing.ts'
+import type { Optimized, Tier, TierJob, TierNumber, TierVerdict } from './tier.ts'
+import {
+  correctTrust,
+  NEW_CONVERSATION,
+  recallHistory,
+  rememberSent,
+  warmTokens,
+  type History,
+} from './upstream-cache.ts'
+import { createVanishing, type LeastTarget } from './vanishing.ts'
 
 export interface WaterfallOptions {
   readonly meter: Meter
@@ -28,7 +38,7 @@ export interface WaterfallOptions {
   /** Who writes the summaries of tiers 3 and 4. @default 'model' */
   readonly summariser?: Summariser
   /** Sizes of tier 2's prompt. */
-  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: number }
+  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /** Replaces the order 5, 2, 3, 4. */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
 }
@@ -41,6 +51,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const pause = createPause(breathe)
   const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
+  const pauses = createSmallModelPauses(now)
   const own: readonly Tier[] = [
     createSlider(tools, memory, options.slider === undefined ? {} : { mode: options.slider }),
     createVanishing(tools, memory, { ...options.vanishing, thresholds, after }),
@@ -51,17 +62,20 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
 
   return async (given) => {
     if (given.wishes.level === 'off') return { tokens: given.tokens, spent: ZERO, verdicts: [] }
-    const job = await measured(given, { meter, thresholds })
+    const job = watched(await measured(given, { meter, thresholds }), pauses)
     const followed = isWorthNoting(job, thresholds)
     const history = followed ? await orElse(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
     const outcome = await runTiers(job.shadow === 'not-tried' ? [] : tiers, job, history, meter)
     const isSent = outcome.rewrite !== undefined && job.shadow === undefined
     const sent = isSent
       ? { ...outcome.sentAs, spent: outcome.spent }
-      : { tokens: job.tokens, warm: warmTokens(history.whole, job), spent: ZERO }
-    if (followed) await orElse(undefined, rememberSent(memory, job, history, sent))
+      : { tokens: job.tokens, warm: warmTokens(history.whole, job, history), spent: ZERO }
     const { sentAs: _, ...optimized } = outcome
-    return optimized
+    const next = followed ? await orElse(undefined, rememberSent(memory, job, history, sent)) : undefined
+    if (next === undefined) return optimized
+    const reportCacheRead = (read: number): Promise<void> =>
+      orElse(undefined, correctTrust(memory, job, next, { warm: sent.warm, read }))
+    return { ...optimized, reportCacheRead }
   }
 }
 
@@ -73,22 +87,38 @@ interface Outcome extends Optimized {
 async function runTiers(tiers: readonly Tier[], job: TierJob, history: History, meter: Meter): Promise<Outcome> {
   const verdicts = new Map<Tier, TierVerdict>()
   const queue = await queueOf(tiers, job, history, { meter, verdicts })
-  let spent: NanoUsd = ZERO
+  let declined: Declined = { spent: ZERO }
   let ordered: NanoUsd = ZERO
   const inOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
-  for (const tier of queue) {
+  for (const candidate of queue) {
+    const { tier } = candidate
+    if (!mayFollow(candidate, declined)) {
+      verdicts.set(tier, { tier: tier.tier, outcome: 'does-not-pay', reason: 'costs more than the tier that declined' })
+      continue
+    }
     const attempted = await attempt(tier, forTiers(job), meter)
-    spent = add(spent, attempted.spent)
+    const spent = add(declined.spent, attempted.spent)
     if (isOrdered(job, tier.tier)) ordered = add(ordered, attempted.spent)
     verdicts.set(tier, attempted.verdict)
     const { rewrite, tokens } = attempted
-    if (rewrite === undefined) continue
+    if (rewrite === undefined) {
+      declined = { ...(await leastCalls(declined, candidate, forTiers(job))), spent }
+      continue
+    }
     const continues = attempted.continues && history.rewritten.tier === tier.tier
-    const warm = continues ? warmTokens(history.rewritten, job) : 0
+    const warm = continues ? warmTokens(history.rewritten, job, history) : 0
     const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, warm }
     return { rewrite, tokens, spent, ordered, verdicts: inOrder(), sentAs }
   }
+  const { spent } = declined
   return { tokens: job.tokens, spent, ordered, verdicts: inOrder(), sentAs: { tokens: job.tokens, warm: 0 } }
+}
+
+/** What the tiers that declined would have asked of the small model at the least, this one included. */
+async function leastCalls({ calls }: Declined, candidate: Candidate, job: TierJob): Promise<Pick<Declined, 'calls'>> {
+  const expected = candidate.expected ?? (await orElse(undefined, Promise.resolve(candidate.tier.forecast?.(job))))
+  if (expected === undefined) return calls === undefined ? {} : { calls }
+  return { calls: calls === undefined || expected.calls < calls ? expected.calls : calls }
 }
 
 interface Notes {
@@ -102,21 +132,21 @@ async function queueOf(
   job: TierJob,
   history: History,
   { meter, verdicts }: Notes,
-): Promise<readonly Tier[]> {
+): Promise<readonly Candidate[]> {
   const note = (tier: Tier, outcome: TierVerdict['outcome'], reason: string): void => {
     verdicts.set(tier, { tier: tier.tier, outcome, reason })
   }
-  const ordered: Tier[] = []
+  const ordered: Candidate[] = []
   const open: Tier[] = []
   for (const tier of tiers) {
     if (!tier.wants(job)) note(tier, 'not-wanted', 'neither a header nor the size calls for it')
-    else if (isOrdered(job, tier.tier)) ordered.push(tier)
+    else if (isOrdered(job, tier.tier)) ordered.push({ tier })
     else if (hasCacheMarks(job.prompt)) note(tier, 'declined', 'the caller marked a prefix with cache_control')
     else open.push(tier)
   }
   const paying = await orElse([], chooseTiers(open, forTiers(job), history, meter))
   for (const tier of open) {
-    if (!paying.includes(tier)) note(tier, 'does-not-pay', 'sending everything costs less')
+    if (!paying.some((one) => one.tier === tier)) note(tier, 'does-not-pay', 'sending everything costs less')
   }
   return [...ordered, ...paying]
 }
@@ -141,52 +171,18 @@ async function measured(
   return { ...job, tokens: await orElse(job.tokens, meter.sizeNear(prompt, near, signal)) }
 }
 
-interface Attempt {
-  readonly rewrite?: Rewrite
-  /** Exact tokens of the prompt as it came, with a rewrite. */
-  readonly tokens: number
-  readonly spent: NanoUsd
-  readonly verdict: TierVerdict
-  /** True when the prompt begins with what the tier sent on the turn before. */
-  readonly continues: boolean
-}
-
-async function attempt(tier: Tier, job: TierJob, meter: Meter): Promise<Attempt> {
-  const { tokens } = job
-  const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
-    tier: tier.tier,
-    outcome,
-    reason,
-  })
-  const pass = (verdict: TierVerdict, spent: NanoUsd = ZERO): Attempt => ({ tokens, spent, verdict, continues: false })
-  const purse = createPurse(job.small)
-  try {
-    const result = await tier.rewrite({ ...job, small: purse.small })
-    if ('declined' in result) return pass(verdictOf('declined', result.declined), result.spent)
-    const original = await meter.countOf(job.prompt, job.signal)
-    if (result.rewrite.tokens >= original) return pass(verdictOf('declined', 'not smaller than before'), result.spent)
-    const { rewrite, spent, continues = false } = result
-    return { rewrite, tokens: original, spent, continues, verdict: verdictOf('chosen', rewrite.strategy) }
-  } catch (error) {
-    return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), purse.spent())
-  }
-}
-
-/** The small model, and what its calls cost: a tier that fails does not report what it has spent. */
-function createPurse(small: SmallModel | undefined): { readonly small: typeof small; readonly spent: () => NanoUsd } {
-  let spent: NanoUsd = ZERO
-  if (small === undefined) return { small, spent: () => spent }
-  const ask: SmallModel['ask'] = async (question) => {
-    const reply = await small.ask(question)
-    spent = add(spent, reply.spent)
-    return reply
-  }
-  return { small: { ...small, ask }, spent: () => spent }
-}
-
 /** Small conversations are never rewritten without an order, so their history is not kept. */
 function isWorthNoting(job: TierJob, thresholds: Thresholds): boolean {
   return job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
+}
+
+/** The job with a small model that is paused when it fails again and again in this conversation. */
+function watched(job: TierJob, pauses: SmallModelPauses): TierJob {
+  const { small, owner, signal, prompt } = job
+  if (small === undefined) return job
+  const { chain, units } = talkOf(prompt)
+  const conversation = `${owner} ${chain.at(Math.min(1, units.length))}`
+  return { ...job, small: pauses.watch(small, { conversation, signal }) }
 }
 
 /** What a trial remembers is found by trials only: it was never sent. */

@@ -7,6 +7,7 @@ import { isShadowed, shadow, type ShadowRecord } from '../savings/shadow.ts'
 import type { SliderMode } from '../savings/slider.ts'
 import { DEFAULT_THRESHOLDS, type Thresholds } from '../savings/thresholds.ts'
 import type { Optimized, Tier, TierJob, Waterfall } from '../savings/tier.ts'
+import type { LeastTarget } from '../savings/vanishing.ts'
 import { LEVEL_CAPS } from '../savings/wishes.ts'
 import { breathe } from '../tokens/breathe.ts'
 
@@ -18,8 +19,11 @@ export interface SavingsOptions {
   readonly slider?: SliderMode
   /** Who writes the summaries of tiers 3 and 4: the family's small model, or nobody (`extractive` costs nothing). @default 'model' */
   readonly summarizer?: 'model' | 'extractive'
-  /** Tier 2's prompt: a share of the context, but at least so many tokens. @default { targetShare: 0.01, leastTarget: 4096 } */
-  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: number }
+  /**
+   * Tier 2's prompt: a share of the context, but at least so many tokens, for any context or by its size.
+   * @default { targetShare: 0.01, leastTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
+   */
+  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /** Other tiers, or the own ones in another order. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
   /**
@@ -39,6 +43,10 @@ const between = (least: number, greatest: number): z.ZodMiniType<number> =>
     )
 
 const tokens = between(0, 1e9)
+const target = between(200, 1e6)
+const leastTarget = z.union([target, z.array(z.strictObject({ above: tokens, target })).check(z.minLength(1))], {
+  error: 'a number from 200 to 1000000, or a list of { above, target }, was expected',
+})
 
 /** The schema of `savings` in the gateway's options. */
 export const savingsSchema: z.ZodMiniType<unknown> = z.strictObject({
@@ -48,7 +56,7 @@ export const savingsSchema: z.ZodMiniType<unknown> = z.strictObject({
   slider: z.optional(z.enum(['auto', 'query', 'stable'], { error: "'auto', 'query' or 'stable' was expected" })),
   summarizer: z.optional(z.enum(['model', 'extractive'], { error: "'model' or 'extractive' was expected" })),
   vanishing: z.optional(
-    z.strictObject({ targetShare: z.optional(between(0.0001, 1)), leastTarget: z.optional(between(200, 1e6)) }),
+    z.strictObject({ targetShare: z.optional(between(0.0001, 1)), leastTarget: z.optional(leastTarget) }),
   ),
   tiers: z.optional(
     z.custom((value) => Array.isArray(value) || typeof value === 'function', {

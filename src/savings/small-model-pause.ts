@@ -1,0 +1,66 @@
+import { LRUCache } from 'lru-cache'
+import { ZERO } from '../core/money.ts'
+import type { SmallModel } from './tier.ts'
+
+/** What a failing small model must not do on every turn again: fail, be waited for and be paid. */
+export interface SmallModelPauses {
+  /** The model for one request of a conversation; its calls are refused while the conversation has it paused. */
+  watch(small: SmallModel, request: WatchedRequest): SmallModel
+}
+
+export interface WatchedRequest {
+  /** Names the conversation and its owner. */
+  readonly conversation: string
+  /** A call that ends because the caller left does not count as a failure. */
+  readonly signal: AbortSignal
+}
+
+/** Failures in a row after which the model is paused. */
+const MAX_FAILURES = 2
+const PAUSE_MS = 5 * 60 * 1000
+/** Conversations whose failures are remembered. A forgotten one costs two more failing calls. */
+const MAX_CONVERSATIONS = 10_000
+
+interface Failures {
+  readonly count: number
+  /** Milliseconds since 1970. */
+  readonly at: number
+}
+
+/** After two failures in a row a conversation's small model is not asked for five minutes; then one failure is enough. */
+export function createSmallModelPauses(now: () => number): SmallModelPauses {
+  const failing = new LRUCache<string, Failures>({ max: MAX_CONVERSATIONS })
+
+  const watch = (small: SmallModel, { conversation, signal }: WatchedRequest): SmallModel => {
+    const isPaused = (): boolean => {
+      const failures = failing.get(conversation)
+      return failures !== undefined && failures.count >= MAX_FAILURES && now() - failures.at < PAUSE_MS
+    }
+    const report = (isUsable: boolean): void => {
+      if (isUsable) failing.delete(conversation)
+      else failing.set(conversation, { count: (failing.get(conversation)?.count ?? 0) + 1, at: now() })
+    }
+    const ask: SmallModel['ask'] = async (question) => {
+      if (isPaused()) throw new Error('The small model failed twice in this conversation and is paused.')
+      let isOpen = true
+      const fail = (): void => {
+        if (isOpen && !signal.aborted) report(false)
+        isOpen = false
+      }
+      question.signal.addEventListener('abort', fail, { once: true })
+      try {
+        const reply = await small.ask(question)
+        isOpen = false
+        return reply
+      } catch (error) {
+        fail()
+        throw error
+      } finally {
+        question.signal.removeEventListener('abort', fail)
+      }
+    }
+    const price: SmallModel['price'] = (input, output) => (isPaused() ? ZERO : small.price(input, output))
+    return { name: small.name, ask, price, report, isPaused }
+  }
+  return { watch }
+}

@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest'
+import { textOfMessage, type Message } from '../../src/core/prompt.ts'
+import { asksForAnswer } from '../../src/savings/answer-question.ts'
+import { splitTurns } from '../../src/savings/turns.ts'
+import { jobOf, waterfallOf } from './bench.ts'
+import { promptOf, prose, text } from './conversation.ts'
+
+const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
+const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
+
+describe('a question for what the assistant said', () => {
+  it.each([
+    ['What did you recommend for the balcony?', true],
+    ['Remind me which tools you mentioned.', true],
+    ['You once told me why the seedlings die. What was it?', true],
+    ['What was your advice on watering?', true],
+    ['Which books had you suggested?', true],
+    ['What do I need for the balcony?', false],
+    ['Can you tell me about watering?', false],
+    ['Please list the files in this folder.', false],
+    ['What did Anna recommend for the balcony?', false],
+    [`What did you recommend? ${'A pasted document. '.repeat(100)}`, false],
+  ])('is recognized or not: %s', (question, expected) => {
+    expect(asksForAnswer(splitTurns([user('Hello.'), assistant('Hello.'), user(question)]))).toBe(expected)
+  })
+})
+
+describe('the slider', () => {
+  it('keeps the long answer that a question asks for, before short words of the user', async () => {
+    const advice = `For a balcony in shade: ferns, hostas and begonias. ${'Water them twice per week, and feed them in May. '.repeat(60)}`
+    const chatter = Array.from({ length: 400 }, (_, at) => [
+      user(`The balcony again, number ${at}: ${prose(at, 40)}`),
+      assistant(prose(at + 5000, 40)),
+    ])
+    const past = [...chatter.slice(0, 150).flat(), user('My balcony has no sun.'), assistant(advice)]
+    const messages = [...past, ...chatter.slice(150).flat(), user('Which balcony plants did you recommend for shade?')]
+    const wishes = { level: 'extreme', vanishing: false, recursive: false } as const
+    const { rewrite } = await waterfallOf({ slider: 'query' })(jobOf(promptOf(messages, 'openai'), { wishes }))
+    expect(rewrite?.prompt.messages.some((message) => textOfMessage(message) === advice)).toBe(true)
+  })
+})

@@ -1,0 +1,148 @@
+import { describe, expect, it } from 'vitest'
+import type { Message, Prompt } from '../../src/core/prompt.ts'
+import type { Tier, TierNumber, Wishes } from '../../src/savings/tier.ts'
+import { jobOf, meter, smallModel, waterfallOf } from './bench.ts'
+import { promptOf, prose, text } from './conversation.ts'
+
+const RECURSIVE: Wishes = { vanishing: false, recursive: true }
+const VANISHING: Wishes = { vanishing: true, recursive: false }
+const MINUTE = 60_000
+const SUMMARY = 'Facts and values: the harbour was closed in 1999.'
+
+const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
+const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
+
+function chat(pairs: number, question: string, opening = 'Question'): Prompt {
+  const past = Array.from({ length: pairs }, (_, at) => [
+    user(`${opening} ${at}: ${prose(at, 20)}`),
+    assistant(prose(at + 5000, 180)),
+  ])
+  return promptOf([...past.flat(), user(question)], 'openai')
+}
+
+async function chatOf(tokens: number, question: string, opening?: string): Promise<Prompt> {
+  const perPair = ((await meter.countOf(chat(40, question))) - (await meter.countOf(chat(20, question)))) / 20
+  return chat(Math.ceil(tokens / perPair), question, opening)
+}
+
+const next = ({ messages, ...prompt }: Prompt, turn: number): Prompt => ({
+  ...prompt,
+  messages: [...messages, assistant(prose(turn + 900, 60)), user(`Turn ${turn}: ${prose(turn, 15)}?`)],
+})
+
+const QUESTION = 'What of the harbour, the ledger, the orchard and the violin?'
+const UNRELATED = 'Why do penguins waddle across Antarctic icebergs during stormy winters without freezing?'
+const only = (number: TierNumber) => ({
+  tiers: (own: readonly Tier[]) => own.filter(({ tier }) => tier === number),
+})
+
+describe('a small model that fails', () => {
+  it.each([
+    ['rejects every call', () => Promise.reject(new Error('down'))],
+    ['refuses every call', () => 'I am sorry, but I cannot help with that.'],
+    ['answers every call with an empty text', () => ''],
+  ])('is not asked again on later turns when it %s', async (_, reply) => {
+    const waterfall = waterfallOf()
+    const { small, asked } = smallModel(reply)
+    let prompt = await chatOf(90_000, QUESTION)
+    for (let turn = 0; turn < 4; turn++) {
+      const { rewrite } = await waterfall(jobOf(prompt, { small, wishes: RECURSIVE }))
+      expect(rewrite?.strategy).toBe('Recursive-RLM (controller: extractive)')
+      prompt = next(prompt, turn)
+    }
+    // Four calls run side by side when the second failure arrives.
+    expect(asked.length).toBeLessThanOrEqual(4)
+  })
+
+  it('leaves tier 4 with an extractive summary', async () => {
+    const waterfall = waterfallOf(only(4))
+    const { small, asked } = smallModel(() => Promise.reject(new Error('down')))
+    const prompt = await chatOf(30_000, QUESTION)
+    const first = await waterfall(jobOf(prompt, { small }))
+    const second = await waterfall(jobOf(next(prompt, 1), { small }))
+    expect(first.rewrite?.strategy).toBe('Family-Lock (extractive -> mock/large)')
+    expect(second.rewrite?.tier).toBe(4)
+    expect(asked).toHaveLength(2)
+  })
+
+  it('is asked again after five minutes, and paused again by one failure', async () => {
+    let now = 1e12
+    const waterfall = waterfallOf({ now: () => now })
+    const { small, asked } = smallModel(() => Promise.reject(new Error('down')))
+    const ask = async (prompt: Prompt): Promise<number> => {
+      const before = asked.length
+      await waterfall(jobOf(prompt, { small, wishes: VANISHING, now }))
+      return asked.length - before
+    }
+    let prompt = await chatOf(20_000, QUESTION)
+    const calls: number[] = []
+    for (const later of [0, 1, 1, 5 * MINUTE, 1]) {
+      now += later
+      calls.push(await ask(prompt))
+      prompt = next(prompt, calls.length)
+    }
+    expect(calls).toEqual([1, 1, 0, 1, 0])
+  })
+
+  it('is paused for its own conversation and owner only', async () => {
+    const waterfall = waterfallOf()
+    const broken = smallModel(() => Promise.reject(new Error('down')))
+    const prompt = await chatOf(30_000, QUESTION)
+    await waterfall(jobOf(prompt, { small: broken.small, wishes: RECURSIVE }))
+    const other = smallModel(SUMMARY)
+    await waterfall(jobOf(await chatOf(30_000, QUESTION, 'Topic'), { small: other.small, wishes: RECURSIVE }))
+    await waterfall(jobOf(prompt, { small: other.small, wishes: RECURSIVE, owner: 'key-2' }))
+    expect(other.asked.length).toBeGreaterThanOrEqual(6)
+  })
+
+  it('is not paused by two failures with a usable summary between them', async () => {
+    let call = 0
+    const waterfall = waterfallOf()
+    const { small, asked } = smallModel(() =>
+      call++ % 2 === 0 ? Promise.reject(new Error('busy')) : `${SUMMARY} Call ${call}.`,
+    )
+    const prompt = await chatOf(12_000, QUESTION)
+    const { rewrite } = await waterfall(jobOf(prompt, { small, wishes: RECURSIVE }))
+    expect(rewrite?.strategy).toBe('Recursive-RLM (controller: mock/small)')
+    await waterfall(jobOf(await chatOf(30_000, QUESTION), { small, wishes: RECURSIVE }))
+    expect(asked.length).toBeGreaterThan(4)
+  })
+
+  it('is not blamed for calls that end because the caller left', async () => {
+    const leaving = new AbortController()
+    const waterfall = waterfallOf()
+    const { small, asked } = smallModel(async () => {
+      leaving.abort(new Error('left'))
+      throw new Error('aborted')
+    })
+    const prompt = await chatOf(30_000, QUESTION)
+    await waterfall(jobOf(prompt, { small, wishes: VANISHING, signal: leaving.signal }))
+    await waterfall(jobOf(prompt, { small, wishes: VANISHING, signal: leaving.signal }))
+    await waterfall(jobOf(prompt, { small, wishes: VANISHING }))
+    expect(asked).toHaveLength(3)
+  })
+})
+
+describe('after an ordered tier that declines', () => {
+  it('no tier runs that asks more of the small model', async () => {
+    const { small, asked } = smallModel(SUMMARY)
+    const prompt = await chatOf(138_000, UNRELATED)
+    const { rewrite, verdicts, spent } = await waterfallOf()(jobOf(prompt, { small, wishes: VANISHING }))
+    expect(rewrite).toBeUndefined()
+    expect(asked).toHaveLength(1)
+    expect(spent).toBe(1000)
+    expect(verdicts.map(({ tier, outcome }) => [tier, outcome])).toEqual([
+      [5, 'not-wanted'],
+      [2, 'declined'],
+      [3, 'does-not-pay'],
+      [4, 'does-not-pay'],
+    ])
+  })
+
+  it('a tier runs that asks nothing of a small model', async () => {
+    const prompt = await chatOf(138_000, UNRELATED)
+    const waterfall = waterfallOf({ summariser: 'extractive' })
+    const { rewrite } = await waterfall(jobOf(prompt, { wishes: VANISHING }))
+    expect([3, 4]).toContain(rewrite?.tier)
+  })
+})
