@@ -8,7 +8,10 @@ import { CUT, framesUntilText } from '../support/upstream-frames.ts'
 /** Nano-dollars of a token at the stage's prices, without a margin. */
 const [INPUT, OUTPUT] = [1_000, 2_000]
 /** What the upstream counts of each prompt, and the longest answer that is asked for. */
-const [PROMPT, ANSWER] = [20, 240]
+interface Sizes {
+  readonly prompt: number
+  readonly answer: number
+}
 /** The most that is reserved for a prompt that no exact counter counts: its bytes, its frame and its translation. */
 const BOUND = 256
 const BUDGET_CENTS = 5
@@ -36,8 +39,9 @@ afterEach(() => stage?.close())
 /** What the upstream said that each request used, in nano-dollars, by the number of the request. */
 const reported = new Map<number, number>()
 const leaving = new Map<number, AbortController>()
+let sizes: Sizes = { prompt: 20, answer: 240 }
 /** Half of the answers wait until every request of the storm has been admitted or refused. */
-const decided = gate()
+let decided = gate()
 
 function reply(request: UpstreamRequest): Reply | Promise<Reply> {
   const [, digits, kind] = /Question (\d+) (\w+)\?/.exec(request.text) ?? []
@@ -55,12 +59,13 @@ function reply(request: UpstreamRequest): Reply | Promise<Reply> {
 
 /** As long as it may be, so that the answer costs what was granted. */
 function answer(request: UpstreamRequest, number: number): Reply {
-  const output = Math.min(ANSWER, Number(request.body['max_tokens']))
-  reported.set(number, PROMPT * INPUT + output * OUTPUT)
+  const output = Math.min(sizes.answer, Number(request.body['max_tokens']))
+  const { prompt } = sizes
+  reported.set(number, prompt * INPUT + output * OUTPUT)
   const usage =
     request.dialect === 'openai'
-      ? { prompt_tokens: PROMPT, completion_tokens: output, total_tokens: PROMPT + output }
-      : { input_tokens: PROMPT, output_tokens: output }
+      ? { prompt_tokens: prompt, completion_tokens: output, total_tokens: prompt + output }
+      : { input_tokens: prompt, output_tokens: output }
   return { text: 'Some words.', usage }
 }
 
@@ -72,7 +77,7 @@ async function send(at: Stage, number: number, kind: Kind): Promise<Sent> {
   const messages = [{ role: 'user', content: `Question ${number} ${kind}?` }]
   const controller = new AbortController()
   leaving.set(number, controller)
-  const body = { model, messages, max_tokens: ANSWER, stream }
+  const body = { model, messages, max_tokens: sizes.answer, stream }
   const told = ask(at, body, { path: front.path, signal: controller.signal })
   return { number, kind, told: await told.catch(() => undefined) }
 }
@@ -88,52 +93,86 @@ async function trailOf({ gateway }: Stage): Promise<ReadonlyMap<string, number>>
   return costs
 }
 
-it('a thousand requests at once against a budget that pays for a hundred spend it to its end, and never more', async () => {
-  expect(BUDGET / (PROMPT * INPUT + ANSWER * OUTPUT)).toBe(100)
-  // It fails every step that passes the budget, and every refusal of what would have fitted.
-  const store = tightStore(
-    () => NOON,
-    ({ tickets, refusals }) => {
-      if (tickets.length + refusals.length === STORM) decided.open()
-    },
-  )
-  const key = { name: 'load', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 }
-  const at = await startStage({ store, margin: 1, runtime: { now: () => NOON, random: () => 0 }, key, reply })
-  stage = at
+interface Case {
+  readonly name: string
+  readonly sizes: Sizes
+  readonly tokenizer?: 'o200k'
+  /** More than the shortest useful answer costs, by what is known of its prompt. */
+  readonly needed: number
+}
 
-  const kindOf = (number: number): Kind => MIXTURE[(number * 7) % MIXTURE.length] ?? 'whole'
-  const sent = await Promise.all(Array.from({ length: STORM }, (_, number) => send(at, number, kindOf(number))))
-  await store.allSettled()
-  expect(await store.held()).toBe(0)
-  // What failures and leaving callers gave back can be spent to the end.
-  let number = STORM
-  do sent.push(await send(at, number, number % 2 === 0 ? 'whole' : 'stream'))
-  while (sent.at(-1)?.told?.status !== 402 && (number += 1) < STORM + 200)
-  await store.allSettled()
+const CASES: readonly Case[] = [
+  { name: 'bounded by their bytes', sizes: { prompt: 20, answer: 240 }, needed: BOUND * INPUT + 16 * OUTPUT },
+  {
+    name: 'counted exactly',
+    sizes: { prompt: 8, answer: 246 },
+    tokenizer: 'o200k',
+    needed: 2 * (8 * INPUT + 16 * OUTPUT),
+  },
+]
 
-  const statuses = new Set(sent.map(({ told }) => String(told?.status ?? 'left')))
-  expect([...statuses].toSorted()).toEqual(['200', '400', '402', '429', 'left'])
-  const spent = await store.spent('budget')
-  expect(await store.held()).toBe(0)
-  expect(spent).toBeLessThanOrEqual(BUDGET)
-  expect(store.violations).toEqual([])
-  expect(store.refusals.filter(({ level, max }) => level > max)).toEqual([])
+const TITLE = 'a thousand requests at once, $name, spend a budget that pays for a hundred to its end, and never more'
+it.each(CASES)(
+  TITLE,
+  async ({ sizes: given, needed, tokenizer }) => {
+    sizes = given
+    decided = gate()
+    reported.clear()
+    expect(BUDGET / (given.prompt * INPUT + given.answer * OUTPUT)).toBe(100)
+    // It fails every step that passes the budget, and every refusal of what would have fitted.
+    const store = tightStore(
+      () => NOON,
+      ({ tickets, refusals }) => {
+        if (tickets.length + refusals.length === STORM) decided.open()
+      },
+    )
+    const key = { name: 'load', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 }
+    const runtime = { now: () => NOON, random: () => 0 }
+    const at = await startStage({
+      ...(tokenizer !== undefined && { tokenizer }),
+      store,
+      margin: 1,
+      runtime,
+      key,
+      reply,
+    })
+    stage = at
 
-  // Less is left than the shortest useful answer costs.
-  const least = store.refusals.at(-1)?.least ?? 0
-  expect(BUDGET - spent).toBeLessThan(least)
-  expect(least).toBeLessThan(BOUND * INPUT + 16 * OUTPUT)
+    const kindOf = (number: number): Kind => MIXTURE[(number * 7) % MIXTURE.length] ?? 'whole'
+    const sent = await Promise.all(Array.from({ length: STORM }, (_, number) => send(at, number, kindOf(number))))
+    await store.allSettled()
+    expect(await store.held()).toBe(0)
+    // What failures and leaving callers gave back can be spent to the end.
+    let number = STORM
+    do sent.push(await send(at, number, number % 2 === 0 ? 'whole' : 'stream'))
+    while (sent.at(-1)?.told?.status !== 402 && (number += 1) < STORM + 200)
+    await store.allSettled()
 
-  // The books: every whole answer at what the upstream reported, and nothing beside what the trail says.
-  const costs = await trailOf(at)
-  const whole = sent.filter(({ told, kind }) => told?.status === 200 && kind !== 'cut')
-  expect(whole.length).toBeGreaterThan(60)
-  for (const { number, told } of whole) {
-    expect(costs.get(String(told?.headers['x-request-id']))).toBe(reported.get(number))
-  }
-  for (const { told } of sent.filter((one) => [400, 402, 429].includes(one.told?.status ?? 0))) {
-    expect(costs.get(String(told?.headers['x-request-id']))).toBe(0)
-  }
-  expect([...costs.values()].reduce((sum, cost) => sum + cost, 0)).toBe(spent)
-  expect(costs.size).toBe(sent.length)
-}, 60_000)
+    const statuses = new Set(sent.map(({ told }) => String(told?.status ?? 'left')))
+    expect([...statuses].toSorted()).toEqual(['200', '400', '402', '429', 'left'])
+    const spent = await store.spent('budget')
+    expect(await store.held()).toBe(0)
+    expect(spent).toBeLessThanOrEqual(BUDGET)
+    expect(store.violations).toEqual([])
+    expect(store.refusals.filter(({ level, max }) => level > max)).toEqual([])
+
+    // Less is left than the shortest useful answer costs.
+    const least = store.refusals.at(-1)?.least ?? 0
+    expect(BUDGET - spent).toBeLessThan(least)
+    expect(least).toBeLessThan(needed)
+
+    // The books: every whole answer at what the upstream reported, and nothing beside what the trail says.
+    const costs = await trailOf(at)
+    const whole = sent.filter(({ told, kind }) => told?.status === 200 && kind !== 'cut')
+    expect(whole.length).toBeGreaterThan(60)
+    for (const { number, told } of whole) {
+      expect(costs.get(String(told?.headers['x-request-id']))).toBe(reported.get(number))
+    }
+    for (const { told } of sent.filter((one) => [400, 402, 429].includes(one.told?.status ?? 0))) {
+      expect(costs.get(String(told?.headers['x-request-id']))).toBe(0)
+    }
+    expect([...costs.values()].reduce((sum, cost) => sum + cost, 0)).toBe(spent)
+    expect(costs.size).toBe(sent.length)
+  },
+  60_000,
+)

@@ -33,19 +33,22 @@ export interface Stage {
 export interface StageOptions extends Partial<GatewayOptions> {
   readonly reply?: Upstream['reply']
   /** The fields of the caller's key. */
+  /** The vocabulary by which prompts can be counted exactly. @default none */
+  readonly tokenizer?: 'o200k'
   readonly key?: Parameters<Gateway['keys']['create']>[0]
   /** Clients call `gateway.fetch` instead of the port. @default false */
   readonly inProcess?: boolean
 }
 
 export async function startStage(options: StageOptions = {}): Promise<Stage> {
-  const { reply, key: fields, inProcess = false, ...given } = options
+  const { reply, key: fields, inProcess = false, tokenizer, ...given } = options
   const upstream = await startUpstream(reply === undefined ? {} : { reply })
   const models = ['large', 'small'].map((id) => ({
     id,
     price: PRICE,
     contextWindow: 200_000,
     maxOutputTokens: 1000,
+    ...(tokenizer !== undefined && { tokenizer }),
     ...(id === 'large' && { small: 'small' }),
   }))
   const gateway = createGateway({
