@@ -27,6 +27,8 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   // Chosen by the package's import conditions (`#hash`); no other module imports it by its path.
   platform: [],
   ...Object.fromEntries(ground.map((folder) => [folder, ['core']])),
+  // Published tests of the ports.
+  testing: ['core', 'cache'],
   providers: ['core', ...ground],
   // The pipeline is given its store through a port.
   pipeline: ['core', ...ground.filter((folder) => folder !== 'stores')],

@@ -78,9 +78,10 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     delete: async (key) => values.delete(key),
     list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
     reserve: async (request) => counters.reserve(request),
-    settle: async ({ ticket, charges, tallies: added }) => {
+    settle: async ({ ticket, charges, tallies: added, entries = [] }) => {
       if (!counters.settle(ticket, charges)) return false
       for (const tally of added) tallies.add(tally)
+      for (const { log, ...entry } of entries) logs.append(log, entry)
       return true
     },
     levels: async (names) => names.map((name) => counters.level(name)),
