@@ -7,6 +7,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     express: 'src/express.ts',
     fastify: 'src/fastify.ts',
     next: 'src/next.ts',
+    sqlite: 'src/sqlite.ts',
     testing: 'src/testing.ts',
     'transport-undici': 'src/http/transport-undici.ts',
     'transport-fetch': 'src/http/transport-fetch.ts',

@@ -10,7 +10,15 @@ import { build, type BuildOptions } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const entries = ['sluice', 'sluice/node', 'sluice/express', 'sluice/fastify', 'sluice/next', 'sluice/testing'] as const
+const entries = [
+  'sluice',
+  'sluice/node',
+  'sluice/express',
+  'sluice/fastify',
+  'sluice/next',
+  'sluice/sqlite',
+  'sluice/testing',
+] as const
 
 interface PackageFile {
   readonly version: string

@@ -1,5 +1,6 @@
 import { GatewayError } from '../../core/errors.ts'
-import type { Charge, Claim, Level, ReserveRequest, ReserveResult } from '../../core/ports.ts'
+import type { Charge, Level, ReserveRequest, ReserveResult } from '../../core/ports.ts'
+import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
 import { createExpiryQueue, type Dated } from './expiry-queue.ts'
 
 /** Counters of requests, tokens and money, and the tickets that hold parts of them. */
@@ -23,11 +24,6 @@ interface Ticket extends Dated {
   holds: readonly { readonly counter: Counter; readonly amount: number }[]
   lapsed: boolean
 }
-
-const GREATEST = Number.MAX_SAFE_INTEGER
-
-/** How long a ticket can still be settled after its hold has lapsed. */
-const LATE_MS = 2 * 3_600_000
 
 /** Neither pool ever forgets to make room: what decides over money refuses instead. */
 export function createCounters(
@@ -67,7 +63,7 @@ export function createCounters(
 
   function sum(name: string): number {
     const counter = counters.get(name)
-    return counter === undefined ? 0 : Math.min(GREATEST, counter.spent + counter.held)
+    return counter === undefined ? 0 : Math.min(MAX_AMOUNT, counter.spent + counter.held)
   }
 
   function touch(name: string, expiresAt: number): Counter {
@@ -118,7 +114,7 @@ export function createCounters(
     lapses.schedule(ticket, Infinity)
     for (const { counter: charged, amount, expiresAt } of present) {
       const counter = touch(charged, expiresAt)
-      counter.spent = Math.min(GREATEST, counter.spent + amount)
+      counter.spent = Math.min(MAX_AMOUNT, counter.spent + amount)
     }
     return true
   }
@@ -131,43 +127,6 @@ export function createCounters(
   }
 
   return { reserve, settle, level, clear }
-}
-
-type Decision = { readonly refused: number } | { readonly granted: number; readonly amounts: readonly number[] }
-
-/** What each claim gets, or the first that does not fit. Room is a difference of safe integers, so it is exact. */
-function decide({ claims, least }: ReserveRequest, before: readonly number[]): Decision {
-  const room = (index: number): number => (claims[index]?.max ?? 0) - (before[index] ?? 0)
-  const wanted = (claim: Claim): number =>
-    claim.elastic === true ? Math.min(claim.amount, least ?? claim.amount) : claim.amount
-  const refused = claims.findIndex((claim, index) => wanted(claim) > room(index))
-  if (refused !== -1) return { refused }
-  const shares = claims.map((claim, index) => (claim.elastic === true ? Math.min(claim.amount, room(index)) : Infinity))
-  const granted = Math.min(...shares)
-  const amounts = claims.map((claim) => (claim.elastic === true ? granted : claim.amount))
-  return { granted: granted === Infinity ? 0 : granted, amounts }
-}
-
-function checkRequest({ claims, least, lapsesAfterMs }: ReserveRequest, at: number): void {
-  if (new Set(claims.map((claim) => claim.counter)).size < claims.length) {
-    throw new RangeError('Two claims of one reservation name the same counter; join them into one.')
-  }
-  for (const claim of claims) {
-    checkAmount(claim.counter, claim.amount)
-    checkAmount(claim.counter, claim.max)
-    if (claim.expiresAt > at) continue
-    throw new RangeError(
-      `The counter ${claim.counter} ends before the store's present: the store and its user need the same clock.`,
-    )
-  }
-  if (least !== undefined) checkAmount('least', least)
-  if (!(lapsesAfterMs > 0)) throw new RangeError('lapsesAfterMs must be above 0.')
-}
-
-/** NaN, fractions, negative amounts and unsafe integers would quietly break every later comparison. */
-function checkAmount(name: string, amount: number): void {
-  if (Number.isSafeInteger(amount) && amount >= 0) return
-  throw new RangeError(`The amount of ${name} is ${amount}; a whole number from 0 to 2^53 - 1 was expected.`)
 }
 
 function overfull(what: string): GatewayError {

@@ -1,0 +1,132 @@
+import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/ports.ts'
+import { addField } from '../memory/tallies.ts'
+import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
+import { decodeText, encodeText } from '../text.ts'
+import { NEVER, numberIn, textIn, type Sql } from './database.ts'
+
+/** Counters, tickets and tallies. `reserve` and `settle` run within a transaction of the caller. */
+export interface Counters {
+  reserve(request: ReserveRequest): ReserveResult
+  /** Returns false when the ticket is unknown or settled. */
+  settle(ticket: string, charges: readonly Charge[]): boolean
+  level(name: string): Level
+  add(tally: Tally): void
+  tally(name: string): Readonly<Record<string, number>>
+}
+
+export function createCounters(sql: Sql, now: () => number): Counters {
+  /** Gives back what lapsed tickets hold, and forgets counters at their end with what is held of them. */
+  function sweep(at: number): void {
+    for (const row of sql.rows(
+      'SELECT counter, sum(amount) AS amount FROM holds WHERE lapses_at <= ? GROUP BY counter',
+      at,
+    )) {
+      sql.run('UPDATE counters SET held = held - ? WHERE name = ?', numberIn(row, 'amount'), textIn(row, 'counter'))
+    }
+    sql.run('DELETE FROM holds WHERE lapses_at <= ?', at)
+    sql.run('DELETE FROM tickets WHERE lapses_at <= ?', at - LATE_MS)
+    sql.run('DELETE FROM holds WHERE counter IN (SELECT name FROM counters WHERE ends_at <= ?)', at)
+    sql.run('DELETE FROM counters WHERE ends_at <= ?', at)
+    sql.run('DELETE FROM tallies WHERE ends_at <= ?', at)
+  }
+
+  function reserve(request: ReserveRequest): ReserveResult {
+    const at = now()
+    checkRequest(request, at)
+    sweep(at)
+    const ticket = encodeText(request.ticket)
+    if (isOpen(ticket)) throw new RangeError('The ticket is taken: tickets must be unique for ever.')
+    const before = request.claims.map(({ counter }) => {
+      const { spent, held } = read(encodeText(counter))
+      return Math.min(MAX_AMOUNT, spent + held)
+    })
+    const decision = decide(request, before)
+    if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
+    const lapsesAt = at + request.lapsesAfterMs
+    sql.run('INSERT INTO tickets VALUES (?, ?)', ticket, lapsesAt)
+    for (const [index, claim] of request.claims.entries()) {
+      const amount = decision.amounts[index] ?? 0
+      const counter = encodeText(claim.counter)
+      change(counter, { spent: 0, held: amount }, claim.expiresAt)
+      sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', ticket, counter, amount, lapsesAt)
+    }
+    const levels = before.map((found, index) => found + (decision.amounts[index] ?? 0))
+    return { accepted: true, granted: decision.granted, levels }
+  }
+
+  function settle(name: string, charges: readonly Charge[]): boolean {
+    const at = now()
+    sweep(at)
+    const ticket = encodeText(name)
+    if (!isOpen(ticket)) return false
+    for (const charge of charges) checkAmount(charge.counter, charge.amount)
+    for (const row of sql.rows('SELECT counter, amount FROM holds WHERE ticket = ?', ticket)) {
+      sql.run('UPDATE counters SET held = held - ? WHERE name = ?', numberIn(row, 'amount'), textIn(row, 'counter'))
+    }
+    sql.run('DELETE FROM holds WHERE ticket = ?', ticket)
+    sql.run('DELETE FROM tickets WHERE name = ?', ticket)
+    for (const { counter, amount, expiresAt } of charges) charge(encodeText(counter), amount, expiresAt, at)
+    return true
+  }
+
+  /** A charge to a counter that has ended is dropped: nothing can read it. */
+  function charge(counter: string, amount: number, expiresAt: number, at: number): void {
+    const isKnown = sql.row('SELECT 1 FROM counters WHERE name = ?', counter) !== undefined
+    if (isKnown || expiresAt > at) change(counter, { spent: amount, held: 0 }, expiresAt)
+  }
+
+  function change(counter: string, by: Level, endsAt: number): void {
+    const { spent, held } = read(counter)
+    sql.run(
+      `INSERT INTO counters VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
+       SET spent = excluded.spent, held = excluded.held, ends_at = max(ends_at, excluded.ends_at)`,
+      ...[counter, Math.min(MAX_AMOUNT, spent + by.spent), held + by.held, endsAt],
+    )
+  }
+
+  function read(counter: string): Level {
+    const row = sql.row('SELECT spent, held FROM counters WHERE name = ?', counter)
+    return { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
+  }
+
+  function isOpen(ticket: string): boolean {
+    return sql.row('SELECT 1 FROM tickets WHERE name = ?', ticket) !== undefined
+  }
+
+  /** Reads without the write lock, so lapsed holds are subtracted instead of removed. */
+  function level(name: string): Level {
+    const at = now()
+    const row = sql.row(
+      `SELECT spent, held - coalesce(
+         (SELECT sum(amount) FROM holds WHERE holds.counter = counters.name AND lapses_at <= ?), 0) AS held
+       FROM counters WHERE name = ? AND ends_at > ?`,
+      ...[at, encodeText(name), at],
+    )
+    return { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
+  }
+
+  function add({ name, amounts, expiresAt }: Tally): void {
+    if (expiresAt !== undefined && expiresAt <= now()) return
+    const sums = new Map(Object.entries(tally(name)))
+    for (const [field, amount] of Object.entries(amounts)) addField(sums, field, amount)
+    const text = encodeText(JSON.stringify(Object.fromEntries(sums)))
+    sql.run(
+      `INSERT INTO tallies VALUES (?, ?, ?) ON CONFLICT DO UPDATE
+       SET amounts = excluded.amounts, ends_at = CASE WHEN excluded.ends_at = ${NEVER} THEN ends_at ELSE excluded.ends_at END`,
+      ...[encodeText(name), text, expiresAt ?? NEVER],
+    )
+  }
+
+  function tally(name: string): Readonly<Record<string, number>> {
+    const row = sql.row('SELECT amounts FROM tallies WHERE name = ? AND ends_at > ?', encodeText(name), now())
+    return row === undefined ? {} : readAmounts(decodeText(textIn(row, 'amounts')))
+  }
+
+  return { reserve, settle, level, add, tally }
+}
+
+function readAmounts(text: string): Readonly<Record<string, number>> {
+  const value: unknown = JSON.parse(text)
+  if (typeof value !== 'object' || value === null) return {}
+  return Object.fromEntries(Object.entries(value).filter(([, amount]) => typeof amount === 'number'))
+}
