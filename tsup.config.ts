@@ -8,6 +8,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     fastify: 'src/fastify.ts',
     next: 'src/next.ts',
     sqlite: 'src/sqlite.ts',
+    redis: 'src/redis.ts',
     testing: 'src/testing.ts',
     'transport-undici': 'src/http/transport-undici.ts',
     'transport-fetch': 'src/http/transport-fetch.ts',

@@ -24,20 +24,33 @@ export function decide({ claims, least }: ReserveRequest, before: readonly numbe
   return { granted: granted === Infinity ? 0 : granted, amounts }
 }
 
-export function checkRequest({ claims, least, lapsesAfterMs }: ReserveRequest, at: number): void {
+/** Throws for a request that no store may accept. `at` is the store's present. */
+export function checkRequest(request: ReserveRequest, at: number): void {
+  checkClaims(request)
+  for (const { counter, expiresAt } of request.claims) if (expiresAt <= at) throw endedCounter(counter)
+}
+
+/** The checks that need no clock. */
+export function checkClaims({ claims, least, lapsesAfterMs }: ReserveRequest): void {
   if (new Set(claims.map((claim) => claim.counter)).size < claims.length) {
     throw new RangeError('Two claims of one reservation name the same counter; join them into one.')
   }
   for (const claim of claims) {
     checkAmount(claim.counter, claim.amount)
     checkAmount(claim.counter, claim.max)
-    if (claim.expiresAt > at) continue
-    throw new RangeError(
-      `The counter ${claim.counter} ends before the store's present: the store and its user need the same clock.`,
-    )
   }
   if (least !== undefined) checkAmount('least', least)
   if (!(lapsesAfterMs > 0)) throw new RangeError('lapsesAfterMs must be above 0.')
+}
+
+export function endedCounter(counter: string): RangeError {
+  return new RangeError(
+    `The counter ${counter} ends before the store's present: the store and its user need the same clock.`,
+  )
+}
+
+export function takenTicket(): RangeError {
+  return new RangeError('The ticket is taken: tickets must be unique for ever.')
 }
 
 /** Throws for NaN, fractions, negative amounts and unsafe integers: they would break every later comparison. */

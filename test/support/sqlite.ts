@@ -17,8 +17,8 @@ export function sqliteDrivers(): readonly SqliteDriver[] {
   const libsql: SqliteDriver = { name: 'libsql', open: (file) => new Database(file) }
   const node = loadNodeSqlite()
   if (node === undefined) {
-    console.info(
-      `Skipped: the node:sqlite driver. Node ${process.version} does not have it; run the tests on Node 22.13 or newer.`,
+    process.stdout.write(
+      `Skipped: the node:sqlite driver. Node ${process.version} does not have it; run the tests on Node 22.13 or newer.\n`,
     )
     return [libsql]
   }

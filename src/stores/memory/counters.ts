@@ -1,6 +1,6 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult } from '../../core/ports.ts'
-import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
+import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
 import { createExpiryQueue, type Dated } from './expiry-queue.ts'
 
 /** Counters of requests, tokens and money, and the tickets that hold parts of them. */
@@ -82,7 +82,7 @@ export function createCounters(
     const at = now()
     checkRequest(request, at)
     sweep(at)
-    if (tickets.has(request.ticket)) throw new RangeError('The ticket is taken: tickets must be unique for ever.')
+    if (tickets.has(request.ticket)) throw takenTicket()
     const before = request.claims.map((claim) => sum(claim.counter))
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }

@@ -1,6 +1,6 @@
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/ports.ts'
 import { addField } from '../memory/tallies.ts'
-import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
+import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
 import { decodeText, encodeText } from '../text.ts'
 import { NEVER, numberIn, textIn, type Sql } from './database.ts'
 
@@ -35,7 +35,7 @@ export function createCounters(sql: Sql, now: () => number): Counters {
     checkRequest(request, at)
     sweep(at)
     const ticket = encodeText(request.ticket)
-    if (isOpen(ticket)) throw new RangeError('The ticket is taken: tickets must be unique for ever.')
+    if (isOpen(ticket)) throw takenTicket()
     const before = request.claims.map(({ counter }) => {
       const { spent, held } = read(encodeText(counter))
       return Math.min(MAX_AMOUNT, spent + held)
@@ -80,7 +80,10 @@ export function createCounters(sql: Sql, now: () => number): Counters {
     sql.run(
       `INSERT INTO counters VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
        SET spent = excluded.spent, held = excluded.held, ends_at = max(ends_at, excluded.ends_at)`,
-      ...[counter, Math.min(MAX_AMOUNT, spent + by.spent), held + by.held, endsAt],
+      counter,
+      Math.min(MAX_AMOUNT, spent + by.spent),
+      held + by.held,
+      endsAt,
     )
   }
 
@@ -100,7 +103,9 @@ export function createCounters(sql: Sql, now: () => number): Counters {
       `SELECT spent, held - coalesce(
          (SELECT sum(amount) FROM holds WHERE holds.counter = counters.name AND lapses_at <= ?), 0) AS held
        FROM counters WHERE name = ? AND ends_at > ?`,
-      ...[at, encodeText(name), at],
+      at,
+      encodeText(name),
+      at,
     )
     return { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
   }
@@ -113,7 +118,9 @@ export function createCounters(sql: Sql, now: () => number): Counters {
     sql.run(
       `INSERT INTO tallies VALUES (?, ?, ?) ON CONFLICT DO UPDATE
        SET amounts = excluded.amounts, ends_at = CASE WHEN excluded.ends_at = ${NEVER} THEN ends_at ELSE excluded.ends_at END`,
-      ...[encodeText(name), text, expiresAt ?? NEVER],
+      encodeText(name),
+      text,
+      expiresAt ?? NEVER,
     )
   }
 

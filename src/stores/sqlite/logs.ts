@@ -23,7 +23,8 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Log
     const time = now()
     sql.run(
       'DELETE FROM log_entries WHERE id IN (SELECT id FROM log_entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)',
-      ...[time, SWEEP],
+      time,
+      SWEEP,
     )
     const share = encodeText(quota === undefined ? `log:${log}` : `quota:${quota.name}`)
     if (quota !== undefined) {
@@ -35,7 +36,12 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Log
     while (isOver('SELECT entries, bytes FROM pools WHERE pool = ?', ['logs'], bytes, all)) dropFromLargest()
     sql.run(
       'INSERT INTO log_entries (log, at, value, bytes, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
-      ...[encodeText(log), at, encodeText(value), bytes, share, ttlMs === undefined ? NEVER : time + ttlMs],
+      encodeText(log),
+      at,
+      encodeText(value),
+      bytes,
+      share,
+      ttlMs === undefined ? NEVER : time + ttlMs,
     )
   }
 
@@ -67,7 +73,12 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Log
       `SELECT id, at, value FROM log_entries
        WHERE log = ? AND id > ? AND at >= ? AND at < ? AND expires_at > ?
        ORDER BY id LIMIT ?`,
-      ...[encodeText(log), cursorNumber(after), from, to, now(), limit],
+      encodeText(log),
+      cursorNumber(after),
+      from,
+      to,
+      now(),
+      limit,
     )
     return rows.map((row) => ({
       cursor: String(numberIn(row, 'id')).padStart(CURSOR_DIGITS, '0'),

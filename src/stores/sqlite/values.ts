@@ -58,7 +58,12 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
     if (entry.pool === 'expiring') dropOldest(entry, quota)
     sql.run(
       'INSERT INTO entries (key, value, bytes, pool, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
-      ...[entry.key, entry.value, entry.bytes, entry.pool, entry.share, entry.expiresAt],
+      entry.key,
+      entry.value,
+      entry.bytes,
+      entry.pool,
+      entry.share,
+      entry.expiresAt,
     )
   }
 
@@ -114,7 +119,10 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
     const rows = sql.rows(
       `SELECT key FROM entries WHERE key >= ? AND key > ? AND expires_at > ?
        ORDER BY key LIMIT ?`,
-      ...[start, after === undefined ? '' : encodeText(after), now(), limit],
+      start,
+      after === undefined ? '' : encodeText(after),
+      now(),
+      limit,
     )
     const keys = rows.map((row) => textIn(row, 'key'))
     const end = keys.findIndex((key) => !key.startsWith(start))
