@@ -27,6 +27,7 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   // Chosen by the package's import conditions (`#hash`); no other module imports it by its path.
   platform: [],
   ...Object.fromEntries(ground.map((folder) => [folder, ['core']])),
+  cli: ['core', 'stores'],
   // Published tests of the ports.
   testing: ['core', 'cache'],
   providers: ['core', ...ground],

@@ -307,11 +307,7 @@ local pool, share, bytes, quota = request.pool, request.share, request.bytes, re
 if not request.value then
   return drop(item) and '{"done":true,"found":true}' or '{"done":true}'
 end
-local most = request.limits[pool]
-if pool == 'expiring' then
-  if quota and (bytes > quota.bytes or quota.entries < 1) then return '{"full":"quota"}' end
-  if bytes > most.bytes then return '{"full":"store"}' end
-end
+local most = request.limit
 if pool == 'owned' and not request.mustFit then
   local found = call('HGET', base .. ':meta', item)
   local old = found and cjson.decode(found) or {}
@@ -322,7 +318,7 @@ if pool == 'owned' and not request.mustFit then
     local allEntries, allBytes = sizeOfPool(pool)
     local maxEntries = math.min(quota.entries, most.entries - allEntries - moreEntries)
     local maxBytes = math.min(quota.bytes, most.bytes - allBytes - moreBytes)
-    if entries + moreEntries > maxEntries or held + moreBytes > maxBytes then return '{"full":"quota"}' end
+    if entries + moreEntries > maxEntries or held + moreBytes > maxBytes then return '{"full":true}' end
   end
 end
 drop(item)

@@ -1,10 +1,10 @@
-import type { Claim, Level, ReserveRequest, Settlement } from '../../core/ports.ts'
+import type { Level, ReserveRequest, Settlement } from '../../core/ports.ts'
 import { endedCounter, takenTicket } from '../reservation-rules.ts'
+import { claimRequest, settlementRequest } from '../requests.ts'
 import { decodeText, encodeText } from '../text.ts'
 import type { RedisContext } from './context.ts'
-import { fieldOf, listOf, numberOf, textOf } from './reply.ts'
+import { fieldOf, listOf, numberOf, textOf } from '../reply.ts'
 import { LEVELS, READ_TALLIES, RESERVE, SETTLE, SHRINK } from './scripts.ts'
-import { entryOf } from './values.ts'
 
 export type SlotResult =
   | { readonly refused: number; readonly levels: readonly number[] }
@@ -37,7 +37,7 @@ export function createSlot({ run, limits }: RedisContext): Slot {
     const { ticket, claims, least, lapsesAfterMs } = request
     const reply = await run(RESERVE, owner, {
       ticket: encodeText(ticket),
-      claims: claims.map(claimOf),
+      claims: claims.map(claimRequest),
       lapsesAfter: lapsesAfterMs,
       ...(least !== undefined && { least }),
     })
@@ -52,23 +52,7 @@ export function createSlot({ run, limits }: RedisContext): Slot {
   }
 
   async function settle(owner: string, settlement: Settlement, options: SettleOptions = {}): Promise<SettleResult> {
-    const { ticket, charges, tallies, entries = [] } = settlement
-    const reply = await run(SETTLE, owner, {
-      ...options,
-      limits,
-      ticket: encodeText(ticket),
-      charges: charges.map(({ counter, amount, expiresAt }) => ({
-        counter: encodeText(counter),
-        amount,
-        ends: expiresAt,
-      })),
-      tallies: tallies.map(({ name, amounts, expiresAt }) => ({
-        name: encodeText(name),
-        amounts: safeAmounts(amounts),
-        ...(expiresAt !== undefined && { ends: expiresAt }),
-      })),
-      entries: entries.map((entry) => entryOf(entry, limits)),
-    })
+    const reply = await run(SETTLE, owner, { ...options, limits, ...settlementRequest(settlement, limits) })
     if (fieldOf(reply, 'settled') === true) return 'settled'
     return fieldOf(reply, 'before') === true ? 'before' : 'unknown'
   }
@@ -95,16 +79,6 @@ export function createSlot({ run, limits }: RedisContext): Slot {
   }
 
   return { reserve, settle, shrink, levels, tallies }
-}
-
-function claimOf({ counter, amount, max, expiresAt, elastic }: Claim): object {
-  return { counter: encodeText(counter), amount, max, ends: expiresAt, ...(elastic === true && { elastic: true }) }
-}
-
-/** Amounts that are not safe integers are left out: they would break every later sum. */
-function safeAmounts(amounts: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
-  const safe = Object.entries(amounts).filter(([, amount]) => Number.isSafeInteger(amount))
-  return Object.fromEntries(safe.map(([field, amount]) => [encodeText(field), amount]))
 }
 
 /** Reads a hash: names and values alternate, and the name of a sum begins with `f`. */

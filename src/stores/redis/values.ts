@@ -1,9 +1,10 @@
-import type { LogEntry, LogQuery, NewLogEntry, Quota, SettledEntry, WriteOptions } from '../../core/ports.ts'
+import type { LogEntry, LogQuery, NewLogEntry, WriteOptions } from '../../core/ports.ts'
 import { quotaExceeded } from '../../core/quotas.ts'
-import { bytesOf, poolOf, refuseGiant, shareOf, storeFull, type BulkLimits } from '../bounds.ts'
+import { storeFull } from '../bounds.ts'
+import { entryRequest, valueRequest } from '../requests.ts'
 import { decodeText, encodeText } from '../text.ts'
 import type { RedisContext } from './context.ts'
-import { fieldOf, listOf, numberOf, textOf } from './reply.ts'
+import { fieldOf, listOf, numberOf, textOf } from '../reply.ts'
 import { APPEND, ENTRIES, GET, LIST, WRITE } from './scripts.ts'
 
 export interface Values {
@@ -28,23 +29,8 @@ export function createValues({ run, limits }: RedisContext): Values {
     options: WriteOptions,
     expectation: Expectation = {},
   ): Promise<unknown> {
-    const { ttlMs, quota, mustFit = false } = options
-    const reply = await run(WRITE, undefined, {
-      ...expectation,
-      key: encodeText(key),
-      limits,
-      ...(value !== undefined && {
-        value: encodeText(value),
-        pool: poolOf(options),
-        share: encodeText(shareOf(key, quota)),
-        bytes: bytesOf(key, value),
-        mustFit,
-        ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),
-        ...(quota !== undefined && { quota: boundsOf(quota) }),
-      }),
-    })
-    const full = fieldOf(reply, 'full')
-    if (full !== undefined) throw full === 'quota' && quota !== undefined ? quotaExceeded(quota) : storeFull()
+    const reply = await run(WRITE, undefined, { ...expectation, ...valueRequest(key, value, options, limits) })
+    if (fieldOf(reply, 'full') === true) throw options.quota === undefined ? storeFull() : quotaExceeded(options.quota)
     return reply
   }
 
@@ -91,26 +77,7 @@ export function createValues({ run, limits }: RedisContext): Values {
     delete: async (key) => fieldOf(await write(key, undefined, {}), 'found') === true,
     list,
     append: async (log, entry) =>
-      void (await run(APPEND, undefined, { limits, entries: [entryOf({ ...entry, log }, limits)] })),
+      void (await run(APPEND, undefined, { limits, entries: [entryRequest({ ...entry, log }, limits)] })),
     entries,
   }
-}
-
-/** A log entry as the scripts read it. */
-export function entryOf({ log, at, value, ttlMs, quota }: SettledEntry, limits: BulkLimits): object {
-  const bytes = bytesOf(log, value)
-  refuseGiant(bytes, limits.logs, quota)
-  return {
-    log: encodeText(log),
-    at,
-    value: encodeText(value),
-    bytes,
-    share: encodeText(quota === undefined ? `log:${log}` : `quota:${quota.name}`),
-    ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),
-    ...(quota !== undefined && { quota: boundsOf(quota) }),
-  }
-}
-
-function boundsOf({ maxEntries, maxBytes }: Quota): { readonly entries: number; readonly bytes: number } {
-  return { entries: maxEntries, bytes: maxBytes }
 }

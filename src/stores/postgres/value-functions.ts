@@ -1,0 +1,346 @@
+/**
+ * Functions over values and log entries.
+ *
+ * A write locks its key (an advisory lock), then the shares that it changes by name. Keys, budgets and rate limits are
+ * in the pool `durable`, which has no shares and no limits.
+ */
+export function valueFunctions(schema: string, never: number): string {
+  return `${shares(schema)}${writes(schema, never)}${reads(schema, never)}${logs(schema, never)}${sweep(schema)}`
+}
+
+function shares(schema: string): string {
+  return `
+    -- Creates missing shares and locks all, in the order of their names.
+    CREATE FUNCTION ${schema}.lock_shares(pool_name text, names text[]) RETURNS void LANGUAGE plpgsql AS $f$
+    DECLARE locked integer;
+    BEGIN
+      LOOP
+        INSERT INTO ${schema}.shares (pool, share)
+          SELECT pool_name, wanted.name FROM unnest(names) AS wanted (name)
+          WHERE NOT EXISTS (SELECT 1 FROM ${schema}.shares s WHERE s.pool = pool_name AND s.share = wanted.name)
+          ORDER BY wanted.name COLLATE "C" ON CONFLICT DO NOTHING;
+        SELECT count(*) INTO locked FROM (
+          SELECT 1 FROM ${schema}.shares s WHERE s.pool = pool_name AND s.share = ANY (names) ORDER BY s.share FOR UPDATE
+        ) AS rows;
+        EXIT WHEN locked = cardinality(names);
+      END LOOP;
+    END $f$;
+
+    CREATE FUNCTION ${schema}.count_share(pool_name text, share_name text, more bigint, more_bytes bigint) RETURNS void
+    LANGUAGE sql AS $f$
+      UPDATE ${schema}.shares SET entries = entries + more, bytes = bytes + more_bytes
+        WHERE pool = pool_name AND share = share_name
+    $f$;
+
+    -- Drops the oldest values of a locked share until one of this size fits.
+    CREATE FUNCTION ${schema}.make_room(share_name text, size bigint, max_entries bigint, max_bytes bigint) RETURNS void
+    LANGUAGE plpgsql AS $f$
+    DECLARE freed bigint; held record;
+    BEGIN
+      LOOP
+        SELECT s.entries, s.bytes INTO held FROM ${schema}.shares s WHERE s.pool = 'expiring' AND s.share = share_name;
+        EXIT WHEN held.entries + 1 <= max_entries AND held.bytes + size <= max_bytes;
+        DELETE FROM ${schema}.entries e WHERE e.key = (
+          SELECT oldest.key FROM ${schema}.entries oldest
+          WHERE oldest.pool = 'expiring' AND oldest.share = share_name ORDER BY oldest.id LIMIT 1
+        ) RETURNING e.bytes INTO freed;
+        EXIT WHEN freed IS NULL;
+        PERFORM ${schema}.count_share('expiring', share_name, -1, -freed);
+      END LOOP;
+    END $f$;
+  `
+}
+
+function writes(schema: string, never: number): string {
+  return `
+    -- Writes a value, or deletes it when the request has none. The caller holds the lock of the key.
+    CREATE FUNCTION ${schema}.put_value(request jsonb, moment bigint) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      key_name text := request->>'key';
+      new_pool text := coalesce(request->>'pool', 'durable');
+      new_share text := coalesce(request->>'share', '');
+      size bigint := coalesce((request->>'bytes')::bigint, 0);
+      max_entries bigint := (request->'quota'->>'entries')::bigint;
+      max_bytes bigint := (request->'quota'->>'bytes')::bigint;
+      ttl numeric := (request->>'ttl')::numeric;
+      has_value boolean := request ? 'value';
+      old record;
+      held record;
+      total record;
+      more_entries bigint := 1;
+      more_bytes bigint := size;
+      gone bigint;
+      gone_bytes bigint;
+    BEGIN
+      SELECT e.pool, e.share INTO old FROM ${schema}.entries e WHERE e.key = key_name;
+      -- Pools in the order expiring, owned: one order for all writers.
+      IF old.pool = 'expiring' AND new_pool <> 'expiring' THEN PERFORM ${schema}.lock_shares('expiring', ARRAY[old.share]); END IF;
+      IF has_value AND new_pool <> 'durable' THEN
+        IF old.pool = 'owned' AND new_pool = 'expiring' THEN
+          PERFORM ${schema}.lock_shares('expiring', ARRAY[new_share]);
+          PERFORM ${schema}.lock_shares('owned', ARRAY[old.share]);
+        ELSIF old.pool = new_pool AND old.share <> new_share THEN
+          PERFORM ${schema}.lock_shares(new_pool, ARRAY[old.share, new_share]);
+        ELSE
+          PERFORM ${schema}.lock_shares(new_pool, ARRAY[new_share]);
+        END IF;
+      END IF;
+      IF old.pool = 'owned' AND (NOT has_value OR new_pool = 'durable') THEN
+        PERFORM ${schema}.lock_shares('owned', ARRAY[old.share]);
+      END IF;
+      -- Another writer may have dropped it meanwhile to make room.
+      SELECT e.pool, e.share, e.bytes, e.ends_at INTO old FROM ${schema}.entries e WHERE e.key = key_name;
+      IF has_value AND new_pool = 'owned' AND NOT (request->>'mustFit')::boolean THEN
+        IF old.pool = 'owned' AND old.share = new_share THEN
+          more_entries := 0;
+          more_bytes := size - old.bytes;
+        END IF;
+        IF more_entries > 0 OR more_bytes > 0 THEN
+          SELECT s.entries, s.bytes INTO held FROM ${schema}.shares s WHERE s.pool = 'owned' AND s.share = new_share;
+          SELECT coalesce(sum(s.entries), 0) AS entries, coalesce(sum(s.bytes), 0) AS bytes INTO total
+            FROM ${schema}.shares s WHERE s.pool = 'owned';
+          IF held.entries + more_entries > least(max_entries, (request->'limit'->>'entries')::bigint - total.entries - more_entries)
+            OR held.bytes + more_bytes > least(max_bytes, (request->'limit'->>'bytes')::bigint - total.bytes - more_bytes)
+          THEN RETURN '{"full":true}'; END IF;
+        END IF;
+      END IF;
+      IF old.pool IS NOT NULL THEN
+        DELETE FROM ${schema}.entries e WHERE e.key = key_name;
+        IF old.pool <> 'durable' THEN PERFORM ${schema}.count_share(old.pool, old.share, -1, -old.bytes); END IF;
+      END IF;
+      IF NOT has_value OR ttl <= 0 THEN
+        RETURN jsonb_build_object('done', true, 'found', coalesce(old.ends_at > moment, false))::text;
+      END IF;
+      IF new_pool = 'expiring' THEN
+        WITH ended AS (
+          DELETE FROM ${schema}.entries e WHERE e.pool = 'expiring' AND e.share = new_share AND e.ends_at <= moment
+          RETURNING e.bytes
+        ) SELECT count(*), coalesce(sum(bytes), 0) INTO gone, gone_bytes FROM ended;
+        PERFORM ${schema}.count_share('expiring', new_share, -gone, -gone_bytes);
+        IF max_entries IS NOT NULL THEN PERFORM ${schema}.make_room(new_share, size, max_entries, max_bytes); END IF;
+      END IF;
+      INSERT INTO ${schema}.entries (key, value, bytes, pool, share, ends_at)
+        VALUES (key_name, request->>'value', size, new_pool, new_share, coalesce(moment + ceil(ttl)::bigint, ${never}));
+      IF new_pool <> 'durable' THEN PERFORM ${schema}.count_share(new_pool, new_share, 1, size); END IF;
+      RETURN '{"done":true}';
+    END $f$;
+
+    -- set, swap and delete. Of several writers of one key each sees what the one before it wrote.
+    CREATE FUNCTION ${schema}.write_value(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      request jsonb := input::jsonb;
+      found_value text;
+    BEGIN
+      PERFORM pg_advisory_xact_lock(hashtextextended('${schema} ' || (request->>'key'), 0));
+      IF request ? 'swaps' THEN
+        SELECT e.value INTO found_value FROM ${schema}.entries e
+          WHERE e.key = request->>'key' AND e.ends_at > ${schema}.now_of(request);
+        IF found_value IS DISTINCT FROM request->>'expected' THEN RETURN '{"done":false}'; END IF;
+      END IF;
+      RETURN ${schema}.put_value(request, ${schema}.now_of(request));
+    END $f$;
+  `
+}
+
+function reads(schema: string, never: number): string {
+  return `
+    CREATE FUNCTION ${schema}.read_value(input text) RETURNS text LANGUAGE sql VOLATILE AS $f$
+      SELECT coalesce((
+        SELECT jsonb_build_object('value', e.value) FROM ${schema}.entries e
+        WHERE e.key = input::jsonb->>'key' AND (e.ends_at = ${never} OR e.ends_at > ${schema}.now_of(input::jsonb))
+      ), '{}')::text
+    $f$;
+
+    -- Keys with a prefix follow each other in the order of bytes: the caller stops at the first one without it.
+    CREATE FUNCTION ${schema}.list_keys(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      request jsonb := input::jsonb;
+      moment bigint := ${schema}.now_of(request);
+    BEGIN
+      RETURN (
+        SELECT coalesce(jsonb_agg(page.key ORDER BY page.key), '[]')::text FROM (
+          SELECT e.key FROM ${schema}.entries e
+          WHERE e.key >= request->>'prefix' AND e.key > coalesce(request->>'after', '') AND e.ends_at > moment
+          ORDER BY e.key LIMIT (request->>'limit')::bigint
+        ) AS page
+      );
+    END $f$;
+  `
+}
+
+/**
+ * Two transactions may commit in another order than they took their ids, so a reader that continues after the greatest
+ * id could miss an entry. Entries are therefore read in the order of transactions, and only below the oldest running
+ * one. A read waits up to 200 ms for transactions that ran when it began, so that it sees what was written before it.
+ */
+function logs(schema: string, never: number): string {
+  return `
+    CREATE FUNCTION ${schema}.append_entry(entry jsonb, moment bigint) RETURNS void LANGUAGE plpgsql AS $f$
+    DECLARE
+      share_name text := entry->>'share';
+      size bigint := (entry->>'bytes')::bigint;
+      held record;
+      freed bigint;
+    BEGIN
+      PERFORM ${schema}.lock_shares('logs', ARRAY[share_name]);
+      LOOP
+        EXIT WHEN NOT entry ? 'quota';
+        SELECT s.entries, s.bytes INTO held FROM ${schema}.shares s WHERE s.pool = 'logs' AND s.share = share_name;
+        EXIT WHEN held.entries + 1 <= (entry->'quota'->>'entries')::bigint
+          AND held.bytes + size <= (entry->'quota'->>'bytes')::bigint;
+        DELETE FROM ${schema}.log_entries e USING (
+          SELECT oldest.happened_at, oldest.id FROM ${schema}.log_entries oldest
+          WHERE oldest.share = share_name ORDER BY oldest.id LIMIT 1
+        ) AS first WHERE e.happened_at = first.happened_at AND e.id = first.id RETURNING e.bytes INTO freed;
+        EXIT WHEN freed IS NULL;
+        PERFORM ${schema}.count_share('logs', share_name, -1, -freed);
+      END LOOP;
+      INSERT INTO ${schema}.log_entries (log, happened_at, value, bytes, share, ends_at) VALUES (
+        entry->>'log', (entry->>'at')::numeric::bigint, entry->>'value', size, share_name,
+        coalesce(moment + ceil((entry->>'ttl')::numeric)::bigint, ${never}));
+      PERFORM ${schema}.count_share('logs', share_name, 1, size);
+    END $f$;
+
+    CREATE FUNCTION ${schema}.append(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE request jsonb := input::jsonb;
+    BEGIN
+      PERFORM ${schema}.append_entry(request->'entry', ${schema}.now_of(request));
+      RETURN '{}';
+    END $f$;
+
+    CREATE FUNCTION ${schema}.read_entries(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      request jsonb := input::jsonb;
+      moment bigint := ${schema}.now_of(request);
+      newest xid8 := pg_snapshot_xmax(pg_current_snapshot());
+      after_writer bigint := coalesce((request->>'afterWriter')::bigint, 0);
+      after_id bigint := coalesce((request->>'afterId')::bigint, 0);
+    BEGIN
+      FOR tries IN 1..40 LOOP
+        EXIT WHEN pg_snapshot_xmin(pg_current_snapshot()) >= newest;
+        PERFORM pg_sleep(0.005);
+      END LOOP;
+      RETURN (
+        SELECT coalesce(jsonb_agg(jsonb_build_array(page.writer::text, page.id::text, page.happened_at, page.value)
+          ORDER BY page.writer, page.id), '[]')::text
+        FROM (
+          SELECT e.writer, e.id, e.happened_at, e.value FROM ${schema}.log_entries e
+          WHERE e.log = request->>'log' AND (e.writer, e.id) > (after_writer, after_id)
+            AND e.writer < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+            AND e.ends_at > moment
+            AND e.happened_at >= coalesce((request->>'from')::numeric, e.happened_at)
+            AND e.happened_at < coalesce((request->>'to')::numeric, e.happened_at + 1)
+          ORDER BY e.writer, e.id LIMIT (request->>'limit')::bigint
+        ) AS page
+      );
+    END $f$;
+  `
+}
+
+/**
+ * Removes what has ended, a bounded number of rows per call, and keeps the pools within their limits. Rows that another
+ * transaction has locked are left for the next call.
+ */
+function sweep(schema: string): string {
+  return `
+    -- Makes the partitions of this month and the next two. A month whose entries are in the default partition keeps it.
+    CREATE FUNCTION ${schema}.create_partitions(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      month timestamp;
+      name text;
+    BEGIN
+      FOR ahead IN 0..2 LOOP
+        month := date_trunc('month', now() AT TIME ZONE 'UTC') + make_interval(months => ahead);
+        name := 'log_entries_' || to_char(month, 'YYYY_MM');
+        CONTINUE WHEN to_regclass('${schema}.' || name) IS NOT NULL;
+        BEGIN
+          EXECUTE format('CREATE TABLE ${schema}.%I PARTITION OF ${schema}.log_entries FOR VALUES FROM (%s) TO (%s)', name,
+            (extract(epoch FROM month) * 1000)::bigint,
+            (extract(epoch FROM month + interval '1 month') * 1000)::bigint);
+        EXCEPTION WHEN check_violation OR duplicate_table THEN NULL;
+        END;
+      END LOOP;
+      RETURN '{}';
+    END $f$;
+
+    -- Drops the oldest tenth of the largest share until the pool is within its limits.
+    CREATE FUNCTION ${schema}.drop_from_largest(pool_name text, max_entries bigint, max_bytes bigint) RETURNS void
+    LANGUAGE plpgsql AS $f$
+    DECLARE total record; largest record; gone bigint; gone_bytes bigint;
+    BEGIN
+      FOR tries IN 1..20 LOOP
+        SELECT coalesce(sum(s.entries), 0) AS entries, coalesce(sum(s.bytes), 0) AS bytes INTO total
+          FROM ${schema}.shares s WHERE s.pool = pool_name;
+        EXIT WHEN total.entries <= max_entries AND total.bytes <= max_bytes;
+        SELECT s.share, greatest(1, least(500, ceil(s.entries / 10.0)))::bigint AS batch INTO largest FROM ${schema}.shares s WHERE s.pool = pool_name
+          ORDER BY s.bytes DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
+        EXIT WHEN NOT FOUND;
+        IF pool_name = 'logs' THEN
+          WITH dropped AS (
+            DELETE FROM ${schema}.log_entries e USING (
+              SELECT oldest.happened_at, oldest.id FROM ${schema}.log_entries oldest
+              WHERE oldest.share = largest.share ORDER BY oldest.id LIMIT largest.batch
+            ) AS first WHERE e.happened_at = first.happened_at AND e.id = first.id RETURNING e.bytes
+          ) SELECT count(*), coalesce(sum(bytes), 0) INTO gone, gone_bytes FROM dropped;
+        ELSE
+          WITH dropped AS (
+            DELETE FROM ${schema}.entries e WHERE e.key IN (
+              SELECT oldest.key FROM ${schema}.entries oldest
+              WHERE oldest.pool = pool_name AND oldest.share = largest.share ORDER BY oldest.id LIMIT largest.batch
+            ) RETURNING e.bytes
+          ) SELECT count(*), coalesce(sum(bytes), 0) INTO gone, gone_bytes FROM dropped;
+        END IF;
+        PERFORM ${schema}.count_share(pool_name, largest.share, -gone, -gone_bytes);
+        EXIT WHEN gone = 0;
+      END LOOP;
+    END $f$;
+
+    CREATE FUNCTION ${schema}.sweep(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      request jsonb := input::jsonb;
+      moment bigint := ${schema}.now_of(request);
+      late bigint := moment - (request->>'late')::bigint;
+      ended text[];
+      one record;
+    BEGIN
+      SELECT coalesce(array_agg(rows.name), '{}') INTO ended FROM (
+        SELECT c.name FROM ${schema}.counters c WHERE c.ends_at <= moment ORDER BY c.name LIMIT 1000 FOR UPDATE SKIP LOCKED
+      ) AS rows;
+      DELETE FROM ${schema}.holds h WHERE h.counter = ANY (ended);
+      DELETE FROM ${schema}.counters c WHERE c.name = ANY (ended);
+      DELETE FROM ${schema}.tickets t WHERE t.name IN (
+        SELECT old.name FROM ${schema}.tickets old WHERE old.lapses_at <= late LIMIT 1000 FOR UPDATE SKIP LOCKED);
+      DELETE FROM ${schema}.tallies t WHERE t.name IN (
+        SELECT old.name FROM ${schema}.tallies old WHERE old.ends_at <= moment LIMIT 1000 FOR UPDATE SKIP LOCKED);
+      FOR one IN
+        SELECT s.pool, s.share FROM ${schema}.shares s WHERE (s.pool, s.share) IN (
+          SELECT 'expiring', due.share FROM (SELECT e.share FROM ${schema}.entries e
+            WHERE e.pool = 'expiring' AND e.ends_at <= moment ORDER BY e.ends_at LIMIT 1000) AS due
+          UNION
+          SELECT 'logs', due.share FROM (SELECT e.share FROM ${schema}.log_entries e
+            WHERE e.ends_at <= moment ORDER BY e.ends_at LIMIT 1000) AS due
+        ) ORDER BY s.share FOR UPDATE SKIP LOCKED
+      LOOP
+        IF one.pool = 'logs' THEN
+          WITH gone AS (DELETE FROM ${schema}.log_entries e WHERE e.share = one.share AND e.ends_at <= moment RETURNING e.bytes)
+          UPDATE ${schema}.shares s SET entries = s.entries - sums.entries, bytes = s.bytes - sums.bytes
+            FROM (SELECT count(*) AS entries, coalesce(sum(bytes), 0) AS bytes FROM gone) AS sums
+            WHERE s.pool = one.pool AND s.share = one.share;
+        ELSE
+          WITH gone AS (DELETE FROM ${schema}.entries e
+            WHERE e.pool = 'expiring' AND e.share = one.share AND e.ends_at <= moment RETURNING e.bytes)
+          UPDATE ${schema}.shares s SET entries = s.entries - sums.entries, bytes = s.bytes - sums.bytes
+            FROM (SELECT count(*) AS entries, coalesce(sum(bytes), 0) AS bytes FROM gone) AS sums
+            WHERE s.pool = one.pool AND s.share = one.share;
+        END IF;
+      END LOOP;
+      PERFORM ${schema}.drop_from_largest('expiring', (request->'limits'->'expiring'->>'entries')::bigint,
+        (request->'limits'->'expiring'->>'bytes')::bigint);
+      PERFORM ${schema}.drop_from_largest('logs', (request->'limits'->'logs'->>'entries')::bigint,
+        (request->'limits'->'logs'->>'bytes')::bigint);
+      DELETE FROM ${schema}.shares s WHERE (s.pool, s.share) IN (
+        SELECT empty.pool, empty.share FROM ${schema}.shares empty WHERE empty.entries = 0 LIMIT 1000 FOR UPDATE SKIP LOCKED);
+      RETURN '{}';
+    END $f$;
+  `
+}
