@@ -2,7 +2,7 @@ import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../
 import { addField } from '../memory/tallies.ts'
 import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
 import { decodeText, encodeText } from '../text.ts'
-import { NEVER, numberIn, textIn, type Sql } from './database.ts'
+import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'
 
 /** Counters, tickets and tallies. `reserve` and `settle` run within a transaction of the caller. */
 export interface Counters {
@@ -14,30 +14,45 @@ export interface Counters {
   tally(name: string): Readonly<Record<string, number>>
 }
 
+const NOTHING: Level = { spent: 0, held: 0 }
+/** Time between two removals of ended rows. */
+const COLLECT_MS = 1_000
+
 export function createCounters(sql: Sql, now: () => number): Counters {
-  /** Gives back what lapsed tickets hold, and forgets counters at their end with what is held of them. */
-  function sweep(at: number): void {
-    for (const row of sql.rows(
+  let collectsAt = 0
+
+  /** Gives back what lapsed tickets hold. */
+  function lapse(at: number): void {
+    const lapsed = sql.rows(
       'SELECT counter, sum(amount) AS amount FROM holds WHERE lapses_at <= ? GROUP BY counter',
       at,
-    )) {
-      sql.run('UPDATE counters SET held = held - ? WHERE name = ?', numberIn(row, 'amount'), textIn(row, 'counter'))
-    }
-    sql.run('DELETE FROM holds WHERE lapses_at <= ?', at)
+    )
+    for (const row of lapsed) release(row)
+    if (lapsed.length > 0) sql.run('DELETE FROM holds WHERE lapses_at <= ?', at)
+    if (at >= collectsAt) collect(at)
+  }
+
+  /** Removes rows that have ended. Reads ignore them, so this need not happen at once. */
+  function collect(at: number): void {
+    collectsAt = at + COLLECT_MS
     sql.run('DELETE FROM tickets WHERE lapses_at <= ?', at - LATE_MS)
     sql.run('DELETE FROM holds WHERE counter IN (SELECT name FROM counters WHERE ends_at <= ?)', at)
     sql.run('DELETE FROM counters WHERE ends_at <= ?', at)
     sql.run('DELETE FROM tallies WHERE ends_at <= ?', at)
   }
 
+  function release(hold: Row): void {
+    sql.run('UPDATE counters SET held = held - ? WHERE name = ?', numberIn(hold, 'amount'), textIn(hold, 'counter'))
+  }
+
   function reserve(request: ReserveRequest): ReserveResult {
     const at = now()
     checkRequest(request, at)
-    sweep(at)
+    lapse(at)
     const ticket = encodeText(request.ticket)
     if (isOpen(ticket)) throw takenTicket()
     const before = request.claims.map(({ counter }) => {
-      const { spent, held } = read(encodeText(counter))
+      const { spent, held } = read(encodeText(counter), at) ?? NOTHING
       return Math.min(MAX_AMOUNT, spent + held)
     })
     const decision = decide(request, before)
@@ -47,7 +62,7 @@ export function createCounters(sql: Sql, now: () => number): Counters {
     for (const [index, claim] of request.claims.entries()) {
       const amount = decision.amounts[index] ?? 0
       const counter = encodeText(claim.counter)
-      change(counter, { spent: 0, held: amount }, claim.expiresAt)
+      write(counter, read(counter, at), { spent: 0, held: amount }, claim.expiresAt)
       sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', ticket, counter, amount, lapsesAt)
     }
     const levels = before.map((found, index) => found + (decision.amounts[index] ?? 0))
@@ -56,40 +71,44 @@ export function createCounters(sql: Sql, now: () => number): Counters {
 
   function settle(name: string, charges: readonly Charge[]): boolean {
     const at = now()
-    sweep(at)
+    lapse(at)
     const ticket = encodeText(name)
     if (!isOpen(ticket)) return false
     for (const charge of charges) checkAmount(charge.counter, charge.amount)
-    for (const row of sql.rows('SELECT counter, amount FROM holds WHERE ticket = ?', ticket)) {
-      sql.run('UPDATE counters SET held = held - ? WHERE name = ?', numberIn(row, 'amount'), textIn(row, 'counter'))
-    }
+    for (const hold of sql.rows('SELECT counter, amount FROM holds WHERE ticket = ?', ticket)) release(hold)
     sql.run('DELETE FROM holds WHERE ticket = ?', ticket)
     sql.run('DELETE FROM tickets WHERE name = ?', ticket)
-    for (const { counter, amount, expiresAt } of charges) charge(encodeText(counter), amount, expiresAt, at)
+    for (const one of charges) charge(one, at)
     return true
   }
 
-  /** A charge to a counter that has ended is dropped: nothing can read it. */
-  function charge(counter: string, amount: number, expiresAt: number, at: number): void {
-    const isKnown = sql.row('SELECT 1 FROM counters WHERE name = ?', counter) !== undefined
-    if (isKnown || expiresAt > at) change(counter, { spent: amount, held: 0 }, expiresAt)
+  /** A charge to a counter that has ended is dropped: no request can read it. */
+  function charge({ counter, amount, expiresAt }: Charge, at: number): void {
+    const name = encodeText(counter)
+    const found = read(name, at)
+    if (found === undefined && expiresAt <= at) return
+    write(name, found, { spent: amount, held: 0 }, expiresAt)
   }
 
-  function change(counter: string, by: Level, endsAt: number): void {
-    const { spent, held } = read(counter)
+  /** A counter that has ended begins again at zero, without the holds on what it was. */
+  function write(counter: string, found: Level | undefined, by: Level, endsAt: number): void {
+    if (found === undefined) {
+      sql.run('DELETE FROM holds WHERE counter = ?', counter)
+      sql.run('INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?)', counter, by.spent, by.held, endsAt)
+      return
+    }
     sql.run(
-      `INSERT INTO counters VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
-       SET spent = excluded.spent, held = excluded.held, ends_at = max(ends_at, excluded.ends_at)`,
-      counter,
-      Math.min(MAX_AMOUNT, spent + by.spent),
-      held + by.held,
+      'UPDATE counters SET spent = ?, held = ?, ends_at = max(ends_at, ?) WHERE name = ?',
+      Math.min(MAX_AMOUNT, found.spent + by.spent),
+      found.held + by.held,
       endsAt,
+      counter,
     )
   }
 
-  function read(counter: string): Level {
-    const row = sql.row('SELECT spent, held FROM counters WHERE name = ?', counter)
-    return { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
+  function read(counter: string, at: number): Level | undefined {
+    const row = sql.row('SELECT spent, held FROM counters WHERE name = ? AND ends_at > ?', counter, at)
+    return row === undefined ? undefined : { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
   }
 
   function isOpen(ticket: string): boolean {

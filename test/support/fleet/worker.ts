@@ -7,6 +7,8 @@ import { openStore } from './open-store.ts'
 /** A process of a fleet. Its job is in its first argument; it reports over the channel to its parent. */
 const job = JSON.parse(process.argv[2] ?? '') as FleetJob
 const { store, close } = await openStore(job.place)
+// A process whose parent is gone must not go on.
+if (job.type === 'settle') process.once('disconnect', () => process.exit(1))
 
 async function report(message: FleetReport): Promise<void> {
   await new Promise<void>((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
