@@ -37,7 +37,7 @@ export async function createFleet(): Promise<Fleet> {
   const children = new Set<ChildProcess>()
 
   function start(job: FleetJob, onReport: (report: FleetReport) => void): ChildProcess {
-    const child = fork(script, [JSON.stringify(job)])
+    const child = fork(script, [JSON.stringify(job)], { execArgv: [] })
     children.add(child)
     child.on('message', (message) => onReport(message as FleetReport))
     child.once('exit', () => children.delete(child))
