@@ -1,5 +1,6 @@
 /**
- * tsx bench/profile.ts SCENARIO [TARGET] [REQUESTS]: where the processor time of one scenario goes. SCENARIO is part of a
+ * tsx bench/profile.ts SCENARIO [TARGET] [REQUESTS]: where the processor time of one scenario goes, or with
+ * BENCH_PROFILE=allocations the bytes that it allocates. SCENARIO is part of a
  * scenario's name, TARGET one of its targets (the last, if not given). Build first (`npx tsup`): what is measured is
  * `dist`, mapped back to the sources. The profile starts after the warm-up; it stays in `bench/.build` for the tools of
  * a browser.
@@ -14,6 +15,7 @@ import { scenarios } from './scenarios.ts'
 import { compileServers, startTarget, startUpstream, type TargetName } from './targets.ts'
 
 const TOP = 40
+const [kind, unit] = process.env['BENCH_PROFILE'] === 'allocations' ? ['sampling', 'B'] : ['profile', 'µs']
 const maps = new Map<string, SourceMap>()
 const root = fileURLToPath(new URL('..', import.meta.url))
 const [, , part = 'small', targetName, given] = process.argv
@@ -34,9 +36,9 @@ const upstream = await startUpstream()
 const target = await startTarget(name, upstream.url)
 await send(target, scenario, 0, scenario.warmUp)
 const before = await target.ask('cpu')
-await target.ask('profile:start')
+await target.ask(`${kind}:start`)
 await send(target, scenario, scenario.warmUp, scenario.warmUp + requests)
-await target.ask('profile:stop', path)
+await target.ask(`${kind}:stop`, path)
 const cpu = (await target.ask('cpu')) - before
 target.stop()
 upstream.stop()
@@ -79,7 +81,7 @@ function report(profile: Profile): void {
     add(folders, folderOf(owner.file), time)
     add(chargedFunctions, `${owner.file}  ${owner.functionName}`, time)
   }
-  const perRequest = `${(busy / requests).toFixed(1)} µs per request`
+  const perRequest = `${(busy / requests).toFixed(1)} ${unit} per request`
   console.log(
     `${scenario?.name}: ${name}, ${requests} requests, ${perRequest} of the main thread; ${(cpu / requests).toFixed(1)} µs CPU with the profiler`,
   )
@@ -113,7 +115,7 @@ function printTop(title: string, times: ReadonlyMap<string, number> | undefined,
   console.log(`\n${title}`)
   printTable(
     sorted.map(([what, time]) => [
-      `${(time / requests).toFixed(2)} µs`.padStart(12),
+      `${(time / requests).toFixed(2)} ${unit}`.padStart(12),
       `${((100 * time) / busy).toFixed(1)} %`.padStart(7),
       what,
     ]),

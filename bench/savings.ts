@@ -5,7 +5,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { openaiFormat } from '../src/formats/openai/format.ts'
 import { createWaterfall } from '../src/savings/waterfall.ts'
-import type { TierJob, Waterfall } from '../src/savings/tier.ts'
+import type { TierJob } from '../src/savings/tier.ts'
 import { breathe } from '../src/tokens/breathe.ts'
 import { createMeter } from '../src/tokens/size.ts'
 import { createTokenizer } from '../src/tokens/tokenizer.ts'
@@ -42,7 +42,11 @@ function conversation(seed: number, turns: number): Turn[] {
   }))
 }
 
-async function timed(waterfall: Waterfall, messages: readonly Turn[], level: 'extreme' | undefined): Promise<Timing> {
+async function timed(
+  waterfall: ReturnType<typeof createWaterfall>,
+  messages: readonly Turn[],
+  level: 'extreme' | undefined,
+): Promise<Timing> {
   const body = { model: 'mock/large', messages }
   const prompt = openaiFormat.readPrompt(JSON.parse(JSON.stringify(body)) as never)
   const meter = createMeter(tokenizer)

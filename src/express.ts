@@ -1,8 +1,9 @@
 import type { ServerResponse } from 'node:http'
-import type { Fetcher } from './http/fetcher.ts'
-import { toNodeHandler, type NodeIncoming } from './http/node-bridge.ts'
+import type { HttpHandling } from './core/http.ts'
+import { toNodeHandler } from './http/node-handler.ts'
+import type { NodeIncoming } from './http/node-request.ts'
 
-export type { Fetcher } from './http/fetcher.ts'
+export type { HttpHandling } from './core/http.ts'
 
 /** What this adapter needs of an Express request, of any version. */
 export interface ExpressRequest extends NodeIncoming {
@@ -21,10 +22,10 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * app.use('/ai', toExpress(gateway))
  * ```
  *
- * The gateway sees the whole path, so its `basePath` is the mount path. Mount it before `express.json()` where you can:
- * a body that was parsed already is written as JSON again, which costs time, and Express answers broken JSON by itself.
+ * The gateway sees the whole path, so its `basePath` is the mount path. Mount it before `express.json()` when you can:
+ * a parsed body is serialized again, which costs time, and Express answers broken JSON itself.
  */
-export function toExpress(gateway: Fetcher): ExpressHandler {
+export function toExpress(gateway: HttpHandling): ExpressHandler {
   const handle = toNodeHandler(gateway)
   return (request, response) => {
     request.url = request.originalUrl ?? request.url ?? '/'

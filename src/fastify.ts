@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Fetcher } from './http/fetcher.ts'
-import { toNodeHandler } from './http/node-bridge.ts'
-import { keepHeaders } from './http/node-response.ts'
+import type { HttpHandling } from './core/http.ts'
+import { toNodeHandler } from './http/node-handler.ts'
+import { keepHeaders } from './http/node-sink.ts'
 
-export type { Fetcher } from './http/fetcher.ts'
+export type { HttpHandling } from './core/http.ts'
 
 /** What this adapter needs of a Fastify instance, of any version. */
 export interface FastifyScope {
@@ -37,7 +37,7 @@ export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
  *
  * The gateway sees the whole path, so its `basePath` is the prefix. The body parsers are removed within the plugin only.
  */
-export function toFastify(gateway: Fetcher): FastifyPlugin {
+export function toFastify(gateway: HttpHandling): FastifyPlugin {
   const handle = toNodeHandler(gateway)
   return async (scope) => {
     scope.removeAllContentTypeParsers()

@@ -1,3 +1,5 @@
+import type { HttpHandler, HttpRequest } from './core/http.ts'
+import { isPromise } from './core/maybe-promise.ts'
 import type { ProviderStates } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import type { Format } from './formats/format.ts'
@@ -5,14 +7,16 @@ import { openaiFormat } from './formats/openai/format.ts'
 import type { Budgets } from './governance/budgets.ts'
 import type { Keys } from './governance/keys.ts'
 import type { RateLimits } from './governance/rate-limits.ts'
+import type { RateStatus } from './governance/reservation.ts'
 import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
+import { toFetch, type FetchHandler } from './http/web-handler.ts'
 import { checkOptions, DEFAULT_LIMITS, DEFAULT_MARGIN, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
-import { rateOfCaller } from './pipeline/admit.ts'
-import { asFailure } from './pipeline/refuse.ts'
-import type { Parts } from './pipeline/stages.ts'
+import { rateStatusOfCaller } from './pipeline/authenticate.ts'
+import { asFailure } from './pipeline/fail.ts'
+import { INTERNAL } from './pipeline/observe-requests.ts'
+import type { Services } from './pipeline/services.ts'
 import { createTraffic } from './pipeline/traffic.ts'
-import { INTERNAL } from './pipeline/write-down.ts'
 import { createDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover } from './providers/failover.ts'
@@ -21,7 +25,7 @@ import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import { createAuthorize } from './routes/authorize.ts'
-import { refusal, type Call } from './routes/endpoint.ts'
+import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
@@ -31,13 +35,18 @@ import { createCache } from './wiring/cache.ts'
 import { endpoints } from './wiring/endpoints.ts'
 import { createGovernance } from './wiring/governance.ts'
 import { createMetricsReports } from './wiring/metrics.ts'
-import { createParts } from './wiring/parts.ts'
 import { createReplay } from './wiring/replay.ts'
+import { createServices } from './wiring/services.ts'
 
 /** A running gateway. */
 export interface Gateway {
-  /** The Web-standard handler of every path; never rejects. May be passed around without its gateway. */
-  readonly fetch: (request: Request) => Promise<Response>
+  /**
+   * The Web-standard handler of every path. Takes what the global `fetch` takes, so that it can stand in its place in a
+   * client. Rejects only for arguments that `new Request` refuses. May be passed around without its gateway.
+   */
+  readonly fetch: FetchHandler
+  /** The same for servers that have no web objects: the adapters of Node use it. Never throws. */
+  readonly handle: HttpHandler
   readonly keys: Keys
   /** Budgets that several keys share by `budget_id`. */
   readonly budgets: Budgets
@@ -61,7 +70,7 @@ export interface Gateway {
   readonly batches: { readonly work: () => Promise<void> }
   /**
    * Ends detached work, then upstream connections, and closes the store. Requests under way are not waited for: end the
-   * server first. Takes every step, and rejects with the first failure.
+   * server first.
    */
   readonly close: () => Promise<void>
 }
@@ -81,23 +90,23 @@ export function createGateway(options: GatewayOptions): Gateway {
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
   const breaker = createCircuitBreaker(options.circuitBreaker)
   const failover = createFailover({ runtime, timeouts, breaker })
-  const books = {
+  const observers = {
     audit: createAudit({ store }),
     metrics: createMetrics(runtime.now()),
     log: createRequestLog(options.log),
   }
   if (store.local === true) {
-    books.log.event('WARN', 'keys, limits and budgets live in this process alone and end with it', runtime.now())
+    observers.log.event('WARN', 'keys, limits and budgets live in this process alone and end with it', runtime.now())
   }
   const governance = createGovernance(options.governance, {
     store,
     runtime,
     totalMs: timeouts.total,
-    onFailure: (cause) => books.log.failure('configuration not in place', asFailure(cause), runtime.now()),
+    onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
   })
   const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
-  const parts = createParts({
+  const services = createServices({
     runtime,
     store,
     governance,
@@ -105,61 +114,64 @@ export function createGateway(options: GatewayOptions): Gateway {
     directory,
     timeouts,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
-    books,
+    observers,
     cache,
     replay,
     savings: options.savings,
     margin: marginOf(options.margin),
   })
-  const metrics = createMetricsReports({ ...books, cache, now: runtime.now })
+  const metrics = createMetricsReports({ ...observers, cache, now: runtime.now })
   const { keys, budgets, rateLimits } = governance
   const admin = {
     authorize: createAuthorize(options.admin, runtime),
     keys,
     budgets,
     rateLimits,
-    audit: books.audit,
+    audit: observers.audit,
     metrics,
   }
   const traffic = createTraffic(runtime)
-  const batches = createBatches(options.batches, { store, parts, keyById: governance.keyById, traffic })
+  const batches = createBatches(options.batches, { store, services, keyById: governance.keyById, traffic })
   const states = (): ProviderStates => providerStates(options.providers, failover.circuits())
-  const route = createRouter(endpoints({ parts, directory, store, states, basePath, admin, traffic, batches }))
+  const route = createRouter(endpoints({ services, directory, store, states, basePath, admin, traffic, batches }))
 
-  const answer = async (call: Call): Promise<Response> => {
+  const handle: HttpHandler = (request, sink) => {
+    let id = ''
     try {
-      const { handle, variables } = route(call.request.method, call.url.pathname)
-      return await handle({ ...call, variables })
+      id = requestId(runtime.uuid())
+      const start = { id, startedAt: runtime.now(), request, sink }
+      batches.start()
+      const { handle: answer, variables } = route(request.method, request.path)
+      const done = answer(new IncomingCall(start, variables))
+      if (isPromise(done)) done.catch((error: unknown) => refuseCall({ id, request, sink }, error))
     } catch (error) {
-      const failure = asFailure(error)
-      if (failure.kind === 'internal') parts.records.failed(INTERNAL, failure, { request_id: call.id })
-      const rate = await rateOfCaller(call.request.headers, parts)
-      return refusal(failure, call.id, formatOf(call), rate)
+      void refuseCall({ id: id === '' ? requestId(crypto.randomUUID()) : id, request, sink }, error)
     }
   }
 
-  const fetch = async (request: Request): Promise<Response> => {
+  /** Never rejects, not even when the clock of the runtime throws. */
+  const refuseCall = async (call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> => {
+    const failure = asFailure(error)
+    let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
+    let format: Format = openaiFormat
     try {
-      batches.start()
-      return await answer({
-        id: `req_${runtime.uuid().replaceAll('-', '')}`,
-        startedAt: runtime.now(),
-        request,
-        url: new URL(request.url),
-        variables: {},
-      })
-    } catch (error) {
-      return lastResort(error, parts)
+      if (failure.kind === 'internal') services.observers.failed(INTERNAL, failure, { request_id: call.id })
+      format = formatOf(call.request)
+      rate = await rateStatusOfCaller(call.request, services)
+    } catch {
+      // Headers without limits are better than no response.
     }
+    refuse(call, failure, { format, rate })
   }
 
   return {
-    fetch,
+    fetch: toFetch({ handle }),
+    handle,
     keys,
     budgets,
     rateLimits,
     metrics,
-    audit: { read: books.audit.read },
+    audit: { read: observers.audit.read },
     cache: {
       clear: async (which) => cache?.clear(which),
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
@@ -167,9 +179,13 @@ export function createGateway(options: GatewayOptions): Gateway {
     batches: { work: batches.work },
     close: () =>
       closeAll([batches.stop, replay.close, governance.ledger.retry, runtime.close, () => store.close()], (cause) =>
-        parts.records.failed('a step of closing the gateway failed', cause),
+        services.observers.failed('a step of closing the gateway failed', cause),
       ),
   }
+}
+
+function requestId(uuid: string): string {
+  return `req_${uuid.replaceAll('-', '')}`
 }
 
 /** Runs every step, whatever fails before it, and rejects with the first failure. */
@@ -189,24 +205,13 @@ async function closeAll(
   if (failures.length > 0) throw failures[0]
 }
 
-/** What the options of the runtime throw, or a request that has no URL, leaves nothing to answer by. */
-function lastResort(error: unknown, { records }: Pick<Parts, 'records'>): Response {
-  const id = `req_${crypto.randomUUID().replaceAll('-', '')}`
-  try {
-    records.failed(INTERNAL, error, { request_id: id })
-  } catch {
-    // The clock of the runtime fails, too.
-  }
-  return refusal(asFailure(error), id, openaiFormat, { limit: 0, remaining: 0, resetAt: 0 })
-}
-
 /** Errors of paths that belong to no format follow the client: those of the message format send its version. */
-function formatOf({ request, url }: Call): Format {
-  const isMessages = url.pathname.includes('/v1/messages')
-  return isMessages || request.headers.has('anthropic-version') ? anthropicFormat : openaiFormat
+function formatOf(request: HttpRequest): Format {
+  const isMessages = request.path.includes('/v1/messages')
+  return isMessages || request.header('anthropic-version') !== undefined ? anthropicFormat : openaiFormat
 }
 
-function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Parts['margin'] {
+function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
 }

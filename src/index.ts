@@ -13,10 +13,12 @@
  */
 export { createGateway, type Gateway } from './gateway.ts'
 export type { CacheOptions, GatewayOptions, LogRecord, MarginCall } from './options.ts'
-export type { Limits } from './pipeline/stages.ts'
+export type { Limits } from './pipeline/services.ts'
 export type { AdminOptions } from './routes/authorize.ts'
 export type { MetricsReports } from './routes/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
+export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
+export type { FetchHandler } from './http/web-handler.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
 export type { BatchOptions } from './wiring/batches.ts'
 export type { StreamsOptions } from './wiring/replay.ts'

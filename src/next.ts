@@ -1,6 +1,7 @@
-import { answer, type Fetcher } from './http/fetcher.ts'
+import type { HttpHandling } from './core/http.ts'
+import { toFetch } from './http/web-handler.ts'
 
-export type { Fetcher } from './http/fetcher.ts'
+export type { HttpHandling } from './core/http.ts'
 
 export type NextMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
 
@@ -17,7 +18,8 @@ export type NextHandler = (request: Request) => Promise<Response>
  *
  * The gateway sees the whole path, so its `basePath` is the folder's path.
  */
-export function toNext(gateway: Fetcher): Readonly<Record<NextMethod, NextHandler>> {
-  const handle: NextHandler = (request) => answer(gateway, request)
+export function toNext(gateway: HttpHandling): Readonly<Record<NextMethod, NextHandler>> {
+  const fetch = toFetch(gateway)
+  const handle: NextHandler = (request) => fetch(request)
   return { GET: handle, HEAD: handle, POST: handle, PUT: handle, PATCH: handle, DELETE: handle, OPTIONS: handle }
 }

@@ -30,12 +30,14 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   cli: ['core', 'stores'],
   // Published tests of the ports.
   testing: ['core', 'cache'],
-  providers: ['core', ...ground],
+  // Calls to an upstream: attempts, failures and the translation of its answer.
+  upstream: ['core', ...ground],
+  providers: ['core', 'upstream', ...ground],
   // The pipeline is given its store through a port.
-  pipeline: ['core', ...ground.filter((folder) => folder !== 'stores')],
-  routes: ['core', 'pipeline', ...ground],
+  pipeline: ['core', 'upstream', ...ground.filter((folder) => folder !== 'stores')],
+  routes: ['core', 'pipeline', 'upstream', ...ground],
   // Parts of gateway.ts that would make it too long to read at once.
-  wiring: ['core', 'pipeline', 'providers', 'routes', ...ground],
+  wiring: ['core', 'pipeline', 'providers', 'routes', 'upstream', ...ground],
 }
 
 /** Time, chance and the world outside are given to these folders. */
@@ -101,7 +103,7 @@ describe('the floors', () => {
   })
 
   it('only the transports, the hash and the node bridge know Node', () => {
-    const found = files(source).filter((file) => imports(file).some((name) => /^node:|^undici$|^srvx/.test(name)))
+    const found = files(source).filter((file) => imports(file).some((name) => /^node:|^undici$/.test(name)))
     const allowed = /^src\/(http\/(node-|transport-undici)|platform\/hash-node|(node|express|fastify)\.ts$)/
 
     expect(found.map((file) => relative(root, file)).filter((file) => !allowed.test(file))).toEqual([])

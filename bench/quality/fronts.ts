@@ -46,7 +46,7 @@ export async function throughFront(front: Front, headers: Record<string, string>
       new Request(`http://gateway${front === 'chat' ? '/v1/chat/completions' : '/v1/messages'}`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', 'x-api-key': value, ...headers },
-        body: bodyOf(prompt, front),
+        body: bodyOf(prompt, front) as BodyInit,
       }),
     )
     if (response.status !== 200) throw new Error(`the gateway answered ${response.status}: ${await response.text()}`)
@@ -55,7 +55,7 @@ export async function throughFront(front: Front, headers: Record<string, string>
   }
 }
 
-function bodyOf(prompt: Prompt, front: Front): string {
+function bodyOf(prompt: Prompt, front: Front): string | Uint8Array {
   const format = front === 'chat' ? openaiFormat : anthropicFormat
   return format.writePrompt({ ...prompt, settings: { maxTokens: 256 } }, 'mock/large').body
 }

@@ -1,7 +1,7 @@
 import type { Model } from '../../src/core/model.ts'
 import { nano } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import type { SmallModel, TierJob, Waterfall, Wishes } from '../../src/savings/tier.ts'
+import type { SmallModel, TierJob, Wishes } from '../../src/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
 import { breathe } from '../../src/tokens/breathe.ts'
 import { createMeter } from '../../src/tokens/size.ts'
@@ -22,7 +22,7 @@ export const MODEL: Model = {
 }
 
 /** A waterfall with an empty store of its own. */
-export function newWaterfall(options: Partial<WaterfallOptions> = {}): Waterfall {
+export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnType<typeof createWaterfall> {
   const texts = new Map<string, string>()
   const store = {
     get: async (key: string) => texts.get(key),

@@ -2,7 +2,7 @@ import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.
 import { cutToQuery } from '../../src/savings/cut.ts'
 import { talkOf } from '../../src/savings/freeze.ts'
 import { createReader } from '../../src/savings/reading.ts'
-import type { TierJob, Waterfall } from '../../src/savings/tier.ts'
+import type { Optimized, TierJob } from '../../src/savings/tier.ts'
 import { breathe } from '../../src/tokens/breathe.ts'
 import { loadCases } from './data.ts'
 import { jobOf, meter } from './lab.ts'
@@ -85,7 +85,7 @@ function pairsAreValid(messages: readonly Message[]): boolean {
 }
 
 /** A tier through the whole waterfall. */
-export function through(waterfall: () => Waterfall, more: () => Partial<TierJob>): Method {
+export function through(waterfall: () => (job: TierJob) => Promise<Optimized>, more: () => Partial<TierJob>): Method {
   return async (prompt) => (await waterfall()(jobOf(prompt, more()))).rewrite?.prompt ?? prompt
 }
 

@@ -10,6 +10,8 @@ export const answers = new Map<string, (argument: string) => unknown>([
   ['allocations:stop', stopAllocations],
   ['profile:start', startProfile],
   ['profile:stop', stopProfile],
+  ['sampling:start', startSampling],
+  ['sampling:stop', stopSampling],
 ])
 
 interface Question {
@@ -78,4 +80,37 @@ async function stopProfile(path: string): Promise<void> {
   const { profile } = await session.post('Profiler.stop')
   session.disconnect()
   writeFileSync(path, JSON.stringify(profile))
+}
+
+async function startSampling(): Promise<void> {
+  session.connect()
+  const flags = { includeObjectsCollectedByMajorGC: true, includeObjectsCollectedByMinorGC: true }
+  await session.post('HeapProfiler.startSampling', { samplingInterval: 2048, ...flags })
+}
+
+interface AllocationNode {
+  readonly callFrame: object
+  readonly selfSize: number
+  readonly children: readonly AllocationNode[]
+}
+
+/** Writes what was allocated, by call stack, as a profile whose times are bytes. */
+async function stopSampling(path: string): Promise<void> {
+  const { profile } = await session.post('HeapProfiler.stopSampling')
+  session.disconnect()
+  const nodes: object[] = []
+  const samples: number[] = []
+  const timeDeltas: number[] = []
+  /** Returns the id of the node. */
+  const visit = ({ callFrame, selfSize, children }: AllocationNode): number => {
+    const id = nodes.length
+    const node = { id, callFrame, children: [] as readonly number[] }
+    nodes.push(node)
+    samples.push(id)
+    timeDeltas.push(selfSize)
+    node.children = children.map(visit)
+    return id
+  }
+  visit(profile.head)
+  writeFileSync(path, JSON.stringify({ nodes, samples, timeDeltas }))
 }

@@ -28,8 +28,8 @@ export interface Billable {
   readonly price: Price
   readonly margin: number
   readonly strategy: string
-  /** Our own counts of the prompt as it came and as it was sent; equal where nothing was rewritten. */
-  readonly counted: { readonly original: number; readonly sent: number }
+  /** Our own counts of the prompt as it came and as it was sent. @default the prompt was not rewritten */
+  readonly counted?: { readonly original: number; readonly sent: number }
   /** As the upstream reported it, or our own estimate. */
   readonly usage: Usage
   /** The most tokens of the prompt and the answer that are believed. */
@@ -124,6 +124,6 @@ export function reductionPercent(bill: Bill): number {
 
 /** Our count of the original, corrected by what the upstream's counter says of the part that was sent. */
 function originalTokens(counted: Billable['counted'], sentByUpstream: number): number {
-  if (counted.original === counted.sent || counted.sent === 0) return sentByUpstream
+  if (counted === undefined || counted.sent === 0) return sentByUpstream
   return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
 }

@@ -1,4 +1,7 @@
+import type { MaybePromise } from './maybe-promise.ts'
+import type { Cancellation } from './cancellation.ts'
 import type { Completion, Step } from './answer.ts'
+import type { AnswerSource } from './answer-source.ts'
 import type { JsonObject } from './json.ts'
 import type { Model, Vocabulary } from './model.ts'
 import type { Dialect, Message, Prompt } from './prompt.ts'
@@ -129,10 +132,11 @@ export interface NewLogEntry {
 /**
  * Where the gateway keeps what must outlive one request. Everything that must be right when many requests run at once
  * is one atomic step: `swap`, `reserve`, `settle`. Values are text. The contract suite (`testStore` of
- * `sluice/testing`) specifies each method. A method that cannot reach its storage rejects.
+ * `sluice/testing`) specifies each method. The methods of the request path may return their value at once. A method
+ * that cannot reach its storage rejects or throws.
  */
 export interface Store {
-  get(key: string): Promise<string | undefined>
+  get(key: string): MaybePromise<string | undefined>
   set(key: string, value: string, options?: WriteOptions): Promise<void>
   /**
    * Writes `value` (undefined: deletes) when the present value is `expected` (undefined: absent), and says whether it
@@ -144,16 +148,16 @@ export interface Store {
   /** Keys with this prefix in ascending order, those after `after`, at most `limit`. */
   list(prefix: string, options: { readonly after?: string; readonly limit: number }): Promise<readonly string[]>
   /** Takes all claims or none. */
-  reserve(request: ReserveRequest): Promise<ReserveResult>
+  reserve(request: ReserveRequest): MaybePromise<ReserveResult>
   /**
    * Gives back what the ticket holds, adds the charges, tallies and log entries. Only the first call for a ticket does anything and
    * answers true; a ticket whose hold has lapsed can still be settled, for an hour at least.
    */
-  settle(settlement: Settlement): Promise<boolean>
-  levels(counters: readonly string[]): Promise<readonly Level[]>
+  settle(settlement: Settlement): MaybePromise<boolean>
+  levels(counters: readonly string[]): MaybePromise<readonly Level[]>
   tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
   /** Adds to an append-only log. */
-  append(log: string, entry: NewLogEntry): Promise<void>
+  append(log: string, entry: NewLogEntry): MaybePromise<void>
   /** Entries of a log in the order they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
   /** True for a store that is part of this process and never waits: its calls need no deadline. @default false */
@@ -237,19 +241,28 @@ export interface TransportRequest {
   readonly body?: string | Uint8Array
   /** Milliseconds for connecting, for transports that can tell it from waiting for the response. */
   readonly connectMs?: number
-  readonly signal: AbortSignal
 }
 
-export interface TransportResponse {
-  readonly status: number
-  /** The value of a header by its lower-case name. */
-  readonly header: (name: string) => string | undefined
-  /** Leaving the loop early closes the connection. */
-  readonly body: AsyncIterable<Uint8Array>
+/** Receives one response: `onHead` once, `onData` for each piece, then `onEnd` or `onError`. `onError` may come first. */
+export interface TransportHandler {
+  /** `header` returns a value by its lower-case name. */
+  onHead(status: number, header: (name: string) => string | undefined): void
+  onData(bytes: Uint8Array): void
+  onEnd(): void
+  onError(error: unknown): void
 }
 
-/** One call to an upstream, as cheap as the platform allows. Redirects are never followed. */
-export type Transport = (request: TransportRequest) => Promise<TransportResponse>
+/** A call under way. */
+export interface TransportCall {
+  /** Stops reading from the upstream until `resume`: the handler's reader is too slow. */
+  pause(): void
+  resume(): void
+  /** Closes the connection; the handler is not called again. */
+  abort(): void
+}
+
+/** Starts one call to an upstream, as cheaply as the platform allows. Redirects are not followed. Never throws. */
+export type Transport = (request: TransportRequest, handler: TransportHandler) => TransportCall
 
 /** A transport that keeps connections; `close` ends them, also those with a call under way. */
 export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
@@ -275,8 +288,10 @@ export interface Runtime {
 export interface ProviderCall {
   readonly prompt: Prompt
   readonly model: Model
-  /** Ends the call, before and after its first byte. */
+  /** Ends the call, before and after its first byte. Created when it is first read. */
   readonly signal: AbortSignal
+  /** The same for code that needs no signal. @default the signal's */
+  readonly cancellation?: Cancellation
   readonly runtime: Runtime
   readonly timeouts: Timeouts
   /** Caller headers that the upstream's own format knows (`anthropic-version`, `anthropic-beta`). */
@@ -347,7 +362,7 @@ export interface Provider {
   readonly model: (id: string) => Model | undefined
   complete(call: ProviderCall): Promise<Sent<Completion>>
   /** Resolves when the upstream has accepted the call; fails when it refuses, so that no header has left yet. */
-  stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step>>>
+  stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step> | AnswerSource>>
   /** Turns texts into vectors. Absent: the upstream cannot. */
   embed?(call: EmbedCall): Promise<Embedded>
   /** Asks the upstream itself to count a prompt's tokens, where it can. */

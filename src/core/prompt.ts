@@ -3,20 +3,28 @@ import type { Json, JsonObject } from './json.ts'
 /** The wire formats this library speaks. */
 export type Dialect = 'openai' | 'anthropic' | 'responses'
 
-/** A piece of a text: from `start` up to, but not including, `end`. Offsets in UTF-16 units. */
+/** A piece of some bytes: from `start` up to, but not including, `end`. */
 export interface Span {
   readonly start: number
   readonly end: number
+}
+
+/** The bytes of a JSON body, and where they hold the value of the top-level `model`. */
+export interface ReceivedBody {
+  readonly bytes: Uint8Array
+  readonly modelSpan: Span
 }
 
 /** Something exactly as it arrived, kept so that it can leave unchanged. */
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
-  /** The JSON text of `value` as it came over the wire, where it is a whole body. */
+  /** The JSON text of `value` as it came over the wire, where it is a whole answer. */
   readonly text?: string
-  /** Where in `text` the value of the top-level `model` stands. Present only where exchanging it alone is safe. */
-  readonly modelSpan?: Span
+  /** The body as it came over the wire. Present only where replacing its model alone is safe. */
+  readonly received?: ReceivedBody | undefined
+  /** The settings as read from `value`: a prompt that holds the same object has changed none of them. */
+  readonly settings?: Settings
 }
 
 /** Where the bytes of an image or a document are. */

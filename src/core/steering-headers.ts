@@ -55,7 +55,7 @@ export function notUnderstood(name: string, value: string, expected: string): Ga
 }
 
 /** Throws `invalid-request` for an `X-Svc-*` header that does not exist: a misspelled one would be ignored and billed. */
-export function checkSteeringNames(headers: Headers): void {
+export function checkSteeringNames(headers: { keys(): Iterable<string> }): void {
   for (const given of headers.keys()) {
     const name = given.toLowerCase()
     if (!name.startsWith(PREFIX) || KNOWN_NAMES.has(name)) continue

@@ -1,7 +1,8 @@
+import type { IsPlain, StepReader } from '../core/answer-source.ts'
 import type { Completion, Frame, Step } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
-import type { Dialect, Prompt, Span } from '../core/prompt.ts'
+import type { Dialect, Prompt, ReceivedBody } from '../core/prompt.ts'
 
 /**
  * The bill as the wire shows it: the fields of `svc_metrics`. Money is dollars with six fraction digits.
@@ -38,18 +39,8 @@ export interface WriteContext {
 
 /** The body for an upstream, and the names of hints that its format does not have. */
 export interface WrittenPrompt {
-  readonly body: string
+  readonly body: string | Uint8Array
   readonly ignored: readonly string[]
-}
-
-/** Reads the frames of one upstream stream. */
-export interface StepReader {
-  (frame: Frame): Step
-  /**
-   * Asked when a body ended cleanly without the protocol's own last event: true when nothing is missing but that event.
-   * The provider then adds a step with `done`. Absent: the last event is never optional.
-   */
-  readonly isWhole?: () => boolean
 }
 
 /** Writes one stream for a caller. */
@@ -99,8 +90,8 @@ export interface TurnFormat {
 /** One wire format, both ways. Pure: no clock, no network, no store. */
 export interface Format {
   readonly dialect: Dialect
-  /** caller → library. Throws `invalid-request` with `param`. `text` and `modelSpan` are those of `parseBody`. */
-  readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt
+  /** caller → library. Throws `invalid-request` with `param`. `received` is that of `parseBody`. */
+  readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   /** library → caller: the JSON text of a whole answer. */
   writeCompletion(completion: Completion, metrics: Metrics, context: WriteContext): string
   /** library → caller */
@@ -125,6 +116,8 @@ export interface Format {
   readCompletion(body: JsonObject, text?: string): Completion
   /** provider → library */
   stepReader(): StepReader
+  /** Which events of a stream may pass unparsed between two sides of this format. @default none */
+  readonly isPlain?: IsPlain
   /** Absent: each request says all that it means. */
   readonly turns?: TurnFormat
   /** provider → library: what an upstream's error body says, for any status. `body` is undefined when it was no JSON. */

@@ -60,16 +60,17 @@ export function startOfBase64(bytes: Uint8Array, start: number): number {
   return end === -1 ? start : start + end + ';base64,'.length
 }
 
+const MODEL = [...'model'].map((letter) => letter.charCodeAt(0))
 /** Every letter as `\uXXXX`. */
-const LONGEST_ESCAPED = 'model'.length * 6
+const LONGEST_ESCAPED = MODEL.length * 6
 
 /** Whether a key is `model`, and whether it is written without escapes. */
 export function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'another' {
   const length = end - start
-  if (length < 'model'.length || length > LONGEST_ESCAPED) return 'another'
+  if (length < MODEL.length || length > LONGEST_ESCAPED) return 'another'
+  if (length === MODEL.length && MODEL.every((byte, index) => bytes[start + index] === byte)) return 'plain'
+  if (bytes.subarray(start, end).indexOf(BACKSLASH) === -1) return 'another'
   const written = latin1(bytes, start, end)
-  if (written === 'model') return 'plain'
-  if (!written.includes('\\')) return 'another'
   try {
     return JSON.parse(`"${written}"`) === 'model' ? 'escaped' : 'another'
   } catch {

@@ -1,15 +1,16 @@
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Json, JsonObject } from '../core/json.ts'
-import type { Span } from '../core/prompt.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { ReceivedBody } from '../core/prompt.ts'
 import { scanJson, type ParseLimits } from './scan-json.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject
   /** The body's JSON text as received, without a byte order mark; serialized again where a key appears twice. */
   readonly text: string
-  /** Where `text` holds the value of the top-level `model`; absent where replacing it alone is not safe. */
-  readonly modelSpan?: Span
+  /** The body as received, without a byte order mark; absent where replacing its model alone is not safe. */
+  readonly received?: ReceivedBody
   /** The most bytes that the body can take as UTF-8, as received or serialized again: `1e20` becomes 21 digits. */
   readonly bytes: number
 }
@@ -38,16 +39,21 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
  * The same with a pause between its steps, in which the event loop serves others: a body of many megabytes does not block
  * them.
  */
-export async function parseBodyInTurns(
+export function parseBodyInTurns(
   bytes: Uint8Array,
   limits: ParseLimits,
   pause: () => Promise<void>,
-): Promise<ParsedBody> {
+): MaybePromise<ParsedBody> {
   const steps = parseSteps(bytes, limits)
+  const first = steps.next()
+  return first.done === true ? first.value : finishInTurns(steps, pause)
+}
+
+async function finishInTurns(steps: ReturnType<typeof parseSteps>, pause: () => Promise<void>): Promise<ParsedBody> {
   for (;;) {
+    await pause()
     const step = steps.next()
     if (step.done === true) return step.value
-    await pause()
   }
 }
 
@@ -66,20 +72,61 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits): Generator<void,
   const body = parseObject(text)
   if (isLarge) yield
   if (countKeys(body) !== keys) return { body, text: JSON.stringify(body), bytes: size }
-  if (modelSpan === undefined) return { body, text, bytes: size }
-  return { body, text, modelSpan: spanInText(modelSpan, bytes, text), bytes: size }
+  return { body, text, bytes: size, ...(modelSpan !== undefined && { received: { bytes, modelSpan } }) }
 }
 
-/** The text with another model in the place that `parseBody` found. */
-export function replaceModel(text: string, span: Span, model: string): string {
-  return text.slice(0, span.start) + JSON.stringify(model) + text.slice(span.end)
+const encoder = new TextEncoder()
+const OPEN_BRACE = 123
+
+/** Returns the body with another model in its place, and with `added` fields right behind its opening brace. */
+export function replaceModel({ bytes, modelSpan }: ReceivedBody, model: string, added: JsonObject = {}): Uint8Array {
+  const inside = bytes.indexOf(OPEN_BRACE) + 1
+  const fields = Object.keys(added).length === 0 ? '' : `${JSON.stringify(added).slice(1, -1)},`
+  const before = bytes.subarray(inside, modelSpan.start)
+  return joined([
+    bytes.subarray(0, inside),
+    encoder.encode(fields),
+    before,
+    encoder.encode(JSON.stringify(model)),
+    bytes.subarray(modelSpan.end),
+  ])
+}
+
+function joined(pieces: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
+  let at = 0
+  for (const piece of pieces) {
+    whole.set(piece, at)
+    at += piece.byteLength
+  }
+  return whole
 }
 
 function withoutMark(bytes: Uint8Array): Uint8Array {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes
 }
 
+const REPLACEMENT = '\uFFFD'
+
+/** Node's own conversion is several times faster than a decoder that checks, and writes U+FFFD where bytes are wrong. */
 function* decode(bytes: Uint8Array, slice: number): Generator<void, string, undefined> {
+  if (isNodeBytes(bytes) && bytes.length <= slice) {
+    const text = bytes.utf8Slice()
+    if (!text.includes(REPLACEMENT)) return text
+  }
+  return yield* decodeStrictly(bytes, slice)
+}
+
+/** The part of Node's Buffer that is used. */
+interface NodeBytes {
+  utf8Slice(): string
+}
+
+function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
+  return 'utf8Slice' in bytes
+}
+
+function* decodeStrictly(bytes: Uint8Array, slice: number): Generator<void, string, undefined> {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   let text = ''
   try {
@@ -124,20 +171,4 @@ function countKeys(value: Json | undefined): number {
   const fields = Object.values(value)
   for (const field of fields) keys += countKeys(field)
   return keys + fields.length
-}
-
-/** A span of bytes in UTF-16 units. What is not ASCII is counted on the shorter side of the span. */
-function spanInText({ start, end }: Span, bytes: Uint8Array, text: string): Span {
-  if (text.length === bytes.length) return { start, end }
-  const units = unitsIn(bytes.subarray(start, end))
-  const isNearStart = start < bytes.length - end
-  const at = isNearStart ? unitsIn(bytes.subarray(0, start)) : text.length - unitsIn(bytes.subarray(end)) - units
-  return { start: at, end: at + units }
-}
-
-/** UTF-16 units of UTF-8: one for each lead byte, and a second one for a lead byte of four. */
-function unitsIn(bytes: Uint8Array): number {
-  let units = 0
-  for (const byte of bytes) if (byte < 0x80 || byte >= 0xc0) units += byte >= 0xf0 ? 2 : 1
-  return units
 }

@@ -38,9 +38,8 @@ export function claimsFor(inForce: readonly Limit[], quote: Quote): Wanted {
 }
 
 function leastGrant(quote: Quote, worst: number): number {
-  const { uncounted = 0, recount } = quote
-  const counted = recount?.budget === undefined ? 0 : Math.min(worst, countable(uncounted / UNCOUNTED_SHARE))
-  return Math.max(shortestCost(quote), counted)
+  const { uncounted = 0 } = quote
+  return Math.max(shortestCost(quote), Math.min(worst, countable(uncounted / UNCOUNTED_SHARE)))
 }
 
 /** The cost of the shortest answer that is of use. */

@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Store } from '../core/ports.ts'
 import { changeKey, makeKey } from './key-fields.ts'
 import type { KeyChange, NewKey } from './key-schema.ts'
@@ -16,7 +17,7 @@ export interface Keyring {
    * Changes of this process are seen at once, those of others within `cacheMs`. Rejects `overloaded` for a record that
    * cannot be read: it must not become a key without limits.
    */
-  find(secret: string): Promise<VirtualKey | undefined>
+  find(secret: string): MaybePromise<VirtualKey | undefined>
   /** The key as it is now. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /** The secret is told here and never again. Throws `invalid-admin-request` when a shared record does not exist. */
@@ -67,27 +68,30 @@ export function createKeyring(options: KeyringOptions): Keyring {
   const known = createRecent<string>(CACHED)
   const unknown = createRecent<undefined>(CACHED)
 
-  async function find(secret: string): Promise<VirtualKey | undefined> {
+  function find(secret: string): MaybePromise<VirtualKey | undefined> {
     const hash = hashSecret(secret)
     if (hash === undefined) return undefined
-    const id = await idOf(hash)
-    const key = id === undefined ? undefined : await keys.find(id)
-    return key !== undefined && isSameHash(key.hash, hash) ? key : undefined
+    return chain(idOf(hash), (id) =>
+      id === undefined
+        ? undefined
+        : chain(keys.find(id), (key) => (key !== undefined && isSameHash(key.hash, hash) ? key : undefined)),
+    )
   }
 
   /** A look-up that began before a secret was put in place must not remember it as unknown. */
   let placed = 0
 
-  async function idOf(hash: string): Promise<string | undefined> {
+  function idOf(hash: string): MaybePromise<string | undefined> {
     const at = now()
     const remembered = known.get(hash, at)
     if (remembered !== undefined) return remembered.value
     if (unknown.get(hash, at) !== undefined) return undefined
     const seen = placed
-    const id = await store.get(HASHES + hash)
-    if (id !== undefined) known.put(hash, id, at + cacheMs)
-    else if (seen === placed) unknown.put(hash, undefined, at + cacheMs)
-    return id
+    return chain(store.get(HASHES + hash), (id) => {
+      if (id !== undefined) known.put(hash, id, at + cacheMs)
+      else if (seen === placed) unknown.put(hash, undefined, at + cacheMs)
+      return id
+    })
   }
 
   async function point(hash: string, id: string): Promise<void> {

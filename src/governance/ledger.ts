@@ -1,11 +1,13 @@
 import type { GatewayError } from '../core/errors.ts'
+import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { nano } from '../core/money.ts'
-import { periodOf, type DurationCode } from '../core/period.ts'
+import { periodOf } from '../core/period.ts'
 import type { Charge, Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
-import { claimsFor, countable, outputFor, recountFor } from './claims.ts'
+import { claimsFor, countable, outputFor, recountFor, type Wanted } from './claims.ts'
 import { UNLIMITED } from './field-schema.ts'
 import { forecast, type Forecast } from './forecast.ts'
-import { counterName, forgottenAt, keyOwner, limitsInForce, sharedOwner, type Limit } from './limits-in-force.ts'
+import { createKeyWindows, type KeyWindows } from './key-windows.ts'
+import { forgottenAt, type Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
 import { refusal } from './refusal.ts'
 import type { Quote, RateStatus, Recount, Reservation, Used } from './reservation.ts'
@@ -23,9 +25,9 @@ export interface Ledger {
    * upstream call or the attempt of one), and gets back tokens and money. Settling rejects when the store does not
    * take it; it is then tried again by later settlements.
    */
-  reserve(key: VirtualKey, quote: Quote): Promise<Reservation>
+  reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation>
   /** What `X-RateLimit-*` say where nothing was reserved; without a valid key both limits are 0. */
-  status(key: VirtualKey | undefined): Promise<RateStatus>
+  status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   /** What `reserve` would say at this moment; takes nothing. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
   /** Tries once more the settlements that the store did not take; resolves to how many are left. */
@@ -42,34 +44,49 @@ export interface LedgerOptions {
 }
 
 const LAPSE_MS = 600_000
-/** Money is held and counted in all these windows, so that a budget whose window changes finds what was taken before. */
-const BUDGET_WINDOWS: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
 
 export function createLedger(options: LedgerOptions): Ledger {
   const { store, now, uuid, shared, lapsesAfterMs = LAPSE_MS } = options
   const settlements = createSettlements(store)
+  const windowsOf = createKeyWindows(shared)
 
-  async function reserve(key: VirtualKey, quote: Quote): Promise<Reservation> {
+  function reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> {
+    return chain(attempt(key, quote, undefined), (outcome) =>
+      'reservation' in outcome ? outcome.reservation : reserveCounted(key, outcome),
+    )
+  }
+
+  /** Repeats the step with exact counts, until nothing more can be counted. */
+  async function reserveCounted(key: VirtualKey, refused: Refused): Promise<Reservation> {
     let places: RateStatus | undefined
-    for (let wanted = quote; ;) {
-      const outcome = await attempt(key, wanted, places)
+    for (let { recount, refusal: failure } = refused; ;) {
+      if (recount === undefined) throw failure
+      if (recount.asksUpstream) places ??= await takePlaces(key)
+      const outcome = await attempt(key, await recount.run(), places)
       if ('reservation' in outcome) return outcome.reservation
-      if (outcome.recount === undefined) throw outcome.refusal
-      if (outcome.recount.asksUpstream) places ??= await takePlaces(key)
-      wanted = await outcome.recount.run()
+      recount = outcome.recount
+      failure = outcome.refusal
     }
   }
 
   /** One atomic step. `places` are given where the places of the request limits are taken already. */
-  async function attempt(key: VirtualKey, quote: Quote, places: RateStatus | undefined): Promise<Attempt> {
+  function attempt(key: VirtualKey, quote: Quote, places: RateStatus | undefined): MaybePromise<Outcome> {
     const at = now()
-    const inForce = await limitsInForce(key, shared, at)
-    const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
-    const wanted = claimsFor(limits, quote)
-    const { limits: claimed, worst, least, tokens } = wanted
-    const claims = [...wanted.claims, ...claimsOfOtherWindows(claimed, worst, at)]
-    const ticket = uuid()
-    const result = await take({ ticket, claims, least, lapsesAfterMs })
+    return chain(windowsOf(key, at), (windows) => {
+      const inForce = windows.limits
+      const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
+      const wanted = claimsFor(limits, quote)
+      const claims = withSpares(wanted, windows)
+      const request = { ticket: uuid(), claims, least: wanted.least, lapsesAfterMs }
+      return chain(take(request), (result) =>
+        outcomeOf({ quote, places, at, windows, limits, wanted, ticket: request.ticket, result }),
+      )
+    })
+  }
+
+  function outcomeOf(step: Step): Outcome {
+    const { quote, places, at, wanted, result } = step
+    const { limits: claimed, worst, tokens } = wanted
     const refused = result.accepted ? undefined : claimed[result.refused]
     const found = rateStatus(claimed, result.levels, { now: at, refused })
     const rate = places === undefined || refused?.kind === 'tokens' ? found : places
@@ -78,23 +95,29 @@ export function createLedger(options: LedgerOptions): Ledger {
       return { refusal: refusal(refused, { rate, now: at, tokens }), recount }
     }
     const granted = result.accepted && result.granted < worst ? result.granted : worst
+    return { reservation: reservationOf(step, { rate, granted }) }
+  }
+
+  function reservationOf(
+    { quote, windows, limits, wanted, ticket }: Step,
+    { rate, granted }: { readonly rate: RateStatus; readonly granted: number },
+  ): Reservation {
     const settlementFor = (used: Used): Settlement =>
-      settlement({ ticket, key, limits, used: checked(used, granted), at })
-    let settling: Promise<void> | undefined
-    const reservation = {
+      settlement({ ticket, windows, limits, used: checked(used, granted) })
+    let settling: { readonly done: MaybePromise<void> } | undefined
+    return {
       rate,
       quote,
       outputTokens: outputFor(wanted, quote, granted),
       settlement: settlementFor,
-      settle: (used: Used) => (settling ??= settlements.settle(settlementFor(used))),
+      settle: (used) => (settling ??= { done: settlements.settle(settlementFor(used)) }).done,
     }
-    return { reservation }
   }
 
   /** Takes a place of each request limit for good: the upstream is asked even if the request is refused afterwards. */
   async function takePlaces(key: VirtualKey): Promise<RateStatus> {
     const at = now()
-    const limits = (await limitsInForce(key, shared, at)).filter(({ kind }) => kind === 'requests')
+    const limits = (await windowsOf(key, at)).limits.filter(({ kind }) => kind === 'requests')
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
     const { claims } = claimsFor(limits, NO_PROMPT)
     const ticket = uuid()
@@ -107,26 +130,28 @@ export function createLedger(options: LedgerOptions): Ledger {
     return rate
   }
 
-  /** A step that failed on the way back may have happened: whatever it took is given back at once, not after the lapse. */
-  async function take(request: ReserveRequest): Promise<ReserveResult> {
-    try {
-      return await store.reserve(request)
-    } catch (error) {
-      store.settle({ ticket: request.ticket, charges: [], tallies: [] }).catch(() => {})
+  /** A step that failed on the way back may have happened: what it took is given back at once, not after the lapse. */
+  function take(request: ReserveRequest): MaybePromise<ReserveResult> {
+    const giveBack = (error: unknown): never => {
+      const given = store.settle({ ticket: request.ticket, charges: [], tallies: [] })
+      if (isPromise(given)) given.catch(() => {})
       throw error
     }
+    const result = store.reserve(request)
+    return isPromise(result) ? result.catch(giveBack) : result
   }
 
-  async function status(key: VirtualKey | undefined): Promise<RateStatus> {
+  function status(key: VirtualKey | undefined): MaybePromise<RateStatus> {
     const at = now()
     if (key === undefined) return { limit: 0, remaining: 0, resetAt: periodOf(at, '1h').end }
-    const limits = (await limitsInForce(key, shared, at)).filter((limit) => limit.kind === 'requests')
-    const levels = limits.length === 0 ? [] : await store.levels(limits.map((limit) => limit.counter))
-    return rateStatus(
-      limits,
-      levels.map((level) => level.spent + level.held),
-      { now: at, refused: undefined },
-    )
+    return chain(windowsOf(key, at), (windows) => {
+      const limits = windows.limits.filter((limit) => limit.kind === 'requests')
+      const found = limits.length === 0 ? [] : store.levels(limits.map((limit) => limit.counter))
+      return chain(found, (levels) => {
+        const used = levels.map((level) => level.spent + level.held)
+        return rateStatus(limits, used, { now: at, refused: undefined })
+      })
+    })
   }
 
   return {
@@ -137,58 +162,58 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 }
 
+/** A step that took nothing. */
+interface Refused {
+  readonly refusal: GatewayError
+  readonly recount: Recount | undefined
+}
+
 /** A step that took everything, or nothing. */
-type Attempt =
-  | { readonly reservation: Reservation }
-  | { readonly refusal: GatewayError; readonly recount: Recount | undefined }
+type Outcome = { readonly reservation: Reservation } | Refused
+
+interface Step {
+  readonly quote: Quote
+  readonly places: RateStatus | undefined
+  readonly at: number
+  readonly windows: KeyWindows
+  readonly limits: readonly Limit[]
+  readonly wanted: Wanted
+  readonly ticket: string
+  readonly result: ReserveResult
+}
 
 const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => nano(0) }
 
 /** A budget whose window changes while this request runs finds its money held in the new window too. */
-function claimsOfOtherWindows(claimed: readonly Limit[], worst: number, at: number): readonly Claim[] {
-  if (worst === 0) return []
-  const budgets = claimed.filter(({ kind }) => kind === 'budget')
-  return budgets.flatMap(({ owner, every: own }) =>
-    BUDGET_WINDOWS.filter((every) => every !== own).map((every) => {
-      const period = periodOf(at, every)
-      const counter = counterName('budget', owner, every, period)
-      return { counter, max: UNLIMITED, expiresAt: forgottenAt(every, period), amount: worst, elastic: true }
-    }),
-  )
+function withSpares({ claims, worst }: Wanted, { spares }: KeyWindows): readonly Claim[] {
+  if (worst === 0) return claims
+  const all = [...claims]
+  for (const { counter, expiresAt, isHeld } of spares) {
+    if (isHeld) all.push({ counter, max: UNLIMITED, expiresAt, amount: worst, elastic: true })
+  }
+  return all
 }
 
 interface Settled {
   readonly ticket: string
-  readonly key: VirtualKey
+  /** Those of the moment when the places were taken. */
+  readonly windows: KeyWindows
   readonly limits: readonly Limit[]
   readonly used: Used
-  /** When the places were taken: the request belongs to the windows of that moment. */
-  readonly at: number
 }
 
-function settlement({ ticket, key, limits, used, at }: Settled): Settlement {
+function settlement({ ticket, windows, limits, used }: Settled): Settlement {
   const tokens = countable(used.promptTokens + used.completionTokens)
   const amounts = { requests: 1, tokens, budget: used.billed }
-  const inForce = limits.map(({ counter, kind, every, period }) => ({
-    counter,
-    amount: amounts[kind],
-    expiresAt: forgottenAt(every, period),
-  }))
-  const names = new Set(inForce.map((charge) => charge.counter))
-  const others = budgetCharges(key, used.billed, at).filter((charge) => !names.has(charge.counter))
-  const charges = [...inForce, ...others].filter((charge) => charge.amount > 0)
-  return { ticket, charges, tallies: talliesOf(key, used, at) }
-}
-
-/** Also a key without a budget is counted: it may be given one, and then finds what it spent in this window. */
-function budgetCharges(key: VirtualKey, amount: number, at: number): readonly Charge[] {
-  const owners = [keyOwner(key.id), ...(key.budgetId === undefined ? [] : [sharedOwner(key.budgetId)])]
-  return owners.flatMap((owner) =>
-    BUDGET_WINDOWS.map((every) => {
-      const period = periodOf(at, every)
-      return { counter: counterName('budget', owner, every, period), amount, expiresAt: forgottenAt(every, period) }
-    }),
-  )
+  const charges: Charge[] = []
+  for (const { counter, kind, every, period } of limits) {
+    const amount = amounts[kind]
+    if (amount > 0) charges.push({ counter, amount, expiresAt: forgottenAt(every, period) })
+  }
+  if (used.billed > 0) {
+    for (const { counter, expiresAt } of windows.spares) charges.push({ counter, amount: used.billed, expiresAt })
+  }
+  return { ticket, charges, tallies: talliesOf(windows.tallies, used) }
 }
 
 /** Whatever an upstream's numbers lead to, the books get whole numbers of 0 and more; money that is no number is what was held. */

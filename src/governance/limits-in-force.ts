@@ -1,7 +1,8 @@
 import { periodOf, type DurationCode, type Period } from '../core/period.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { limitsOf } from './plans.ts'
 import type { SharedLimits } from './shared-limits.ts'
-import type { Allowance, RateLimit, VirtualKey } from './virtual-key.ts'
+import type { Allowance, Budget, RateLimit, VirtualKey } from './virtual-key.ts'
 
 /** What a limit counts: requests, tokens, or nano-dollars. */
 export type LimitKind = 'requests' | 'tokens' | 'budget'
@@ -22,33 +23,51 @@ export interface Limit {
 /** A record that was deleted while keys still refer to it leaves nothing to use. */
 const NOTHING: Allowance = { max: 0, every: '1h' }
 
+/** The shared records that a key names; undefined where it names none, or one that was deleted. */
+export interface SharedOfKey {
+  readonly rate: RateLimit | undefined
+  readonly budget: Budget | undefined
+}
+
+const NONE_SHARED: SharedOfKey = { rate: undefined, budget: undefined }
+
+export function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedOfKey> {
+  if (rateLimitId === undefined && budgetId === undefined) return NONE_SHARED
+  const found = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
+  return chain(found, (rate) => {
+    const budget = budgetId === undefined ? undefined : shared.budgets.find(budgetId)
+    return chain(budget, (record) => ({ rate, budget: record }))
+  })
+}
+
 /** All limits that a request of this key must fit in: its own, then the shared ones; budgets last. */
-export async function limitsInForce(key: VirtualKey, shared: SharedLimits, now: number): Promise<readonly Limit[]> {
+export function limitsInForce(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
+  return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
+}
+
+export function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
+  const { rateLimitId, budgetId } = key
   const own = limitsOf(key)
   const owner = keyOwner(key.id)
-  return [
-    ...limit({ kind: 'requests', label: 'The request limit of this key', owner }, own.requests, now),
-    ...limit({ kind: 'tokens', label: 'The token limit of this key', owner }, own.tokens, now),
-    ...(key.rateLimitId === undefined ? [] : await sharedRateLimits(key.rateLimitId, shared, now)),
-    ...limit({ kind: 'budget', label: 'The budget of this key', owner }, key.budget, now),
-    ...(key.budgetId === undefined ? [] : await sharedBudget(key.budgetId, shared, now)),
-  ]
+  const limits: Limit[] = []
+  addLimit(limits, { kind: 'requests', label: 'The request limit of this key', owner }, own.requests, now)
+  addLimit(limits, { kind: 'tokens', label: 'The token limit of this key', owner }, own.tokens, now)
+  if (rateLimitId !== undefined) addRateLimits(limits, rateLimitId, rate, now)
+  addLimit(limits, { kind: 'budget', label: 'The budget of this key', owner }, key.budget, now)
+  if (budgetId !== undefined) {
+    const { name, limit } = budget ?? { name: gone(budgetId), limit: NOTHING }
+    const label = `The shared budget ${JSON.stringify(name)}`
+    addLimit(limits, { kind: 'budget', label, owner: sharedOwner(budgetId) }, limit, now)
+  }
+  return limits
 }
 
-async function sharedRateLimits(id: string, shared: SharedLimits, now: number): Promise<readonly Limit[]> {
-  const record: RateLimit = (await shared.rateLimits.find(id)) ?? { id, name: gone(id), requests: NOTHING }
+function addRateLimits(limits: Limit[], id: string, found: RateLimit | undefined, now: number): void {
+  const record: RateLimit = found ?? { id, name: gone(id), requests: NOTHING }
   const name = JSON.stringify(record.name)
   const owner = sharedOwner(id)
-  return [
-    ...limit({ kind: 'requests', label: `The shared request limit ${name}`, owner }, record.requests, now),
-    ...limit({ kind: 'tokens', label: `The shared token limit ${name}`, owner }, record.tokens, now),
-  ]
-}
-
-async function sharedBudget(id: string, shared: SharedLimits, now: number): Promise<readonly Limit[]> {
-  const record = (await shared.budgets.find(id)) ?? { name: gone(id), limit: NOTHING }
-  const label = `The shared budget ${JSON.stringify(record.name)}`
-  return limit({ kind: 'budget', label, owner: sharedOwner(id) }, record.limit, now)
+  addLimit(limits, { kind: 'requests', label: `The shared request limit ${name}`, owner }, record.requests, now)
+  addLimit(limits, { kind: 'tokens', label: `The shared token limit ${name}`, owner }, record.tokens, now)
 }
 
 function gone(id: string): string {
@@ -61,11 +80,16 @@ interface Counted {
   readonly owner: string
 }
 
-function limit({ kind, label, owner }: Counted, allowance: Allowance | undefined, now: number): readonly Limit[] {
-  if (allowance === undefined) return []
+function addLimit(
+  limits: Limit[],
+  { kind, label, owner }: Counted,
+  allowance: Allowance | undefined,
+  now: number,
+): void {
+  if (allowance === undefined) return
   const { max, every } = allowance
   const period = periodOf(now, every)
-  return [{ kind, label, max, every, period, owner, counter: counterName(kind, owner, every, period) }]
+  limits.push({ kind, label, max, every, period, owner, counter: counterName(kind, owner, every, period) })
 }
 
 export function keyOwner(id: string): string {

@@ -1,13 +1,16 @@
 import { ZERO } from '../core/money.ts'
-import type { Ledger } from './ledger.ts'
-import type { Quote, RateStatus, Used } from './reservation.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { Quote, RateStatus, Reservation, Used } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /** A call that costs the key nothing and yet reaches an upstream, or starts work that does. */
 export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
 /** Takes one request of the key's request limits. Throws `rate-limited` when one of them is reached. */
-export async function takeRequest(ledger: Pick<Ledger, 'reserve'>, key: VirtualKey): Promise<RateStatus> {
+export async function takeRequest(
+  ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> },
+  key: VirtualKey,
+): Promise<RateStatus> {
   const reservation = await ledger.reserve(key, ONE_REQUEST)
   await reservation.settle(NOTHING_USED)
   return reservation.rate

@@ -1,6 +1,6 @@
 import { NO_USAGE } from '../core/answer.ts'
 import type { Model } from '../core/model.ts'
-import { costOf, nano, times, ZERO, type NanoUsd } from '../core/money.ts'
+import { costOf, times, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Quote, Recount } from './reservation.ts'
 
 /** One model that may answer, and the most tokens that its prompt can have. */
@@ -28,23 +28,51 @@ export interface QuoteParts {
 
 /** The worst case of a request: the dearest candidate decides, because any of them may answer. */
 export function createQuote(parts: QuoteParts): Quote {
-  const candidates = once(parts.candidates)
-  const promptTokens = once(parts.promptTokens)
-  return {
-    get promptTokens() {
-      return promptTokens()
-    },
-    outputTokens: parts.outputTokens,
-    cost: (outputTokens) => greatest(candidates().map((one) => costFor(one, outputTokens, parts))),
-    get uncounted() {
-      const counted = candidates().filter(({ count }) => count !== undefined)
-      return greatest(counted.map((one) => costFor(one, 0, parts)))
-    },
-    promptBound: (model) => boundFor(model, candidates()),
-    get recount() {
-      const known = { ...parts, candidates, promptTokens }
-      return { ...tokenRecount(known), ...budgetRecount(known) }
-    },
+  return new WorstCase(parts)
+}
+
+/** What nobody reads is not computed. */
+class WorstCase implements Quote {
+  readonly outputTokens: number
+  readonly #parts: QuoteParts
+  #candidates: readonly Candidate[] | undefined
+  #promptTokens: number | undefined
+
+  constructor(parts: QuoteParts) {
+    this.#parts = parts
+    this.outputTokens = parts.outputTokens
+  }
+
+  get promptTokens(): number {
+    return (this.#promptTokens ??= this.#parts.promptTokens())
+  }
+
+  get #all(): readonly Candidate[] {
+    return (this.#candidates ??= this.#parts.candidates())
+  }
+
+  cost(outputTokens: number): NanoUsd {
+    let most = ZERO
+    for (const one of this.#all) most = greater(most, costFor(one, outputTokens, this.#parts))
+    return most
+  }
+
+  get uncounted(): NanoUsd {
+    let most = ZERO
+    for (const one of this.#all) {
+      if (one.count !== undefined) most = greater(most, costFor(one, 0, this.#parts))
+    }
+    return most
+  }
+
+  promptBound(model: Model): number {
+    const own = this.#all.find((one) => one.model === model)
+    return own?.promptTokens ?? Math.max(...this.#all.map(({ promptTokens }) => promptTokens))
+  }
+
+  get recount(): NonNullable<Quote['recount']> {
+    const known = { ...this.#parts, candidates: () => this.#all, promptTokens: () => this.promptTokens }
+    return { ...tokenRecount(known), ...budgetRecount(known) }
   }
 }
 
@@ -79,16 +107,6 @@ function costFor({ model, promptTokens }: Candidate, outputTokens: number, { cho
   return times(costOf(usage, model.price), margin)
 }
 
-function boundFor(model: Model, candidates: readonly Candidate[]): number {
-  const own = candidates.find((one) => one.model === model)
-  return own?.promptTokens ?? Math.max(...candidates.map(({ promptTokens }) => promptTokens))
-}
-
-function greatest(costs: readonly NanoUsd[]): NanoUsd {
-  return nano(Math.max(ZERO, ...costs))
-}
-
-function once<value>(make: () => value): () => value {
-  let made: { readonly value: value } | undefined
-  return () => (made ??= { value: make() }).value
+function greater(one: NanoUsd, other: NanoUsd): NanoUsd {
+  return other > one ? other : one
 }

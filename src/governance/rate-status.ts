@@ -9,9 +9,16 @@ export function rateStatus(
   levels: readonly number[],
   { now, refused }: { readonly now: number; readonly refused: Limit | undefined },
 ): RateStatus {
-  const all = limits.map((limit, index) => ({ limit, remaining: Math.max(0, limit.max - (levels[index] ?? 0)) }))
-  const [tightest] = all.filter(({ limit }) => limit.kind === 'requests').toSorted((a, b) => a.remaining - b.remaining)
-  const shown = all.find(({ limit }) => limit === refused && limit.kind !== 'budget') ?? tightest
+  let shown: Limit | undefined
+  let remaining = Infinity
+  for (const [index, limit] of limits.entries()) {
+    const left = Math.max(0, limit.max - (levels[index] ?? 0))
+    const isRefused = limit === refused && limit.kind !== 'budget'
+    if (!isRefused && (limit.kind !== 'requests' || left >= remaining)) continue
+    shown = limit
+    remaining = left
+    if (isRefused) break
+  }
   if (shown === undefined) return { limit: UNLIMITED, remaining: UNLIMITED, resetAt: periodOf(now, '1h').end }
-  return { limit: shown.limit.max, remaining: shown.remaining, resetAt: shown.limit.period.end }
+  return { limit: shown.max, remaining, resetAt: shown.period.end }
 }

@@ -1,11 +1,12 @@
 import { GatewayError } from '../core/errors.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Store } from '../core/ports.ts'
 import { createRecent } from './recent.ts'
 
 /** Records of one kind in the store, as JSON text under `<prefix><id>`. */
 export interface RecordTable<record> {
   /** The record as of the last seconds: other processes' changes are seen within `cacheMs`, this one's at once. */
-  find(id: string): Promise<record | undefined>
+  find(id: string): MaybePromise<record | undefined>
   /** The record as it is now. Throws `not-found`. */
   read(id: string): Promise<record>
   /** False when the id is taken. */
@@ -58,7 +59,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
   /** A look-up that began before a change must not be remembered after it. */
   let changes = 0
 
-  async function load(id: string): Promise<string | undefined> {
+  function load(id: string): MaybePromise<string | undefined> {
     return isSafeId(id) ? store.get(prefix + id) : undefined
   }
 
@@ -74,15 +75,16 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     throw new GatewayError('overloaded', `The record of this ${label} cannot be read, so nothing is served under it.`)
   }
 
-  async function find(id: string): Promise<record | undefined> {
+  function find(id: string): MaybePromise<record | undefined> {
     const at = now()
     const known = recent.get(id, at)
     if (known !== undefined) return known.value
     const seen = changes
-    const text = await load(id)
-    const record = text === undefined ? undefined : parse(text)
-    if (seen === changes) recent.put(id, record, at + cacheMs)
-    return record
+    return chain(load(id), (text) => {
+      const record = text === undefined ? undefined : parse(text)
+      if (seen === changes) recent.put(id, record, at + cacheMs)
+      return record
+    })
   }
 
   async function write(id: string, expected: string | undefined, value: string | undefined): Promise<boolean> {

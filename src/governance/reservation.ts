@@ -1,3 +1,4 @@
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Settlement } from '../core/ports.ts'
@@ -17,13 +18,13 @@ export interface Quote {
   /** The answer's limit: as asked for, or the model's greatest. */
   readonly outputTokens: number
   /** Billed money for an answer of so many tokens, prompt and margin included. Grows with `outputTokens`. */
-  readonly cost: (outputTokens: number) => NanoUsd
+  cost(outputTokens: number): NanoUsd
   /** Only the key's request limits are asked: the call costs neither tokens nor money. @default false */
   readonly requestOnly?: boolean
   /** The part of the cost that an exact count of the prompt could take off, at the most. @default 0 */
   readonly uncounted?: NanoUsd
   /** The most prompt tokens that the cost covers on a candidate model. @default no bound */
-  readonly promptBound?: (model: Model) => number
+  promptBound?(model: Model): number
   /** More exact quotes, for a request that this one does not let through. */
   readonly recount?: {
     /** Where a token limit refuses. */
@@ -60,7 +61,7 @@ export interface Reservation {
   /** The answer's limit that the budgets pay for: at most the quote's. */
   readonly outputTokens: number
   /** Replaces what was held by what was used. Only the first call counts; a request that used nothing settles zeros. */
-  settle(used: Used): Promise<void>
+  settle(used: Used): MaybePromise<void>
   /**
    * What `settle` writes, as data: whoever must not lose it with this process keeps it, and may hand it to the store
    * again later. The store takes the settlement of a ticket once.

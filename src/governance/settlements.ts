@@ -1,9 +1,10 @@
+import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Settlement, Store } from '../core/ports.ts'
 
 /** Hands settlements to the store, and again those that it did not take. */
 export interface Settlements {
   /** Rejects when the store fails; the settlement is then kept and tried again by later calls and by `retry`. */
-  settle(settlement: Settlement): Promise<void>
+  settle(settlement: Settlement): MaybePromise<void>
   /** Tries once more what is kept; resolves to how many are still left. */
   retry(): Promise<number>
 }
@@ -16,15 +17,23 @@ export function createSettlements(store: Store): Settlements {
   const kept: Settlement[] = []
   let retrying = false
 
-  async function settle(settlement: Settlement): Promise<void> {
-    try {
-      await store.settle(settlement)
-    } catch (error) {
+  function settle(settlement: Settlement): MaybePromise<void> {
+    const failed = (error: unknown): never => {
       kept.push(settlement)
       if (kept.length > MOST_KEPT) kept.shift()
       throw error
     }
-    if (kept.length > 0) await retry()
+    let settled: MaybePromise<boolean>
+    try {
+      settled = store.settle(settlement)
+    } catch (error) {
+      return failed(error)
+    }
+    return isPromise(settled) ? settled.then(retryKept, failed) : retryKept()
+  }
+
+  function retryKept(): MaybePromise<void> {
+    return kept.length === 0 ? undefined : chain(retry(), () => undefined)
   }
 
   async function retry(): Promise<number> {

@@ -29,16 +29,26 @@ const KEPT: Readonly<Record<DurationCode, number>> = {
 }
 const LONGEST_MODEL = 200
 
-/** What a request adds to the reports: to its day, and to the hour or minute where the key's budget has such windows. */
-export function talliesOf(key: VirtualKey, used: Used, at: number): readonly Tally[] {
-  const every = reportWindow(key)
-  const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
-  return codes.flatMap((code) => tallies(key.id, code, used, at))
+/** The sums of one window that a request of a key is added to. */
+export interface TallyTarget {
+  readonly total: string
+  readonly byModel: string
+  readonly expiresAt: number
 }
 
-function tallies(id: string, code: DurationCode, used: Used, at: number): readonly Tally[] {
-  const period = periodOf(at, code)
-  const expiresAt = period.end + KEPT[code]
+/** Requests are added to their day, and to the hour or minute where the key's budget has such windows. */
+export function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
+  const every = reportWindow(key)
+  const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
+  return codes.map((code) => {
+    const { start, end } = periodOf(at, code)
+    const [total, byModel] = [totalName(key.id, code, start), modelsName(key.id, code, start)]
+    return { total, byModel, expiresAt: end + KEPT[code] }
+  })
+}
+
+/** What a request adds to the reports. */
+export function talliesOf(targets: readonly TallyTarget[], used: Used): readonly Tally[] {
   const amounts: UsageSums = {
     requests: 1,
     prompt: used.promptTokens,
@@ -48,11 +58,32 @@ function tallies(id: string, code: DurationCode, used: Used, at: number): readon
     actual: used.actual,
     billed: used.billed,
   }
-  const total: Tally = { name: totalName(id, code, period.start), amounts, expiresAt }
-  if (!isAnswered(used)) return [total]
-  const model = used.model.slice(0, LONGEST_MODEL)
-  const byModel = Object.fromEntries(USAGE_FIELDS.map((field) => [`${field} ${model}`, amounts[field]]))
-  return [total, { name: modelsName(id, code, period.start), amounts: byModel, expiresAt }]
+  const byModel = isAnswered(used) ? amountsByModel(used.model, amounts) : undefined
+  const tallies: Tally[] = []
+  for (const { total, byModel: name, expiresAt } of targets) {
+    tallies.push({ name: total, amounts, expiresAt })
+    if (byModel !== undefined) tallies.push({ name, amounts: byModel, expiresAt })
+  }
+  return tallies
+}
+
+/** Models whose field names are remembered. */
+const MAX_MODELS = 200
+const fieldNames = new Map<string, readonly (readonly [UsageField, string])[]>()
+
+function amountsByModel(model: string, amounts: UsageSums): Readonly<Record<string, number>> {
+  const byModel: Record<string, number> = {}
+  for (const [field, name] of fieldNamesOf(model.slice(0, LONGEST_MODEL))) byModel[name] = amounts[field]
+  return byModel
+}
+
+function fieldNamesOf(model: string): readonly (readonly [UsageField, string])[] {
+  const known = fieldNames.get(model)
+  if (known !== undefined) return known
+  const names = USAGE_FIELDS.map((field) => [field, `${field} ${model}`] as const)
+  if (fieldNames.size >= MAX_MODELS) fieldNames.clear()
+  fieldNames.set(model, names)
+  return names
 }
 
 /** Names of models that never answered stay out of the reports: callers may invent as many as they like. */

@@ -1,135 +1,124 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { NodeRequest } from 'srvx/node'
+import type { BodyLimits, HttpRequest } from '../core/http.ts'
+import { GatewayError } from '../core/errors.ts'
+import { bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
+import { joinBytes } from './bytes.ts'
 
-/** A request of node:http, and what a framework may have made of it. */
+/** A request of node:http, and what a framework may have added to it. */
 export interface NodeIncoming extends IncomingMessage {
-  /** The parsed body, where a body parser has run. */
+  /** The parsed body, when a body parser has run. */
   readonly body?: unknown
-  /** The unparsed body, where something has kept it. */
+  /** The unparsed body, when something has kept it. */
   readonly rawBody?: unknown
 }
 
-type ByteStream = ReadableStream<Uint8Array<ArrayBuffer>>
-
-/**
- * The web request of a node:http request. All but the body is srvx's: it reads headers, address and signal only when
- * asked. Its body is replaced for two reasons: once cancelled (413, 415), the rest of the request would never be read and
- * the connection stay open, stuck; and `arrayBuffer` would make a request of undici, which costs more than all the rest.
- */
-export class IncomingRequest extends NodeRequest {
+/** Translates a node:http request. Creates no web objects. */
+export class NodeRequest implements HttpRequest {
+  readonly method: string
+  readonly path: string
+  readonly query: string
   readonly #incoming: NodeIncoming
-  #body: ByteStream | null | undefined
-  #taken = false
+  readonly #outgoing: ServerResponse
 
   constructor(incoming: NodeIncoming, outgoing: ServerResponse) {
-    super({ req: incoming, res: outgoing })
     this.#incoming = incoming
+    this.#outgoing = outgoing
+    this.method = incoming.method ?? 'GET'
+    const target = originForm(incoming.url ?? '/')
+    const mark = target.indexOf('?')
+    this.path = mark === -1 ? target : target.slice(0, mark)
+    this.query = mark === -1 ? '' : target.slice(mark + 1)
   }
 
-  override get body(): ByteStream | null {
-    if (this.#body === undefined) this.#body = hasBody(this.#incoming) ? openBody(this.#incoming) : null
-    return this.#body
+  get origin(): string {
+    const { socket, headers } = this.#incoming
+    const scheme = 'encrypted' in socket && socket.encrypted === true ? 'https' : 'http'
+    const host = headers.host ?? headers[':authority']
+    return `${scheme}://${typeof host === 'string' && isHost(host) ? host : 'localhost'}`
   }
 
-  override get bodyUsed(): boolean {
-    return this.#taken || super.bodyUsed
+  header(name: string): string | undefined {
+    const value = this.#incoming.headers[name]
+    return Array.isArray(value) ? value.join(', ') : value
   }
 
-  override async arrayBuffer(): Promise<ArrayBuffer> {
-    if (this.bodyUsed) throw new TypeError('The body of this request was read already.')
-    this.#taken = true
-    if (this.#body !== undefined) return new Response(this.#body).arrayBuffer()
-    return hasBody(this.#incoming) ? readAll(this.#incoming) : new ArrayBuffer(0)
+  headerNames(): Iterable<string> {
+    return Object.keys(this.#incoming.headers)
   }
 
-  override async bytes(): Promise<Uint8Array<ArrayBuffer>> {
-    return new Uint8Array(await this.arrayBuffer())
+  body(limits: BodyLimits): Uint8Array | Promise<Uint8Array> {
+    const incoming = this.#incoming
+    if (incoming.readableDidRead || incoming.readableEnded) return bounded(rebuildBody(incoming), limits)
+    if (incoming.rawBody instanceof Uint8Array) return bounded(incoming.rawBody, limits)
+    return readIncoming(incoming, limits)
   }
 
-  override async text(): Promise<string> {
-    return new TextDecoder().decode(await this.arrayBuffer())
-  }
-
-  override async json(): Promise<unknown> {
-    return JSON.parse(await this.text())
-  }
-
-  override clone(): Request {
-    const { body, url, method, headers, signal } = this
-    if (body === null) return new Request(url, { method, headers, signal })
-    const [mine, theirs] = body.tee()
-    this.#body = mine
-    return new Request(url, { method, headers, signal, body: theirs, duplex: 'half' } as RequestInit)
+  onDisconnect(listener: () => void): void {
+    const outgoing = this.#outgoing
+    if (outgoing.destroyed && !outgoing.writableFinished) return void process.nextTick(listener)
+    outgoing.on('close', () => {
+      if (!outgoing.writableFinished) listener()
+    })
   }
 }
 
-function hasBody({ method }: NodeIncoming): boolean {
-  return method !== 'GET' && method !== 'HEAD'
-}
-
-function openBody(incoming: NodeIncoming): ByteStream {
-  const chunks = chunksOf(incoming)
-  return new ReadableStream(
-    {
-      async pull(controller) {
-        const { done, value } = await chunks.next()
-        if (done === true) controller.close()
-        else controller.enqueue(value)
-      },
-      cancel() {
-        // A chunk may still be awaited, and only its arrival lets the iterator return.
-        chunks.return?.().catch(() => undefined)
-      },
-    },
-    { highWaterMark: 0 },
-  )
-}
-
-function chunksOf(incoming: NodeIncoming): AsyncIterator<Uint8Array<ArrayBuffer>> {
-  if (incoming.rawBody instanceof Uint8Array) return keptChunk(incoming.rawBody)
-  return incoming.iterator({ destroyOnReturn: false })
-}
-
-async function* keptChunk(bytes: Uint8Array): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-  yield new Uint8Array(bytes)
-}
-
-/** The whole body. Rejects when the caller leaves before its end. */
-async function readAll(incoming: NodeIncoming): Promise<ArrayBuffer> {
-  if (incoming.rawBody instanceof Uint8Array) return new Uint8Array(incoming.rawBody).buffer
-  const chunks: Uint8Array[] = []
-  const keep = (chunk: Uint8Array): void => void chunks.push(chunk)
-  incoming.on('data', keep)
+/** Proxies send the absolute form `GET http://host/path`; only its path and query count. */
+function originForm(target: string): string {
+  if (target.startsWith('/')) return target
   try {
-    await ended(incoming)
-  } finally {
-    incoming.off('data', keep)
+    const { pathname, search } = new URL(target)
+    return pathname + search
+  } catch {
+    return '/'
   }
-  return join(chunks)
 }
 
-function ended(incoming: NodeIncoming): Promise<void> {
+function isHost(host: string): boolean {
+  return /^[\w.-]+(:\d+)?$|^\[[\da-fA-F:.]+\](:\d+)?$/.test(host)
+}
+
+function bounded(bytes: Uint8Array, { maxBytes }: BodyLimits): Uint8Array {
+  if (bytes.byteLength > maxBytes) throw bodyTooLarge(maxBytes)
+  return bytes
+}
+
+/** The bytes that a body parser has consumed, or equivalent ones. */
+function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Array {
+  const kept = rawBody ?? body
+  if (kept instanceof Uint8Array) return kept
+  if (typeof kept === 'string') return Buffer.from(kept)
+  if (kept === undefined && !readableDidRead) return new Uint8Array(0)
+  if (kept === undefined) {
+    const message = 'Something read the request body before the gateway. Mount the gateway before that middleware.'
+    throw new GatewayError('internal', message)
+  }
+  try {
+    return Buffer.from(JSON.stringify(kept))
+  } catch (cause) {
+    const message = 'The request body is nested too deeply. Send at most 64 levels.'
+    throw new GatewayError('invalid-request', message, { cause })
+  }
+}
+
+function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
-    const settle = (): void => {
-      incoming.off('end', settle)
-      incoming.off('error', settle)
-      incoming.off('close', settle)
-      if (incoming.readableEnded && !incoming.errored) resolve()
-      else reject(new DOMException('The caller left before the end of the request.', 'AbortError'))
+    const chunks: Uint8Array[] = []
+    let size = 0
+    const settle = (error: Error | undefined): void => {
+      cancel()
+      incoming.off('data', take).off('end', end).off('error', fail).off('close', fail)
+      if (error !== undefined) reject(error)
+      else resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : joinBytes(chunks, size))
     }
-    if (incoming.destroyed) return settle()
-    incoming.on('end', settle)
-    incoming.on('error', settle)
-    incoming.on('close', settle)
+    const take = (chunk: Uint8Array): void => {
+      size += chunk.byteLength
+      if (size > maxBytes) settle(bodyTooLarge(maxBytes))
+      else chunks.push(chunk)
+    }
+    const end = (): void => settle(undefined)
+    const fail = (cause?: unknown): void => settle(bodyUnreadable(cause))
+    const cancel = after(readMs, () => settle(bodyTooLate(readMs)))
+    if (incoming.destroyed) return fail()
+    incoming.on('data', take).on('end', end).on('error', fail).on('close', fail)
   })
-}
-
-function join(chunks: readonly Uint8Array[]): ArrayBuffer {
-  const whole = new Uint8Array(chunks.reduce((size, chunk) => size + chunk.byteLength, 0))
-  let offset = 0
-  for (const chunk of chunks) {
-    whole.set(chunk, offset)
-    offset += chunk.byteLength
-  }
-  return whole.buffer
 }

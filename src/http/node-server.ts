@@ -1,8 +1,8 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { GatewayError } from '../core/errors.ts'
-import type { Fetcher } from './fetcher.ts'
-import { toNodeHandler } from './node-bridge.ts'
+import type { HttpHandling } from '../core/http.ts'
+import { toNodeListener } from './node-handler.ts'
 
 export interface ServeOptions {
   /** 0 takes any free port. */
@@ -43,7 +43,7 @@ export interface RunningServer {
  * Serves a gateway with node:http, with limits tight enough for the open internet: 10 s for the headers of a request,
  * 60 s for all of it, 200 headers. Rejects when the port cannot be had, and for times that are not whole milliseconds.
  */
-export async function serve(gateway: Fetcher, options: ServeOptions): Promise<RunningServer> {
+export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   const drainMs = wholeMs(options, 'drainMs', DEFAULT_DRAIN_MS)
   const server = createServer({
     keepAliveTimeout: wholeMs(options, 'keepAliveMs', DEFAULT_KEEP_ALIVE_MS),
@@ -52,9 +52,8 @@ export async function serve(gateway: Fetcher, options: ServeOptions): Promise<Ru
     connectionsCheckingInterval: 5_000,
   })
   server.maxHeadersCount = 200
-  const handle = toNodeHandler(gateway)
   const connections = trackConnections(server)
-  server.on('request', (incoming, outgoing) => void handle(incoming, outgoing))
+  server.on('request', toNodeListener(gateway))
   await listen(server, options)
   const { port } = server.address() as AddressInfo
   let closed: Promise<void> | undefined

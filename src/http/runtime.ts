@@ -35,7 +35,7 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
   }
 }
 
-const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
+export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
   const timer = setTimeout(callback, ms)
   if (isBackground) unref(timer)
   return () => clearTimeout(timer)

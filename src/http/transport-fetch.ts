@@ -1,77 +1,99 @@
-import type { ClosableTransport, TransportRequest, TransportResponse } from '../core/ports.ts'
+import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
 /** The part of the platform's `fetch` that is used: an address and plain settings, never a Request object. */
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
 /**
- * A transport over any standard `fetch`. Redirects are not followed. The platform pools connections by itself, so
- * `close` has nothing to do, and knows no time-out for connecting: the deadline for the first byte covers it.
+ * A transport over any standard `fetch`. Redirects are not followed. The platform pools connections itself, so `close`
+ * does nothing. The platform has no timeout for connecting: the deadline of the request covers it.
  */
 export function fetchTransport(fetch: FetchFunction): ClosableTransport {
-  const transport = async (request: TransportRequest): Promise<TransportResponse> => {
-    const { method, url, headers, body, signal } = request
-    const init: RequestInit = { method, headers: { ...headers }, signal, redirect: 'manual' }
-    // TypeScript's BodyInit leaves out byte arrays over shared memory, which every fetch accepts as well.
-    if (body !== undefined) init.body = body as BodyInit
-    const response = await unlessAborted(fetch(url, init), signal)
-    return {
-      status: response.status,
-      // The platform has undone the encoding already but still names it.
-      header: (name) => (name === 'content-encoding' ? undefined : (response.headers.get(name) ?? undefined)),
-      body: bytesOf(response.body, signal),
-    }
+  const transport = (request: TransportRequest, handler: TransportHandler): TransportCall => {
+    const call = new FetchCall(handler)
+    void call.run(fetch, request)
+    return call
   }
   return Object.assign(transport, { close: () => Promise.resolve() })
 }
 
 /** The transport of platforms other than Node: the global `fetch`. */
 export function defaultTransport(): ClosableTransport {
-  // Looked up at each call, so that a test or a tracer that replaces the global fetch is heard; called without `this`.
+  // Looked up at each call, so that a test or a tracer that replaces the global fetch is used; called without `this`.
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
-/** The body's bytes. An abort cancels the body at once, whether or not anybody has begun to read it. */
-function bytesOf(body: ReadableStream<Uint8Array> | null, signal: AbortSignal): AsyncIterable<Uint8Array> {
-  if (body === null) return nothing()
-  const reader = body.getReader()
-  const cancel = (): void => {
-    // Does nothing after the end; resolves a read that is under way, also of a body that ignores its signal.
-    reader.cancel(signal.reason).catch(() => {})
-  }
-  signal.addEventListener('abort', cancel, { once: true })
-  return readAll(reader, signal, () => {
-    signal.removeEventListener('abort', cancel)
-    cancel()
-  })
-}
+/** One call: reads the body as fast as the handler takes it. Silent after `abort`. */
+class FetchCall implements TransportCall {
+  readonly #handler: TransportHandler
+  readonly #controller = new AbortController()
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined
+  #isOver = false
+  #isPaused = false
+  #wake: (() => void) | undefined
 
-async function* readAll(
-  reader: ReadableStreamDefaultReader<Uint8Array>,
-  signal: AbortSignal,
-  leave: () => void,
-): AsyncGenerator<Uint8Array, void, undefined> {
-  try {
-    for (;;) {
-      const { done, value } = await reader.read()
-      if (signal.aborted) throw signal.reason
-      if (done) return
-      yield value
+  constructor(handler: TransportHandler) {
+    this.#handler = handler
+  }
+
+  async run(fetch: FetchFunction, { method, url, headers, body }: TransportRequest): Promise<void> {
+    try {
+      const init: RequestInit = { method, headers: { ...headers }, signal: this.#controller.signal, redirect: 'manual' }
+      // TypeScript's BodyInit leaves out byte arrays over shared memory, which every fetch accepts as well.
+      if (body !== undefined) init.body = body as BodyInit
+      await this.#read(await fetch(url, init))
+    } catch (error) {
+      if (this.#isOver) return
+      this.#isOver = true
+      this.#handler.onError(error)
     }
-  } finally {
-    leave()
+  }
+
+  pause(): void {
+    this.#isPaused = true
+  }
+
+  resume(): void {
+    this.#isPaused = false
+    this.#wake?.()
+  }
+
+  abort(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#controller.abort(new Error('The upstream call was aborted'))
+    // A fetch of the user's own may ignore the signal: its body is cancelled all the same.
+    this.#reader?.cancel().catch(() => {})
+    this.#wake?.()
+  }
+
+  async #read(response: Response): Promise<void> {
+    const reader = response.body?.getReader()
+    this.#reader = reader
+    if (this.#isOver) return void reader?.cancel().catch(() => {})
+    // The platform has undone the encoding already but still names it.
+    this.#handler.onHead(response.status, (name) =>
+      name === 'content-encoding' ? undefined : (response.headers.get(name) ?? undefined),
+    )
+    for (;;) {
+      if (this.#isPaused) await new Promise<void>((resolve) => (this.#wake = resolve))
+      if (this.#isOver || reader === undefined) break
+      const { done, value } = await reader.read()
+      if (this.#isOver) return
+      if (done) break
+      await this.#deliver(value)
+    }
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#handler.onEnd()
+  }
+
+  /** A platform may hand over megabytes at once; they are passed on in slices, as fast as the handler takes them. */
+  async #deliver(bytes: Uint8Array): Promise<void> {
+    for (let start = 0; start < bytes.byteLength && !this.#isOver; start += SLICE_BYTES) {
+      if (this.#isPaused) await new Promise<void>((resolve) => (this.#wake = resolve))
+      if (!this.#isOver) this.#handler.onData(bytes.subarray(start, start + SLICE_BYTES))
+    }
   }
 }
 
-async function* nothing(): AsyncGenerator<Uint8Array, void, undefined> {
-  // A status without a body.
-}
-
-/** A fetch of the caller's own may ignore the signal; the call ends all the same. */
-function unlessAborted(response: Promise<Response>, signal: AbortSignal): Promise<Response> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void => reject(signal.reason)
-    if (signal.aborted) abort()
-    signal.addEventListener('abort', abort, { once: true })
-    response.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
-  })
-}
+const SLICE_BYTES = 64 * 1024

@@ -1,13 +1,17 @@
 import type { Batch } from '../batches/batch.ts'
 import { writeLine, type ItemResult, type StoredRequest } from '../batches/item-queue.ts'
+import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError, type FailureKind } from '../core/errors.ts'
 import { ZERO } from '../core/money.ts'
 import { anthropicFormat } from '../formats/anthropic/format.ts'
 import type { Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { checkValid } from './admit.ts'
-import { run } from './run.ts'
-import type { Admitted, Outcome, Parts, Reached, Received } from './stages.ts'
+import { checkValid, withKey } from './authenticate.ts'
+import { Exchange, type Authenticated } from './exchange.ts'
+import type { Outcome } from './request-values.ts'
+import { CollectedResponse, internalRequest } from './internal-request.ts'
+import { modelStages } from './run.ts'
+import type { Services } from './services.ts'
 
 /** An item that went the whole line; nothing of it is settled or written down before `commit`. */
 export interface ItemAnswer {
@@ -21,25 +25,24 @@ export interface ItemAnswer {
 export interface ItemJob {
   readonly batch: Batch
   readonly request: StoredRequest
-  readonly signal: AbortSignal
-  readonly abort: (reason: unknown) => void
+  readonly cancellation: Cancellation
 }
 
 /** Finds a key by its id; undefined for one that was deleted. */
 export type KeyById = (id: string) => Promise<VirtualKey | undefined>
 
 /** Answers one item of a batch as a message request of its key, with the headers of the request that made the batch. */
-export async function answerItem(job: ItemJob, parts: Parts, keyById: KeyById): Promise<ItemAnswer> {
+export async function answerItem(job: ItemJob, services: Services, keyById: KeyById): Promise<ItemAnswer> {
   const { batch, request } = job
-  const withheld = withhold(parts)
-  const admit = async (received: Received): Promise<Admitted> => {
-    const key = checkValid(await keyById(batch.keyId), parts.runtime.now())
+  const withheld = withhold(services)
+  const authenticate = async (exchange: Exchange): Promise<Authenticated> => {
+    const key = checkValid(await keyById(batch.keyId), services.runtime.now())
     refuseStream(request)
-    return { ...received, key }
+    return withKey(exchange, key)
   }
-  const response = await run(receivedOf(job, parts), withheld.parts, admit)
-  const body = await response.text()
-  const line = writeLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', body)
+  const response = new CollectedResponse()
+  await modelStages(authenticate).run(exchangeOf(job, response, services), withheld.services)
+  const line = writeLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
   const settlement = withheld.settlement()
   const againAfterMs = waitOf(withheld.failure())
   return {
@@ -49,20 +52,19 @@ export async function answerItem(job: ItemJob, parts: Parts, keyById: KeyById): 
   }
 }
 
-function receivedOf({ batch, request, signal, abort }: ItemJob, parts: Parts): Received {
-  const { uuid, now } = parts.runtime
-  return {
-    id: `req_${uuid().replaceAll('-', '')}`,
-    startedAt: now(),
-    request: new Request('http://batch.invalid/v1/messages', {
-      method: 'POST',
-      headers: { ...batch.headers, 'content-type': 'application/json' },
-      body: JSON.stringify(request.params),
-    }),
+function exchangeOf(
+  { batch, request, cancellation }: ItemJob,
+  sink: CollectedResponse,
+  { runtime }: Services,
+): Exchange {
+  const start = {
+    id: `req_${runtime.uuid().replaceAll('-', '')}`,
+    startedAt: runtime.now(),
+    request: internalRequest('/v1/messages', batch.headers, request.params),
+    sink,
     format: anthropicFormat,
-    signal,
-    abort,
   }
+  return new Exchange(start, { isConnected: false, isDetached: false, cancellation })
 }
 
 function refuseStream({ params }: StoredRequest): void {
@@ -85,8 +87,8 @@ function waitOf(failure: GatewayError | undefined): number | undefined {
 }
 
 interface Withheld {
-  /** The same parts, which settle and record nothing. */
-  readonly parts: Parts
+  /** The same services, which settle and record nothing. */
+  readonly services: Services
   failure(): GatewayError | undefined
   settlement(): ItemResult['settlement']
   commit(counts: boolean): Promise<void>
@@ -96,34 +98,31 @@ interface Withheld {
  * The result of an item must be in the store before its money is settled, and in the same step as what must be
  * settled: only then can a process that takes over from a dead one finish its work without a second bill.
  */
-function withhold(parts: Parts): Withheld {
+function withhold(services: Services): Withheld {
   let settling: { readonly reservation: Reservation; readonly used: Used } | undefined
-  let ending: { readonly reached: Reached; readonly outcome: Outcome } | undefined
-  const reserve: Parts['ledger']['reserve'] = async (key, quote) => {
-    const reservation = await parts.ledger.reserve(key, quote)
+  let ending: { readonly exchange: Exchange; readonly outcome: Outcome } | undefined
+  const reserve: Services['ledger']['reserve'] = async (key, quote) => {
+    const reservation = await services.ledger.reserve(key, quote)
     return {
       ...reservation,
-      settle: async (used) => {
+      settle: (used) => {
         settling ??= { reservation, used }
       },
     }
   }
-  return {
-    parts: {
-      ...parts,
-      ledger: { ...parts.ledger, reserve },
-      records: {
-        ...parts.records,
-        record: async (reached, outcome) => {
-          ending ??= { reached, outcome }
-        },
-      },
+  const observers: Services['observers'] = {
+    ...services.observers,
+    observeRequest: (exchange, outcome) => {
+      ending ??= { exchange, outcome }
     },
+  }
+  return {
+    services: { ...services, ledger: { ...services.ledger, reserve }, observers },
     failure: () => ending?.outcome.failure,
     settlement: () => settling?.reservation.settlement(settling.used),
     commit: async (counts) => {
       if (settling !== undefined) await settling.reservation.settle(counts ? settling.used : unbilled(settling.used))
-      if (counts && ending !== undefined) await parts.records.record(ending.reached, ending.outcome)
+      if (counts && ending !== undefined) await services.observers.observeRequest(ending.exchange, ending.outcome)
     },
   }
 }

@@ -3,33 +3,50 @@ import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/ans
 import { add, nano, times, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import type { Answered, Planned } from './stages.ts'
-import { withPrompt } from './tries.ts'
-
-type Billed = Pick<Answered, 'plan' | 'prompt' | 'resolved' | 'route' | 'size' | 'reservation' | 'margin'>
+import { withPrompt } from '../upstream/attempts.ts'
+import type { Answered, Planned } from './exchange.ts'
+import { quote } from './reserve.ts'
+import type { Plan, Route } from './request-values.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
+type AskPlan = Extract<Plan, { readonly kind: 'ask' }>
+
+/** An answer to be billed: the usage that its upstream reported, and its text where that is needed. */
+export interface BilledAnswer {
+  readonly usage: Usage | undefined
+  completion(): Completion
+}
+
 /** The bill of a whole answer, by the upstream's usage or, where it left out something, by our own count. */
-export function billFor(answered: Answered, completion: Completion, meter: Meter): Bill {
-  const { usage, parts } = completion
-  const isTold = usage !== undefined && promptTokens(usage) > 0 && (usage.outputTokens > 0 || parts.length === 0)
-  if (isTold) return billOf(answered, usage, false)
-  return billForPart(answered, completion, meter)
+export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
+  const { plan } = answered
+  if (plan.kind === 'replay') return plan.bill
+  const { usage } = answer
+  if (usage !== undefined && promptTokens(usage) > 0 && isOutputReported(usage, answer)) {
+    return billOf(answered, plan, { route: routeOf(answered), usage, estimated: false })
+  }
+  return billForPart(answered, answer, meter)
+}
+
+function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
+  return usage.outputTokens > 0 || answer.completion().parts.length === 0
 }
 
 /**
  * The bill of an answer that broke off or was left. What the upstream had reported by then may lag behind what it had
- * sent: the greater of its count and ours is taken, and called an estimate. Ours never passes the limit that the
+ * sent: the larger of its count and ours is taken, and called an estimate. Ours never passes the limit that the
  * upstream was held to: more it cannot have sent, and more was not reserved.
  */
-export function billForPart(answered: Answered, { parts, usage }: Completion, meter: Meter): Bill {
+export function billForPart(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
-  const counted = parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
+  const counted = answer.completion().parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
   const text = Math.min(counted, reservation.outputTokens * (prompt.settings.choices ?? 1))
-  const came = withPrompt(usage ?? NO_USAGE, countedPrompt(answered, answered.route))
-  return billOf(answered, { ...came, outputTokens: Math.max(came.outputTokens, text) }, true)
+  const route = routeOf(answered)
+  const came = withPrompt(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
+  const usage = { ...came, outputTokens: Math.max(came.outputTokens, text) }
+  return billOf(answered, plan, { route, usage, estimated: true })
 }
 
 /**
@@ -40,9 +57,12 @@ export function billForFailure(planned: Planned): Bill | undefined {
   const { plan, margin, reservation } = planned
   if (plan.kind === 'replay') return undefined
   const { spent, ordered = ZERO, rewrite } = plan.optimized
-  const actual = add(spent, plan.tries.cost(plan.counted.sent))
+  const actual = add(
+    spent,
+    plan.attempts.cost(() => plan.counted.sent),
+  )
   if (actual === 0) return undefined
-  const reserved = reservation.quote.cost(reservation.outputTokens)
+  const reserved = quote(planned).cost(reservation.outputTokens)
   return {
     originalTokens: 0,
     optimizedTokens: 0,
@@ -60,44 +80,53 @@ export function billForFailure(planned: Planned): Bill | undefined {
 /** The bill of a request whose caller left: the prompt and the output that came, once an upstream call has begun. */
 export function billForLeft(planned: Planned): Bill | undefined {
   const { plan } = planned
-  const last = plan.kind === 'ask' ? plan.tries.last() : undefined
+  const last = plan.kind === 'ask' ? plan.attempts.last() : undefined
   if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
-  return billOf({ ...planned, route: last.route }, withPrompt(last.usage, countedPrompt(planned, last.route)), true)
+  const usage = withPrompt(last.usage, () => countedPrompt(planned, last.route))
+  return billOf(planned, plan, { route: last.route, usage, estimated: true })
 }
 
 /** The local count of the prompt that was sent, for a bill without the upstream's count: at most what was reserved. */
-function countedPrompt({ plan, resolved, reservation }: Planned, route: Answered['route']): number {
+function countedPrompt({ plan, reservation }: Planned, { model }: Route): number {
   if (plan.kind === 'replay') return 0
-  const { model } = route ?? resolved.routes[0]
   return Math.min(plan.counted.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
-/** What a stream's headers say before its answer is known: the greatest answer that was reserved. */
-export function expectedBill(answered: Billed): Bill {
-  const { plan, reservation } = answered
+/** The bill in a stream's headers, before its answer is known: the longest answer that was reserved. */
+export function expectedBill(planned: Planned): Bill {
+  const { plan, reservation } = planned
   if (plan.kind === 'replay') return plan.bill
-  return billOf(answered, usageFor(plan.counted.sent, reservation.outputTokens), true)
+  const usage = { ...NO_USAGE, inputTokens: plan.counted.sent, outputTokens: reservation.outputTokens }
+  return billOf(planned, plan, { route: routeOf(planned), usage, estimated: true })
 }
 
-function billOf(answered: Billed, usage: Usage, estimated: boolean): Bill {
-  const { plan, prompt, resolved, size, reservation, margin } = answered
-  if (plan.kind === 'replay') return plan.bill
-  const route = answered.route ?? resolved.routes[0]
+interface Billed {
+  readonly route: Route
+  readonly usage: Usage
+  readonly estimated: boolean
+}
+
+function billOf(planned: Planned, plan: AskPlan, { route, usage, estimated }: Billed): Bill {
+  const { margin, prompt, size, reservation } = planned
+  const { optimized, counted, attempts } = plan
   const { model } = route
   const longest = Math.max(model.maxOutputTokens, reservation.outputTokens)
   return makeBill({
     price: model.price,
     margin,
-    strategy: plan.optimized.rewrite?.strategy ?? PASSTHROUGH,
-    counted: plan.counted,
+    strategy: optimized.rewrite?.strategy ?? PASSTHROUGH,
+    ...(optimized.rewrite !== undefined && { counted }),
     usage,
     ceiling: { prompt: size.reportable(route), output: longest * (prompt.settings.choices ?? 1) },
     reserved: reservation.quote.promptBound?.(model) ?? Infinity,
     estimated,
-    spent: add(plan.optimized.spent, plan.tries.costOfUnused(plan.counted.sent)),
+    spent: add(
+      optimized.spent,
+      attempts.costOfUnused(() => counted.sent),
+    ),
   })
 }
 
-function usageFor(input: number, output: number): Usage {
-  return { ...NO_USAGE, inputTokens: input, outputTokens: output }
+function routeOf({ route, resolved }: Planned): Route {
+  return route ?? resolved.routes[0]
 }

@@ -1,73 +1,61 @@
-import { GatewayError } from '../core/errors.ts'
+import { headersOf } from '../core/http.ts'
 import { ONE_REQUEST } from '../governance/places.ts'
-import { admit } from './admit.ts'
-import { formatHeaders } from './ask.ts'
-import { baseHead, jsonResponse } from './head.ts'
-import { refuse } from './refuse.ts'
+import { authenticate } from './authenticate.ts'
+import { formatHeaders } from './call-upstream.ts'
+import type { Authenticated, Exchange, Parsed } from './exchange.ts'
+import { callerLeft } from './fail.ts'
+import { baseHeaders, sendJson } from './head.ts'
+import { parsePrompt, readJson } from './parse-request.ts'
+import { readSteering } from './read-steering.ts'
 import { release } from './settle.ts'
-import type { Parts, Reached, Received, Understood } from './stages.ts'
-import { readJson, understand } from './understand.ts'
+import type { Services } from './services.ts'
+import { Stages } from './stages.ts'
 
-/** A count is a small thing: nobody waits longer for an upstream that could be counted without. */
+/** Milliseconds after which an upstream that counts is not waited for: the prompt is then counted here. */
 const DEADLINE_MS = 10_000
 
 /**
- * How many tokens a message request has, `{input_tokens}`: by its upstream where that counts, else by our own count,
- * which `X-Svc-Estimated: true` says. Costs no money and no tokens, takes one request of the key's request limits, and
- * is under the same permissions as the request itself.
+ * Answers how many tokens a message request has, `{input_tokens}`: by its upstream where that counts, else by our own
+ * count, which `X-Svc-Estimated: true` states. Costs no money and no tokens, takes one request of the key's request
+ * limits, and is under the same permissions as the request itself.
  */
-export async function count(received: Received, parts: Parts): Promise<Response> {
-  let reached: Reached = received
-  try {
-    const admitted = (reached = await admit(received, parts))
-    const { body } = await readJson(admitted, parts)
-    // The format wants a limit of a request, and knows none for its count.
-    const request = withBody(admitted.request, JSON.stringify({ max_tokens: 1, ...body, stream: false }))
-    const understood = (reached = await understand({ ...admitted, request }, parts))
-    const reservation = await parts.ledger.reserve(admitted.key, ONE_REQUEST)
-    const reserved = (reached = { ...understood, reservation })
-    const { tokens, estimated } = await countedBy(reserved, parts)
-    const head = baseHead(received.id, reservation.rate)
-    await release(reserved, { status: 200 }, parts)
-    return jsonResponse(
-      200,
-      { ...head, ...(estimated && { 'x-svc-estimated': 'true' }) },
-      JSON.stringify({ input_tokens: tokens }),
-    )
-  } catch (error) {
-    return refuse(reached, error, parts)
-  }
+export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCounted).next(respondWithCount)
+
+/** The format demands a limit of a request, and has none for its count. */
+async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
+  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: true })
+  const { body, bytes } = await readJson(authenticated.request, services)
+  return parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services)
 }
 
-function withBody({ url, headers }: Request, body: string): Request {
-  const kept = new Headers(headers)
-  kept.delete('content-length')
-  return new Request(url, { method: 'POST', headers: kept, body })
+async function respondWithCount(parsed: Parsed, services: Services): Promise<undefined> {
+  const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST)
+  parsed.reservation = reservation
+  const { tokens, isEstimated } = await countTokens(parsed, services)
+  await release(parsed, { status: 200 }, services)
+  const headers = baseHeaders(parsed.id, reservation.rate)
+  if (isEstimated) headers['x-svc-estimated'] = 'true'
+  sendJson(parsed.sink, 200, headers, JSON.stringify({ input_tokens: tokens }))
+  return undefined
 }
 
 interface Count {
   readonly tokens: number
-  readonly estimated: boolean
+  readonly isEstimated: boolean
 }
 
-async function countedBy(understood: Understood, parts: Parts): Promise<Count> {
-  const { prompt, resolved, signal, request } = understood
+async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Services): Promise<Count> {
+  const { prompt, resolved, cancellation, request } = parsed
   const { provider, model } = resolved.routes[0]
-  const { runtime, timeouts } = parts
+  const { signal } = cancellation
   const total = Math.min(timeouts.total, DEADLINE_MS)
-  const call = {
-    prompt,
-    model,
-    signal,
-    runtime,
-    timeouts: { ...timeouts, total },
-    headers: formatHeaders(request.headers),
-  }
-  const told = await provider.countTokens?.(call).catch((error: unknown) => {
-    if (signal.aborted) throw new GatewayError('cancelled', 'The caller left before the count.', { cause: error })
+  const headers = formatHeaders(request)
+  const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
+  const counted = await provider.countTokens?.(call).catch((error: unknown) => {
+    if (cancellation.isCancelled) throw callerLeft(error)
     return undefined
   })
-  return told === undefined
-    ? { tokens: await parts.meter.countOf(prompt, signal), estimated: true }
-    : { tokens: told, estimated: false }
+  return counted === undefined
+    ? { tokens: await meter.countOf(prompt, signal), isEstimated: true }
+    : { tokens: counted, isEstimated: false }
 }

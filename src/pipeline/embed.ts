@@ -1,51 +1,51 @@
-import { billHeaders } from '../billing/headers.ts'
 import { NO_USAGE, type Completion } from '../core/answer.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import { checkAccess } from '../governance/access.ts'
-import { windowOf } from '../tokens/bound.ts'
+import { headersOf } from '../core/http.ts'
 import { billFor } from './charge.ts'
-import { baseHead, jsonResponse } from './head.ts'
+import type { Authenticated, Parsed, Planned, Reserved } from './exchange.ts'
+import { answerHeaders, baseHeaders, sendJson } from './head.ts'
 import { embeddingRoutes } from './kind.ts'
-import { measure } from './measure.ts'
+import { marginOf, readJson, routeName } from './parse-request.ts'
+import { untouched } from './plan.ts'
 import { readSteering } from './read-steering.ts'
 import { settle } from './settle.ts'
-import type { Route } from './route.ts'
-import type { Admitted, Answered, Counter, Parts, Planned, Size, Understood } from './stages.ts'
-import { marginOf, readJson, routeName } from './understand.ts'
+import { PromptSize } from './measure.ts'
+import { windowOf } from '../tokens/bound.ts'
+import type { Services } from './services.ts'
+import type { Counter, Route, Size } from './request-values.ts'
 
-/** An embeddings request in the terms of every other request, so that the same stages govern and bill it. */
-export interface UnderstoodEmbedding extends Understood {
-  readonly embedding: EmbeddingRequest
-}
+type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest }
 
-/** The vectors, and the request as if it had been answered without a word. */
-export interface EmbeddedRequest extends Answered {
-  readonly embedded: Embedded
-  readonly completion: Completion
-}
-
-/** What shall be embedded, by which model, and how much it is: 400, 403, 404 or 413. */
-export async function understandEmbedding(admitted: Admitted, parts: Parts): Promise<UnderstoodEmbedding> {
-  const wishes = readSteering(admitted.request.headers, { canExplain: false })
-  const { body, bytes } = await readJson(admitted, parts, Number.POSITIVE_INFINITY)
-  const embedding = readEmbeddingRequest(body)
-  const prompt = promptOf(embedding)
-  await parts.meter.prepare(prompt, admitted.signal)
-  const named = parts.resolve(embedding.model, admitted.key)
-  checkAccess(admitted.key, { prompt, modelName: named.name, also: named.routes.map(routeName) })
-  const resolved = embeddingRoutes(named)
-  return {
-    ...admitted,
-    asked: body,
-    prompt,
-    resolved,
-    size: measureInputs(embedding, prompt, measure(prompt, bytes, admitted, parts), parts.meter),
-    wishes,
-    margin: marginOf(parts, admitted.key, resolved.name),
-    embedding,
-  }
+/** Reads which texts to embed, by which model, and how much it is: 400, 403, 404 or 413. */
+export function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
+  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: false })
+  // Of the many texts each has a context window of its own.
+  const limits = { ...services.bodyLimits.json, textBytes: Infinity }
+  return chain(readJson(authenticated.request, services, limits), async ({ body, bytes }) => {
+    const { key } = authenticated
+    const embedding = readEmbeddingRequest(body)
+    const prompt = promptOf(embedding)
+    await services.meter.prepare(prompt, authenticated.cancellation.signal)
+    const named = services.resolve(embedding.model, key)
+    checkAccess(key, { prompt, modelName: named.name, also: named.routes.map(routeName) })
+    const resolved = embeddingRoutes(named)
+    authenticated.asked = body
+    authenticated.prompt = prompt
+    authenticated.resolved = resolved
+    authenticated.size = measureInputs(
+      embedding,
+      prompt,
+      new PromptSize(prompt, bytes, { exchange: authenticated, services }),
+      services.meter,
+    )
+    authenticated.margin = marginOf(services, key, resolved.name)
+    authenticated.embedding = embedding
+    return authenticated as WithEmbedding<Parsed>
+  })
 }
 
 /** Each text is a message, and no answer is paid for. */
@@ -71,7 +71,6 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, of: Size, m
   const bound = of.bound + frame
   const boundFor = ({ model }: Route): number => Math.min(bound, windowOf(model) * inputs.length + frame)
   return {
-    ...of,
     get estimate() {
       return given + meter.estimateOf(prompt)
     },
@@ -93,40 +92,43 @@ function addTo(counted: number | undefined, frame: number): number | undefined {
   return counted === undefined ? undefined : counted + frame
 }
 
-/** Gets the vectors, with the same retries and fallbacks as an answer: 502 503 504. */
-export async function embed(planned: Planned, request: EmbeddingRequest, parts: Parts): Promise<EmbeddedRequest> {
-  const { resolved, plan, signal, key, startedAt } = planned
-  const routes = plan.kind === 'ask' ? plan.tries.watch(resolved.routes) : resolved.routes
-  const call = { request, headers: {}, signal, keyId: key.id, startedAt }
-  const { answer, route } = await parts.upstream.embed(routes, call)
-  const completion: Completion = {
-    id: planned.id,
-    model: answer.model,
-    parts: [],
-    finish: 'stop',
-    ...(answer.inputTokens === undefined ? {} : { usage: { ...NO_USAGE, inputTokens: answer.inputTokens } }),
-  }
-  return {
-    ...planned,
-    answer: { kind: 'whole', completion },
-    route,
-    ignored: [],
-    embedded: answer,
-    completion,
-  }
+/** Gets the vectors and sends them: the same retries, fallbacks and bill as for an answer. */
+export async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
+  const { embedding } = reserved
+  const planned = untouched(reserved)
+  if (embedding === undefined || planned.plan.kind !== 'ask') return undefined
+  const { key, startedAt, cancellation, resolved } = planned
+  const { attempts } = planned.plan
+  const call = { request: embedding, headers: {}, cancellation, keyId: key.id, startedAt, attempts }
+  const { answer, route } = await services.upstream.embed(resolved.routes, call)
+  planned.route = route
+  return send(planned, embedding, answer, services)
 }
 
-/** The vectors in the encoding that was asked for, with the bill in the headers. */
-export async function respondEmbedding(
-  answered: EmbeddedRequest,
+async function send(
+  planned: Planned,
   request: EmbeddingRequest,
-  parts: Parts,
-): Promise<Response> {
-  const { completion, embedded, first, reservation } = answered
-  const bill = billFor(answered, completion, parts.meter)
+  embedded: Embedded,
+  services: Services,
+): Promise<undefined> {
+  const completion = completionOf(planned.id, embedded)
+  const answered = Object.assign(planned, { answer: { kind: 'whole', completion } as const })
+  const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const body = JSON.stringify(writeEmbeddings(embedded, request.encoding, bill.optimizedTokens))
-  const head = billHeaders(bill)
-  await settle(answered, bill, { status: 200, completion }, parts)
-  await first?.remember({ status: 200, head: { ...head, 'content-type': 'application/json' }, body })
-  return jsonResponse(200, { ...baseHead(answered.id, reservation.rate), ...head }, body)
+  const headers = answerHeaders(bill, [])
+  await settle(answered, bill, { status: 200, completion: () => completion }, services)
+  await planned.first?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
+  sendJson(planned.sink, 200, { ...baseHeaders(planned.id, planned.reservation.rate), ...headers }, body)
+  return undefined
+}
+
+/** The request as if it had been answered without a word. */
+function completionOf(id: string, { model, inputTokens }: Embedded): Completion {
+  return {
+    id,
+    model,
+    parts: [],
+    finish: 'stop',
+    ...(inputTokens === undefined ? {} : { usage: { ...NO_USAGE, inputTokens } }),
+  }
 }

@@ -5,25 +5,30 @@ import { ZERO } from '../core/money.ts'
 import type { Forecast } from '../governance/forecast.ts'
 import type { SmallModel } from '../savings/tier.ts'
 import { describe, type Found } from './explanation.ts'
-import { baseHead, jsonResponse } from './head.ts'
+import type { Reservation } from '../governance/reservation.ts'
+import { baseHeaders, sendJson } from './head.ts'
 import { plan } from './plan.ts'
 import { quote } from './reserve.ts'
-import type { Parts, Planned, Understood } from './stages.ts'
+import type { Parsed, Reserved } from './exchange.ts'
+import type { Services } from './services.ts'
 
 /**
- * What would happen to a request: its limits, its cache state, its tier, its tokens, its prices and its route. Nothing
- * is asked of an upstream, taken of a limit, or left in the cache, in the statistics or in what tiers remember.
+ * Answers what would happen to a request: its limits, its cache state, its tier, its tokens, its prices and its route.
+ * No upstream is called, no limit is charged, and nothing is left in the cache, in the statistics or in what tiers
+ * remember.
  */
-export async function explain(understood: Understood, parts: Parts): Promise<Response> {
-  const told = await parts.ledger.forecast(understood.key, quote(understood, false))
-  const rehearsal = rehearse(parts)
-  const planned = await plan({ ...understood, reservation: takenNothing(told) }, rehearsal.parts)
-  const body = describe(planned, { told, found: rehearsal.found(), hasCache: parts.memory !== undefined })
-  await parts.records.record(understood, { status: 200 })
-  return jsonResponse(200, baseHead(understood.id, told.rate), JSON.stringify(body))
+export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
+  const forecast = await services.ledger.forecast(parsed.key, quote(parsed, false))
+  const dryRun = dryRunOf(services)
+  parsed.reservation = takenNothing(forecast)
+  const planned = await plan(parsed as Reserved, dryRun.services)
+  const body = describe(planned, { told: forecast, found: dryRun.found(), hasCache: services.memory !== undefined })
+  await services.observers.observeRequest(parsed, { status: 200 })
+  sendJson(parsed.sink, 200, baseHeaders(parsed.id, forecast.rate), JSON.stringify(body))
+  return undefined
 }
 
-function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Planned['reservation'] {
+function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Reservation {
   return {
     rate,
     quote: seen,
@@ -33,9 +38,9 @@ function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Planned['r
   }
 }
 
-/** The same parts, of which nothing is used up: the stage that plans runs on them as it always does. */
-function rehearse(parts: Parts): { readonly parts: Parts; readonly found: () => Found } {
-  const { memory } = parts
+/** The same services, of which nothing is used up: the stage that plans runs on them as it always does. */
+function dryRunOf(services: Services): { readonly services: Services; readonly found: () => Found } {
+  const { memory } = services
   let found: Found
   const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
     const seen = await (memory?.cache ?? { peek: nothingFound }).peek(question)
@@ -43,13 +48,13 @@ function rehearse(parts: Parts): { readonly parts: Parts; readonly found: () => 
     return seen.hit ? seen : { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
   }
   return {
-    parts: {
-      ...parts,
+    services: {
+      ...services,
       ...(memory !== undefined && {
         memory: { cache: { ...memory.cache, lookUp }, singleFlight: createSingleFlight() },
       }),
-      waterfall: parts.rehearsal(),
-      smallModel: (route) => standIn(parts.smallModel(route), parts),
+      waterfall: services.dryRun(),
+      smallModel: (route) => standIn(services.smallModel(route), services),
     },
     found: () => found,
   }
@@ -64,7 +69,7 @@ const SHARE = 3
 const CHARACTERS_A_TOKEN = 4
 
 /** Costs what the small model costs and says something of the length that it would say. */
-function standIn(small: SmallModel | undefined, { meter }: Parts): SmallModel | undefined {
+function standIn(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
   if (small === undefined) return undefined
   return {
     name: small.name,

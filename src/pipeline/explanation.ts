@@ -8,7 +8,7 @@ import type { Forecast, Standing } from '../governance/forecast.ts'
 import type { TierVerdict } from '../savings/tier.ts'
 import { expectedBill } from './charge.ts'
 import { isThread } from './plan.ts'
-import type { Planned } from './stages.ts'
+import type { Planned } from './exchange.ts'
 
 /** What the cache said; undefined where it was not asked. */
 export type Found = CacheHit | CacheMiss | undefined
@@ -22,7 +22,7 @@ export interface Seen {
 /** A planned request as the caller reads it. */
 export function describe(planned: Planned, { told, found, hasCache }: Seen): JsonObject {
   const { resolved, margin, plan: planning } = planned
-  const bill = expectedBill({ ...planned, route: undefined })
+  const bill = expectedBill(planned)
   return {
     object: 'svc.explanation',
     model: resolved.name,

@@ -1,4 +1,5 @@
 import type { Claim, ItemQueue } from '../batches/item-queue.ts'
+import { Cancellation } from '../core/cancellation.ts'
 import type { Runtime } from '../core/ports.ts'
 
 export interface HoldOptions {
@@ -6,16 +7,16 @@ export interface HoldOptions {
   readonly after: Runtime['after']
   readonly leaseMs: number
   /** Everything under way, so that it can be ended. */
-  readonly running: Set<AbortController>
+  readonly running: Set<Cancellation>
 }
 
 /** Works while the lease of an item is renewed; who has lost it ends the work, which then does not count. */
 export async function holdClaim<value>(
   claim: Claim,
   { queue, after, leaseMs, running }: HoldOptions,
-  work: (controller: AbortController) => Promise<value>,
+  work: (cancellation: Cancellation) => Promise<value>,
 ): Promise<value> {
-  const controller = new AbortController()
+  const cancellation = new Cancellation()
   let done = false
   let cancel: () => void = () => {}
   const arm = (): void => {
@@ -23,15 +24,15 @@ export async function holdClaim<value>(
   }
   const renew = async (): Promise<void> => {
     if (await queue.renew(claim)) arm()
-    else if (!done) controller.abort(new Error('The item is in other hands.'))
+    else if (!done) cancellation.cancel(new Error('The item is in other hands.'))
   }
-  running.add(controller)
+  running.add(cancellation)
   arm()
   try {
-    return await work(controller)
+    return await work(cancellation)
   } finally {
     done = true
-    running.delete(controller)
+    running.delete(cancellation)
     cancel()
   }
 }

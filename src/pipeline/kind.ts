@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Route } from './route.ts'
-import type { Resolved } from './stages.ts'
+import type { Resolved, Route } from './request-values.ts'
 
 /** The routes that can answer a prompt: 400 where the model only embeds. */
 export function answeringRoutes(resolved: Resolved): Resolved {

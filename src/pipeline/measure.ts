@@ -3,46 +3,95 @@ import type { Prompt } from '../core/prompt.ts'
 import { vendorWorkOf } from '../formats/vendor-work.ts'
 import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/weights.ts'
-import { formatHeaders } from './ask.ts'
-import type { Route } from './route.ts'
-import type { Admitted, Counter, Parts, Size } from './stages.ts'
+import type { Authenticated } from './exchange.ts'
+import { callerLeft } from './fail.ts'
+import { formatHeaders } from './call-upstream.ts'
+import type { Services } from './services.ts'
+import type { Counter, Route, Size } from './request-values.ts'
 
 /** A count by a vendor takes no longer than this: without it the bound by bytes is used. */
 const COUNT_MS = 10_000
 /** Vendors call their counts estimates: what they bill can be a few tokens more. */
 const COUNT_SLACK = 16
 
-/**
- * The size of a prompt whose body takes `bytes` bytes. Every value is reckoned when it is first read: a request without
- * limits and tiers needs none.
- */
-export function measure(prompt: Prompt, bytes: number, admitted: Admitted, parts: Parts): Size {
-  const { meter, limits } = parts
-  const weight = once(() => weighPrompt(prompt, bytes))
-  const estimate = once(() => meter.estimateOf(prompt))
-  const isOpen = once(() => vendorWorkOf(prompt) !== undefined)
-  const boundFor = ({ model, provider }: Route): number =>
-    boundByBytes(weight(), model, provider.dialect !== prompt.native.dialect)
-  const windowFor = ({ model }: Route): number => windowOf(model)
-  const local = once(() => meter.countOfBody(prompt, 'o200k', admitted.signal))
+interface Measured {
+  readonly exchange: Authenticated
+  readonly services: Services
+}
 
-  return {
-    get estimate() {
-      return estimate()
-    },
-    get bound() {
-      return weight().bytes + softTokens(weight())
-    },
-    reserved: (route) => {
-      const window = windowFor(route)
-      if (isOpen() && limits.vendorTools !== 'allow') return window
-      const bound = boundFor(route)
-      // A longer prompt is answered only after a tier has shortened it, and is then billed by our own count.
-      return bound <= window ? bound : Math.max(window, Math.min(bound, estimate()))
-    },
-    reportable: (route) => (isOpen() ? windowFor(route) : Math.min(windowFor(route), boundFor(route))),
-    counter: (route) => (isOpen() ? undefined : counterFor(route, { prompt, weight, local, admitted, parts })),
-    count: async () => (await local()) + softTokens(weight()),
+/** The size of a prompt whose body has a given number of bytes. Every value is computed by its first reader and kept. */
+export class PromptSize implements Size {
+  readonly #prompt: Prompt
+  readonly #bytes: number
+  readonly #measured: Measured
+  #weight: PromptWeight | undefined
+  #estimate: number | undefined
+  #isOpen: boolean | undefined
+  #local: Promise<number> | undefined
+
+  constructor(prompt: Prompt, bytes: number, measured: Measured) {
+    this.#prompt = prompt
+    this.#bytes = bytes
+    this.#measured = measured
+  }
+
+  get estimate(): number {
+    return (this.#estimate ??= this.#measured.services.meter.estimateOf(this.#prompt))
+  }
+
+  get bound(): number {
+    return this.weight.bytes + softTokens(this.weight)
+  }
+
+  reserved(route: Route): number {
+    const window = windowOf(route.model)
+    if (this.#asksForVendorWork && this.#measured.services.limits.vendorTools !== 'allow') return window
+    const bound = this.#boundFor(route)
+    // A longer prompt is answered only after a tier has shortened it, and is then billed by our own count.
+    return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
+  }
+
+  reportable(route: Route): number {
+    const window = windowOf(route.model)
+    return this.#asksForVendorWork ? window : Math.min(window, this.#boundFor(route))
+  }
+
+  counter(route: Route): Counter | undefined {
+    return this.#asksForVendorWork ? undefined : counterFor(route, this)
+  }
+
+  async count(): Promise<number> {
+    return (await this.local()) + softTokens(this.weight)
+  }
+
+  get prompt(): Prompt {
+    return this.#prompt
+  }
+
+  get measured(): Measured {
+    return this.#measured
+  }
+
+  get weight(): PromptWeight {
+    return (this.#weight ??= weighPrompt(this.#prompt, this.#bytes))
+  }
+
+  /** The exact o200k count of the texts. */
+  local(): Promise<number> {
+    return (this.#local ??= this.countBy('o200k'))
+  }
+
+  countBy(tokenizer: 'o200k' | 'cl100k'): Promise<number> {
+    const { exchange, services } = this.#measured
+    return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
+  }
+
+  get #asksForVendorWork(): boolean {
+    return (this.#isOpen ??= vendorWorkOf(this.#prompt) !== undefined)
+  }
+
+  #boundFor({ model, provider }: Route): number {
+    return boundByBytes(this.weight, model, provider.dialect !== this.#prompt.native.dialect)
   }
 }
 
@@ -52,7 +101,7 @@ function softTokens({ frame, images }: PromptWeight): number {
 }
 
 /** Throws where the gateway allows no work of the vendor and the prompt asks for it. */
-export function checkVendorWork(prompt: Prompt, { limits }: Pick<Parts, 'limits'>): void {
+export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.vendorTools === 'refuse' ? vendorWorkOf(prompt) : undefined
   if (param === undefined) return
   throw new GatewayError(
@@ -62,57 +111,43 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Parts, 'limits'
   )
 }
 
-interface Countable {
-  readonly prompt: Prompt
-  readonly weight: () => PromptWeight
-  readonly local: () => Promise<number>
-  readonly admitted: Admitted
-  readonly parts: Parts
-}
-
 /** The counter of a route: the model's own vocabulary, else its vendor, else what the operator knows of the model. */
-function counterFor(route: Route, countable: Countable): Counter | undefined {
-  const { prompt, weight, local, admitted, parts } = countable
+function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { model, provider } = route
   const { tokenizer, tokenFactor } = model
-  const beside = (): number => tokensBesideText(weight(), model)
+  const beside = (): number => tokensBesideText(size.weight, model)
   if (tokenizer !== undefined) {
-    const count = (): Promise<number> =>
-      tokenizer === 'o200k' ? local() : parts.meter.countOfBody(prompt, tokenizer, admitted.signal)
+    const count = (): Promise<number> => (tokenizer === 'o200k' ? size.local() : size.countBy(tokenizer))
     return { count: async () => (await count()) + beside(), asksUpstream: false }
   }
   const loosened =
-    tokenFactor === undefined ? undefined : async () => Math.ceil((await local()) * tokenFactor) + beside()
+    tokenFactor === undefined ? undefined : async () => Math.ceil((await size.local()) * tokenFactor) + beside()
   if (provider.countTokens !== undefined) {
-    const count = async (): Promise<number | undefined> =>
-      (await countUpstream(route, countable)) ?? (await loosened?.())
+    const count = async (): Promise<number | undefined> => (await countUpstream(route, size)) ?? (await loosened?.())
     return { count, asksUpstream: true }
   }
   return loosened === undefined ? undefined : { count: loosened, asksUpstream: false }
 }
 
 /** The vendor's own count; undefined where it fails, because a count that is missing must not fail the request. */
-async function countUpstream(route: Route, { prompt, admitted, parts }: Countable): Promise<number | undefined> {
-  const { runtime, timeouts } = parts
-  const { signal, request } = admitted
+async function countUpstream(route: Route, { prompt, measured }: PromptSize): Promise<number | undefined> {
+  const { exchange, services } = measured
+  const { runtime, timeouts } = services
+  const { cancellation, request } = exchange
   const call = {
     prompt,
     model: route.model,
-    signal,
+    signal: cancellation.signal,
+    cancellation,
     runtime,
     timeouts: { ...timeouts, total: Math.min(timeouts.total, COUNT_MS) },
-    headers: formatHeaders(request.headers),
+    headers: formatHeaders(request),
   }
   try {
     const counted = await route.provider.countTokens?.(call)
     return counted === undefined ? undefined : counted + COUNT_SLACK
   } catch (error) {
-    if (signal.aborted) throw new GatewayError('cancelled', 'The caller left before the answer.', { cause: error })
+    if (cancellation.isCancelled) throw callerLeft(error)
     return undefined
   }
-}
-
-function once<value>(make: () => value): () => value {
-  let made: { readonly value: value } | undefined
-  return () => (made ??= { value: make() }).value
 }

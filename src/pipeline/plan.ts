@@ -1,58 +1,97 @@
-import { add, ZERO } from '../core/money.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { add, ZERO, type NanoUsd } from '../core/money.ts'
+import { Attempts } from '../upstream/attempts.ts'
+import type { Planned, Reserved } from './exchange.ts'
 import { KEEP_NOTHING, recall, type Recalled } from './recall.ts'
-import type { Parts, Planned, Reserved } from './stages.ts'
-import { createTries } from './tries.ts'
+import type { Services } from './services.ts'
+import type { Counted, Plan, Size } from './request-values.ts'
+import type { Optimized } from '../savings/tier.ts'
 
-/** How to answer: from memory, or by asking with the smallest prompt that pays. Never fails a request. */
-export async function plan(reserved: Reserved, parts: Parts): Promise<Planned> {
+/** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */
+export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isThread(reserved)) return untouched(reserved)
-  const recalled = await recall(reserved, parts)
-  if ('replay' in recalled) return { ...reserved, plan: recalled.replay }
-  try {
-    return await optimize(reserved, recalled, parts)
-  } catch (error) {
-    recalled.keep.finish({ status: 500 })
-    throw error
-  }
+  return chain(recall(reserved, services), (recalled) =>
+    'replay' in recalled ? withPlan(reserved, recalled.replay) : planPrompt(reserved, recalled, services),
+  )
 }
 
-async function optimize(reserved: Reserved, recalled: Recalled, parts: Parts): Promise<Planned> {
-  const { prompt, resolved, size, wishes, key } = reserved
+function withPlan(exchange: Reserved, chosen: Plan): Planned {
+  exchange.plan = chosen
+  return exchange as Planned
+}
+
+/** A prompt that no tier can make smaller is sent as it is, without a count. */
+function planPrompt(reserved: Reserved, recalled: Recalled, services: Services): MaybePromise<Planned> {
+  const { wishes, size, resolved } = reserved
+  const { model } = resolved.routes[0]
+  if (services.waterfall.isBelow({ model, wishes }, () => size.bound)) return untouched(reserved, recalled)
+  return optimize(reserved, recalled, services).catch((error: unknown) => {
+    recalled.keep.finish({ status: 500 })
+    throw error
+  })
+}
+
+async function optimize(reserved: Reserved, { keep, spent }: Recalled, services: Services): Promise<Planned> {
+  const { prompt, resolved, size, wishes, key, cancellation } = reserved
   const route = resolved.routes[0]
-  const rewritten = await parts.waterfall({
+  await services.meter.prepare(prompt, cancellation.signal)
+  const rewritten = await services.waterfall({
     prompt,
     modelName: resolved.name,
     model: route.model,
     tokens: size.estimate,
     wishes,
     owner: key.id,
-    small: parts.smallModel(route),
-    signal: reserved.signal,
-    now: parts.runtime.now(),
+    small: services.smallModel(route),
+    signal: cancellation.signal,
+    now: services.runtime.now(),
   })
-  const optimized = { ...rewritten, spent: add(rewritten.spent, recalled.spent) }
+  const optimized = { ...rewritten, spent: add(rewritten.spent, spent) }
   const { rewrite } = optimized
-  const counted = { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens }
-  const tries = createTries(reserved.signal)
-  return {
-    ...reserved,
-    plan: { kind: 'ask', prompt: rewrite?.prompt ?? prompt, optimized, counted, keep: recalled.keep, tries },
-  }
+  return withPlan(reserved, {
+    kind: 'ask',
+    prompt: rewrite?.prompt ?? prompt,
+    optimized,
+    counted: { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens },
+    keep,
+    attempts: new Attempts(cancellation),
+  })
 }
 
-/** A thread's earlier turns are the upstream's: neither can they be compared, nor cut. */
+/** The earlier turns of a thread are held by the upstream: they can be neither compared nor cut. */
 export function isThread({ prompt }: Pick<Reserved, 'prompt'>): boolean {
   return prompt.native.value['thread'] !== undefined
 }
 
-/** The plan of a request that is sent as it came. */
-export function untouched(reserved: Reserved): Planned {
-  const tokens = reserved.size.estimate
-  const optimized = { tokens, spent: ZERO, verdicts: [] }
-  const counted = { original: tokens, sent: tokens }
-  const tries = createTries(reserved.signal)
-  return {
-    ...reserved,
-    plan: { kind: 'ask', prompt: reserved.prompt, optimized, counted, keep: KEEP_NOTHING, tries },
+const NOT_RECALLED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
+
+/** The plan of a request that is sent as it came. Its tokens are counted only when a bill needs them. */
+export function untouched(reserved: Reserved, { keep, spent }: Recalled = NOT_RECALLED): Planned {
+  const { prompt, size, cancellation } = reserved
+  const optimized = new Untouched(size, spent)
+  const attempts = new Attempts(cancellation)
+  return withPlan(reserved, { kind: 'ask', prompt, optimized, counted: optimized, keep, attempts })
+}
+
+class Untouched implements Optimized, Counted {
+  readonly spent: NanoUsd
+  readonly verdicts: Optimized['verdicts'] = []
+  readonly #size: Size
+
+  constructor(size: Size, spent: NanoUsd) {
+    this.#size = size
+    this.spent = spent
+  }
+
+  get tokens(): number {
+    return this.#size.estimate
+  }
+
+  get original(): number {
+    return this.#size.estimate
+  }
+
+  get sent(): number {
+    return this.#size.estimate
   }
 }

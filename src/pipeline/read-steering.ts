@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import type { HeaderView } from '../core/http.ts'
 import { readCacheDirectives } from '../cache/cache-directives.ts'
 import { checkSteeringNames, readFlag } from '../core/steering-headers.ts'
 import { readWishes } from '../savings/wishes.ts'
@@ -8,7 +9,7 @@ import type { Wishes } from '../savings/tier.ts'
  * Checks all headers by which a caller steers a request and returns those for the savings tiers. Throws `invalid-request`
  * before anything is reserved or spent: an ignored `X-Svc-Explain` would bill a request that was meant to be free.
  */
-export function readSteering(headers: Headers, options: { readonly canExplain: boolean }): Wishes {
+export function readSteering(headers: HeaderView, options: { readonly canExplain: boolean }): Wishes {
   checkSteeringNames(headers)
   if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()
   readFlag(headers, 'X-Svc-Detach')

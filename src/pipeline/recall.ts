@@ -1,9 +1,13 @@
 import { makeHitBill } from '../billing/bill.ts'
 import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
-import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Leader } from '../cache/single-flight.ts'
-import type { Keep, Outcome, Parts, Plan, Remembered, Reserved } from './stages.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { ZERO, type NanoUsd } from '../core/money.ts'
+import type { Reserved } from './exchange.ts'
+import type { Outcome } from './request-values.ts'
+import type { AnswerCache, Services, SharedAnswer } from './services.ts'
+import type { Keep, Plan } from './request-values.ts'
 
 /** Stores nothing: for requests that the cache must not see. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
@@ -15,36 +19,58 @@ export interface Recalled {
   readonly spent: NanoUsd
 }
 
+type Found = { readonly replay: Plan } | Recalled
+
+const NOT_CACHED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
+
 /**
  * Returns a stored answer, the answer of an identical request, or the function that stores the answer of this request.
  * Rejects only when the caller disconnects.
  */
-export async function recall(reserved: Reserved, parts: Parts): Promise<{ readonly replay: Plan } | Recalled> {
-  const { memory } = parts
-  if (memory === undefined) return { keep: KEEP_NOTHING, spent: ZERO }
-  const { prompt, key, resolved, signal, request } = reserved
-  const found = await memory.cache.lookUp({
+export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
+  const { memory } = services
+  if (memory === undefined) return NOT_CACHED
+  const { prompt, key, resolved, cancellation, request, id } = reserved
+  const found = memory.cache.lookUp({
     prompt,
     keyId: key.id,
     modelName: resolved.name,
-    directives: readCacheDirectives((name) => request.headers.get(name)),
-    signal,
-    requestId: reserved.id,
-    smallModel: () => parts.smallModel(resolved.routes[0]),
+    directives: readCacheDirectives((name) => request.header(name)),
+    get signal() {
+      return cancellation.signal
+    },
+    requestId: id,
+    smallModel: () => services.smallModel(resolved.routes[0]),
   })
-  if (found.hit) return { replay: replayOf(reserved, found, found.spent) }
-  const { spent } = found
-  if (found.id === undefined) return { keep: keepFor(found, undefined, parts), spent }
-  const role = await memory.singleFlight.join(`${key.id} ${found.id}`, { signal })
-  if (role.role !== 'follower') return { keep: keepFor(found, role.role === 'leader' ? role : undefined, parts), spent }
-  found.becameHit()
-  return { replay: replayOf(reserved, role.value, spent) }
+  return chain(found, (answer) => {
+    if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
+    if (answer.id === undefined) return { keep: keepFor(answer, undefined, services), spent: answer.spent }
+    return join(reserved, answer, { ...services, memory })
+  })
+}
+
+/** Waits for the identical request of the same key that is running, when there is one. */
+function join(
+  reserved: Reserved,
+  miss: CacheMiss,
+  services: Services & { readonly memory: AnswerCache },
+): MaybePromise<Found> {
+  const { singleFlight } = services.memory
+  const joined = singleFlight.join(`${reserved.key.id} ${miss.id}`, { signal: reserved.cancellation.signal })
+  return chain(joined, (role) => {
+    const { spent } = miss
+    if (role.role !== 'follower') {
+      return { keep: keepFor(miss, role.role === 'leader' ? role : undefined, services), spent }
+    }
+    miss.becameHit()
+    return { replay: replayOf(reserved, role.value, spent) }
+  })
 }
 
 /** Bills what the stored answer would have cost this request. */
 function replayOf(
   { resolved, margin }: Reserved,
-  { completion, promptTokens }: Remembered,
+  { completion, promptTokens }: SharedAnswer,
   spent: NanoUsd = ZERO,
 ): Plan {
   const bill = makeHitBill({
@@ -63,8 +89,8 @@ function replayOf(
  */
 function keepFor(
   miss: CacheMiss,
-  leader: Leader<Remembered, never> | undefined,
-  { records }: Pick<Parts, 'records'>,
+  leader: Leader<SharedAnswer, never> | undefined,
+  { observers }: Pick<Services, 'observers'>,
 ): Keep {
   return {
     finish: ({ status, completion, bill }: Outcome) => {
@@ -72,10 +98,10 @@ function keepFor(
         leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
         return
       }
-      const shared = { completion, promptTokens: bill.originalTokens }
+      const shared = { completion: completion(), promptTokens: bill.originalTokens }
       share(miss, shared, leader).catch((cause: unknown) => {
         leader?.complete('not-shared')
-        records.failed('an answer could not be stored in the cache', cause)
+        observers.failed('an answer could not be stored in the cache', cause)
       })
     },
   }
@@ -83,8 +109,8 @@ function keepFor(
 
 async function share(
   miss: CacheMiss,
-  shared: Remembered,
-  leader: Leader<Remembered, never> | undefined,
+  shared: SharedAnswer,
+  leader: Leader<SharedAnswer, never> | undefined,
 ): Promise<void> {
   const isStored = await miss.store(shared.completion, shared.promptTokens)
   leader?.complete(isStored ? { shared } : 'not-shared')

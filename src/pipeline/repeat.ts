@@ -1,24 +1,30 @@
-import { followBody } from './follow.ts'
-import { baseHead } from './head.ts'
+import type { Repeated } from '../replay/idempotency.ts'
+import { eventSinkOf } from './event-sink.ts'
+import type { Parsed } from './exchange.ts'
+import { baseHeaders } from './head.ts'
+import type { Services } from './services.ts'
 import { release } from './settle.ts'
-import type { Parts, Repetition } from './stages.ts'
 
 /**
- * The answer of the first request with this Idempotency-Key, to the byte and with its bill: nothing is reserved, asked or
- * billed for it. One that is still being streamed is followed from its beginning.
+ * Sends the answer of the first request with this Idempotency-Key, to the byte and with its bill: nothing is reserved,
+ * called or billed for it. An answer that is still being streamed is followed from its beginning.
  */
-export async function repeat(repetition: Repetition, parts: Parts): Promise<Response> {
-  const { repeated, key, id, format, request } = repetition
+export async function repeat(parsed: Parsed, repeated: Repeated, services: Services): Promise<undefined> {
+  const { key, id, sink } = parsed
   try {
     const status = repeated.kind === 'kept' ? repeated.answer.status : 200
-    const base = { ...baseHead(id, await parts.ledger.status(key)), 'idempotency-replayed': 'true' }
-    await release(repetition, { status }, parts)
+    const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
+    await release(parsed, { status }, services)
     if (repeated.kind === 'kept') {
-      return new Response(repeated.answer.body, { status, headers: { ...base, ...repeated.answer.head } })
+      sink.whole(status, { ...headers, ...repeated.answer.head }, repeated.answer.body)
+      return
     }
-    const { recording, head, leave } = repeated
-    const body = followBody({ reader: recording.follow(0), format, request, requestId: id, leave }, parts)
-    return new Response(body, { status, headers: { ...base, ...head } })
+    sink.begin(status, { ...headers, ...repeated.head })
+    const stopReading = repeated.recording.follow(0, eventSinkOf(parsed, services))
+    parsed.onLeave = () => {
+      stopReading()
+      repeated.leave()
+    }
   } catch (error) {
     if (repeated.kind === 'live') repeated.leave()
     throw error

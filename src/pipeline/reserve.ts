@@ -1,13 +1,17 @@
-import { greatestAnswer } from '../governance/access.ts'
 import { createQuote, type Candidate } from '../governance/quote.ts'
 import type { Quote } from '../governance/reservation.ts'
-import type { Route } from './route.ts'
-import type { Claimed, Parts, Reserved, Understood } from './stages.ts'
+import { greatestAnswer } from '../governance/access.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import type { Parsed, Reserved } from './exchange.ts'
+import type { Services } from './services.ts'
+import type { Route } from './request-values.ts'
 
-/** Takes a place and the worst case's money, before anything is spent: 429 or 402. */
-export async function reserve(claimed: Claimed, parts: Parts): Promise<Reserved> {
-  const reservation = await parts.ledger.reserve(claimed.key, quote(claimed))
-  return { ...claimed, reservation }
+/** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
+export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
+  return chain(services.ledger.reserve(parsed.key, quote(parsed)), (reservation) => {
+    parsed.reservation = reservation
+    return parsed as Reserved
+  })
 }
 
 /**
@@ -15,8 +19,8 @@ export async function reserve(claimed: Claimed, parts: Parts): Promise<Reserved>
  *
  * @param asksUpstream False for a quote that must not ask an upstream to count.
  */
-export function quote(understood: Understood, asksUpstream: boolean = true): Quote {
-  const { prompt, resolved, size, margin, key } = understood
+export function quote(parsed: Parsed, asksUpstream: boolean = true): Quote {
+  const { prompt, resolved, size, margin, key } = parsed
   const candidateOf = (route: Route): Candidate => {
     const counter = size.counter(route)
     const isUsable = counter !== undefined && (asksUpstream || !counter.asksUpstream)
@@ -25,7 +29,7 @@ export function quote(understood: Understood, asksUpstream: boolean = true): Quo
   return createQuote({
     candidates: () => resolved.routes.map(candidateOf),
     promptTokens: () => size.bound,
-    countPrompt: size.count,
+    countPrompt: () => size.count(),
     outputTokens: greatestAnswer(key, prompt, resolved.routes[0].model),
     choices: prompt.settings.choices ?? 1,
     margin,

@@ -3,8 +3,8 @@ import { isSafeModelName } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { weighProviders } from '../governance/weights.ts'
-import type { Route } from './route.ts'
-import type { Resolve, Resolved } from './stages.ts'
+import type { Resolve } from './services.ts'
+import type { Resolved, Route } from './request-values.ts'
 
 /** Finds the route of a whole name: an alias, or `<provider>/<model_id>`. */
 export type FindRoute = (name: string) => Route | undefined

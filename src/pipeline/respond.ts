@@ -1,40 +1,27 @@
-import { billHeaders, headerSafe } from '../billing/headers.ts'
-import { billFor, expectedBill } from './charge.ts'
-import { baseHead, jsonResponse, type Head } from './head.ts'
-import { keepWhole, startRecording } from './record.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { billFor } from './charge.ts'
+import type { Answered } from './exchange.ts'
+import { answerHeaders, baseHeaders, sendJson } from './head.ts'
+import { keepWhole } from './keep-answer.ts'
 import { settle } from './settle.ts'
-import type { Answered, Parts } from './stages.ts'
-import { statementOf } from './statement.ts'
-import { bodyOf, STREAM_HEAD } from './stream-body.ts'
-import { keepTurn, writeContext } from './turns.ts'
+import type { Services } from './services.ts'
+import { BillMetrics } from './bill-metrics.ts'
+import { respondWithStream } from './stream-answer.ts'
+import { writeContext } from './turns.ts'
 
 /** The answer in the caller's own format, with its bill. A stream settles when it ends, however it ends. */
-export async function respond(answered: Answered, parts: Parts): Promise<Response> {
-  const { answer } = answered
-  const base = baseHead(answered.id, answered.reservation.rate)
-  if (answer.kind === 'whole') {
-    const { completion } = answer
-    const bill = billFor(answered, completion, parts.meter)
-    const statement = statementOf(bill)
-    const body = answered.format.writeCompletion(completion, statement, writeContext(answered))
-    const head = { ...answerHead(answered), ...billHeaders(bill) }
-    await settle(answered, bill, { status: 200, completion }, parts)
-    await keepTurn(answered, body, parts)
-    await keepWhole(answered, { head, body, id: completion.id, metrics: { ...statement } }, parts)
-    return jsonResponse(200, { ...base, ...head }, body)
-  }
-  const head = { ...answerHead(answered), ...billHeaders(expectedBill(answered)), ...STREAM_HEAD }
-  const reader = startRecording(answered, answer.steps, head, parts)
-  const body = bodyOf(reader, {
-    heartbeat: answered.format.heartbeat,
-    heartbeatMs: parts.limits.heartbeatMs,
-    after: parts.runtime.after,
-    now: parts.runtime.now,
-    signal: answered.request.signal,
+export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
+  const { answer, format, sink } = answered
+  if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
+  const { completion } = answer
+  const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
+  const metrics = new BillMetrics(bill)
+  const body = format.writeCompletion(completion, metrics, writeContext(answered))
+  const headers = answerHeaders(bill, answered.ignored)
+  const settled = settle(answered, bill, { status: 200, completion: () => completion }, services)
+  const kept = chain(settled, () => keepWhole(answered, { headers, body, id: completion.id, metrics }, services))
+  return chain(kept, () => {
+    sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
+    return undefined
   })
-  return new Response(body, { status: 200, headers: { ...base, ...head } })
-}
-
-function answerHead(answered: Answered): Head {
-  return answered.ignored.length > 0 ? { 'x-svc-ignored': headerSafe(answered.ignored.join(', ')) } : {}
 }

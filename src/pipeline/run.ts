@@ -1,34 +1,26 @@
-import { admit } from './admit.ts'
-import { ask } from './ask.ts'
-import { claim } from './claim.ts'
+import { authenticate } from './authenticate.ts'
+import { callUpstream } from './call-upstream.ts'
+import { deduplicate } from './deduplicate.ts'
+import type { Authenticated, Exchange } from './exchange.ts'
+import { parseRequest } from './parse-request.ts'
 import { plan } from './plan.ts'
-import { refuse } from './refuse.ts'
-import { repeat } from './repeat.ts'
 import { reserve } from './reserve.ts'
 import { respond } from './respond.ts'
-import type { Admitting, Parts, Reached, Received } from './stages.ts'
-import { understand } from './understand.ts'
-import { explain, wantsExplanation } from './wants-explanation.ts'
+import { Stages, type Stage } from './stages.ts'
+import { explain } from './wants-explanation.ts'
 
 /**
- * The whole way of a model request, one line a stage. Each stage knows more than the one before it and none goes back.
- * A failure anywhere becomes a response in one place, which gives back whatever had been reserved by then.
+ * The whole way of a model request, one line per stage.
  *
- * @param admitting another way to find the key, for requests that carry none: the items of batches.
+ * @param authenticateBy another way to find the key, for requests that carry none: the items of batches.
  */
-export async function run(received: Received, parts: Parts, admitting: Admitting = admit): Promise<Response> {
-  let reached: Reached = received
-  try {
-    const admitted = (reached = await admitting(received, parts)) //    whose request: 401
-    const understood = (reached = await understand(admitted, parts)) // what it asks for: 400 403 404 413
-    if (wantsExplanation(understood)) return await explain(understood, parts) // says what would happen: nothing does
-    const claimed = (reached = await claim(understood, parts)) //       first of its Idempotency-Key, or not: 400 409
-    if ('repeated' in claimed) return await repeat(claimed, parts) //   the same answer again, free of charge
-    const reserved = (reached = await reserve(claimed, parts)) //       places and money in advance: 402 429
-    const planned = (reached = await plan(reserved, parts)) //          replay, or ask with what prompt
-    const answered = (reached = await ask(planned, parts)) //           an answer, or its first step: 502 503 504
-    return await respond(answered, parts) //                            in the caller's format; settles, once
-  } catch (error) {
-    return refuse(reached, error, parts)
-  }
+export function modelStages(authenticateBy: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
+  return Stages.begin(authenticateBy) // the key: 401
+    .next(parseRequest) //               prompt, model, permissions: 400 403 404 413
+    .next(explain) //                    X-Svc-Explain: says what would happen
+    .next(deduplicate) //                Idempotency-Key: the same answer again, 409
+    .next(reserve) //                    counters and worst-case cost: 402 429
+    .next(plan) //                       a cached answer, or which prompt to send
+    .next(callUpstream) //               retries and fallbacks: 502 503 504
+    .next(respond) //                    in the caller's format; settles once
 }

@@ -1,50 +1,76 @@
 import type { Bill } from '../billing/bill.ts'
+import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft } from './charge.ts'
-import type { Answered, Outcome, Parts, Planned, Reached, Reserved } from './stages.ts'
+import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
+import type { Outcome } from './request-values.ts'
+import type { Services } from './services.ts'
 
-/** Ends a request that was answered, in whole or in part: the truth replaces what was held, and is written down. */
-export async function settle(answered: Answered, bill: Bill, outcome: Outcome, parts: Parts): Promise<void> {
-  await close(answered, usedBy(answered, bill), { ...outcome, bill }, parts)
+/** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
+export function settle(answered: Answered, bill: Bill, outcome: Outcome, services: Services): MaybePromise<void> {
+  return end(answered, usedBy(answered, bill), { ...outcome, bill }, services)
 }
 
 /**
- * Ends a request that was refused, failed or was left before its answer. What was held is given back, but for what
- * `billForFailure` and `billForLeft` say. The items of a batch have no caller who could leave: an item that is ended
+ * Ends a request that was refused, failed or was left before its answer. What was reserved is given back, except for what
+ * `billForFailure` and `billForLeft` state. The items of a batch have no caller who could leave: an item that is ended
  * early is tried again.
  */
-export async function release(reached: Reached, outcome: Outcome, parts: Parts): Promise<void> {
-  if (!('reservation' in reached)) return parts.records.record(reached, outcome)
-  const isLeft = reached.signal.aborted && reached.caller !== undefined
-  const bill = isPlanned(reached) ? (isLeft ? billForLeft : billForFailure)(reached) : undefined
-  if (bill === undefined) await close(reached, nothingUsed(reached), outcome, parts)
-  else await close(reached, usedBy(reached, bill), { ...outcome, bill }, parts)
+export function release(exchange: Exchange, outcome: Outcome, services: Services): MaybePromise<void> {
+  const bill = isPlanned(exchange) ? billOfRelease(exchange) : undefined
+  if (bill !== undefined && isPlanned(exchange))
+    return end(exchange, usedBy(exchange, bill), { ...outcome, bill }, services)
+  return end(exchange, nothingUsed(exchange), outcome, services)
 }
 
-async function close(reserved: Reserved, used: Used, outcome: Outcome, parts: Parts): Promise<void> {
-  if (isPlanned(reserved) && reserved.plan.kind === 'ask') reserved.plan.keep.finish(outcome)
-  const settled = reserved.reservation.settle(used).catch((cause: unknown) => {
-    parts.records.unsettled(reserved, used, cause)
-  })
-  await Promise.all([settled, parts.records.record(reserved, outcome)])
+function billOfRelease(planned: Planned): Bill | undefined {
+  const isLeft = planned.cancellation.isCancelled && planned.subscribers !== undefined
+  return isLeft ? billForLeft(planned) : billForFailure(planned)
+}
+
+function isPlanned(exchange: Exchange): exchange is Planned {
+  return exchange.plan !== undefined
+}
+
+/** The only place that settles. Further calls do nothing, so a request settles once however it ends. */
+function end(exchange: Exchange, used: Used, outcome: Outcome, services: Services): MaybePromise<void> {
+  if (exchange.isEnded) return
+  exchange.isEnded = true
+  const settled = settleReservation(exchange, used, services)
+  if (exchange.plan?.kind === 'ask') exchange.plan.keep.finish(outcome)
+  const observed = services.observers.observeRequest(exchange, outcome)
+  return isPromise(observed) ? observed.then(() => settled) : settled
+}
+
+/** Never rejects: what the store did not take is logged and tried again. */
+function settleReservation(exchange: Exchange, used: Used, services: Services): MaybePromise<void> {
+  const { reservation } = exchange
+  if (reservation === undefined) return
+  const failed = (cause: unknown): void => services.observers.unsettled(exchange as Reserved, used, cause)
+  try {
+    const settled = reservation.settle(used)
+    return isPromise(settled) ? settled.catch(failed) : settled
+  } catch (cause) {
+    failed(cause)
+  }
 }
 
 /** A cache hit uses no tokens of a limit: nothing was sent. */
-function usedBy(reserved: Reserved, bill: Bill): Used {
-  const hit = bill.cache === 'HIT'
+function usedBy({ resolved }: Planned, bill: Bill): Used {
+  const isHit = bill.cache === 'HIT'
   return {
-    promptTokens: hit ? 0 : bill.optimizedTokens,
-    completionTokens: hit ? 0 : bill.completionTokens,
+    promptTokens: isHit ? 0 : bill.optimizedTokens,
+    completionTokens: isHit ? 0 : bill.completionTokens,
     savedTokens: bill.originalTokens - bill.optimizedTokens,
     theoretical: bill.theoretical,
     actual: bill.actual,
     billed: bill.billed,
-    model: reserved.resolved.name,
+    model: resolved.name,
   }
 }
 
-function nothingUsed(reserved: Reserved): Used {
+function nothingUsed({ resolved }: Exchange): Used {
   return {
     promptTokens: 0,
     completionTokens: 0,
@@ -52,10 +78,6 @@ function nothingUsed(reserved: Reserved): Used {
     theoretical: ZERO,
     actual: ZERO,
     billed: ZERO,
-    model: reserved.resolved.name,
+    model: resolved?.name ?? '',
   }
-}
-
-function isPlanned(reserved: Reserved): reserved is Planned {
-  return 'plan' in reserved
 }

@@ -2,9 +2,11 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
-import type { KeptTurn, WriteContext } from '../formats/format.ts'
+import type { KeptTurn, TurnFormat, WriteContext } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Answered, Parts, Turns } from './stages.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { Answered, Parsed } from './exchange.ts'
+import type { Services, Turns } from './services.ts'
 
 /** How long a turn is kept, from the moment it was answered. */
 const KEPT_MS = 24 * 60 * 60 * 1000
@@ -25,15 +27,12 @@ type Kept = Pick<Store, 'get' | 'set' | 'delete'>
 export function createTurns(store: Kept): Turns {
   return {
     find: async (key, id) => answerOf(await read(store, { key, id, half: 'answer' })),
-    recall: async ({ turns }, key, body) => {
-      if (turns === undefined) return body
-      const { continued, quoted } = turns.refersTo(body)
-      const turn = continued === undefined ? undefined : await findTurn(store, key, continued)
-      return turns.recall(body, { continued: turn, quoted: await findQuoted(store, key, quoted) })
-    },
-    keep: async (answered, told) => {
-      const turn = told === undefined ? undefined : answered.format.turns?.keep(writeContext(answered), told)
-      if (turn !== undefined && isKeptId(turn.id)) await write(store, answered.key, turn)
+    recall: ({ turns }, key, body) => (turns === undefined ? body : recall(store, { turns, key }, body)),
+    keep: (answered, serialized) => {
+      const { turns } = answered.format
+      if (turns === undefined || serialized === undefined) return undefined
+      const turn = turns.keep(writeContext(answered), serialized)
+      return turn !== undefined && isKeptId(turn.id) ? write(store, answered.key, turn) : undefined
     },
     forget: async (key, id) => {
       if (!isKeptId(id)) return false
@@ -41,6 +40,16 @@ export function createTurns(store: Kept): Turns {
       return wasThere === true
     },
   }
+}
+
+async function recall(
+  store: Kept,
+  { turns, key }: { readonly turns: TurnFormat; readonly key: VirtualKey },
+  body: JsonObject,
+): Promise<JsonObject> {
+  const { continued, quoted } = turns.refersTo(body)
+  const turn = continued === undefined ? undefined : await findTurn(store, key, continued)
+  return turns.recall(body, { continued: turn, quoted: await findQuoted(store, key, quoted) })
 }
 
 type Half = 'answer' | 'input'
@@ -94,16 +103,23 @@ async function write(store: Kept, key: VirtualKey, { id, input, answer }: KeptTu
 }
 
 /** Keeps an answered and settled request. The answer leaves also when that fails. */
-export async function keepTurn(answered: Answered, told: string | undefined, parts: Parts): Promise<void> {
+export function keepTurn(
+  answered: Answered,
+  serialized: string | undefined,
+  { turns, observers }: Pick<Services, 'turns' | 'observers'>,
+): MaybePromise<void> {
+  const failed = (cause: unknown): void =>
+    observers.failed('an answered request could not be kept for later ones', cause, { request_id: answered.id })
   try {
-    await parts.turns.keep(answered, told)
+    const kept = turns.keep(answered, serialized)
+    return kept instanceof Promise ? kept.catch(failed) : kept
   } catch (cause) {
-    parts.records.failed('an answered request could not be kept for later ones', cause, { request_id: answered.id })
+    failed(cause)
   }
 }
 
 /** What the writers of answers must know of a request. */
-export function writeContext({ prompt, startedAt, id, asked }: Answered): WriteContext {
+export function writeContext({ prompt, startedAt, id, asked }: Parsed): WriteContext {
   return { prompt, created: Math.floor(startedAt / 1000), requestId: id, asked }
 }
 

@@ -1,13 +1,11 @@
+import { headersOf } from '../core/http.ts'
 import { hasFlag } from '../core/steering-headers.ts'
-import type { Parts, Understood } from './stages.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { Parsed } from './exchange.ts'
+import type { Services } from './services.ts'
 
-/** True when the caller asks what would happen instead of letting it happen. */
-export function wantsExplanation({ request }: Pick<Understood, 'request'>): boolean {
-  return hasFlag(request.headers, 'X-Svc-Explain')
-}
-
-/** Loads what explains when it is first asked for; see explain.ts. */
-export async function explain(understood: Understood, parts: Parts): Promise<Response> {
-  const explaining = await import('./explain.ts')
-  return explaining.explain(understood, parts)
+/** Answers a request with `X-Svc-Explain` itself; every other request goes on. The code is loaded when first needed. */
+export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
+  if (!hasFlag(headersOf(parsed.request), 'X-Svc-Explain')) return parsed
+  return import('./explain.ts').then((loaded) => loaded.explain(parsed, services))
 }

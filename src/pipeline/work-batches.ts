@@ -3,11 +3,12 @@ import type { OpenBatch } from '../batches/batch-values.ts'
 import { writeLine, type Claim, type ItemQueue, type ItemResult } from '../batches/item-queue.ts'
 import { createRound, type Round } from '../batches/round.ts'
 import { placeOf } from '../batches/batch-keys.ts'
+import type { Cancellation } from '../core/cancellation.ts'
 import type { Settlement } from '../core/ports.ts'
 import { breathe } from '../tokens/breathe.ts'
 import { answerItem, type KeyById } from './answer-item.ts'
 import { holdClaim } from './hold-claim.ts'
-import type { Parts } from './stages.ts'
+import type { Services } from './services.ts'
 import type { Traffic } from './traffic.ts'
 
 /** Works off the batches of a store, together with every other process that has the same store. */
@@ -30,7 +31,7 @@ export interface BatchWorkOptions {
   readonly settle: (settlement: Settlement) => Promise<unknown>
   readonly keyById: KeyById
   readonly traffic: Traffic
-  readonly parts: Parts
+  readonly services: Services
   /** Items at once. */
   readonly concurrency: number
   /** The lease of an item, in milliseconds; it is renewed three times in its span. */
@@ -55,13 +56,13 @@ const PAUSE_AFTER = 100
 const LONGEST_REST_MS = 300_000
 
 export function createBatchWork(options: BatchWorkOptions): BatchWork {
-  const { queue, parts, concurrency, leaseMs } = options
-  const { now, after, random } = parts.runtime
+  const { queue, services, concurrency, leaseMs } = options
+  const { now, after, random } = services.runtime
   const rounds = new Map<string, Round>()
   /** Keys that a limit has refused, and until when. */
   const resting = new Map<string, number>()
   const hands = new Set<Promise<void>>()
-  const running = new Set<AbortController>()
+  const running = new Set<Cancellation>()
   const holding = { queue, after, leaseMs, running }
   let stale = true
   /** Faults of the code in a row. */
@@ -95,7 +96,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   function rest(cause: unknown): void {
     if (isProgrammingError(cause)) {
       faults = Math.min(faults + 1, MAX_FAULTS)
-      parts.records.failed('the work on batches failed', cause)
+      services.observers.failed('the work on batches failed', cause)
     } else {
       soonest = Math.min(soonest, now() + FAULT_MS)
     }
@@ -107,7 +108,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
       await workOn(claim)
     } catch (cause) {
       if (!isProgrammingError(cause)) throw cause
-      parts.records.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.place })
+      services.observers.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.place })
       await finish(claim, { line: failedLine(claim.place) }, async () => {})
     }
   }
@@ -176,10 +177,9 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     const end = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
     if (end !== undefined) return finish(claim, { line: writeLine(customId, end) }, async () => {})
     if (request === undefined) return finish(claim, { line: lostLine(customId) }, async () => {})
-    const answer = await holdClaim(claim, holding, (controller) => {
-      const abort = (reason: unknown): void => controller.abort(reason)
-      return answerItem({ batch, request, signal: controller.signal, abort }, parts, options.keyById)
-    })
+    const answer = await holdClaim(claim, holding, (cancellation) =>
+      answerItem({ batch, request, cancellation }, services, options.keyById),
+    )
     if (answer.againAfterMs === undefined) return finish(claim, answer.result, answer.commit)
     await answer.commit(true)
     await putOff(claim, batch, answer.againAfterMs)
@@ -245,7 +245,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   async function stop(): Promise<void> {
     stopping.abort()
     cancelAlarm()
-    for (const controller of running) controller.abort(new Error('The gateway is being closed.'))
+    for (const cancellation of running) cancellation.cancel(new Error('The gateway is being closed.'))
     await idle()
   }
 

@@ -100,8 +100,13 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
   const probeEveryMs = 1000 / probesPerSecond
   const circuits = new Map<string, Circuit>()
 
+  let newest = ''
+
   function use(name: string): Circuit {
-    const circuit = circuits.get(name) ?? { window: createFailureWindow(options), opening: undefined }
+    const known = circuits.get(name)
+    if (known !== undefined && name === newest) return known
+    newest = name
+    const circuit = known ?? { window: createFailureWindow(options), opening: undefined }
     circuits.delete(name)
     const [oldest] = circuits.keys()
     if (circuits.size >= MAX_CIRCUITS && oldest !== undefined) circuits.delete(oldest)

@@ -1,11 +1,15 @@
-import type { Completion, Step } from '../core/answer.ts'
+import { NO_USAGE, type Completion, type Step } from '../core/answer.ts'
+import type { AnswerSource } from '../core/answer-source.ts'
+import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, Provider, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createCircuitBreaker, type CircuitBreaker, type CircuitPass, type CircuitReport } from './circuit-breaker.ts'
-import { MAX_HOLD_MS, untilContent, type StreamEnd } from './first-content.ts'
+import type { AnswerTranslator } from '../upstream/answer-translator.ts'
+import type { Attempt as Paid, Attempts } from '../upstream/attempts.ts'
 import { pause, waitBeforeRetry } from './retry.ts'
+import { isSource, MAX_HOLD_MS, sourceOfSteps, UpstreamStream, type StreamEnd } from '../upstream/upstream-stream.ts'
 
 /** One place that can answer a call. */
 export interface Candidate {
@@ -14,17 +18,23 @@ export interface Candidate {
 }
 
 /** What belongs to the request rather than to one of its upstream calls. */
-export interface FailoverRequest extends Pick<ProviderCall, 'headers' | 'signal'> {
+export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
+  readonly cancellation: Cancellation
   readonly keyId: string
   /** When `timeouts.total` began, in milliseconds since 1970. */
   readonly startedAt: number
+  /** Counts every call, for the bill. */
+  readonly attempts: Attempts
 }
 
 export interface FailoverCall extends FailoverRequest {
-  /** Ends the request, also while its stream has no reader. */
-  readonly abort: (reason: unknown) => void
-  /** The prompt for one candidate: providers differ in what must be said. */
+  /** The prompt for one candidate: providers differ in what must be stated. */
   readonly promptFor: (candidate: Candidate) => Prompt
+}
+
+export interface FailoverStreamCall extends FailoverCall {
+  /** A new translator for each try. */
+  readonly translatorFor: (candidate: Candidate, source: AnswerSource) => AnswerTranslator
 }
 
 /** A call without a prompt: the same request for every candidate. */
@@ -51,7 +61,7 @@ export interface Failover {
    * Resolves when an upstream has answered 200 and its stream says something, at the latest 5 seconds after the call:
    * until then another candidate can still take over.
    */
-  stream(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<AsyncIterable<Step>>>
+  stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
   /** Skips candidates that cannot embed. */
   embed(candidates: readonly Candidate[], call: FailoverEmbedding): Promise<FailoverAnswer<Embedded>>
   /** By `<provider>/<model_id>`: the circuits that had requests lately or are not closed. */
@@ -59,7 +69,6 @@ export interface Failover {
 }
 
 const TRIES = 3
-
 /**
  * Asks candidates in their order until one answers. A candidate that fails is asked again after a random wait, as long
  * as nothing of the answer has arrived; then the next one is asked. `timeouts.total` bounds the request over all tries
@@ -72,6 +81,7 @@ export function createFailover(options: FailoverOptions): Failover {
     complete: (candidates, call) =>
       askInTurn(run, candidates, call, async (attempt) => {
         const sent = await attempt.candidate.provider.complete(callFor(attempt, call))
+        attempt.paid.answered(() => sent.answer.usage)
         attempt.pass.succeeded(runtime.now())
         return sent
       }),
@@ -80,8 +90,7 @@ export function createFailover(options: FailoverOptions): Failover {
       return askInTurn(run, candidates, call, async (attempt) => {
         const { answer, ignored } = await attempt.candidate.provider.stream(callFor(attempt, call))
         const holdMs = Math.max(0, passOnAt - runtime.now())
-        const begin = (): StreamEnd => streamEnd(attempt, call)
-        return { answer: await untilContent(answer, runtime, begin, holdMs), ignored }
+        return { answer: await openStream(attempt, call, { answer, holdMs }), ignored }
       })
     },
     embed: (candidates, call) =>
@@ -89,6 +98,7 @@ export function createFailover(options: FailoverOptions): Failover {
         const { provider } = attempt.candidate
         if (provider.embed === undefined) throw new GatewayError('internal', `"${provider.name}" cannot embed.`)
         const answer = await provider.embed({ ...sharedBy(attempt, call), request: call.request })
+        attempt.paid.answered(() => ({ ...NO_USAGE, inputTokens: answer.inputTokens ?? 0 }))
         attempt.pass.succeeded(runtime.now())
         return { answer, ignored: [] }
       }),
@@ -103,18 +113,16 @@ interface Run {
   readonly breaker: CircuitBreaker
 }
 
-interface Turn {
+interface Attempt {
   readonly run: Run
   readonly call: FailoverRequest
   readonly candidate: Candidate
   readonly isFirst: boolean
   readonly isLast: boolean
   readonly pass: CircuitPass
-}
-
-interface Attempt extends Turn {
   /** 1 for the first. */
   readonly number: number
+  readonly paid: Paid
 }
 
 type Ask<answer> = (attempt: Attempt) => Promise<Sent<answer>>
@@ -126,17 +134,11 @@ async function askInTurn<answer>(
   ask: Ask<answer>,
 ): Promise<FailoverAnswer<answer>> {
   let firstFailure: unknown
-  for (const [index, candidate] of candidates.entries()) {
-    const following = candidates.slice(index + 1)
+  for (let index = 0; index < candidates.length; index++) {
     try {
-      const pass = admit(run, call, { candidate, following })
-      const sent = await askOne(
-        { run, call, candidate, isFirst: index === 0, isLast: following.length === 0, pass },
-        ask,
-      )
-      return { ...sent, route: candidate }
+      return await askOne({ run, candidates, call, index }, ask)
     } catch (error) {
-      if (call.signal.aborted || isFinal(error)) throw error
+      if (call.cancellation.isCancelled || isFinal(error)) throw error
       firstFailure ??= error
       if (msLeft(run, call) <= 0) break
     }
@@ -144,58 +146,102 @@ async function askInTurn<answer>(
   throw firstFailure ?? new GatewayError('internal', 'There is no provider to ask.')
 }
 
+/** Whose turn it is. */
+interface Turn {
+  readonly run: Run
+  readonly candidates: readonly Candidate[]
+  readonly call: FailoverRequest
+  readonly index: number
+}
+
 /** Asks one candidate until it answers or another try makes no sense. */
-async function askOne<answer>(turn: Turn, ask: Ask<answer>): Promise<Sent<answer>> {
-  const { run, call } = turn
+async function askOne<answer>(turn: Turn, ask: Ask<answer>): Promise<FailoverAnswer<answer>> {
+  const { run, candidates, call, index } = turn
+  const candidate = candidateAt(candidates, index)
+  const pass = admit(turn)
+  const [isFirst, isLast] = [index === 0, index === candidates.length - 1]
   for (let number = 1; ; number += 1) {
-    const attempt: Attempt = { ...turn, number }
+    const paid = call.attempts.begin(candidate)
+    const attempt: Attempt = { run, call, candidate, isFirst, isLast, pass, number, paid }
     try {
-      return await ask(attempt)
+      const { answer, ignored } = await ask(attempt)
+      return { answer, ignored, route: candidate }
     } catch (error) {
+      paid.failed(error)
       const wait = waitAfter(attempt, error)
       if (wait === undefined) {
         report(attempt, error)
         throw error
       }
-      await pause(run.runtime, wait, call.signal).catch((reason: unknown) => {
-        turn.pass.undecided()
+      await pause(run.runtime, wait, call.cancellation).catch((reason: unknown) => {
+        pass.undecided()
         throw reason
       })
     }
   }
 }
 
+function candidateAt(candidates: readonly Candidate[], index: number): Candidate {
+  const candidate = candidates[index]
+  if (candidate === undefined) throw new GatewayError('internal', 'There is no provider to ask.')
+  return candidate
+}
+
 function waitAfter({ run, call, candidate, number, isLast }: Attempt, error: unknown): number | undefined {
-  if (number >= run.tries || call.signal.aborted) return undefined
+  if (number >= run.tries || call.cancellation.isCancelled) return undefined
   // A probe is one call, and a circuit that opened meanwhile ends the tries of requests under way.
   if (run.breaker.isOpen(circuitOf(candidate), call.keyId)) return undefined
   const wait = waitBeforeRetry({ attempt: number, isLast, error }, run.runtime.random)
   return wait !== undefined && wait < msLeft(run, call) ? wait : undefined
 }
 
-/** A stream that nobody reads does not see its deadline, so it gets this much longer to report it by itself. */
-const UNREAD_MS = 1000
-
-function streamEnd(attempt: Attempt, { abort }: FailoverCall): StreamEnd {
-  const { run, call, pass } = attempt
-  const expire = (): void =>
-    abort(new GatewayError('upstream-timeout', `The stream was not read within ${run.timeouts.total / 1000} seconds.`))
-  const cancel = run.runtime.after(msLeft(run, call) + UNREAD_MS, expire, { isBackground: true })
-  return {
-    whole: () => {
-      cancel()
-      pass.succeeded(run.runtime.now())
-    },
-    broken: (error) => {
-      cancel()
-      report(attempt, error)
-    },
-    left: () => {
-      cancel()
-      pass.undecided()
-    },
+/** Resolves with the first content of the stream. */
+async function openStream(
+  attempt: Attempt,
+  call: FailoverStreamCall,
+  { answer, holdMs }: { readonly answer: AsyncIterable<Step> | AnswerSource; readonly holdMs: number },
+): Promise<UpstreamStream> {
+  const { run, candidate, pass, paid } = attempt
+  const { runtime } = run
+  const source = isSource(answer) ? answer : sourceOfSteps(answer, candidate.provider.name)
+  const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
+  paid.answered(() => stream.translator.usage)
+  // Providers of the user's own have no deadline of their own.
+  const late = (): void => {
+    source.abort()
+    stream.onError(tooSlow(candidate, run.timeouts.total))
   }
+  const cancel = isSource(answer) ? noop : runtime.after(Math.max(1, msLeft(run, call)), late)
+  const end = (count: () => void): void => {
+    cancel()
+    count()
+  }
+  const opened = stream.open(runtime, holdMs)
+  // Calls back at once when the caller has left already.
+  const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
+  try {
+    await opened
+  } catch (error) {
+    cancel()
+    throw error
+  } finally {
+    unsubscribe()
+  }
+  const counted: StreamEnd = {
+    whole: () => end(() => pass.succeeded(runtime.now())),
+    broken: (error) => end(() => report(attempt, error)),
+    left: () => end(() => pass.undecided()),
+  }
+  stream.countEnd(counted)
+  return stream
 }
+
+function tooSlow({ provider }: Candidate, totalMs: number): GatewayError {
+  const message = `The provider "${provider.name}" did not finish its answer within ${totalMs / 1000} seconds.`
+  return new GatewayError('upstream-timeout', message, { isCallerSide: true })
+}
+
+function noop(): void {}
 
 /** True for a refusal of the request itself: another candidate would refuse it as well. */
 function isFinal(error: unknown): boolean {
@@ -206,7 +252,7 @@ const FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'ov
 
 /** Reports a failure to the circuit. Only failures that the upstream caused count. */
 function report({ run, call, pass, isFirst, number }: Attempt, error: unknown): void {
-  if (call.signal.aborted || !GatewayError.is(error)) return pass.undecided()
+  if (call.cancellation.isCancelled || !GatewayError.is(error)) return pass.undecided()
   const isFault = FAULTS.has(error.kind) && error.details.isCallerSide !== true
   // A later call gets what the earlier ones left of `timeouts.total`: too little time proves nothing.
   const hadWholeTime = isFirst && number === 1
@@ -215,16 +261,14 @@ function report({ run, call, pass, isFirst, number }: Attempt, error: unknown): 
   else pass.undecided()
 }
 
-interface Place {
-  readonly candidate: Candidate
-  readonly following: readonly Candidate[]
-}
-
 /** Throws `overloaded` when the candidate's circuit is open. */
-function admit({ breaker, runtime }: Run, { keyId }: FailoverRequest, { candidate, following }: Place): CircuitPass {
+function admit({ run, candidates, call, index }: Turn): CircuitPass {
+  const { breaker, runtime } = run
+  const { keyId } = call
+  const candidate = candidateAt(candidates, index)
   const circuit = circuitOf(candidate)
   const now = runtime.now()
-  const hasAlternative = following.some((other) => !breaker.isOpen(circuitOf(other), keyId))
+  const hasAlternative = candidates.some((other, at) => at > index && !breaker.isOpen(circuitOf(other), keyId))
   const pass = breaker.admit({ circuit, keyId, now, hasAlternative })
   if (pass !== undefined) return pass
   const { name } = candidate.provider
@@ -243,12 +287,37 @@ function msLeft({ runtime, timeouts }: Run, { startedAt }: FailoverRequest): num
 }
 
 function callFor(attempt: Attempt, call: FailoverCall): ProviderCall {
-  return { ...sharedBy(attempt, call), prompt: call.promptFor(attempt.candidate) }
+  return new OutgoingCall(attempt, call, call.promptFor(attempt.candidate))
 }
 
-function sharedBy({ run, candidate }: Attempt, call: FailoverRequest): Omit<ProviderCall, 'prompt'> {
-  const { headers, signal } = call
-  const { runtime, timeouts } = run
-  const total = Math.max(1, msLeft(run, call))
-  return { headers, signal, model: candidate.model, runtime, timeouts: { ...timeouts, total } }
+function sharedBy(attempt: Attempt, call: FailoverRequest): Omit<ProviderCall, 'prompt'> {
+  const { runtime, model, timeouts, headers, cancellation, onAccepted } = new OutgoingCall(attempt, call, undefined)
+  return { runtime, model, timeouts, headers, cancellation, onAccepted, signal: cancellation.signal }
+}
+
+/** A call whose signal is created when a provider asks for it. */
+class OutgoingCall<prompt extends Prompt | undefined> {
+  readonly prompt: prompt
+  readonly model: Model
+  readonly runtime: Runtime
+  readonly timeouts: Timeouts
+  readonly headers: ProviderCall['headers']
+  readonly cancellation: Cancellation
+  readonly onAccepted: () => void
+
+  constructor({ run, candidate, paid }: Attempt, call: FailoverRequest, prompt: prompt) {
+    this.prompt = prompt
+    this.model = candidate.model
+    this.runtime = run.runtime
+    this.timeouts = { ...run.timeouts, total: Math.max(1, msLeft(run, call)) }
+    this.headers = call.headers
+    this.cancellation = call.cancellation
+    this.onAccepted = () => {
+      paid.isPaid = true
+    }
+  }
+
+  get signal(): AbortSignal {
+    return this.cancellation.signal
+  }
 }

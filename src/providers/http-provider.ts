@@ -1,29 +1,13 @@
 import type { Completion, Frame, Step } from '../core/answer.ts'
+import type { AnswerSource, StepReader, StreamFormat } from '../core/answer-source.ts'
+import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import type {
-  EmbedCall,
-  Embedded,
-  Provider,
-  ProviderCall,
-  Sent,
-  Transport,
-  TransportRequest,
-  TransportResponse,
-} from '../core/ports.ts'
-import { readEmbeddings } from '../formats/embeddings.ts'
-import type { Format, StepReader } from '../formats/format.ts'
-import { MAX_ANSWER_BYTES, readSteps, readText, type Opened } from './read-answer.ts'
-import {
-  brokenUpstream,
-  parseObject,
-  hideSecrets,
-  readAdvice,
-  unreachable,
-  withoutSecrets,
-} from './upstream-failure.ts'
-import { watchCall } from './watch-call.ts'
+import type { EmbedCall, Embedded, Provider, ProviderCall, Sent, Transport, TransportRequest } from '../core/ports.ts'
+import type { Format } from '../formats/format.ts'
+import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
+import { brokenUpstream, parseObject, readAdvice, withoutSecrets } from '../upstream/upstream-failure.ts'
 
 export interface HttpProviderOptions {
   readonly name: string
@@ -50,8 +34,10 @@ export interface HttpProviderOptions {
   readonly transport?: Transport
 }
 
-/** The largest error that is read; of a larger one only the status counts. */
-const ERROR_BYTES = 64 * 1024
+/** Maximum size of a whole answer in bytes. */
+export const MAX_ANSWER_BYTES: number = 32 * 1024 * 1024
+/** Maximum size of an error that is read in bytes; of a larger one only the status counts. */
+const MAX_ERROR_BYTES = 64 * 1024
 
 /** One provider for any format: the same deadlines, bounds and failures for every upstream. */
 export function httpProvider(options: HttpProviderOptions): Provider {
@@ -72,41 +58,41 @@ export function httpProvider(options: HttpProviderOptions): Provider {
 
 async function complete(options: HttpProviderOptions, call: ProviderCall): Promise<Sent<Completion>> {
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
-  const { opened } = await open(options, call, { method: 'POST', url: options.urls.create, body, accept: JSON_TYPE })
-  const { text, value } = await readJson(opened)
-  return { answer: readable(opened, () => options.format.readCompletion(value, text)), ignored }
+  const { text, value } = await fetchJson(options, call, { method: 'POST', url: options.urls.create, body })
+  return { answer: readable(options.name, () => options.format.readCompletion(value, text)), ignored }
 }
 
-async function stream(options: HttpProviderOptions, call: ProviderCall): Promise<Sent<AsyncIterable<Step>>> {
+/** The name and the content type of the answer are checked before anything of it is passed on. */
+async function stream(options: HttpProviderOptions, call: ProviderCall): Promise<Sent<AnswerSource>> {
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
-  const request = { method: 'POST', url: options.urls.create, body, accept: STREAM_TYPE } as const
-  const { opened, response } = await open(options, call, request)
-  const type = response.header('content-type') ?? ''
-  if (!type.trim().toLowerCase().startsWith(STREAM_TYPE)) {
-    opened.watch.leave()
-    throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
-  }
-  return { answer: readSteps(opened, guardedReader(options)), ignored }
-}
-
-/** An error event may repeat credentials as well as an error response may. */
-function guardedReader({ format, secrets = [] }: HttpProviderOptions): StepReader {
-  const readStep = format.stepReader()
-  const read = (frame: Frame): Step => {
-    try {
-      return readStep(frame)
-    } catch (error) {
-      throw GatewayError.is(error) ? withoutSecrets(error, secrets) : error
-    }
-  }
-  return Object.assign(read, { isWhole: () => readStep.isWhole?.() === true })
+  const response = await request(options, call, { method: 'POST', url: options.urls.create, body, isStream: true })
+  checkAccepted(options, call, response)
+  if ('source' in response) return { answer: response.source, ignored }
+  throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
 }
 
 async function embedTexts(options: HttpProviderOptions, call: EmbedCall, url: string): Promise<Embedded> {
+  const { readEmbeddings } = await import('../formats/embeddings.ts')
   const body = JSON.stringify({ ...call.request.native, model: call.model.id })
-  const { opened } = await open(options, call, { method: 'POST', url, body, accept: JSON_TYPE })
-  const { value } = await readJson(opened)
-  return readable(opened, () => readEmbeddings(value, call.request.inputs.length))
+  const { value } = await fetchJson(options, call, { method: 'POST', url, body })
+  return readable(options.name, () => readEmbeddings(value, call.request.inputs.length))
+}
+
+/** An error event may repeat credentials as well as an error response may. */
+function guardedFormat({ format, secrets = [] }: HttpProviderOptions): StreamFormat {
+  const { dialect, isPlain } = format
+  const stepReader = (): StepReader => {
+    const readStep = format.stepReader()
+    const read = (frame: Frame): Step => {
+      try {
+        return readStep(frame)
+      } catch (error) {
+        throw GatewayError.is(error) ? withoutSecrets(error, secrets) : error
+      }
+    }
+    return Object.assign(read, { isWhole: () => readStep.isWhole?.() === true })
+  }
+  return { dialect, stepReader, ...(isPlain !== undefined && { isPlain }) }
 }
 
 /** What a token count must not be told: it is about the prompt, and vendors refuse everything else. */
@@ -122,23 +108,21 @@ const NOT_COUNTED = [
 ]
 
 async function countTokens(options: HttpProviderOptions, call: ProviderCall, url: string): Promise<number> {
-  const written = parseObject(options.format.writePrompt(call.prompt, call.model.id).body) ?? {}
+  const written = parseObject(textOf(options.format.writePrompt(call.prompt, call.model.id).body)) ?? {}
   const counted = Object.fromEntries(Object.entries(written).filter(([field]) => !NOT_COUNTED.includes(field)))
-  const request = { method: 'POST', url, body: JSON.stringify(counted), accept: JSON_TYPE } as const
-  const { opened } = await open(options, call, request)
-  const tokens = asCount((await readJson(opened)).value['input_tokens'])
+  const { value } = await fetchJson(options, call, { method: 'POST', url, body: JSON.stringify(counted) })
+  const tokens = asCount(value['input_tokens'])
   if (tokens === undefined) throw brokenUpstream(options.name, 'did not say how many tokens it counted')
   return tokens
 }
 
 type OpenCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
-  Partial<Pick<ProviderCall, 'headers' | 'onAccepted'>>
+  Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
 
 /** Any answer but a fault of its own shows that the upstream can be reached. */
 async function answersAtAll(options: HttpProviderOptions, call: OpenCall, url: string): Promise<void> {
-  const { opened, response } = await request(options, call, { method: 'GET', url, accept: JSON_TYPE })
-  opened.watch.leave()
-  if (response.status >= 500) throw brokenUpstream(options.name, `answered with status ${response.status}`)
+  const { status } = await request(options, call, { method: 'GET', url })
+  if (status >= 500) throw brokenUpstream(options.name, `answered with status ${status}`)
 }
 
 const JSON_TYPE = 'application/json'
@@ -147,62 +131,76 @@ const STREAM_TYPE = 'text/event-stream'
 interface Outgoing {
   readonly method: TransportRequest['method']
   readonly url: string
-  readonly body?: string
-  readonly accept: string
+  readonly body?: string | Uint8Array
+  /** @default false */
+  readonly isStream?: boolean
 }
 
-interface Response {
-  readonly opened: Opened
-  readonly response: TransportResponse
-}
+type UpstreamResponse = WholeResponse | StreamResponse
 
 /** Sends a request and resolves when the upstream has accepted it; every other answer is a failure. */
-async function open(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<Response> {
-  const { opened, response } = await request(options, call, outgoing)
-  const { status } = response
-  if (status >= 400 && status < 600) throw await readRefusal(options, call, { opened, response })
+async function fetchJson(
+  options: HttpProviderOptions,
+  call: OpenCall,
+  outgoing: Outgoing,
+): Promise<{ readonly text: string; readonly value: JsonObject }> {
+  const response = await request(options, call, outgoing)
+  checkAccepted(options, call, response)
+  const text = 'text' in response ? response.text : undefined
+  if (text === undefined) throw brokenUpstream(options.name, 'sent an answer of more than 32 MiB')
+  const value = parseObject(text)
+  if (value === undefined) throw brokenUpstream(options.name, 'sent an answer that is not a JSON object')
+  return { text, value }
+}
+
+function checkAccepted(options: HttpProviderOptions, call: OpenCall, response: UpstreamResponse): void {
+  const { status, header } = response
+  if (status >= 400 && status < 600) throw readRefusal(options, call, response)
   if (status !== 200) {
-    opened.watch.leave()
-    const redirected = status >= 300 && status < 400 && status !== 304
-    const what = redirected ? 'answered with a redirect, which is not followed' : `answered with status ${status}`
+    const isRedirect = status >= 300 && status < 400 && status !== 304
+    const what = isRedirect ? 'answered with a redirect, which is not followed' : `answered with status ${status}`
     throw brokenUpstream(options.name, what)
   }
   call.onAccepted?.()
-  const encoding = response.header('content-encoding')?.trim().toLowerCase()
-  if (encoding !== undefined && encoding !== '' && encoding !== 'identity') {
-    opened.watch.leave()
-    throw brokenUpstream(options.name, 'compressed its answer although it was asked not to')
-  }
-  return { opened, response }
+  if (isEncoded(header)) throw brokenUpstream(options.name, 'compressed its answer although it was asked not to')
 }
 
-/** Sends a request and resolves with the head of whatever comes back. */
-async function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<Response> {
-  const transport = options.transport ?? call.runtime.transport
-  const { method, url, body, accept } = outgoing
-  const { signal, runtime, timeouts } = call
-  const kind = accept === STREAM_TYPE ? 'stream' : 'whole'
-  const watch = watchCall({ signal, runtime, timeouts, provider: options.name, kind })
+function isEncoded(header: ResponseHeader): boolean {
+  const encoding = header('content-encoding')?.trim().toLowerCase()
+  return encoding !== undefined && encoding !== '' && encoding !== 'identity'
+}
+
+function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<UpstreamResponse> {
+  const { runtime, timeouts } = call
+  const { method, url, body, isStream = false } = outgoing
   const connectMs = Math.min(timeouts.connect, timeouts.total)
-  try {
-    const response = await transport({
-      method,
-      url,
-      headers: headersFor(options, call, accept),
-      ...(body !== undefined && { body }),
+  const headers = headersFor(options, call, isStream ? STREAM_TYPE : JSON_TYPE)
+  return sendRequest(
+    body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs },
+    {
+      provider: options.name,
+      transport: options.transport ?? runtime.transport,
+      runtime,
+      timeouts,
       connectMs,
-      signal: watch.signal,
-    })
-    watch.begun()
-    return { opened: { provider: options.name, pieces: response.body[Symbol.asyncIterator](), watch }, response }
-  } catch (error) {
-    const stopped = watch.stopped()
-    watch.leave()
-    throw stopped === undefined ? unreachable(options.name, connectMs, error) : stopped.reason
-  }
+      cancellation: call.cancellation ?? Cancellation.of(call.signal),
+      maxBytes,
+      isStream: isStream ? isEventStream : undefined,
+      format: isStream ? guardedFormat(options) : undefined,
+    },
+  )
 }
 
-/** Built afresh for each call: nothing of the caller's but the headers that the format itself knows. */
+function maxBytes(status: number): number {
+  return status === 200 ? MAX_ANSWER_BYTES : MAX_ERROR_BYTES
+}
+
+function isEventStream(status: number, header: ResponseHeader): boolean {
+  const type = header('content-type') ?? ''
+  return status === 200 && type.trim().toLowerCase().startsWith(STREAM_TYPE) && !isEncoded(header)
+}
+
+/** Always a new record: nothing of the caller's but the headers that the format itself knows. */
 function headersFor(options: HttpProviderOptions, call: OpenCall, accept: string): Record<string, string> {
   const headers: Record<string, string> = {
     'content-type': JSON_TYPE,
@@ -218,44 +216,36 @@ function headersFor(options: HttpProviderOptions, call: OpenCall, accept: string
 }
 
 /** What an error status means. A body that cannot be read, or says nothing, leaves the status. */
-async function readRefusal(options: HttpProviderOptions, call: OpenCall, from: Response): Promise<unknown> {
-  const { opened, response } = from
-  const text = await readText(opened, ERROR_BYTES).catch((error: unknown) => {
-    if (opened.watch.stopped() !== undefined) throw error
-    return undefined
-  })
-  const secrets = options.secrets ?? []
-  // Hidden also before the format reads the body: a text that the format shortens may end within a secret.
-  const body = hideSecrets(parseObject(text ?? ''), secrets)
-  const failure = readable(opened, () => options.format.readFailure(response.status, body))
+function readRefusal(options: HttpProviderOptions, call: OpenCall, response: UpstreamResponse): GatewayError {
+  const { status } = response
+  const text = 'text' in response ? response.text : undefined
+  const failure = readable(options.name, () => options.format.readFailure(status, parseObject(text ?? '')))
   const told = readAdvice(response, call.runtime.now())
   const advised = new GatewayError(failure.kind, failure.message, {
     ...failure.details,
     ...told,
-    ...(refusesUs(response.status) && { advice: { ...told.advice, shouldRetry: 'false' } }),
-    ...(response.status < 500 && { isCallerSide: true }),
+    ...(refusesUs(status) && { advice: { ...told.advice, shouldRetry: 'false' } }),
+    ...(status < 500 && { isCallerSide: true }),
   })
-  return withoutSecrets(advised, secrets)
+  return withoutSecrets(advised, options.secrets ?? [])
 }
 
-/** Our own credentials or rights are refused: asking again changes nothing, and the upstream is well. */
+/** Our own credentials or rights are refused: asking again changes nothing, and the upstream works. */
 function refusesUs(status: number): boolean {
   return status === 401 || status === 402 || status === 403
 }
 
-async function readJson(opened: Opened): Promise<{ readonly text: string; readonly value: JsonObject }> {
-  const text = await readText(opened, MAX_ANSWER_BYTES)
-  if (text === undefined) throw brokenUpstream(opened.provider, 'sent an answer of more than 32 MiB')
-  const value = parseObject(text)
-  if (value === undefined) throw brokenUpstream(opened.provider, 'sent an answer that is no JSON object')
-  return { text, value }
-}
-
-/** Whatever goes wrong while an upstream's answer is read is the upstream's fault. */
-function readable<value>(opened: Opened, read: () => value): value {
+/** Anything that goes wrong while an upstream's answer is read is the upstream's fault. */
+function readable<value>(provider: string, read: () => value): value {
   try {
     return read()
   } catch (error) {
-    throw GatewayError.is(error) ? error : brokenUpstream(opened.provider, 'sent an answer that cannot be read', error)
+    throw GatewayError.is(error) ? error : brokenUpstream(provider, 'sent an answer that cannot be read', error)
   }
+}
+
+const decoder = new TextDecoder()
+
+function textOf(body: string | Uint8Array): string {
+  return typeof body === 'string' ? body : decoder.decode(body)
 }

@@ -1,6 +1,7 @@
 import { hashEmbedding } from '../cache/hashing-embedder.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { EmbedCall, Embedded, EmbedInput } from '../core/ports.ts'
+import { tokens } from './extractive-answer.ts'
 
 /** The length of the vectors that the hashing embedder makes. */
 const DIMENSIONS = 1024
@@ -9,7 +10,7 @@ const DIMENSIONS = 1024
  * Embeds without a network: texts that are written nearly alike come near to each other. It knows no meanings. Fewer
  * dimensions are the first ones of the whole vector, brought to length 1 again.
  */
-export function embedOffline({ request, model }: EmbedCall, tokensOf: (text: string) => number): Embedded {
+export function embedOffline({ request, model }: EmbedCall): Embedded {
   const { dimensions = DIMENSIONS, inputs } = request
   if (dimensions > DIMENSIONS) {
     throw new GatewayError('invalid-request', `dimensions is ${dimensions}; this model has at most ${DIMENSIONS}.`, {
@@ -19,7 +20,7 @@ export function embedOffline({ request, model }: EmbedCall, tokensOf: (text: str
   return {
     model: model.id,
     embeddings: inputs.map((input) => shortened(hashEmbedding(textOf(input)), dimensions)),
-    inputTokens: inputs.reduce((sum, input) => sum + (typeof input === 'string' ? tokensOf(input) : input.length), 0),
+    inputTokens: inputs.reduce((sum, input) => sum + (typeof input === 'string' ? tokens(input) : input.length), 0),
   }
 }
 

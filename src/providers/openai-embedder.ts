@@ -1,7 +1,9 @@
 import { defaultTransport } from '#transport'
 import * as z from 'zod/mini'
 import { asArray, asObject, type JsonObject } from '../core/json.ts'
-import type { Embedder, Transport, TransportResponse } from '../core/ports.ts'
+import { Cancellation } from '../core/cancellation.ts'
+import type { Embedder, Transport } from '../core/ports.ts'
+import { after } from '../http/runtime.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import {
   apiKeySchema,
@@ -13,7 +15,8 @@ import {
   tokenCount,
   trimSlash,
 } from './provider-options.ts'
-import { brokenUpstream, isTooDeep, parseObject } from './upstream-failure.ts'
+import { sendRequest } from './http-call.ts'
+import { brokenUpstream, parseObject } from '../upstream/upstream-failure.ts'
 
 export interface OpenaiEmbedderOptions {
   /** The address before `/embeddings`, such as `https://api.openai.com/v1`. */
@@ -102,28 +105,26 @@ async function embedBatch(
   texts: readonly string[],
   callerSignal: AbortSignal | undefined,
 ): Promise<readonly Float32Array[]> {
-  const deadline = AbortSignal.timeout(endpoint.timeoutMs)
-  const signal = callerSignal === undefined ? deadline : AbortSignal.any([callerSignal, deadline])
-  signal.throwIfAborted()
-  const { url, model, dimensions, headers } = endpoint
+  const { url, model, dimensions, headers, timeoutMs } = endpoint
   const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
-  const response = await endpoint.transport()({ method: 'POST', url, headers, body, signal })
-  const text = await readBody(response)
+  const response = await sendRequest(
+    { method: 'POST', url, headers, body },
+    {
+      provider: NAME,
+      transport: endpoint.transport(),
+      runtime: { now: Date.now, after },
+      timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
+      cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
+      connectMs: timeoutMs,
+      maxBytes: () => MOST_BYTES,
+      isStream: undefined,
+      format: undefined,
+    },
+  )
   if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
-  const answer = isTooDeep(text) ? undefined : parseObject(text)
-  return readVectors(answer, texts.length, dimensions)
-}
-
-async function readBody(response: TransportResponse): Promise<string> {
-  const decoder = new TextDecoder()
-  let text = ''
-  let size = 0
-  for await (const bytes of response.body) {
-    size += bytes.byteLength
-    if (size > MOST_BYTES) throw brokenUpstream(NAME, `sent more than ${MOST_BYTES} bytes`)
-    text += decoder.decode(bytes, { stream: true })
-  }
-  return text + decoder.decode()
+  const text = 'text' in response ? response.text : undefined
+  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MOST_BYTES} bytes`)
+  return readVectors(parseObject(text), texts.length, dimensions)
 }
 
 /** The vectors in the order of the texts, which `index` tells. */

@@ -1,3 +1,4 @@
+import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 
@@ -34,17 +35,18 @@ function isWorthRetrying(error: unknown): error is GatewayError {
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
 }
 
-/** Resolves after `ms`. Rejects with the signal's reason as soon as the caller leaves. */
-export function pause(runtime: Pick<Runtime, 'after'>, ms: number, signal: AbortSignal): Promise<void> {
+/** Resolves after `ms`. Rejects with the reason as soon as the request is cancelled. */
+export function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
   return new Promise((resolve, reject) => {
-    const leave = (): void => {
+    let cancel: () => void = () => {}
+    const unsubscribe = cancellation.onCancel(() => {
       cancel()
-      reject(signal.reason)
-    }
-    const cancel = runtime.after(ms, () => {
-      signal.removeEventListener('abort', leave)
+      reject(cancellation.reason)
+    })
+    if (cancellation.isCancelled) return
+    cancel = runtime.after(ms, () => {
+      unsubscribe()
       resolve()
     })
-    signal.addEventListener('abort', leave, { once: true })
   })
 }

@@ -1,6 +1,7 @@
 import type { FailureKind } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
+import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { LogEntry, NewLogEntry, Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import { endingOf, shortened, tokensUsed, type Ending, type Finished } from './finished.ts'
@@ -47,7 +48,7 @@ export interface AuditPage {
 /** Every use of a key, refused ones included, written down and never changed. */
 export interface Audit {
   /** Never rejects: a record that the store or `onRecord` did not take is counted in `dropped`. */
-  write(finished: Finished): Promise<void>
+  write(finished: Finished): MaybePromise<void>
   read(query?: AuditQuery): Promise<AuditPage>
   dropped(): number
 }
@@ -60,6 +61,9 @@ export interface AuditOptions {
   readonly onRecord?: Sink<AuditRecord>
 }
 
+const isTaken = (): boolean => true
+const isLost = (): boolean => false
+
 const ALL = 'audit'
 const DEFAULT_LIMIT = 100
 const MOST = 1_000
@@ -69,13 +73,28 @@ export function createAudit({ store, keepMs, onRecord }: AuditOptions): Audit {
   const sink = guardSink(onRecord)
   let dropped = 0
 
-  async function write(finished: Finished): Promise<void> {
+  function write(finished: Finished): MaybePromise<void> {
     const record = toRecord(finished)
     const entry = entryOf(finished, record, keepMs)
-    const logs = finished.keyId === undefined ? [ALL] : [ALL, logOf(finished.keyId)]
     sink.hand(record)
-    const results = await Promise.allSettled(logs.map(async (log) => store.append(log, entry)))
-    if (results.some((result) => result.status === 'rejected')) dropped += 1
+    const first = append(ALL, entry)
+    const second = finished.keyId === undefined ? true : append(logOf(finished.keyId), entry)
+    if (!isPromise(first) && !isPromise(second)) return count(first && second)
+    return Promise.all([first, second]).then((taken) => count(taken.every(Boolean)))
+  }
+
+  /** False when the store did not take the entry. */
+  function append(log: string, entry: NewLogEntry): MaybePromise<boolean> {
+    try {
+      const appended = store.append(log, entry)
+      return isPromise(appended) ? appended.then(isTaken, isLost) : true
+    } catch {
+      return false
+    }
+  }
+
+  function count(isWritten: boolean): void {
+    if (!isWritten) dropped += 1
   }
 
   async function read({ keyId, limit = DEFAULT_LIMIT, ...range }: AuditQuery = {}): Promise<AuditPage> {

@@ -30,16 +30,16 @@ export interface Finished {
   readonly model: string | undefined
   /** The HTTP status that the caller saw. */
   readonly status: number
-  readonly failure?: FailureKind
+  readonly failure?: FailureKind | undefined
   /** When the request ended, milliseconds since 1970. */
   readonly at: number
   readonly latencyMs: number
   /** The tier that rewrote the prompt. A replay from the cache, tier 1, is known from its bill. */
-  readonly tier?: 2 | 3 | 4 | 5
+  readonly tier?: 2 | 3 | 4 | 5 | undefined
   /** Present when there was an answer, whole or in part, or when upstreams were paid without one. */
-  readonly bill?: FinishedBill
+  readonly bill?: FinishedBill | undefined
   /** What became of each tier that was looked at, and why. */
-  readonly tiers?: readonly TierOutcome[]
+  readonly tiers?: readonly TierOutcome[] | undefined
 }
 
 /** What became of a request. */

@@ -1,11 +1,11 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
-import type { Audience } from './audience.ts'
+import type { Subscribers } from './subscribers.ts'
 import { readClaim, writeClaim, type KeptAnswer } from './claim-record.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { patient, type Patience } from './patience.ts'
-import type { Recording } from './recording.ts'
+import type { Recording } from './event-buffer.ts'
 import { createRun, type Outcome, type Run, type RunControl } from './run.ts'
 
 /** A request that carries an Idempotency-Key. */
@@ -16,7 +16,7 @@ export interface Asked {
   /** Equal for requests that ask the same. */
   readonly fingerprint: string
   /** Those who wait for this request, should it be the first. */
-  readonly audience: Audience
+  readonly subscribers: Subscribers
   /** Fires when this caller leaves. */
   readonly signal: AbortSignal
   /** How long to wait for the first at the most, in milliseconds. */
@@ -92,7 +92,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 
   /** Is the first of this process, and of all unless the store knows of another. */
   async function lead(name: string, asked: Asked, patience: () => Patience): Promise<Claim> {
-    const control = createRun(asked.fingerprint, asked.audience)
+    const control = createRun(asked.fingerprint, asked.subscribers)
     runs.set(name, control.run)
     const end = (): void => {
       runs.delete(name)
@@ -195,11 +195,11 @@ async function join(run: Run, asked: Asked, patience: () => Patience): Promise<R
     if (await patient(run.begun, patience())) throw otherRequest()
     return undefined
   }
-  if (run.audience.isOver) {
+  if (run.subscribers.isOver) {
     await patient(run.over, patience())
     return undefined
   }
-  const leave = run.audience.join()
+  const leave = run.subscribers.join()
   let follows = false
   try {
     const outcome = await patient(run.outcome, patience())

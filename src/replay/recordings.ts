@@ -1,9 +1,9 @@
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
-import type { Audience } from './audience.ts'
+import type { Subscribers } from './subscribers.ts'
 import { takeLease, type Lease } from './lease.ts'
-import { createRecording, type Recording, type TextSource } from './recording.ts'
+import { EventBuffer, type Recording } from './event-buffer.ts'
 import { createRoom, type RoomBounds } from './room.ts'
 
 /** What a finished answer is kept as. */
@@ -19,14 +19,14 @@ export type Found = Live | { readonly kept: Kept } | 'elsewhere'
 export interface Live {
   readonly live: Recording
   /** Those who keep it going. */
-  readonly audience: Audience | undefined
+  readonly subscribers: Subscribers | undefined
 }
 
 /** How a recording is known. */
 export interface RecordingName {
   readonly owner: string
   readonly id: string
-  readonly audience?: Audience
+  readonly subscribers?: Subscribers
   /** Other processes are told that it is being generated: its caller may come back to any of them. */
   readonly isDetached?: boolean
 }
@@ -34,11 +34,8 @@ export interface RecordingName {
 /** Answers that can be had again as event streams, by their owner (a key's id) and their id. */
 export interface Recordings {
   readonly isOn: boolean
-  /** Every stream passes through a recording; without `keep`, or without room, only its own caller reads it. */
-  record(
-    source: TextSource,
-    options: { readonly owner: string; readonly keep: boolean; readonly farewell: () => string },
-  ): Recording
+  /** Every stream passes through a buffer; when it is not kept, or without room, only its own caller reads it. */
+  open(options: { readonly owner: string; readonly isKept: boolean }): EventBuffer
   /** Makes a stream known under a name, and keeps it when it has ended. A name that is taken goes to the newer one. */
   name(recording: Recording, name: RecordingName): void
   /** Keeps an answer that was no stream. Nobody waits for it. */
@@ -114,14 +111,13 @@ export function createRecordings(options: RecordingsOptions): Recordings {
 
   return {
     isOn,
-    record: (source, { owner, keep, farewell }) =>
-      createRecording(source, { place: keep ? room.enter(owner) : undefined, farewell }),
+    open: ({ owner, isKept }) => new EventBuffer(isKept ? room.enter(owner) : undefined),
     name: (recording, known) => {
-      const { owner, id, audience, isDetached = false } = known
+      const { owner, id, subscribers, isDetached = false } = known
       if (!isOn || !NAMABLE.test(id)) return
       const name = nameOf(owner, id)
       if (live.get(name)?.live === recording) return
-      const recorded = { live: recording, audience }
+      const recorded = { live: recording, subscribers }
       live.set(name, recorded)
       void keepWhenEnded(recorded, known, isDetached ? mark(known) : Promise.resolve(undefined))
     },

@@ -1,6 +1,6 @@
-import type { Audience } from './audience.ts'
+import type { Subscribers } from './subscribers.ts'
 import type { KeptAnswer } from './claim-record.ts'
-import type { Recording } from './recording.ts'
+import type { Recording } from './event-buffer.ts'
 
 /** How a first request ended, for those who asked the same. */
 export type Outcome =
@@ -12,7 +12,7 @@ export type Outcome =
 export interface Run {
   readonly fingerprint: string
   /** Those who wait for it. */
-  readonly audience: Audience
+  readonly subscribers: Subscribers
   /** True when it is the first of all processes; false when it turned out not to be. */
   readonly begun: Promise<boolean>
   /** Undefined: it ended without an answer that others could have. */
@@ -28,12 +28,12 @@ export interface RunControl {
   readonly end: () => void
 }
 
-export function createRun(fingerprint: string, audience: Audience): RunControl {
+export function createRun(fingerprint: string, subscribers: Subscribers): RunControl {
   const begun = settleable<boolean>()
   const outcome = settleable<Outcome | undefined>()
   const over = settleable<void>()
   return {
-    run: { fingerprint, audience, begun: begun.promise, outcome: outcome.promise, over: over.promise },
+    run: { fingerprint, subscribers, begun: begun.promise, outcome: outcome.promise, over: over.promise },
     begin: () => begun.resolve(true),
     tell: outcome.resolve,
     end: () => {

@@ -1,18 +1,19 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns } from '../formats/parse-body.ts'
-import { readBody } from '../http/body.ts'
-import type { Parts } from '../pipeline/stages.ts'
-import { parseLimits } from '../pipeline/understand.ts'
+import { checkJsonHeaders } from '../http/body.ts'
+import { parseLimits } from '../pipeline/parse-request.ts'
+import type { Services } from '../pipeline/services.ts'
 import { breathe } from '../tokens/breathe.ts'
 import type { Call } from './endpoint.ts'
 
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
 export async function readAdminBody(
   { request }: Call,
-  { limits, runtime }: Pick<Parts, 'limits' | 'runtime'>,
+  { bodyLimits, limits }: Pick<Services, 'bodyLimits' | 'limits'>,
 ): Promise<JsonObject> {
-  const bytes = await readBody(request, { maxBytes: limits.bodyBytes, readMs: limits.bodyReadMs, after: runtime.after })
+  checkJsonHeaders(request, bodyLimits.maxBytes)
+  const bytes = await request.body(bodyLimits)
   try {
     const { body } = await parseBodyInTurns(bytes, parseLimits(limits), breathe)
     return withoutPrototypeKey(body)
@@ -35,9 +36,9 @@ export function idOf({ variables }: Call): string {
 }
 
 /** `limit` and `after` of the query. */
-export function pageOf({ url }: Call): { readonly limit?: number; readonly after?: string } {
-  const limit = url.searchParams.get('limit')
-  const after = url.searchParams.get('after')
+export function pageOf({ query }: Call): { readonly limit?: number; readonly after?: string } {
+  const limit = query.get('limit')
+  const after = query.get('after')
   return { ...(limit !== null && { limit: toNumber(limit) }), ...(after !== null && { after }) }
 }
 

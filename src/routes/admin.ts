@@ -2,14 +2,14 @@ import type { BudgetDesk } from '../governance/budgets.ts'
 import type { KeyDesk } from '../governance/keys.ts'
 import type { RateLimitDesk } from '../governance/rate-limits.ts'
 import type { Endpoint } from '../http/router.ts'
-import { findCaller } from '../pipeline/admit.ts'
-import { baseHead, jsonResponse } from '../pipeline/head.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import { findCaller } from '../pipeline/authenticate.ts'
+import { baseHeaders, sendJson } from '../pipeline/head.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Audit } from '../records/audit.ts'
 import { idOf, pageOf, readAdminBody } from './admin-input.ts'
 import { readAudit } from './audit.ts'
 import type { Authorize } from './authorize.ts'
-import { adminHead, type Call, type Handler } from './endpoint.ts'
+import { adminHeaders, IncomingCall, type Call, type Handler } from './endpoint.ts'
 import { cacheMetrics, metrics, type MetricsReports } from './metrics.ts'
 
 /** What the admin API hands on to: the same desks that `gateway.keys`, `gateway.budgets` … are. */
@@ -20,7 +20,7 @@ export interface AdminParts {
   readonly rateLimits: RateLimitDesk
   readonly audit: Pick<Audit, 'read'>
   readonly metrics: MetricsReports
-  readonly line: Pick<Parts, 'findKey' | 'ledger' | 'limits' | 'runtime'>
+  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
 }
 
 /** Records that are created, shown, listed, changed and deleted by id. */
@@ -37,7 +37,7 @@ const BASE = '/api/governance'
 /** The paths of the admin API and the metrics. Nothing of them is looked at before the caller is known to be an admin. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
   const { keys } = parts
-  const gate = gateOf(parts.authorize)
+  const gate = gateOf(parts)
   const { shows } = gate
   return [
     { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: ownLimits(parts) },
@@ -54,24 +54,25 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
 
 /** Lets only administrators through. */
 interface Gate {
-  readonly admits: (handle: (call: Call) => Promise<Response>) => Handler
+  readonly admits: (handle: Handler) => Handler
   /** Answers 200 with what is shown. */
   readonly shows: (show: (call: Call) => Promise<object>) => Handler
 }
 
-function gateOf(authorize: Authorize): Gate {
+function gateOf({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Gate {
   const admits: Gate['admits'] = (handle) => async (call) => {
-    await authorize(call.request)
-    return handle(call)
+    const { id, startedAt, sink, variables } = call
+    const request = await authorize(call.request, line.bodyLimits)
+    return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
   }
-  return { admits, shows: (show) => admits(async (call) => adminResponse(call, 200, await show(call))) }
+  return { admits, shows: (show) => admits(async (call) => sendAdmin(call, 200, await show(call))) }
 }
 
 /** The five ways to handle records of one kind. */
 function deskEndpoints(path: string, desk: Desk, gate: Gate, line: AdminParts['line']): readonly Endpoint<Handler>[] {
   const { admits, shows } = gate
-  const create = async (call: Call): Promise<Response> =>
-    adminResponse(call, 201, await desk.create(await readAdminBody(call, line)))
+  const create = async (call: Call): Promise<void> =>
+    sendAdmin(call, 201, await desk.create(await readAdminBody(call, line)))
   const update = async (call: Call): Promise<object> => desk.update(idOf(call), await readAdminBody(call, line))
   return [
     { method: 'POST', path, handle: admits(create) },
@@ -85,12 +86,12 @@ function deskEndpoints(path: string, desk: Desk, gate: Gate, line: AdminParts['l
 /** The limits of the key that asks; it needs no admin. */
 function ownLimits({ keys, line }: AdminParts): Handler {
   return async (call) => {
-    const key = await findCaller(call.request.headers, line)
-    const head = { ...adminHead(call), ...baseHead(call.id, await line.ledger.status(key)) }
-    return jsonResponse(200, head, JSON.stringify(await keys.limits(key.id)))
+    const key = await findCaller(call.request, line)
+    const headers = { ...adminHeaders(call), ...baseHeaders(call.id, await line.ledger.status(key)) }
+    sendJson(call.sink, 200, headers, JSON.stringify(await keys.limits(key.id)))
   }
 }
 
-function adminResponse(call: Call, status: number, body: object): Response {
-  return jsonResponse(status, adminHead(call), JSON.stringify(body))
+function sendAdmin(call: Call, status: number, body: object): void {
+  sendJson(call.sink, status, adminHeaders(call), JSON.stringify(body))
 }

@@ -15,7 +15,7 @@ export async function readAudit(call: Call, audit: Pick<Audit, 'read'>): Promise
 }
 
 function queryOf(call: Call): AuditQuery {
-  const { searchParams } = call.url
+  const searchParams = call.query
   const keyId = searchParams.get('key_id') ?? undefined
   const after = searchParams.get('after') ?? undefined
   if (keyId !== undefined && !isSafeId(keyId)) throw wrong('key_id', 'the id of a virtual key')

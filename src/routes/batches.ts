@@ -6,12 +6,13 @@ import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { takeRequest } from '../governance/places.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { readBody } from '../http/body.ts'
-import { findCaller } from '../pipeline/admit.ts'
-import { baseHead, jsonResponse } from '../pipeline/head.ts'
+import { headersOf, type HttpRequest } from '../core/http.ts'
+import { checkJsonHeaders } from '../http/body.ts'
+import { findCaller } from '../pipeline/authenticate.ts'
+import { baseHeaders, sendJson } from '../pipeline/head.ts'
+import type { Services } from '../pipeline/services.ts'
+import { parseLimits } from '../pipeline/parse-request.ts'
 import { readSteering } from '../pipeline/read-steering.ts'
-import type { Parts } from '../pipeline/stages.ts'
-import { parseLimits } from '../pipeline/understand.ts'
 import { breathe } from '../tokens/breathe.ts'
 import type { Call, Handler } from './endpoint.ts'
 
@@ -19,7 +20,7 @@ export interface BatchRouteParts {
   readonly book: BatchBook
   /** Called when there is work for the batches of a key. */
   readonly wake: (keyId: string) => void
-  readonly line: Pick<Parts, 'findKey' | 'ledger' | 'limits' | 'runtime'>
+  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
 }
 
 const PATH = '/v1/messages/batches'
@@ -54,8 +55,8 @@ export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   }
 }
 
-function withKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<Response>): Handler {
-  return async (call) => handle(call, await findCaller(call.request.headers, parts.line))
+function withKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<void>): Handler {
+  return async (call) => handle(call, await findCaller(call.request, parts.line))
 }
 
 function idOf(call: Call): string {
@@ -63,22 +64,19 @@ function idOf(call: Call): string {
 }
 
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const { limits, runtime } = parts.line
-  const { headers } = call.request
-  readSteering(headers, { canExplain: false })
-  const bytes = await readBody(call.request, {
-    maxBytes: limits.bodyBytes,
-    readMs: limits.bodyReadMs,
-    after: runtime.after,
-  })
+  const { limits, bodyLimits } = parts.line
+  const { request } = call
+  readSteering(headersOf(request), { canExplain: false })
+  checkJsonHeaders(request, bodyLimits.maxBytes)
+  const bytes = await request.body(bodyLimits)
   // Each item is a request of its own, within an object that names it.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
-    parse: (part) => parseBodyInTurns(part, itemLimits, breathe),
+    parse: async (part) => parseBodyInTurns(part, itemLimits, breathe),
     pause: breathe,
   })
   await takeRequest(parts.line.ledger, key)
-  const batch = await parts.book.create({ keyId: key.id, headers: kept(headers) }, requests)
+  const batch = await parts.book.create({ keyId: key.id, headers: kept(request) }, requests)
   parts.wake(key.id)
   return batch
 }
@@ -95,11 +93,11 @@ const KEPT_HEADERS = [
 ]
 const LONGEST_HEADER = 1000
 
-function kept(headers: Headers): Record<string, string> {
+function kept(request: HttpRequest): Record<string, string> {
   return Object.fromEntries(
     KEPT_HEADERS.flatMap((name) => {
-      const value = headers.get(name)
-      return value === null || value.length > LONGEST_HEADER ? [] : [[name, value]]
+      const value = request.header(name)
+      return value === undefined || value.length > LONGEST_HEADER ? [] : [[name, value]]
     }),
   )
 }
@@ -110,8 +108,8 @@ async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
   return batch
 }
 
-async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Response> {
-  const { batches, hasMore } = await parts.book.page(key.id, readQuery(call.url.searchParams))
+async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
+  const { batches, hasMore } = await parts.book.page(key.id, readQuery(call.query))
   return answer(parts, call, key, {
     data: batches.map(shown),
     has_more: hasMore,
@@ -139,33 +137,40 @@ function readId(query: URLSearchParams, param: string): string | undefined {
 }
 
 /** Lines of JSON, read and sent a page at a time, as fast as the caller takes them. */
-async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Response> {
+async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const batch = await parts.book.read(key.id, idOf(call))
   if (batch.state !== 'ended') throw notEnded('read')
   if (batch.archivedAt !== undefined) {
     throw new GatewayError('not-found', 'The results of this message batch were kept for 29 days and are deleted.')
   }
-  const lines = parts.book.results(batch)
-  const encoder = new TextEncoder()
-  const body = new ReadableStream<Uint8Array>({
-    pull: async (controller) => {
-      const { value, done } = await lines.next()
-      if (done === true) controller.close()
-      else controller.enqueue(encoder.encode(value))
-    },
-    cancel: async () => {
-      await lines.return()
-    },
-  })
-  const head = baseHead(call.id, await parts.line.ledger.status(key))
-  return new Response(body, {
-    status: 200,
-    headers: { ...head, 'content-type': 'application/x-jsonl', 'cache-control': 'no-store' },
-  })
+  const headers = baseHeaders(call.id, await parts.line.ledger.status(key))
+  call.sink.begin(200, { ...headers, 'content-type': 'application/x-jsonl', 'cache-control': 'no-store' })
+  await sendLines(call, parts.book.results(batch))
 }
 
-async function answer(parts: BatchRouteParts, call: Call, key: VirtualKey, body: JsonObject): Promise<Response> {
-  return jsonResponse(200, baseHead(call.id, await parts.line.ledger.status(key)), JSON.stringify(body))
+/** Draws the next lines when the caller has taken the ones before. */
+async function sendLines({ request, sink }: Call, lines: AsyncGenerator<string, void, undefined>): Promise<void> {
+  let wake: () => void = () => {}
+  let hasLeft = false
+  sink.onDrain(() => wake())
+  request.onDisconnect(() => {
+    hasLeft = true
+    wake()
+  })
+  try {
+    for await (const text of lines) {
+      if (!sink.write(text) && !hasLeft) await new Promise<void>((resolve) => (wake = resolve))
+      if (hasLeft) return
+    }
+    sink.end()
+  } catch {
+    // Headers have left: a broken connection is the only sign that lines are missing.
+    sink.destroy()
+  }
+}
+
+async function answer(parts: BatchRouteParts, call: Call, key: VirtualKey, body: JsonObject): Promise<void> {
+  sendJson(call.sink, 200, baseHeaders(call.id, await parts.line.ledger.status(key)), JSON.stringify(body))
 }
 
 /**

@@ -1,17 +1,21 @@
 import type { Format } from '../formats/format.ts'
-import { receive } from '../pipeline/receive.ts'
-import { run } from '../pipeline/run.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import { modelStages } from '../pipeline/run.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Handler } from './endpoint.ts'
+import { exchangeOf } from './exchange-of.ts'
 
-/** POST /v1/chat/completions and POST /v1/messages: one line, two formats. */
-export function completions(format: Format, parts: Parts): Handler {
-  return ({ id, startedAt, request }) => {
-    const received = receive({ id, startedAt, request, format })
-    const response = run(received, parts)
-    if (received.caller.isDetached) {
-      parts.detached.add({ end: () => received.abort(new Error('The gateway is closing.')), ended: response })
+/** POST /v1/chat/completions, /v1/messages and /v1/responses: one pipeline, three formats. */
+export function completions(format: Format, services: Services): Handler {
+  const stages = modelStages()
+  return (call) => {
+    const exchange = exchangeOf(call, format)
+    const done = stages.run(exchange, services)
+    if (exchange.isDetached && done !== undefined) {
+      services.detached.add({
+        end: () => exchange.cancellation.cancel(new Error('The gateway is closing.')),
+        ended: done,
+      })
     }
-    return response
+    return done
   }
 }

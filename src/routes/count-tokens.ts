@@ -1,10 +1,10 @@
 import { anthropicFormat } from '../formats/anthropic/format.ts'
-import { count } from '../pipeline/count.ts'
-import { receive } from '../pipeline/receive.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import { countStages } from '../pipeline/count.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Handler } from './endpoint.ts'
+import { exchangeOf } from './exchange-of.ts'
 
 /** POST /v1/messages/count_tokens. */
-export function countTokens(parts: Parts): Handler {
-  return ({ id, startedAt, request }) => count(receive({ id, startedAt, request, format: anthropicFormat }), parts)
+export function countTokens(services: Services): Handler {
+  return (call) => countStages.run(exchangeOf(call, anthropicFormat), services)
 }

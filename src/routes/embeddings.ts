@@ -1,10 +1,10 @@
 import { openaiFormat } from '../formats/openai/format.ts'
-import { receive } from '../pipeline/receive.ts'
-import { runEmbedding } from '../pipeline/run-embedding.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import { embeddingStages } from '../pipeline/run-embedding.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Handler } from './endpoint.ts'
+import { exchangeOf } from './exchange-of.ts'
 
 /** POST /v1/embeddings. Its errors are those of the chat format. */
-export function embeddings(parts: Parts): Handler {
-  return ({ id, startedAt, request }) => runEmbedding(receive({ id, startedAt, request, format: openaiFormat }), parts)
+export function embeddings(services: Services): Handler {
+  return (call) => embeddingStages.run(exchangeOf(call, openaiFormat), services)
 }

@@ -1,30 +1,58 @@
 import type { GatewayError } from '../core/errors.ts'
+import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import type { Format } from '../formats/format.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import type { PathVariables } from '../http/router.ts'
-import { baseHead, jsonResponse, type Head } from '../pipeline/head.ts'
+import { baseHeaders, sendJson } from '../pipeline/head.ts'
 
 /** One HTTP request at an endpoint of the gateway. */
 export interface Call {
   /** Also the value of x-request-id. */
   readonly id: string
   readonly startedAt: number
-  readonly request: Request
-  readonly url: URL
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly query: URLSearchParams
   readonly variables: PathVariables
 }
 
-/** Answers a call; a GatewayError that it throws is written by `refusal`. */
-export type Handler = (call: Call) => Promise<Response>
+/** A call whose query is parsed when a handler reads it. */
+export class IncomingCall implements Call {
+  readonly id: string
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly variables: PathVariables
 
-/** What answers outside of the model line carry: they are of this moment and for nobody else. */
-export function adminHead({ id }: Pick<Call, 'id'>): Head {
+  constructor(start: Pick<Call, 'id' | 'startedAt' | 'request' | 'sink'>, variables: PathVariables) {
+    this.id = start.id
+    this.startedAt = start.startedAt
+    this.request = start.request
+    this.sink = start.sink
+    this.variables = variables
+  }
+
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.request.query)
+  }
+}
+
+/** Answers a call; a GatewayError that it throws before it has answered is written by `refuse`. */
+export type Handler = (call: Call) => MaybePromise<void>
+
+/** What responses outside of the model line carry: they are of this moment and for nobody else. */
+export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }
 
-/** A failure as a response of a format, for everything that is not on the line of a model request. */
-export function refusal(failure: GatewayError, id: string, format: Format, rate: RateStatus): Response {
-  const head = { ...adminHead({ id }), ...baseHead(id, rate), ...failureHeaders(failure) }
-  return jsonResponse(failureStatus(failure), head, JSON.stringify(format.writeFailure(failure, id)))
+/** Sends a failure in a format, for everything that is not on the line of a model request. */
+export function refuse(
+  { id, sink }: Pick<Call, 'id' | 'sink'>,
+  failure: GatewayError,
+  { format, rate }: { readonly format: Format; readonly rate: RateStatus },
+): void {
+  const headers = { ...adminHeaders({ id }), ...baseHeaders(id, rate), ...failureHeaders(failure) }
+  sendJson(sink, failureStatus(failure), headers, JSON.stringify(format.writeFailure(failure, id)))
 }

@@ -1,14 +1,18 @@
+import { isPromise } from '../core/maybe-promise.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Handler } from './endpoint.ts'
 
 /** Counts as waiting until its answer, or the first piece of it, is there: batches let it go first. */
 export function inTraffic(traffic: Traffic, handle: Handler): Handler {
-  return async (call) => {
+  return (call) => {
     traffic.enter(call.id)
+    const leave = (): void => traffic.leave(call.id)
     try {
-      return await handle(call)
-    } finally {
-      traffic.leave(call.id)
+      const done = handle(call)
+      return isPromise(done) ? done.finally(leave) : leave()
+    } catch (error) {
+      leave()
+      throw error
     }
   }
 }

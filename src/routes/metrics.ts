@@ -1,7 +1,7 @@
 import type { JsonObject } from '../core/json.ts'
 import { PROMETHEUS_TYPE } from '../records/prometheus.ts'
-import { jsonResponse } from '../pipeline/head.ts'
-import { adminHead, type Call } from './endpoint.ts'
+import { sendJson } from '../pipeline/head.ts'
+import { adminHeaders, type Handler } from './endpoint.ts'
 
 /** The metrics in their three shapes: `gateway.metrics`. */
 export interface MetricsReports {
@@ -14,13 +14,13 @@ export interface MetricsReports {
 }
 
 /** GET /metrics: JSON, or Prometheus' text where `Accept` asks for it. */
-export function metrics(desk: MetricsReports): (call: Call) => Promise<Response> {
-  return async (call) => {
-    const head = { ...adminHead(call), vary: 'Accept' }
-    if (!wantsText(call.request.headers.get('accept') ?? '')) {
-      return jsonResponse(200, head, JSON.stringify(desk.summary()))
+export function metrics(desk: MetricsReports): Handler {
+  return (call) => {
+    const headers = { ...adminHeaders(call), vary: 'Accept' }
+    if (!wantsText(call.request.header('accept') ?? '')) {
+      return sendJson(call.sink, 200, headers, JSON.stringify(desk.summary()))
     }
-    return new Response(desk.prometheus(), { status: 200, headers: { ...head, 'content-type': PROMETHEUS_TYPE } })
+    call.sink.whole(200, { ...headers, 'content-type': PROMETHEUS_TYPE }, desk.prometheus())
   }
 }
 

@@ -3,9 +3,9 @@ import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { mayUse } from '../governance/access.ts'
-import { findCaller } from '../pipeline/admit.ts'
-import { baseHead, jsonResponse } from '../pipeline/head.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import { findCaller } from '../pipeline/authenticate.ts'
+import { baseHeaders, sendJson } from '../pipeline/head.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /** One line of the catalogue. */
@@ -19,12 +19,12 @@ export interface Listed {
 const GREATEST_PAGE = 1000
 
 /** GET /v1/models: one list that both official clients read, of what the calling key may use. */
-export function listModels(listed: readonly Listed[], parts: Parts): Handler {
+export function listModels(listed: readonly Listed[], services: Services): Handler {
   return async (call) => {
-    const key = await findCaller(call.request.headers, parts)
+    const key = await findCaller(call.request, services)
     const visible = listed.filter((entry) => mayUse(key, entry.name))
-    const page = pageOf(visible, call.url.searchParams)
-    return answer(call, key, parts, {
+    const page = pageOf(visible, call.query)
+    return answer(call, key, services, {
       object: 'list',
       data: page.entries.map(writeEntry),
       has_more: page.hasMore,
@@ -35,9 +35,9 @@ export function listModels(listed: readonly Listed[], parts: Parts): Handler {
 }
 
 /** GET /v1/models/{id}, where id may contain slashes. */
-export function getModel(listed: readonly Listed[], parts: Parts): Handler {
+export function getModel(listed: readonly Listed[], services: Services): Handler {
   return async (call) => {
-    const key = await findCaller(call.request.headers, parts)
+    const key = await findCaller(call.request, services)
     const name = call.variables['id'] ?? ''
     const entry = listed.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
     if (entry === undefined) {
@@ -49,12 +49,12 @@ export function getModel(listed: readonly Listed[], parts: Parts): Handler {
         },
       )
     }
-    return answer(call, key, parts, writeEntry(entry))
+    return answer(call, key, services, writeEntry(entry))
   }
 }
 
-async function answer(call: Call, key: VirtualKey, parts: Parts, body: JsonObject): Promise<Response> {
-  return jsonResponse(200, baseHead(call.id, await parts.ledger.status(key)), JSON.stringify(body))
+async function answer(call: Call, key: VirtualKey, services: Services, body: JsonObject): Promise<void> {
+  sendJson(call.sink, 200, baseHeaders(call.id, await services.ledger.status(key)), JSON.stringify(body))
 }
 
 function writeEntry({ name, provider, model }: Listed): JsonObject {

@@ -1,102 +1,117 @@
 import { GatewayError } from '../core/errors.ts'
+import type { HttpRequest } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { stepsOf } from '../core/steps.ts'
 import type { Format, Metrics } from '../formats/format.ts'
 import { parseBody } from '../formats/parse-body.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { readBody } from '../http/body.ts'
+import { checkJsonHeaders } from '../http/body.ts'
 import { writeFrame } from '../http/sse.ts'
-import { findCaller } from '../pipeline/admit.ts'
-import { followBody } from '../pipeline/follow.ts'
-import { baseHead } from '../pipeline/head.ts'
-import type { Parts } from '../pipeline/stages.ts'
-import { STREAM_HEAD } from '../pipeline/stream-body.ts'
-import { parseLimits } from '../pipeline/understand.ts'
+import { findCaller } from '../pipeline/authenticate.ts'
+import { eventSinkOf } from '../pipeline/event-sink.ts'
+import { baseHeaders, STREAM_HEADERS } from '../pipeline/head.ts'
+import { parseLimits } from '../pipeline/parse-request.ts'
+import type { Services } from '../pipeline/services.ts'
 import { countEvents, skipEvents } from '../replay/events.ts'
-import type { TextReader } from '../replay/recording.ts'
+import type { EventSink } from '../replay/event-buffer.ts'
 import type { Found, Kept } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
  * POST /v1/messages/{id}/streams: a message of the calling key as the event stream it was or would have been, from any
- * event on; one that is still being generated is followed. It costs nothing and takes no place of a limit.
+ * event on; one that is still being generated is followed. Costs nothing and takes no place of a limit.
  */
-export function replayStream(format: Format, parts: Parts): Handler {
+export function replayStream(format: Format, services: Services): Handler {
   return async (call) => {
-    const key = await findCaller(call.request.headers, parts)
-    const rate = await parts.ledger.status(key)
-    const after = await readPosition(call.request, parts)
-    const body = await find(call, key, { format, after, parts })
-    return new Response(body, { status: 200, headers: { ...baseHead(call.id, rate), ...STREAM_HEAD } })
+    const key = await findCaller(call.request, services)
+    const rate = await services.ledger.status(key)
+    const after = await readPosition(call.request, services)
+    const send = await find(call, key, { format, after, services })
+    call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
+    send(eventSinkOf({ sink: call.sink, format, id: call.id }, services))
   }
 }
 
 interface Wanted {
   readonly format: Format
-  /** How many events the caller has seen. */
+  /** The number of events that the caller has seen. */
   readonly after: number
-  readonly parts: Parts
+  readonly services: Services
 }
 
-async function find(call: Call, key: VirtualKey, wanted: Wanted): Promise<ReadableStream | string> {
-  const { format, after, parts } = wanted
-  const id = call.variables['id'] ?? ''
-  const find = (): Promise<Found | undefined> => parts.recordings.find(key.id, format.answerId?.(id) ?? id)
-  const found = await find()
+/** Sends what was found to a reader. */
+type Send = (sink: EventSink) => void
+
+async function find({ variables, request }: Call, key: VirtualKey, wanted: Wanted): Promise<Send> {
+  const { format, after, services } = wanted
+  const id = variables['id'] ?? ''
+  const look = (): Promise<Found | undefined> => services.recordings.find(key.id, format.answerId?.(id) ?? id)
+  const found = await look()
   if (found === undefined) throw unknownMessage()
-  const { id: requestId, request } = call
-  if (found === 'elsewhere') {
-    const reader = keptReader(async () => {
-      const later = await find()
-      if (later === 'elsewhere') return undefined
-      if (later === undefined || 'live' in later) throw lostMessage()
-      return textAfter(later.kept, wanted)
-    }, parts)
-    return followBody({ reader, format, request, requestId, leave: () => {} }, parts)
+  if (found === 'elsewhere') return (sink) => void waitForText(look, { request, sink }, wanted)
+  if ('kept' in found) {
+    const text = textAfter(found.kept, wanted)
+    return (sink) => sendText(text, sink)
   }
-  if ('kept' in found) return textAfter(found.kept, wanted)
   checkPosition(after, found.live.count())
-  const leave = found.audience?.join() ?? (() => {})
-  return followBody({ reader: found.live.follow(after), format, request, requestId, leave }, parts)
-}
-
-/** Looks again and again for a text that is not there yet. */
-function keptReader(look: () => Promise<string | undefined>, { runtime, timeouts }: Parts): TextReader {
-  const until = runtime.now() + timeouts.total
-  let isDone = false
-  let wake: () => void = () => {}
-  const done = { value: undefined, done: true } as const
-  return {
-    next: async () => {
-      while (!isDone) {
-        const text = await look()
-        if (text !== undefined) {
-          isDone = true
-          return text === '' ? done : { value: text, done: false }
-        }
-        if (runtime.now() >= until) throw lostMessage()
-        await new Promise<void>((resolve) => {
-          wake = resolve
-          runtime.after(POLL_MS, resolve)
-        })
-      }
-      return done
-    },
-    return: async () => {
-      isDone = true
-      wake()
-    },
+  const leave = found.subscribers?.join() ?? (() => {})
+  return (sink) => {
+    const stopReading = found.live.follow(after, sink)
+    request.onDisconnect(() => {
+      stopReading()
+      leave()
+    })
   }
 }
 
-function textAfter(kept: Kept, { format, after, parts }: Wanted): string {
-  const text = textOf(kept, format, parts)
+/** Polls for a text that another process generates. */
+async function waitForText(
+  look: () => Promise<Found | undefined>,
+  { request, sink }: { readonly request: HttpRequest; readonly sink: EventSink },
+  wanted: Wanted,
+): Promise<void> {
+  const { runtime, timeouts } = wanted.services
+  const until = runtime.now() + timeouts.total
+  let hasLeft = false
+  let wake: () => void = () => {}
+  request.onDisconnect(() => {
+    hasLeft = true
+    sink.leave()
+    wake()
+  })
+  try {
+    while (!hasLeft) {
+      const found = await look()
+      if (found !== 'elsewhere') return sendText(keptText(found, wanted), sink)
+      if (runtime.now() >= until) throw lostMessage()
+      await new Promise<void>((resolve) => {
+        wake = resolve
+        runtime.after(POLL_MS, resolve)
+      })
+    }
+  } catch (error) {
+    sink.fail(error)
+  }
+}
+
+function keptText(found: Found | undefined, wanted: Wanted): string {
+  if (found === undefined || found === 'elsewhere' || 'live' in found) throw lostMessage()
+  return textAfter(found.kept, wanted)
+}
+
+function sendText(text: string, sink: EventSink): void {
+  if (text !== '') sink.write(text)
+  sink.end()
+}
+
+function textAfter(kept: Kept, { format, after, services }: Wanted): string {
+  const text = textOf(kept, format, services)
   checkPosition(after, countEvents(text))
   return skipEvents(text, after)
 }
 
 /** The events of an answer that left as JSON are made now: few ask for them. */
-function textOf(kept: Kept, format: Format, parts: Parts): string {
+function textOf(kept: Kept, format: Format, services: Services): string {
   if (kept.kind === 'events') return kept.text
   const { metrics } = kept
   if (!isMetrics(metrics)) throw unknownMessage()
@@ -109,7 +124,7 @@ function textOf(kept: Kept, format: Format, parts: Parts): string {
     tools: [],
     stream: true,
   } as const
-  const writer = format.stepWriter({ prompt, created: Math.floor(parts.runtime.now() / 1000) })
+  const writer = format.stepWriter({ prompt, created: Math.floor(services.runtime.now() / 1000) })
   const frames = stepsOf(completion).flatMap((step) => writer.write(step))
   return [...frames, ...writer.end(metrics)].map((frame, index) => writeFrame(frame, String(index + 1))).join('')
 }
@@ -120,30 +135,29 @@ function isMetrics(value: JsonObject): value is JsonObject & Metrics {
 }
 
 /** The later of `Last-Event-ID` and `starting_after`: a client that reconnects by itself repeats its first body. */
-async function readPosition(request: Request, parts: Parts): Promise<number> {
-  const header = request.headers.get('last-event-id')
-  const fromHeader = header === null || header === '' ? 0 : positionOf(Number(header.trim()), 'Last-Event-ID')
-  const body = await readOptionalBody(request, parts)
+async function readPosition(request: HttpRequest, services: Services): Promise<number> {
+  const header = request.header('last-event-id')
+  const fromHeader = header === undefined || header === '' ? 0 : positionOf(Number(header.trim()), 'Last-Event-ID')
+  const body = await readOptionalBody(request, services)
   const given = body['starting_after']
   return Math.max(fromHeader, given === undefined || given === null ? 0 : positionOf(given, 'starting_after'))
 }
 
-async function readOptionalBody(request: Request, parts: Parts): Promise<JsonObject> {
-  const { headers } = request
-  const isEmpty = headers.get('content-length') === '0' || request.body === null
-  const isUnsaid = headers.get('content-length') === null && headers.get('content-type') === null
-  if (isEmpty || isUnsaid) return {}
-  const { limits, runtime } = parts
-  const bytes = await readBody(request, { maxBytes: LONGEST_BODY, readMs: limits.bodyReadMs, after: runtime.after })
+async function readOptionalBody(request: HttpRequest, { limits, runtime }: Services): Promise<JsonObject> {
+  const length = request.header('content-length')
+  const isUnsaid = length === undefined && request.header('content-type') === undefined
+  if (length === '0' || isUnsaid) return {}
+  checkJsonHeaders(request, MAX_BODY_BYTES)
+  const bytes = await request.body({ maxBytes: MAX_BODY_BYTES, readMs: limits.bodyReadMs, after: runtime.after })
   if (bytes.byteLength === 0) return {}
   const { body } = parseBody(bytes, parseLimits(limits))
   return isJsonObject(body) ? body : {}
 }
 
-/** How often the store is asked for what another process generates. */
+/** Milliseconds between two looks for what another process generates. */
 const POLL_MS = 500
-/** The body says one number. */
-const LONGEST_BODY = 64 * 1024
+/** The body holds one number. */
+const MAX_BODY_BYTES = 64 * 1024
 
 function positionOf(value: unknown, param: string): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value

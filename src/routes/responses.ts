@@ -1,37 +1,37 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { findCaller } from '../pipeline/admit.ts'
-import { baseHead, jsonResponse } from '../pipeline/head.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import { findCaller } from '../pipeline/authenticate.ts'
+import { baseHeaders, sendJson } from '../pipeline/head.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /** GET /v1/responses/{id}: an answer that is kept for the calling key, as it was told. It is not streamed again. */
-export function getResponse(parts: Parts): Handler {
+export function getResponse(services: Services): Handler {
   return async (call) => {
-    const key = await findCaller(call.request.headers, parts)
-    if (call.url.searchParams.get('stream') === 'true') {
+    const key = await findCaller(call.request, services)
+    if (call.query.get('stream') === 'true') {
       throw new GatewayError('invalid-request', 'A kept response is not streamed again: ask for it without stream.', {
         param: 'stream',
       })
     }
-    const kept = await parts.turns.find(key, idOf(call))
+    const kept = await services.turns.find(key, idOf(call))
     if (kept === undefined) throw notFound(call)
-    return answer(call, key, parts, kept)
+    return answer(call, key, services, kept)
   }
 }
 
 /** DELETE /v1/responses/{id}: what was said in it is forgotten; later turns keep their own copy of the conversation. */
-export function deleteResponse(parts: Parts): Handler {
+export function deleteResponse(services: Services): Handler {
   return async (call) => {
-    const key = await findCaller(call.request.headers, parts)
-    if (!(await parts.turns.forget(key, idOf(call)))) throw notFound(call)
-    return answer(call, key, parts, { id: idOf(call), object: 'response', deleted: true })
+    const key = await findCaller(call.request, services)
+    if (!(await services.turns.forget(key, idOf(call)))) throw notFound(call)
+    return answer(call, key, services, { id: idOf(call), object: 'response', deleted: true })
   }
 }
 
-async function answer(call: Call, key: VirtualKey, parts: Parts, body: JsonObject): Promise<Response> {
-  return jsonResponse(200, baseHead(call.id, await parts.ledger.status(key)), JSON.stringify(body))
+async function answer(call: Call, key: VirtualKey, services: Services, body: JsonObject): Promise<void> {
+  sendJson(call.sink, 200, baseHeaders(call.id, await services.ledger.status(key)), JSON.stringify(body))
 }
 
 function idOf(call: Call): string {

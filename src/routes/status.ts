@@ -1,7 +1,7 @@
 import type { ProviderStates, Store } from '../core/ports.ts'
-import { jsonResponse } from '../pipeline/head.ts'
-import type { Parts } from '../pipeline/stages.ts'
-import { adminHead, type Handler } from './endpoint.ts'
+import { sendJson } from '../pipeline/head.ts'
+import type { Services } from '../pipeline/services.ts'
+import { adminHeaders, type Handler } from './endpoint.ts'
 
 type Health = 'healthy' | 'degraded' | 'unhealthy'
 
@@ -10,7 +10,7 @@ const STORE_DEADLINE_MS = 1000
 export interface StatusParts {
   readonly store: Store
   readonly providers: () => ProviderStates
-  readonly runtime: Parts['runtime']
+  readonly runtime: Services['runtime']
 }
 
 /**
@@ -33,7 +33,7 @@ export function health(parts: StatusParts): Handler {
         mcp_tools: store ? 'healthy' : 'unhealthy',
       },
     }
-    return jsonResponse(store ? 200 : 503, adminHead(call), JSON.stringify(body))
+    sendJson(call.sink, store ? 200 : 503, adminHeaders(call), JSON.stringify(body))
   }
 }
 
@@ -46,7 +46,7 @@ export function ready(parts: StatusParts): Handler {
     const routing = Object.values(providers).some(Boolean)
     const isReady = store && routing
     const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }
-    return jsonResponse(isReady ? 200 : 503, adminHead(call), JSON.stringify(body))
+    sendJson(call.sink, isReady ? 200 : 503, adminHeaders(call), JSON.stringify(body))
   }
 }
 

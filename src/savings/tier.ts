@@ -115,5 +115,10 @@ export interface Optimized {
   readonly verdicts: readonly TierVerdict[]
 }
 
-/** Tiers in their order; never rejects: a failing tier is a verdict. */
-export type Waterfall = (job: TierJob) => Promise<Optimized>
+/** Tiers in their order. */
+export interface Waterfall {
+  /** Never rejects: a failing tier is a verdict. */
+  (job: TierJob): Promise<Optimized>
+  /** True when no tier can make a prompt of at most so many tokens smaller: it needs no count. */
+  isBelow(request: Pick<TierJob, 'model' | 'wishes'>, maxTokens: () => number): boolean
+}

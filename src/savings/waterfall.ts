@@ -11,7 +11,7 @@ import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
 import type { Summariser } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
-import type { Optimized, Rewrite, SmallModel, Tier, TierJob, TierNumber, TierVerdict, Waterfall } from './tier.ts'
+import type { Optimized, Rewrite, SmallModel, Tier, TierJob, TierNumber, TierVerdict } from './tier.ts'
 import { NEW_CONVERSATION, recallHistory, rememberSent, warmTokens, type History } from './upstream-cache.ts'
 import { createVanishing } from './vanishing.ts'
 
@@ -34,7 +34,7 @@ export interface WaterfallOptions {
 }
 
 /** The first ordered tier that succeeds makes the prompt, else the cheapest of those that pay. Never rejects. */
-export function createWaterfall(options: WaterfallOptions): Waterfall {
+export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<Optimized> {
   const { meter, breathe, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summariser = options.summariser ?? 'model'

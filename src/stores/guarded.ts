@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 
 export interface GuardOptions {
@@ -18,7 +19,7 @@ const TIMEOUT_MS = 2_000
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: GuardOptions): Store {
   if (store.local === true) return store
 
-  function guarded<result>(work: () => Promise<result>): Promise<result> {
+  function guarded<result>(work: () => MaybePromise<result>): Promise<result> {
     return new Promise((resolve, reject) => {
       const cancel = after(timeoutMs, () => reject(fault(`did not answer within ${timeoutMs} ms`, undefined)))
       const fail = (cause: unknown): void => {
@@ -31,7 +32,9 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Guar
         resolve(value)
       }
       try {
-        work().then(succeed, fail)
+        const result = work()
+        if (isPromise(result)) result.then(succeed, fail)
+        else succeed(result)
       } catch (error) {
         fail(error)
       }

@@ -67,7 +67,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   const tallies = createTallies(now, most.tallies)
   const logs = createLogs(now, most.logs)
   const store: Store = {
-    get: async (key) => values.get(key),
+    get: (key) => values.get(key),
     set: async (key, value, how) => values.set(key, value, how),
     swap: async (key, expected, value, how) => {
       if (values.get(key) !== expected) return false
@@ -77,16 +77,16 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     },
     delete: async (key) => values.delete(key),
     list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
-    reserve: async (request) => counters.reserve(request),
-    settle: async ({ ticket, charges, tallies: added, entries = [] }) => {
+    reserve: (request) => counters.reserve(request),
+    settle: ({ ticket, charges, tallies: added, entries = [] }) => {
       if (!counters.settle(ticket, charges)) return false
       for (const tally of added) tallies.add(tally)
       for (const { log, ...entry } of entries) logs.append(log, entry)
       return true
     },
-    levels: async (names) => names.map((name) => counters.level(name)),
+    levels: (names) => names.map((name) => counters.level(name)),
     tallies: async (names) => names.map((name) => tallies.get(name)),
-    append: async (log, entry) => logs.append(log, entry),
+    append: (log, entry) => logs.append(log, entry),
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => {},
     close: async () => {

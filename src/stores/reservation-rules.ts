@@ -6,22 +6,26 @@ export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 /** How long a ticket can still be settled after its hold has lapsed, in milliseconds. */
 export const LATE_MS: number = 2 * 3_600_000
 
-export type Decision = { readonly refused: number } | { readonly granted: number; readonly amounts: readonly number[] }
+export type Decision = { readonly refused: number } | { readonly granted: number }
 
 /**
- * Returns the amount of each claim, or the index of the first that does not fit. `before[i]` is spent + held of claim
- * i's counter. The remaining amount is a difference of safe integers, so it is exact.
+ * Returns what elastic claims get (Infinity when no claim is elastic), or the index of the first claim that does not
+ * fit. `before[i]` is spent + held of claim i's counter. What remains is a difference of safe integers, so it is exact.
  */
 export function decide({ claims, least }: ReserveRequest, before: readonly number[]): Decision {
-  const room = (index: number): number => (claims[index]?.max ?? 0) - (before[index] ?? 0)
-  const wanted = (claim: Claim): number =>
-    claim.elastic === true ? Math.min(claim.amount, least ?? claim.amount) : claim.amount
-  const refused = claims.findIndex((claim, index) => wanted(claim) > room(index))
-  if (refused !== -1) return { refused }
-  const shares = claims.map((claim, index) => (claim.elastic === true ? Math.min(claim.amount, room(index)) : Infinity))
-  const granted = Math.min(...shares)
-  const amounts = claims.map((claim) => (claim.elastic === true ? granted : claim.amount))
-  return { granted: granted === Infinity ? 0 : granted, amounts }
+  let granted = Infinity
+  for (const [index, { max, amount, elastic }] of claims.entries()) {
+    const remaining = max - (before[index] ?? 0)
+    const needed = elastic === true ? Math.min(amount, least ?? amount) : amount
+    if (needed > remaining) return { refused: index }
+    if (elastic === true) granted = Math.min(granted, amount, remaining)
+  }
+  return { granted }
+}
+
+/** Returns what a claim holds once elastic claims were granted so much. */
+export function amountOf({ elastic, amount }: Claim, granted: number): number {
+  return elastic === true ? granted : amount
 }
 
 /** Throws for a request that no store may accept. `at` is the store's present. */
@@ -32,7 +36,7 @@ export function checkRequest(request: ReserveRequest, at: number): void {
 
 /** The checks that need no clock. */
 export function checkClaims({ claims, least, lapsesAfterMs }: ReserveRequest): void {
-  if (new Set(claims.map((claim) => claim.counter)).size < claims.length) {
+  if (hasDuplicates(claims)) {
     throw new RangeError('Two claims of one reservation name the same counter; join them into one.')
   }
   for (const claim of claims) {
@@ -41,6 +45,14 @@ export function checkClaims({ claims, least, lapsesAfterMs }: ReserveRequest): v
   }
   if (least !== undefined) checkAmount('least', least)
   if (!(lapsesAfterMs > 0)) throw new RangeError('lapsesAfterMs must be above 0.')
+}
+
+/** Claims are few: comparing them is cheaper than a set. */
+function hasDuplicates(claims: readonly Claim[]): boolean {
+  return claims.some(({ counter }, index) => {
+    for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
+    return false
+  })
 }
 
 export function endedCounter(counter: string): RangeError {

@@ -45,22 +45,22 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
   const counters = createCounters(sql, now)
   const logs = createLogs(sql, now, limits)
   return {
-    get: async (key) => values.get(key),
+    get: (key) => values.get(key),
     set: async (key, value, how) => values.set(key, value, how),
     swap: async (key, expected, value, how) => values.swap(key, expected, value, how),
     delete: async (key) => values.delete(key),
     list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
-    reserve: async (request) => sql.atomically(() => counters.reserve(request)),
-    settle: async ({ ticket, charges, tallies, entries = [] }) =>
+    reserve: (request) => sql.atomically(() => counters.reserve(request)),
+    settle: ({ ticket, charges, tallies, entries = [] }) =>
       sql.atomically(() => {
         if (!counters.settle(ticket, charges)) return false
         for (const tally of tallies) counters.add(tally)
         for (const { log, ...entry } of entries) logs.append(log, entry)
         return true
       }),
-    levels: async (names) => names.map((name) => counters.level(name)),
+    levels: (names) => names.map((name) => counters.level(name)),
     tallies: async (names) => names.map((name) => counters.tally(name)),
-    append: async (log, entry) => sql.atomically(() => logs.append(log, entry)),
+    append: (log, entry) => sql.atomically(() => logs.append(log, entry)),
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => void sql.row('SELECT 1'),
     close: async () => {},

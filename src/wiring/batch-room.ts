@@ -3,7 +3,7 @@ import { createItemQueue } from '../batches/item-queue.ts'
 import { tidyBatches } from '../batches/tidy.ts'
 import type { Store } from '../core/ports.ts'
 import type { KeyById } from '../pipeline/answer-item.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import { createBatchWork, type BatchWork } from '../pipeline/work-batches.ts'
 import { breathe } from '../tokens/breathe.ts'
@@ -25,7 +25,7 @@ export interface BatchRoom {
 
 export interface BatchRoomParts {
   readonly store: Store
-  readonly parts: Parts
+  readonly services: Services
   readonly keyById: KeyById
   readonly traffic: Traffic
 }
@@ -33,8 +33,8 @@ export interface BatchRoomParts {
 const LEASE_MS = 60_000
 const CONCURRENCY = 4
 
-export function openBatchRoom(options: BatchOptions, { store, parts, keyById, traffic }: BatchRoomParts): BatchRoom {
-  const { now, uuid } = parts.runtime
+export function openBatchRoom(options: BatchOptions, { store, services, keyById, traffic }: BatchRoomParts): BatchRoom {
+  const { now, uuid } = services.runtime
   const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options
   const values = { store, now, uuid, pause: breathe }
   const book = createBatchBook(values)
@@ -42,10 +42,10 @@ export function openBatchRoom(options: BatchOptions, { store, parts, keyById, tr
     queue: createItemQueue({ ...values, leaseMs }),
     open: book.open,
     tidy: () => tidyBatches(values),
-    settle: store.settle,
+    settle: async (settlement) => store.settle(settlement),
     keyById,
     traffic,
-    parts,
+    services,
     concurrency,
     leaseMs,
     ...(waitUntil !== undefined && { waitUntil }),

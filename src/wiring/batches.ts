@@ -46,7 +46,7 @@ export function createBatches(options: BatchOptions | undefined, parts: BatchRoo
         ({ work }) => work.wake(),
         (cause: unknown) => {
           started = false
-          parts.parts.records.failed('the code of batches could not be loaded', cause)
+          parts.services.observers.failed('the code of batches could not be loaded', cause)
         },
       )
     },

@@ -1,23 +1,23 @@
-import { lazy } from '../core/lazy.ts'
 import type { ProviderStates, Store } from '../core/ports.ts'
 import { anthropicFormat } from '../formats/anthropic/format.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import type { Endpoint } from '../http/router.ts'
-import type { Parts } from '../pipeline/stages.ts'
+import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Directory } from '../providers/catalog.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import type { BatchHandlers } from '../routes/batches.ts'
-import { completions } from '../routes/completions.ts'
 import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
+import { completions } from '../routes/completions.ts'
 import { getModel, listModels } from '../routes/models.ts'
 import { deleteResponse, getResponse } from '../routes/responses.ts'
 import { health, ready } from '../routes/status.ts'
+import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
 
 export interface EndpointRooms {
-  readonly parts: Parts
+  readonly services: Services
   readonly directory: Directory
   readonly store: Store
   readonly states: () => ProviderStates
@@ -29,19 +29,19 @@ export interface EndpointRooms {
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
 export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
-  const { parts, directory, store, states, basePath, admin, traffic } = rooms
+  const { services, directory, store, states, basePath, admin, traffic } = rooms
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
-  const status = { store, providers: states, runtime: parts.runtime }
+  const status = { store, providers: states, runtime: services.runtime }
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
   const table: readonly Endpoint<Handler>[] = [
-    { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, parts)) },
-    { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, parts)) },
+    { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
+    { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, services)) },
     {
       method: 'POST',
       path: '/v1/messages/count_tokens',
       handle: inTraffic(
         traffic,
-        lazily(() => countTokens(parts)),
+        lazily(() => countTokens(services)),
       ),
     },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
@@ -50,61 +50,61 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
     { method: 'POST', path: '/v1/messages/batches/:id/cancel', handle: batch('cancel') },
     { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
-    { method: 'POST', path: '/v1/messages/:id/streams', handle: lazily(() => replayStream(parts)) },
+    { method: 'POST', path: '/v1/messages/:id/streams', handle: lazily(() => replayStream(services)) },
     {
       method: 'POST',
       path: '/v1/responses',
       handle: inTraffic(
         traffic,
-        lazily(() => responses(parts)),
+        lazily(() => responses(services)),
       ),
     },
-    { method: 'GET', path: '/v1/responses/:id', handle: getResponse(parts) },
-    { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(parts) },
+    { method: 'GET', path: '/v1/responses/:id', handle: getResponse(services) },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(services) },
     {
       method: 'POST',
       path: '/v1/embeddings',
       handle: inTraffic(
         traffic,
-        lazily(() => embeddings(parts)),
+        lazily(() => embeddings(services)),
       ),
     },
-    { method: 'GET', path: '/v1/models', handle: listModels(listed, parts) },
-    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, parts) },
+    { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
+    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
-    ...adminEndpoints({ ...admin, line: parts }),
+    ...adminEndpoints({ ...admin, line: services }),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
 }
 
-async function responses(parts: Parts): Promise<Handler> {
+async function responses(services: Services): Promise<Handler> {
   const { responsesFormat } = await import('../formats/responses/format.ts')
-  return completions(responsesFormat, parts)
+  return completions(responsesFormat, services)
 }
 
-async function countTokens(parts: Parts): Promise<Handler> {
+async function countTokens(services: Services): Promise<Handler> {
   const routes = await import('../routes/count-tokens.ts')
-  return routes.countTokens(parts)
+  return routes.countTokens(services)
 }
 
-async function embeddings(parts: Parts): Promise<Handler> {
+async function embeddings(services: Services): Promise<Handler> {
   const routes = await import('../routes/embeddings.ts')
-  return routes.embeddings(parts)
+  return routes.embeddings(services)
 }
 
-async function replayStream(parts: Parts): Promise<Handler> {
+async function replayStream(services: Services): Promise<Handler> {
   const routes = await import('../routes/replay.ts')
-  return routes.replayStream(anthropicFormat, parts)
+  return routes.replayStream(anthropicFormat, services)
 }
 
-async function batchHandler(name: keyof BatchHandlers, { batches, parts }: EndpointRooms): Promise<Handler> {
+async function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointRooms): Promise<Handler> {
   const [{ batchHandlers }, { book, work }] = await Promise.all([import('../routes/batches.ts'), batches.room()])
-  return batchHandlers({ book, wake: work.wake, line: parts })[name]
+  return batchHandlers({ book, wake: work.wake, line: services })[name]
 }
 
-/** A handler whose code is loaded by its first call. */
+/** A handler whose code is loaded by its first call; a failed import is tried again by the next one. */
 function lazily(load: () => Promise<Handler>): Handler {
-  const handler = lazy(load)
-  return async (call) => (await handler())(call)
+  const loaded = lazy(load)
+  return async (call) => (await loaded())(call)
 }

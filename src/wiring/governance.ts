@@ -1,21 +1,17 @@
 import { GatewayError } from '../core/errors.ts'
+import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { lazy } from '../core/lazy.ts'
 import type { Runtime, Store } from '../core/ports.ts'
-import { createBudgets, type BudgetDesk } from '../governance/budgets.ts'
+import type { Desks } from '../governance/desks.ts'
 import { applyConfiguration, parseConfiguration } from '../governance/configuration.ts'
 import { createKeyring } from '../governance/keyring.ts'
-import { createKeys, type KeyDesk } from '../governance/keys.ts'
 import { createLedger, type Ledger } from '../governance/ledger.ts'
-import { createRateLimits, type RateLimitDesk } from '../governance/rate-limits.ts'
 import { createSharedLimits } from '../governance/shared-limits.ts'
-import { createUsageReports } from '../governance/usage-report.ts'
 import type { KeyById } from '../pipeline/answer-item.ts'
-import type { FindKey } from '../pipeline/stages.ts'
+import type { FindKey } from '../pipeline/services.ts'
 
 /** Who may do how much, and the desks at which that is decided. */
-export interface Governance {
-  readonly keys: KeyDesk
-  readonly budgets: BudgetDesk
-  readonly rateLimits: RateLimitDesk
+export interface Governance extends Desks {
   readonly ledger: Ledger
   readonly findKey: FindKey
   /** The key of an id, for work that goes on without its secret; undefined for one that was deleted. */
@@ -43,18 +39,20 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const configured = parseConfiguration(configuration ?? {})
   const shared = createSharedLimits({ store, now })
   const keyring = createKeyring({ store, now, uuid, shared })
-  const reports = createUsageReports({ store, now, shared })
   const inPlace = startOnce(() => applyConfiguration(configured, { keyring, shared }), parts.onFailure, runtime.after)
-  inPlace().catch(() => {})
+  const starting = inPlace()
+  if (isPromise(starting)) starting.catch(() => {})
+  const desks = lazy(async () => {
+    await inPlace()
+    const { createDesks } = await import('../governance/desks.ts')
+    return createDesks({ store, runtime, keyring, shared })
+  })
   return {
-    keys: afterStart(inPlace, createKeys({ keyring, reports })),
-    budgets: afterStart(inPlace, createBudgets({ shared, reports, uuid })),
-    rateLimits: afterStart(inPlace, createRateLimits({ shared, uuid })),
+    keys: onDemand(async () => (await desks()).keys, KEY_METHODS),
+    budgets: onDemand(async () => (await desks()).budgets, RECORD_METHODS),
+    rateLimits: onDemand(async () => (await desks()).rateLimits, RECORD_METHODS),
     ledger: createLedger({ store, now, uuid, shared, lapsesAfterMs: parts.totalMs + SETTLE_MS }),
-    findKey: async (secret) => {
-      await inPlace()
-      return keyring.find(secret)
-    },
+    findKey: (secret) => chain(inPlace(), () => keyring.find(secret)),
     keyById: async (id) => {
       await inPlace()
       return orNothing(keyring.read(id))
@@ -78,11 +76,13 @@ function startOnce(
   work: () => Promise<void>,
   onFailure: (cause: unknown) => void,
   after: Runtime['after'],
-): () => Promise<void> {
+): () => MaybePromise<void> {
   let running: Promise<void> | undefined
+  let isDone = false
   const attempt = async (): Promise<void> => {
     try {
       await work()
+      isDone = true
     } catch (cause) {
       const forget = (): void => {
         running = undefined
@@ -96,20 +96,19 @@ function startOnce(
       )
     }
   }
-  return () => (running ??= attempt())
+  return () => (isDone ? undefined : (running ??= attempt()))
 }
 
 type Methods<desk> = { readonly [name in keyof desk]: (...given: never[]) => Promise<unknown> }
 
-/** The same desk, none of whose methods begins before the start is done. */
-function afterStart<desk extends Methods<desk>>(start: () => Promise<void>, desk: desk): desk {
-  const methods = Object.entries<(...given: never[]) => Promise<unknown>>(desk)
-  const waiting = methods.map(([name, method]) => [
-    name,
-    async (...given: never[]) => {
-      await start()
-      return method(...given)
-    },
-  ])
-  return Object.fromEntries(waiting) as desk
+const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
+const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
+
+/** A desk whose code is loaded by the first call of a method, and only when the configuration is in place. */
+function onDemand<desk extends Methods<desk>>(load: () => Promise<desk>, names: Record<keyof desk, true>): desk {
+  const call =
+    (name: keyof desk) =>
+    async (...given: never[]): Promise<unknown> =>
+      (await load())[name](...given)
+  return Object.fromEntries(Object.keys(names).map((name) => [name, call(name as keyof desk)])) as desk
 }

@@ -1,11 +1,13 @@
 import * as z from 'zod/mini'
-import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { lazy } from '../core/lazy.ts'
+import type { Model } from '../core/model.ts'
+import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { ZERO } from '../core/money.ts'
 import { isShadowed, shadow, type ShadowRecord } from '../savings/shadow.ts'
 import type { SliderMode } from '../savings/slider.ts'
 import { DEFAULT_THRESHOLDS, type Thresholds } from '../savings/thresholds.ts'
 import type { Optimized, Tier, TierJob, Waterfall } from '../savings/tier.ts'
+import { LEVEL_CAPS } from '../savings/wishes.ts'
 import { breathe } from '../tokens/breathe.ts'
 
 /** The savings waterfall; see docs/tiers. */
@@ -62,7 +64,7 @@ export interface SavingsParts {
   readonly runtime: Runtime
   /** Told what a tier would have saved. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
-  /** Told why a trial failed. */
+  /** Notified of why a trial failed. */
   readonly onShadowFailure: (cause: unknown) => void
 }
 
@@ -76,7 +78,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
     const { record } = shadow(await waterfall(job))
     if (record !== undefined) parts.onShadow(record, job)
   }
-  return async (job) => {
+  const shadowed = async (job: TierJob): Promise<Optimized> => {
     if (hasWish(job)) return waterfall(job)
     // A trial never harms the request beside it. Requests without a trial are noted: the next trial must know what is warm.
     observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
@@ -84,6 +86,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
     )
     return untouched(job)
   }
+  return Object.assign(shadowed, { isBelow: waterfall.isBelow })
 }
 
 function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
@@ -95,17 +98,27 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
     const { now, after } = runtime
     return createWaterfall({ ...others, summariser: summarizer, store, meter, now, after, breathe })
   })
-  return async (job) => {
+  const optimize = async (job: TierJob): Promise<Optimized> => {
     if (!custom && !concerns(job, own)) return untouched(job)
     const waterfall = await load()
     return waterfall(job)
   }
+  const isBelow: Waterfall['isBelow'] = ({ model, wishes }, maxTokens) => {
+    if (custom) return false
+    const { level } = wishes
+    if (level !== undefined) return level === 'off' || maxTokens() <= LEVEL_CAPS[level]
+    return !wishes.vanishing && !wishes.recursive && maxTokens() <= followedFrom(model, own)
+  }
+  return Object.assign(optimize, { isBelow })
 }
 
-/** Half of the least threshold: below it no tier starts and no conversation is followed. */
 function concerns(job: TierJob, thresholds: Thresholds): boolean {
-  const least = Math.min(...Object.values(thresholds)) * (job.model.thresholdFactor ?? 1)
-  return hasWish(job) || job.tokens > least / 2
+  return hasWish(job) || job.tokens > followedFrom(job.model, thresholds)
+}
+
+/** Half of the smallest threshold: below it no tier starts and no conversation is followed. */
+function followedFrom(model: Model, thresholds: Thresholds): number {
+  return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
 }
 
 function hasWish({ wishes }: TierJob): boolean {

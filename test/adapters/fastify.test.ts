@@ -1,8 +1,7 @@
 import fastify, { type FastifyInstance } from 'fastify'
 import { describe, expect, it } from 'vitest'
-import { toFastify } from '../../src/fastify.ts'
-import type { Fetcher } from '../../src/http/fetcher.ts'
-import { post, testAdapter, type Running } from './suite.ts'
+import { toFastify, type HttpHandling } from '../../src/fastify.ts'
+import { post, readBody, testAdapter, type Running } from './suite.ts'
 
 async function listen(app: FastifyInstance, path = ''): Promise<Running> {
   const url = await app.listen({ port: 0, host: '127.0.0.1' })
@@ -18,9 +17,9 @@ async function listen(app: FastifyInstance, path = ''): Promise<Running> {
 testAdapter({
   name: 'toFastify as the whole application',
   mountedAt: '',
-  start: async (fetcher) => {
+  start: async (gateway) => {
     const app = fastify()
-    app.register(toFastify(fetcher))
+    app.register(toFastify(gateway))
     return listen(app)
   },
 })
@@ -28,11 +27,11 @@ testAdapter({
 testAdapter({
   name: 'toFastify under a prefix',
   mountedAt: '/deep/ai',
-  start: async (fetcher) => {
+  start: async (gateway) => {
     const app = fastify({ bodyLimit: 1_000 })
     app.register(
       async (scope) => {
-        scope.register(toFastify(fetcher), { prefix: '/ai' })
+        scope.register(toFastify(gateway), { prefix: '/ai' })
       },
       { prefix: '/deep' },
     )
@@ -40,7 +39,7 @@ testAdapter({
   },
 })
 
-const echo: Fetcher = { fetch: async (request) => new Response(await request.text()) }
+const echo: HttpHandling = { handle: async (request, sink) => sink.whole(200, {}, await readBody(request)) }
 
 async function withServer(app: FastifyInstance, use: (url: string) => Promise<void>): Promise<void> {
   const running = await listen(app)
@@ -80,13 +79,13 @@ describe('toFastify beside other plugins', () => {
     app.addHook('onRequest', async (_request, reply) => {
       reply.header('access-control-allow-origin', '*').header('set-cookie', 'before=1')
     })
-    const answer: Fetcher = { fetch: async () => new Response('ok', { headers: { 'set-cookie': 'a=1' } }) }
-    app.register(toFastify(answer))
+    app.register(toFastify({ handle: (_request, sink) => sink.whole(200, { 'x-own': 'a' }, 'ok') }))
     await withServer(app, async (url) => {
       const response = await fetch(`${url}/v1/x`)
 
       expect(response.headers.get('access-control-allow-origin')).toBe('*')
-      expect(response.headers.getSetCookie()).toEqual(['before=1', 'a=1'])
+      expect(response.headers.getSetCookie()).toEqual(['before=1'])
+      expect(response.headers.get('x-own')).toBe('a')
     })
   })
 
@@ -95,7 +94,7 @@ describe('toFastify beside other plugins', () => {
     const seen = new Promise<number>((resolve) => {
       app.addHook('onResponse', async (_request, reply) => resolve(reply.raw.statusCode))
     })
-    app.register(toFastify({ fetch: async () => new Response('no', { status: 402 }) }))
+    app.register(toFastify({ handle: (_request, sink) => sink.whole(402, {}, 'no') }))
     await withServer(app, async (url) => {
       await fetch(`${url}/v1/x`)
 

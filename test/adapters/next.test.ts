@@ -1,65 +1,147 @@
-import { createServer } from 'node:http'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { toNext, type NextMethod } from '../../src/next.ts'
-import { toNodeHandler } from '../../src/node.ts'
+import type { HttpRequest, ResponseSink } from '../../src/core/http.ts'
+import { toFetch } from '../../src/http/web-handler.ts'
+import { toNext, type NextHandler, type NextMethod } from '../../src/next.ts'
 import { listen } from './listen.ts'
-import { testAdapter } from './suite.ts'
+import { promise, testAdapter } from './suite.ts'
+import { webServer } from './web-server.ts'
 
 testAdapter({
   name: 'toNext behind a server that calls route handlers',
   mountedAt: '/ai',
-  start: (fetcher) => {
-    const routes = toNext(fetcher)
-    const server = createServer(toNodeHandler({ fetch: (request) => routes[request.method as NextMethod](request) }))
-    return listen(server, '/ai')
+  isWeb: true,
+  start: (gateway) => {
+    const routes: Readonly<Record<string, NextHandler | undefined>> = toNext(gateway)
+    const missing: NextHandler = async () => new Response('', { status: 405 })
+    return listen(
+      webServer((request) => (routes[request.method] ?? missing)(request)),
+      '/ai',
+    )
   },
 })
 
+testAdapter({
+  name: 'toFetch behind a server of web handlers',
+  mountedAt: '',
+  isWeb: true,
+  start: (gateway) => listen(webServer(toFetch(gateway))),
+})
+
+const address = 'https://example.com/api/v1/models'
+
 describe('toNext', () => {
   it('has a handler for every method that Next knows', () => {
-    const routes = toNext({ fetch: async () => new Response() })
+    const routes = toNext({ handle: (_request, sink) => sink.whole(200, {}, '') })
+    const methods: readonly NextMethod[] = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT']
 
-    expect(Object.keys(routes).toSorted()).toEqual(['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'])
+    expect(Object.keys(routes).toSorted()).toEqual(methods)
   })
 
-  it('hands over the very request that Next gives', async () => {
-    const seen: Request[] = []
-    const { POST } = toNext({
-      fetch: async (request) => {
-        seen.push(request)
-        return new Response('ok')
+  it('takes the address from the request', async () => {
+    const { GET } = toNext({
+      handle: ({ origin, path, query }, sink) => sink.whole(200, {}, JSON.stringify([origin, path, query])),
+    })
+
+    const response = await GET(new Request(`${address}?a=1`))
+
+    expect(await response.json()).toEqual(['https://example.com', '/api/v1/models', 'a=1'])
+  })
+})
+
+describe('toFetch', () => {
+  it('takes what the global fetch takes', async () => {
+    const fetch = toFetch({
+      handle: async (request, sink) => {
+        const body = await request.body({ maxBytes: 10, readMs: 1000, after: () => () => {} })
+        sink.whole(200, {}, `${request.method} ${request.path} ${new TextDecoder().decode(body)}`)
       },
     })
-    const request = new Request('https://example.com/api/v1/messages', { method: 'POST', body: '{}' })
+    const init = { method: 'POST', body: 'x' }
 
-    await POST(request)
+    const replies = [fetch(address, init), fetch(new URL(address), init), fetch(new Request(address, init))]
 
-    expect(seen[0]).toBe(request)
+    for (const reply of replies) expect(await (await reply).text()).toBe('POST /api/v1/models x')
+    await expect(fetch('no address')).rejects.toThrow(TypeError)
   })
 
-  it('hands back the very response of the gateway', async () => {
-    const response = new Response('ok')
-    const { GET } = toNext({ fetch: async () => response })
+  it('notifies the handler of a signal that has fired already', async () => {
+    const left = promise<void>()
+    const fetch = toFetch({
+      handle: (request, sink) => {
+        request.onDisconnect(() => {
+          left.resolve()
+          sink.whole(499, {}, '')
+        })
+      },
+    })
 
-    expect(await GET(new Request('https://example.com/api/v1/models'))).toBe(response)
+    const response = await fetch(address, { signal: AbortSignal.abort() })
+
+    await left.settled
+    expect(response.status).toBe(499)
   })
 
-  it('answers a gateway that throws with 500 and JSON', async () => {
-    const { GET } = toNext({ fetch: () => Promise.reject(new Error('secret')) })
-
-    const response = await GET(new Request('https://example.com/api/v1/models'))
-
-    expect(response.status).toBe(500)
-    expect(await response.text()).not.toContain('secret')
-  })
-
-  it('passes the signal of the caller on', async () => {
+  it('notifies the handler once when the body is cancelled and the signal fires', async () => {
+    let left = 0
+    const begun = promise<readonly [HttpRequest, ResponseSink]>()
+    const fetch = toFetch({
+      handle: (request, sink) => {
+        request.onDisconnect(() => (left += 1))
+        sink.begin(200, {})
+        begun.resolve([request, sink])
+      },
+    })
     const caller = new AbortController()
-    const { GET } = toNext({ fetch: async (request) => Response.json(request.signal.aborted) })
 
+    const response = await fetch(address, { signal: caller.signal })
+    const [, sink] = await begun.settled
+    sink.write('one')
+    await response.body?.cancel()
     caller.abort()
-    const response = await GET(new Request('https://example.com/api/v1/models', { signal: caller.signal }))
 
-    expect(await response.json()).toBe(true)
+    expect(left).toBe(1)
+    expect(sink.write('two')).toBe(true)
+    sink.end()
+  })
+
+  it('ends the body with the reason of the signal when it fires while a reader waits', async () => {
+    const fetch = toFetch({
+      handle: (request, sink) => {
+        request.onDisconnect(() => {})
+        sink.begin(200, {})
+        sink.write('one')
+      },
+    })
+    const caller = new AbortController()
+    const reader = (await fetch(address, { signal: caller.signal })).body!.getReader()
+    await reader.read()
+    const waiting = reader.read()
+    caller.abort(new Error('gone'))
+
+    await expect(waiting).rejects.toThrow('gone')
+  })
+
+  it('asks for more only as the reader takes it', async () => {
+    let drained = 0
+    const begun = promise<ResponseSink>()
+    const fetch = toFetch({
+      handle: (_request, sink) => {
+        sink.begin(200, {})
+        sink.onDrain(() => (drained += 1))
+        begun.resolve(sink)
+      },
+    })
+    const reader = (await fetch(address)).body!.getReader()
+    const sink = await begun.settled
+    while (sink.write('piece'));
+    const before = drained
+    expect(sink.write('piece')).toBe(false)
+    expect(drained).toBe(before)
+    await reader.read()
+    await reader.read()
+    await nextTurn()
+
+    expect(drained).toBeGreaterThan(before)
   })
 })

@@ -1,20 +1,20 @@
 import { createServer } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { serve, toNodeHandler, type Fetcher, type RunningServer, type ServeOptions } from '../../src/node.ts'
+import { serve, toNodeHandler, type HttpHandler, type RunningServer, type ServeOptions } from '../../src/node.ts'
 import { listen } from './listen.ts'
 import { promise, testAdapter } from './suite.ts'
 
 testAdapter({
   name: 'toNodeHandler',
   mountedAt: '',
-  start: (fetcher) => listen(createServer(toNodeHandler(fetcher))),
+  start: (gateway) => listen(createServer(toNodeHandler(gateway))),
 })
 
 testAdapter({
   name: 'serve',
   mountedAt: '',
-  start: (fetcher) => serve(fetcher, { port: 0, hostname: '127.0.0.1', drainMs: 0 }),
+  start: (gateway) => serve(gateway, { port: 0, hostname: '127.0.0.1', drainMs: 0 }),
 })
 
 /** Enough turns of the event loop for a server to have read what was sent before. */
@@ -47,42 +47,43 @@ describe('serve', () => {
     for (const server of running.splice(0)) await server.close()
   })
 
-  const start = async (fetch: Fetcher['fetch'], options: Partial<ServeOptions> = {}): Promise<RunningServer> => {
-    const server = await serve({ fetch }, { port: 0, hostname: '127.0.0.1', drainMs: 0, ...options })
+  const ok: HttpHandler = (_request, sink) => sink.whole(200, {}, 'ok')
+
+  const start = async (handle: HttpHandler, options: Partial<ServeOptions> = {}): Promise<RunningServer> => {
+    const server = await serve({ handle }, { port: 0, hostname: '127.0.0.1', drainMs: 0, ...options })
     running.push(server)
     return server
   }
 
   it('says on which port it listens', async () => {
-    const server = await start(async () => new Response('ok'))
+    const server = await start(ok)
 
     expect(server.port).toBeGreaterThan(0)
     expect(server.url).toBe(`http://127.0.0.1:${server.port}`)
   })
 
   it('an IPv6 address stands in brackets', async () => {
-    const server = await start(async () => new Response('ok'), { hostname: '::1' })
+    const server = await start(ok, { hostname: '::1' })
 
     expect(await fetch(server.url).then((response) => response.text())).toBe('ok')
   })
 
   it('rejects when the port is taken', async () => {
-    const { port } = await start(async () => new Response('ok'))
+    const { port } = await start(ok)
 
-    await expect(start(async () => new Response('ok'), { port })).rejects.toThrow(/EADDRINUSE/)
+    await expect(start(ok, { port })).rejects.toThrow(/EADDRINUSE/)
   })
 
   it('close lets a running stream finish and takes no new connections', async () => {
     const release = promise<void>()
-    const body = new ReadableStream({
-      async pull(controller) {
-        controller.enqueue(new TextEncoder().encode('one '))
-        await release.settled
-        controller.enqueue(new TextEncoder().encode('two'))
-        controller.close()
-      },
-    })
-    const server = await start(async () => new Response(body), { drainMs: 60_000 })
+    const handle: HttpHandler = async (_request, sink) => {
+      sink.begin(200, {})
+      sink.write('one ')
+      await release.settled
+      sink.write('two')
+      sink.end()
+    }
+    const server = await start(handle, { drainMs: 60_000 })
 
     const response = await fetch(server.url)
     const closed = server.close()
@@ -95,7 +96,7 @@ describe('serve', () => {
   })
 
   it('close answers the requests of connections from which nothing was read yet', async () => {
-    const server = await start(async () => new Response('ok'), { drainMs: 60_000 })
+    const server = await start(ok, { drainMs: 60_000 })
     const sockets = await Promise.all(Array.from({ length: 50 }, () => connected(server)))
 
     const answers = sockets.map((socket) => answered(socket, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'))
@@ -105,7 +106,7 @@ describe('serve', () => {
   })
 
   it('close answers the first request of a connection also when it comes a little later', async () => {
-    const server = await start(async () => new Response('ok'), { drainMs: 60_000 })
+    const server = await start(ok, { drainMs: 60_000 })
     const socket = await connected(server)
 
     const closed = server.close()
@@ -120,7 +121,7 @@ describe('serve', () => {
     [undefined, 75],
     [120_000, 120],
   ])('an idle connection with keepAliveMs %s is kept for %d s', async (keepAliveMs, seconds) => {
-    const server = await start(async () => new Response('ok'), keepAliveMs === undefined ? {} : { keepAliveMs })
+    const server = await start(ok, keepAliveMs === undefined ? {} : { keepAliveMs })
 
     const { headers } = await fetch(server.url)
 
@@ -132,11 +133,11 @@ describe('serve', () => {
     [{ keepAliveMs: Number.NaN }, 'keepAliveMs'],
     [{ drainMs: 1.5 }, 'drainMs'],
   ])('the options %j are refused', async (options, param) => {
-    await expect(start(async () => new Response('ok'), options)).rejects.toMatchObject({ details: { param } })
+    await expect(start(ok, options)).rejects.toMatchObject({ details: { param } })
   })
 
   it('close cuts what is not done at the deadline', async () => {
-    const server = await start(async () => new Response(new ReadableStream({})), { drainMs: 1 })
+    const server = await start((_request, sink) => sink.begin(200, {}), { drainMs: 1 })
 
     const response = await fetch(server.url)
     await server.close()
@@ -145,7 +146,7 @@ describe('serve', () => {
   })
 
   it('close may be called twice', async () => {
-    const server = await start(async () => new Response('ok'))
+    const server = await start(ok)
 
     await Promise.all([server.close(), server.close()])
 
@@ -155,9 +156,9 @@ describe('serve', () => {
   it('a connection that is kept alive is told to close while the server drains', async () => {
     const release = promise<void>()
     const server = await start(
-      async (request) => {
-        if (request.url.endsWith('/slow')) await release.settled
-        return new Response('ok')
+      async (request, sink) => {
+        if (request.path.endsWith('/slow')) await release.settled
+        sink.whole(200, {}, 'ok')
       },
       { drainMs: 60_000 },
     )
@@ -177,9 +178,9 @@ describe('serve', () => {
 
   it('of 400 headers no more than 240 reach the gateway: older Nodes drop the rest, newer ones refuse them all', async () => {
     const reached: number[] = []
-    const server = await start(async (request) => {
-      reached.push([...request.headers].length)
-      return new Response('ok')
+    const server = await start((request, sink) => {
+      reached.push([...request.headerNames()].length)
+      sink.whole(200, {}, 'ok')
     })
     const headers = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [`x-${index}`, '1']))
 

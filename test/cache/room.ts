@@ -13,6 +13,7 @@ import {
 import { readPrompt as readMessagePrompt } from '../../src/formats/anthropic/read-prompt.ts'
 import { readPrompt as readChatPrompt } from '../../src/formats/openai/prompt.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+import { noNetwork } from '../support/no-network.ts'
 
 export function chat(body: JsonObject): Prompt {
   return readChatPrompt({ model: 'chat/large', messages: [], ...body })
@@ -69,7 +70,7 @@ export interface Room {
 }
 
 export function room(options: Partial<SemanticCacheOptions> = {}): Room {
-  const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+  const runtime = manualRuntime(noNetwork)
   const cache = createSemanticCache({ runtime, pause: () => Promise.resolve(), ...options })
   const ask: Room['ask'] = async (prompt, rest = {}) =>
     cache.lookUp({

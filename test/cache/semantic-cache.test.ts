@@ -8,6 +8,7 @@ import type { CacheDirectives } from '../../src/cache/cache-directives.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 import { asks, chat, constantEmbedder, message, room, says, scriptedEmbedder } from './room.ts'
+import { noNetwork } from '../support/no-network.ts'
 
 const CAPITAL = 'What is the capital of France?'
 const ALIKE = "what's the capital of france"
@@ -563,7 +564,7 @@ describe('an operator', () => {
     ['timeoutMs', { timeoutMs: 0 }],
     ['scope', { scope: 'tenant' as 'key' }],
   ])('who sets a wrong %s is told so at the start', (option, options) => {
-    const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+    const runtime = manualRuntime(noNetwork)
     const create = (): unknown => createSemanticCache({ runtime, ...options })
 
     expect(create).toThrow(GatewayError)

@@ -1,3 +1,4 @@
+import { noNetwork } from '../support/no-network.ts'
 import { describe, expect, it } from 'vitest'
 import { createSingleFlight, type FlightRole, type Leader } from '../../src/cache/single-flight.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
@@ -118,7 +119,7 @@ describe('single flight', () => {
   })
 
   it('a follower whose wait is over does its own work and leaves no timer behind', async () => {
-    const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+    const runtime = manualRuntime(noNetwork)
     const flights = createSingleFlight<string, string>({ timeout: { ms: 1000, after: runtime.after } })
     const first = await leaderOf(flights.join('k'))
     const impatient = flights.join('k')
@@ -231,7 +232,7 @@ describe('single flight', () => {
   })
 
   it('a follower that receives parts has no timeout', async () => {
-    const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+    const runtime = manualRuntime(noNetwork)
     const flights = createSingleFlight<string, string>({ timeout: { ms: 1000, after: runtime.after } })
     const first = await leaderOf(flights.join('k'))
     const follower = flights.join('k', { onPart: () => {} })

@@ -103,7 +103,7 @@ describe('gateway.fetch', () => {
     [
       'the request throws at every look',
       {},
-      () => Object.defineProperty(new Request('http://gateway/'), 'headers', { get: bug }),
+      () => Object.defineProperty(new Request('http://gateway/v1/models'), 'headers', { get: bug }),
     ],
   ])('answers 500 and never throws when %s', async (_, runtime, request) => {
     const records: Readonly<Record<string, unknown>>[] = []

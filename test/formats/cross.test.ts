@@ -9,12 +9,13 @@ import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
 import type { Format } from '../../src/formats/format.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { failureOf, metrics, svcMetrics } from './openai/support.ts'
+import { bodyText } from '../support/body-text.ts'
 
 type Body = Record<string, Json | undefined>
 
 /** A caller's body as an upstream of the other format gets it. */
 function translate(from: Format, to: Format, body: JsonObject): Body {
-  return JSON.parse(to.writePrompt(from.readPrompt(body), 'upstream-model').body) as Body
+  return JSON.parse(bodyText(to.writePrompt(from.readPrompt(body), 'upstream-model').body)) as Body
 }
 
 const toChat = (body: JsonObject): Body =>

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
+import { bodyText } from '../support/body-text.ts'
 import { parseBody, parseBodyInTurns, replaceModel, type ParsedBody } from '../../src/formats/parse-body.ts'
 import { breathe } from '../../src/tokens/breathe.ts'
 
@@ -187,7 +188,7 @@ describe('a large body in turns', () => {
     const bytes = new TextEncoder().encode(text)
 
     const limits = { textBytes: piece === 'QUJD' ? 1000 : bytes.length }
-    const turns = await turnsOf(parseBodyInTurns(bytes, limits, breathe))
+    const turns = await turnsOf(Promise.resolve(parseBodyInTurns(bytes, limits, breathe)))
 
     expect(turns).toBeGreaterThan(bytes.length / 1_200_000)
   })
@@ -198,9 +199,9 @@ describe('a key __proto__', () => {
     ['plain', '{"model":"a/b","__proto__":{"stream":true},"messages":[{"role":"user","__proto__":{"x":1}}]}'],
     ['escaped', '{"model":"a/b","__\\u0070roto__":{"stream":true},"messages":[{"role":"user","\\u005f_proto__":1}]}'],
   ])('written %s is an own property without effect, and the text stays as it came', (_name, text) => {
-    const { body, text: own, modelSpan } = parse(text)
+    const { body, text: own, received } = parse(text)
     expect(own).toBe(text)
-    expect(modelSpan).toBeDefined()
+    expect(received).toBeDefined()
     expect(Object.keys(body)).toEqual(['model', '__proto__', 'messages'])
     expect(body['stream']).toBeUndefined()
     expect(Object.getPrototypeOf(body)).toBe(Object.prototype)
@@ -219,13 +220,16 @@ describe('the place of the model', () => {
     ['{"model":"a\\/b\\"c","z":"\\"model\\":"}'],
     ['{"a":"model","漢":"😀","model":"a/b"}'],
   ])('is found in %s', (text) => {
-    const { body, text: own, modelSpan } = parse(text)
+    const { body, text: own, received } = parse(text)
     expect(own).toBe(text)
-    if (modelSpan === undefined) throw new Error('no span')
-    expect(JSON.parse(text.slice(modelSpan.start, modelSpan.end))).toBe(body['model'])
-    const replaced = replaceModel(own, modelSpan, 'other "name"')
-    expect(JSON.parse(replaced)).toEqual({ ...body, model: 'other "name"' })
-    expect(replaced.slice(0, modelSpan.start)).toBe(text.slice(0, modelSpan.start))
+    if (received === undefined) throw new Error('no span')
+    const { start, end } = received.modelSpan
+    expect(JSON.parse(bodyText(received.bytes.subarray(start, end)))).toBe(body['model'])
+    const replaced = replaceModel(received, 'other "name"')
+    expect(JSON.parse(bodyText(replaced))).toEqual({ ...body, model: 'other "name"' })
+    expect(replaced.subarray(0, start)).toEqual(received.bytes.subarray(0, start))
+    const longer = JSON.parse(bodyText(replaceModel(received, 'm', { stream_options: { x: 1 } })))
+    expect(longer).toEqual({ ...body, model: 'm', stream_options: { x: 1 } })
   })
 
   it.each([
@@ -235,7 +239,7 @@ describe('the place of the model', () => {
     ['is no string', '{"model":["c/d"],"x":"y"}'],
     ['is only inside', '{"x":{"model":"c/d"}}'],
   ])('is not given when it %s', (_name, text) => {
-    expect(parse(text).modelSpan).toBeUndefined()
+    expect(parse(text).received).toBeUndefined()
   })
 
   it.each([

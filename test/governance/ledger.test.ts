@@ -4,6 +4,7 @@ import type { DurationCode } from '../../src/core/period.ts'
 import { parseKeyChange, parseNewKey, type KeyFields } from '../../src/governance/key-schema.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { NOON, quote, room, used, type Room } from './room.ts'
+import { attempt } from '../support/attempt.ts'
 
 const UNLIMITED = Number.MAX_SAFE_INTEGER
 const HOUR_END = NOON + 3_600_000
@@ -181,7 +182,7 @@ describe('budgets', () => {
     const key = await keyWith(place, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
     const first = await place.ledger.reserve(key, quote(1, 0, 1_234_567_890))
     await first.settle(used(1, 0, 1_234_567_890))
-    const error = await place.ledger.reserve(key, quote(4, 0, 1_000_000_000)).catch((thrown: unknown) => thrown)
+    const error = await attempt(() => place.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
     expect(error).toMatchObject({ kind: 'budget-exceeded', details: { rate: { limit: 9, remaining: 8 } } })
     const { message } = error as Error
     expect(message).toContain('The shared budget "Team A" is reached: $5.000000 a week')

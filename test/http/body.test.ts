@@ -1,8 +1,28 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { readBody } from '../../src/http/body.ts'
+import type { BodyLimits } from '../../src/core/http.ts'
+import { checkJsonHeaders } from '../../src/http/body.ts'
+import { toFetch } from '../../src/http/web-handler.ts'
 
-const limits = { maxBytes: 10, readMs: 1000, after: () => () => {} }
+const limits: BodyLimits = { maxBytes: 10, readMs: 1000, after: () => () => {} }
+
+/** Reads the body of a web request as the gateway does: first its headers, then its bytes. */
+function readBody(request: Request, given = limits): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const handle = toFetch({
+      handle: (incoming, sink) => {
+        sink.whole(204, {}, '')
+        try {
+          checkJsonHeaders(incoming, given.maxBytes)
+          resolve(incoming.body(given))
+        } catch (error) {
+          reject(error)
+        }
+      },
+    })
+    void handle(request)
+  })
+}
 
 function request(body: BodyInit, headers: Record<string, string> = { 'content-type': 'application/json' }): Request {
   return new Request('http://gateway.test/', { method: 'POST', body, headers, duplex: 'half' } as RequestInit)

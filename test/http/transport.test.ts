@@ -1,9 +1,10 @@
 import { createServer, type Server } from 'node:net'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { ClosableTransport, TransportResponse } from '../../src/core/ports.ts'
+import type { ClosableTransport, TransportCall, TransportRequest } from '../../src/core/ports.ts'
 import { fetchTransport } from '../../src/http/transport-fetch.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
+import { PullQueue } from '../support/pull-queue.ts'
 import { CUT, gate, HANG, startUpstream, type Upstream } from '../support/upstream.ts'
 
 let upstream: Upstream
@@ -18,14 +19,74 @@ afterEach(async () => {
   await upstream.close()
 })
 
-async function textOf(response: TransportResponse): Promise<string> {
+interface Received {
+  readonly status: number
+  readonly header: (name: string) => string | undefined
+  /** Drawn piece by piece: the call is paused while none is waited for. */
+  readonly body: AsyncIterableIterator<Uint8Array>
+}
+
+interface Sent {
+  readonly call: TransportCall
+  /** Rejects with an error that comes before the head. */
+  readonly response: Promise<Received>
+  /** The names of the handler's methods in the order of their calls. */
+  readonly events: readonly string[]
+}
+
+/** Sends a request through the transport. A call of the handler that its contract forbids throws. */
+function send(request: TransportRequest): Sent {
+  const pieces = new PullQueue<Uint8Array>()
+  const events: string[] = []
+  let settle: { readonly resolve: (response: Received) => void; readonly reject: (error: unknown) => void }
+  const response = new Promise<Received>((resolve, reject) => {
+    settle = { resolve, reject }
+  })
+  response.catch(() => {})
+  const note = (event: string): void => {
+    const last = events.at(-1)
+    const isOver = last === 'end' || last === 'error'
+    const isInOrder = event === 'head' ? last === undefined : event === 'error' || last !== undefined
+    if (isOver || !isInOrder) throw new Error(`${event} after ${events.join(', ')}`)
+    events.push(event)
+  }
+  const call = transport(request, {
+    onHead: (status, header) => {
+      note('head')
+      settle.resolve({ status, header, body: pieces.iterate(() => call.abort()) })
+    },
+    onData: (bytes) => {
+      note('data')
+      pieces.push(bytes)
+    },
+    onEnd: () => {
+      note('end')
+      pieces.end()
+    },
+    onError: (error) => {
+      note('error')
+      settle.reject(error)
+      pieces.break(error)
+    },
+  })
+  pieces.onDemand = (isWanted) => (isWanted ? call.resume() : call.pause())
+  return { call, response, events }
+}
+
+const start = (path = '/'): Sent => send({ method: 'GET', url: upstream.url + path, headers: {} })
+const get = (path = '/'): Promise<Received> => start(path).response
+
+async function textOf(response: Received): Promise<string> {
   const pieces: Uint8Array[] = []
   for await (const piece of response.body) pieces.push(piece)
   return Buffer.concat(pieces).toString()
 }
 
-const get = (path = '/', signal = new AbortController().signal): Promise<TransportResponse> =>
-  transport({ method: 'GET', url: upstream.url + path, headers: {}, signal })
+/** A request that is answered shows that the event loop has carried out what was begun before. */
+async function otherRequests(count = 5): Promise<void> {
+  for (let round = 0; round < count; round += 1)
+    await fetch(`${upstream.url}/v1/models`).then((other) => other.body?.cancel())
+}
 
 describe.each([
   ['undici', (): ClosableTransport => undiciTransport()],
@@ -45,13 +106,13 @@ describe.each([
       status: 418,
       headers: { 'x-one': 'a', 'x-two': ['b', 'c'] },
     })
-    const response = await transport({
+    const { response: sent } = send({
       method: 'POST',
       url: `${upstream.url}/v1/path?query=1`,
       headers: { 'content-type': 'application/json', 'x-own': 'yes' },
       body,
-      signal: new AbortController().signal,
     })
+    const response = await sent
     expect(response.status).toBe(418)
     expect(response.header('x-one')).toBe('a')
     expect(response.header('x-two')).toBe('b, c')
@@ -126,38 +187,78 @@ describe.each([
     await expect(get()).rejects.toThrow()
   })
 
-  it('a signal that has fired already means that nothing is sent', async () => {
-    await expect(get('/', AbortSignal.abort(new Error('gone')))).rejects.toThrow('gone')
-    expect(upstream.requests).toHaveLength(0)
+  it('an abort at once means that nothing is sent, and that the handler is not called', async () => {
+    const { call, events } = start('/never')
+    call.abort()
+    await otherRequests()
+    expect(upstream.requests.filter(({ path }) => path === '/never')).toHaveLength(0)
+    expect(events).toEqual([])
   })
 
-  it('an abort before the answer rejects with its reason and closes the connection', async () => {
-    upstream.reply = () => ({ kind: 'hang' })
-    const controller = new AbortController()
-    const response = get('/', controller.signal)
+  it('an abort before the answer closes the connection, and the handler is not called', async () => {
+    upstream.reply = ({ path }) => (path === '/' ? { kind: 'hang' } : 'Another request.')
+    const { call, events } = start()
     const request = await upstream.arrival(1)
-    controller.abort(new Error('left'))
-    await expect(response).rejects.toThrow('left')
+    call.abort()
+    call.abort()
     await request.leaving
+    await otherRequests()
+    expect(events).toEqual([])
   })
 
-  it('an abort during the body rejects the read that is under way and closes the connection', async () => {
+  it('an abort during the body closes the connection, and the handler is not called again', async () => {
+    upstream.reply = ({ path }) => (path === '/' ? { kind: 'events', items: ['part', HANG] } : 'Another request.')
+    const { call, response, events } = start()
+    await (await response).body.next()
+    call.abort()
+    await upstream.last.leaving
+    await otherRequests()
+    expect(events).toEqual(['head', 'data'])
+  })
+
+  it('an abort within the call of the handler ends it there', async () => {
+    const many = Array.from({ length: 50 }, () => 'x'.repeat(64 * 1024))
+    upstream.reply = ({ path }) => (path === '/' ? { kind: 'events', items: [...many, HANG] } : 'Another request.')
+    let pieces = 0
+    const call = transport(
+      { method: 'GET', url: `${upstream.url}/`, headers: {} },
+      {
+        onHead: () => {},
+        onData: () => {
+          pieces += 1
+          call.abort()
+        },
+        onEnd: () => expect.unreachable(),
+        onError: () => expect.unreachable(),
+      },
+    )
+    await (
+      await upstream.arrival(1)
+    ).leaving
+    await otherRequests()
+    expect(pieces).toBe(1)
+  })
+
+  it('an abort while the body is paused closes the connection', async () => {
     upstream.reply = () => ({ kind: 'events', items: ['part', HANG] })
-    const controller = new AbortController()
-    const pieces = (await get('/', controller.signal)).body[Symbol.asyncIterator]()
-    await pieces.next()
-    const waiting = pieces.next()
-    controller.abort(new Error('left'))
-    await expect(waiting).rejects.toThrow('left')
+    const { call, response } = start()
+    await response
+    call.pause()
+    call.abort()
     await upstream.last.leaving
   })
 
-  it('an abort after the head closes the connection although nobody reads the body', async () => {
-    upstream.reply = () => ({ kind: 'events', items: ['part', HANG] })
-    const controller = new AbortController()
-    await get('/', controller.signal)
-    controller.abort()
-    await upstream.last.leaving
+  it('pause and resume after the end, or after an abort, do nothing', async () => {
+    upstream.reply = () => 'Whole.'
+    const { call, response, events } = start()
+    await textOf(await response)
+    const before = [...events]
+    call.resume()
+    call.pause()
+    call.abort()
+    call.resume()
+    await otherRequests()
+    expect(events).toEqual(before)
   })
 
   it('leaving the loop closes the connection', async () => {
@@ -179,8 +280,7 @@ describe.each([
     const pieces = (await get()).body[Symbol.asyncIterator]()
     let size = (await pieces.next()).value.byteLength
     // What the kernel buffers is far less than the 25 MiB of the answer; other requests show that the loop is free.
-    for (let round = 0; round < 5; round += 1)
-      await fetch(`${upstream.url}/v1/models`).then((other) => other.body?.cancel())
+    await otherRequests()
     expect(written).toBeLessThan(400)
     for (let next = await pieces.next(); next.done !== true; next = await pieces.next()) size += next.value.byteLength
     expect(size).toBe(400 * piece.length)
@@ -208,26 +308,32 @@ describe('the transport over undici', () => {
       silent.listen(0, '127.0.0.1', resolve)
     })
     const url = `https://127.0.0.1:${(silent.address() as AddressInfo).port}`
-    const request = { method: 'GET', url, headers: {}, connectMs: 30, signal: new AbortController().signal } as const
-    await expect(transport(request)).rejects.toMatchObject({ code: 'UND_ERR_CONNECT_TIMEOUT' })
+    const { response } = send({ method: 'GET', url, headers: {}, connectMs: 30 })
+    await expect(response).rejects.toMatchObject({ code: 'UND_ERR_CONNECT_TIMEOUT' })
   })
 
-  it('an abort while connecting rejects at once', async () => {
+  it('an abort while connecting closes the connection, and the handler is not called', async () => {
     transport = undiciTransport()
     silent = createServer(() => {})
     await new Promise<void>((resolve) => {
       silent.listen(0, '127.0.0.1', resolve)
     })
-    const controller = new AbortController()
-    const connected = new Promise((resolve) => {
+    const connected = new Promise<Socket>((resolve) => {
       silent.once('connection', resolve)
     })
     const url = `https://127.0.0.1:${(silent.address() as AddressInfo).port}`
-    const response = transport({ method: 'GET', url, headers: {}, signal: controller.signal })
-    response.catch(() => {})
-    await connected
-    controller.abort(new Error('left'))
-    await expect(response).rejects.toThrow('left')
+    const { call, events } = send({ method: 'GET', url, headers: {}, connectMs: 30 })
+    const socket = await connected
+    const closed = new Promise((resolve) => {
+      socket
+        .once('close', resolve)
+        .on('error', () => {})
+        .resume()
+    })
+    call.abort()
+    await closed
+    await otherRequests()
+    expect(events).toEqual([])
   })
 
   it('closing ends what is under way, and the transport can be used again', async () => {
@@ -244,19 +350,27 @@ describe('the transport over undici', () => {
 })
 
 describe('the transport over fetch', () => {
-  it('ends although the fetch, or its body, ignores the signal', async () => {
-    const body = new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new Uint8Array(1)) })
-    transport = fetchTransport((url) =>
-      url.endsWith('/deaf') ? new Promise(() => {}) : Promise.resolve(new Response(body)),
-    )
-    const controller = new AbortController()
-    const deaf = get('/deaf', controller.signal)
-    const pieces = (await get('/body', controller.signal)).body[Symbol.asyncIterator]()
-    await pieces.next()
-    const waiting = pieces.next()
-    controller.abort(new Error('left'))
-    await expect(deaf).rejects.toThrow('left')
-    await expect(waiting).rejects.toThrow('left')
+  it('is silent after an abort although the fetch, or its body, ignores the signal', async () => {
+    let cancelled = 0
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(new Uint8Array(1)),
+      cancel: () => {
+        cancelled += 1
+      },
+    })
+    let answer: (response: Response) => void = () => {}
+    const late = new Promise<Response>((resolve) => {
+      answer = resolve
+    })
+    transport = fetchTransport((url) => (url.endsWith('/late') ? late : Promise.resolve(new Response(body))))
+    const deaf = start('/late')
+    const read = start('/body')
+    await (await read.response).body.next()
+    deaf.call.abort()
+    read.call.abort()
+    answer(new Response(new ReadableStream({ cancel: () => void (cancelled += 1) })))
+    await otherRequests()
+    expect([deaf.events, read.events, cancelled]).toEqual([[], ['head', 'data'], 2])
   })
 
   it('hides the encoding that the platform has undone already', async () => {

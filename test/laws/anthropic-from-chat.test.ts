@@ -4,6 +4,7 @@ import { asArray, type Json, type JsonObject } from '../../src/core/json.ts'
 import { textOfPart } from '../../src/core/prompt.ts'
 import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
 import { readPrompt } from '../../src/formats/openai/prompt.ts'
+import { bodyText } from '../support/body-text.ts'
 
 const text = fc.oneof(fc.string({ maxLength: 20 }), fc.constant(''), fc.constant(' \n'))
 const content = fc.oneof(
@@ -55,7 +56,7 @@ describe('any chat conversation for a model that is reached in the message forma
     fc.assert(
       fc.property(conversation, (messages) => {
         const prompt = readPrompt({ model: 'x/y', messages })
-        const body = JSON.parse(anthropicFormat.writePrompt(prompt, 'sonnet').body) as JsonObject
+        const body = JSON.parse(bodyText(anthropicFormat.writePrompt(prompt, 'sonnet').body)) as JsonObject
         const turns = body['messages'] as readonly JsonObject[]
         const calls = new Set<Json | undefined>()
         turns.forEach((turn, index) => {

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseNewKey } from '../../src/governance/key-schema.ts'
 import { quote, room, used } from '../governance/room.ts'
+import { attempt } from '../support/attempt.ts'
 
 const asked = fc.record({
   prompt: fc.integer({ min: 1, max: 400 }),
@@ -35,7 +36,7 @@ it('a forecast says what the reservation after it says, and takes nothing', asyn
           const told = await ledger.forecast(key, wanted)
           expect(await ledger.forecast(key, wanted)).toEqual(told)
 
-          const real = await ledger.reserve(key, wanted).catch((error: unknown) => error)
+          const real = await attempt(() => ledger.reserve(key, wanted))
 
           if (GatewayError.is(real)) {
             expect(told.refused).toMatchObject({ kind: real.kind, message: real.message, details: real.details })

@@ -38,7 +38,7 @@ const REPLIES: readonly Reply[] = [
 function talkativeStore(isAway: () => boolean): Store {
   const store = memoryStore()
   const failing =
-    <given extends unknown[], result>(method: (...given: given) => Promise<result>) =>
+    <given extends unknown[], result>(method: (...given: given) => result | Promise<result>) =>
     async (...given: given): Promise<result> => {
       if (isAway()) throw new Error(`connect ECONNREFUSED ${STORE_ADDRESS}`)
       return method(...given)

@@ -6,6 +6,7 @@ import { collector } from '../../src/core/steps.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { metrics } from '../formats/openai/support.ts'
+import { bodyText as textOfBody } from '../support/body-text.ts'
 
 /** Fields that no reader knows: they begin with x_, and hold anything. */
 const unknown = fc.dictionary(
@@ -92,9 +93,9 @@ describe('law: write(read(body)) = body for chat requests', () => {
     fc.assert(
       fc.property(bodyText, (sent) => {
         const parsed = parseBody(new TextEncoder().encode(sent))
-        const prompt = openaiFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
+        const prompt = openaiFormat.readPrompt(parsed.body, parsed.received)
         const written = openaiFormat.writePrompt(prompt, prompt.model)
-        expect(written).toEqual({ body: sent, ignored: [] })
+        expect([textOfBody(written.body), written.ignored]).toEqual([sent, []])
       }),
     )
   })
@@ -104,7 +105,7 @@ describe('law: write(read(body)) = body for chat requests', () => {
       fc.property(body, (sent) => {
         const value = JSON.parse(JSON.stringify(sent)) as JsonObject
         const prompt = openaiFormat.readPrompt(value)
-        expect(JSON.parse(openaiFormat.writePrompt(prompt, prompt.model).body)).toEqual(value)
+        expect(JSON.parse(textOfBody(openaiFormat.writePrompt(prompt, prompt.model).body))).toEqual(value)
       }),
     )
   })
@@ -116,7 +117,9 @@ describe('law: write(read(body)) = body for chat requests', () => {
         const prompt = openaiFormat.readPrompt(value)
         const at = seed % prompt.messages.length
         const messages = prompt.messages.with(at, { role: 'user', parts: [{ type: 'text', text: 'new' }] })
-        const written = JSON.parse(openaiFormat.writePrompt({ ...prompt, messages }, prompt.model).body) as JsonObject
+        const written = JSON.parse(
+          textOfBody(openaiFormat.writePrompt({ ...prompt, messages }, prompt.model).body),
+        ) as JsonObject
         expect(written).toEqual({ ...value, messages: value.messages.with(at, { role: 'user', content: 'new' }) })
       }),
     )
@@ -197,7 +200,7 @@ describe('law: junk', () => {
       fc.property(mutated, (sent) => {
         onlyGatewayErrors(() => {
           const parsed = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
-          const prompt = openaiFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
+          const prompt = openaiFormat.readPrompt(parsed.body, parsed.received)
           openaiFormat.writePrompt(prompt, 'm')
         })
       }),

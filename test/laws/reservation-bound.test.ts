@@ -9,6 +9,7 @@ import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
 import type { Format } from '../../src/formats/format.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
+import { bodyText } from '../support/body-text.ts'
 import { responsesFormat } from '../../src/formats/responses/format.ts'
 import { boundByBytes, tokensBesideText, weighPrompt } from '../../src/tokens/bound.ts'
 import { createMeter } from '../../src/tokens/size.ts'
@@ -168,9 +169,9 @@ interface Sent {
 }
 
 function send(from: Format, to: Format, written: string): Sent {
-  const { body, text: received, modelSpan, bytes } = parseBody(new TextEncoder().encode(written))
-  const prompt = from.readPrompt(body, received, modelSpan)
-  return { prompt, bytes, body: to.writePrompt(prompt, model.id).body }
+  const { body, received, bytes } = parseBody(new TextEncoder().encode(written))
+  const prompt = from.readPrompt(body, received)
+  return { prompt, bytes, body: bodyText(to.writePrompt(prompt, model.id).body) }
 }
 
 /** As vendors count that make a token of each digit. */
@@ -217,7 +218,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
         const prompt = isRewritten
           ? { ...sent.prompt, settings: { ...sent.prompt.settings, maxTokens: 999 } }
           : sent.prompt
-        expectBound({ ...sent, prompt, body: format.writePrompt(prompt, model.id).body }, false)
+        expectBound({ ...sent, prompt, body: bodyText(format.writePrompt(prompt, model.id).body) }, false)
       }),
       { numRuns: 200 },
     )
@@ -236,7 +237,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
     fc.assert(
       fc.property(portable, spelled, (body, spell) => {
         const chat = openaiFormat.writePrompt(anthropicFormat.readPrompt(body), 'chat/large').body
-        expectBound(send(openaiFormat, FORMATS[to], spell(JSON.parse(chat))), true)
+        expectBound(send(openaiFormat, FORMATS[to], spell(JSON.parse(bodyText(chat)))), true)
       }),
       { numRuns: 200 },
     )
@@ -246,7 +247,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
     fc.assert(
       fc.property(portable, spelled, (body, spell) => {
         const own = responsesFormat.writePrompt(anthropicFormat.readPrompt(body), 'openai/large').body
-        expectBound(send(responsesFormat, FORMATS[to], spell(JSON.parse(own))), true)
+        expectBound(send(responsesFormat, FORMATS[to], spell(JSON.parse(bodyText(own)))), true)
       }),
       { numRuns: 200 },
     )

@@ -7,6 +7,7 @@ import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { responsesFormat } from '../../src/formats/responses/format.ts'
+import { bodyText as textOfBody } from '../support/body-text.ts'
 
 /** Fields that no reader knows: they begin with x_, and hold anything. */
 const unknown = fc.dictionary(
@@ -101,8 +102,9 @@ describe('law: write(read(body)) = body for responses requests', () => {
     fc.assert(
       fc.property(bodyText, (sent) => {
         const parsed = parseBody(new TextEncoder().encode(sent))
-        const prompt = responsesFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
-        expect(responsesFormat.writePrompt(prompt, prompt.model)).toEqual({ body: sent, ignored: [] })
+        const prompt = responsesFormat.readPrompt(parsed.body, parsed.received)
+        const { body, ignored } = responsesFormat.writePrompt(prompt, prompt.model)
+        expect([textOfBody(body), ignored]).toEqual([sent, []])
       }),
     )
   })
@@ -112,7 +114,7 @@ describe('law: write(read(body)) = body for responses requests', () => {
       fc.property(body, (sent) => {
         const value = JSON.parse(JSON.stringify(sent)) as JsonObject
         const prompt = responsesFormat.readPrompt(value)
-        expect(JSON.parse(responsesFormat.writePrompt(prompt, prompt.model).body)).toEqual(value)
+        expect(JSON.parse(textOfBody(responsesFormat.writePrompt(prompt, prompt.model).body))).toEqual(value)
       }),
     )
   })
@@ -126,7 +128,7 @@ describe('law: write(read(body)) = body for responses requests', () => {
         const at = first + (seed % (prompt.messages.length - first))
         const messages = prompt.messages.with(at, { role: 'user', parts: [{ type: 'text', text: 'new' }] })
         const written = JSON.parse(
-          responsesFormat.writePrompt({ ...prompt, messages }, prompt.model).body,
+          textOfBody(responsesFormat.writePrompt({ ...prompt, messages }, prompt.model).body),
         ) as JsonObject
         const items = typeof value['input'] === 'string' ? [{}] : (value['input'] as readonly JsonObject[])
         const touched = itemCount(prompt.messages[at]?.native?.value)
@@ -178,11 +180,11 @@ describe('law: junk', () => {
       fc.property(mutated, (sent) => {
         for (const format of [responsesFormat, openaiFormat, anthropicFormat]) {
           onlyGatewayErrors(() => {
-            const { body, text, modelSpan } = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
+            const { body, received } = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
             const whole = responsesFormat.turns?.recall(body, { continued: undefined, quoted: new Map() }) ?? body
             expect(responsesFormat.turns?.refersTo(body).quoted).toBeInstanceOf(Array)
             const prompt =
-              whole === body ? responsesFormat.readPrompt(body, text, modelSpan) : responsesFormat.readPrompt(whole)
+              whole === body ? responsesFormat.readPrompt(body, received) : responsesFormat.readPrompt(whole)
             format.writePrompt(prompt, 'm')
           })
         }

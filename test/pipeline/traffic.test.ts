@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { createTraffic } from '../../src/pipeline/traffic.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
+import { noNetwork } from '../support/no-network.ts'
 
 function room() {
-  const runtime = manualRuntime(() => Promise.reject(new Error('no network')))
+  const runtime = manualRuntime(noNetwork)
   const traffic = createTraffic({ after: runtime.after, calm: 2, patienceMs: 1000 })
   const stopping = new AbortController()
   const went: string[] = []

@@ -7,8 +7,10 @@ import type { ProviderCall } from '../../src/core/ports.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { extractive } from '../../src/providers/extractive.ts'
 import { fillSchema } from '../../src/providers/fill-schema.ts'
+import { isSource } from '../../src/upstream/upstream-stream.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
+import { noNetwork } from '../support/no-network.ts'
 
 const provider = extractive()
 
@@ -21,7 +23,7 @@ function call(messages: readonly JsonObject[] | string, more: JsonObject = {}, s
   const prompt = openaiFormat.readPrompt({ model: 'extractive/extractive', messages: list, ...more })
   const model = provider.models[0]
   if (model === undefined) throw new Error('the provider lists its models')
-  const runtime = manualRuntime(() => Promise.reject(new Error('there is no network')))
+  const runtime = manualRuntime(noNetwork)
   return providerCall(prompt, runtime, { model, ...(signal !== undefined && { signal }) })
 }
 
@@ -157,6 +159,7 @@ describe('the extractive provider', () => {
     expect((await failureOf(provider.complete(call('x', {}, gone)))).message).toBe('gone')
     const controller = new AbortController()
     const { answer } = await provider.stream(call(`${facts} Where?`, { stream: true }, controller.signal))
+    if (isSource(answer)) throw new Error('the extractive provider has no wire format')
     const steps = answer[Symbol.asyncIterator]()
     await steps.next()
     controller.abort(new Error('left'))

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureKind } from '../../src/core/errors.ts'
 import type { EmbedCall, Embedded, Provider } from '../../src/core/ports.ts'
 import { createFailover, type Candidate } from '../../src/providers/failover.ts'
+import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { failureOf, testModel, timeouts } from '../support/provider-call.ts'
 
@@ -38,13 +39,7 @@ function played(name: string, ...kinds: readonly FailureKind[]): Played {
 function embedBy(...candidates: readonly Candidate[]) {
   const runtime = { ...manualRuntime(unused), random: () => 0, after: atOnce }
   const failover = createFailover({ runtime, timeouts })
-  return failover.embed(candidates, {
-    request,
-    headers: {},
-    signal: new AbortController().signal,
-    keyId: 'key',
-    startedAt: runtime.now(),
-  })
+  return failover.embed(candidates, { request, ...failoverRequest({ startedAt: runtime.now() }) })
 }
 
 function atOnce(_ms: number, callback: () => void): () => void {

@@ -4,10 +4,12 @@ import type { ClosableTransport } from '../../src/core/ports.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic } from '../../src/providers/anthropic.ts'
-import { createFailover, type Candidate, type Failover, type FailoverCall } from '../../src/providers/failover.ts'
+import { createFailover, type Candidate, type Failover, type FailoverStreamCall } from '../../src/providers/failover.ts'
 import { openai } from '../../src/providers/openai.ts'
+import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, textOf, textOfCompletion, timeouts } from '../support/provider-call.ts'
+import { stepsOf, stepTranslator } from '../support/steps-of.ts'
 import { CUT, framesOf, gate, HANG, startUpstream, type Upstream } from '../support/upstream.ts'
 
 let first: Upstream
@@ -42,14 +44,18 @@ function candidate(provider: Candidate['provider'], id: string): Candidate {
   return { provider, model }
 }
 
-function call(stream: boolean, signal = new AbortController().signal, keyId = 'key'): FailoverCall {
+function call(stream: boolean, signal?: AbortSignal, keyId?: string): FailoverStreamCall {
   const prompt = openaiFormat.readPrompt({
     model: 'x/y',
     stream,
     max_tokens: 50,
     messages: [{ role: 'user', content: 'Hello?' }],
   })
-  return { promptFor: () => prompt, signal, headers: {}, keyId, startedAt: runtime.now(), abort: () => {} }
+  return {
+    ...failoverRequest({ signal, keyId, startedAt: runtime.now() }),
+    promptFor: () => prompt,
+    translatorFor: ({ provider }, source) => stepTranslator(source, provider.name),
+  }
 }
 
 /** Calls back as if time had passed, whenever somebody waits for it. */
@@ -109,7 +115,7 @@ describe('over real connections', () => {
     const { answer } = await withoutWaiting(failover.stream(candidates, call(true)))
     const seen: Step[] = []
     const reading = (async (): Promise<void> => {
-      for await (const step of answer) seen.push(step)
+      for await (const step of stepsOf(answer)) seen.push(step)
     })()
     expect((await failureOf(reading)).kind).toBe('upstream')
     expect(textOf(seen)).toBe('one two')

@@ -2,16 +2,19 @@ import { describe, expect, it } from 'vitest'
 import type { Completion, Step } from '../../src/core/answer.ts'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
 import type { Provider, ProviderCall } from '../../src/core/ports.ts'
-import type { Upstream as PipelineUpstream } from '../../src/pipeline/stages.ts'
+import type { Upstream as PipelineUpstream } from '../../src/pipeline/services.ts'
 import {
   createFailover,
   type Candidate,
-  type FailoverCall,
+  type FailoverStreamCall,
   type FailoverOptions,
 } from '../../src/providers/failover.ts'
 import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
+import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, testModel, textOf, timeouts } from '../support/provider-call.ts'
+import { noNetwork } from '../support/no-network.ts'
+import { stepTranslator } from '../support/steps-of.ts'
 import { tinyPrompt } from '../support/tiny-format.ts'
 
 const whole: Completion = { id: 'c', model: 'm', parts: [{ type: 'text', text: 'yes' }], finish: 'stop' }
@@ -67,13 +70,11 @@ const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError 
 
 const NOW = Date.UTC(2026, 0, 2, 3, 4, 5)
 
-const call = (signal = new AbortController().signal, keyId = 'key', startedAt = NOW): FailoverCall => ({
-  signal,
-  keyId,
-  startedAt,
-  abort: () => {},
+const call = (signal?: AbortSignal, keyId = 'key', startedAt = NOW): FailoverStreamCall => ({
+  ...failoverRequest({ signal, keyId, startedAt }),
   headers: { 'anthropic-beta': 'b' },
   promptFor: ({ provider }) => tinyPrompt(provider.name),
+  translatorFor: ({ provider }, source) => stepTranslator(source, provider.name),
 })
 
 interface World {
@@ -85,7 +86,7 @@ interface World {
 }
 
 function world(options: Partial<FailoverOptions> = {}, random = (): number => 0.5): World {
-  const runtime = manualRuntime(() => Promise.reject(new Error('no network')), { random })
+  const runtime = manualRuntime(noNetwork, { random })
   const waits: number[] = []
   const run = async <value>(promise: Promise<value>): Promise<value> => {
     const state = { settled: false }
@@ -265,7 +266,7 @@ describe('asking for streams', () => {
     const { failover, run } = world()
     const one = played('one', [greet, say('a'), say('b'), done])
     const { answer } = await run(failover.stream([one], call()))
-    await answer[Symbol.asyncIterator]().return?.()
+    answer.abort()
     expect(one.left()).toBe(1)
   })
 
@@ -291,6 +292,25 @@ describe('asking for streams', () => {
     speak()
     expect(textOf(await all)).toBe('at last')
   })
+
+  it.each(['before', 'while'])(
+    'a caller who leaves %s a provider that ignores the signal is waited for ends the request',
+    async (moment) => {
+      const { failover, runtime } = world()
+      const controller = new AbortController()
+      const deaf: Provider = {
+        ...played('one').provider,
+        stream: async () => {
+          if (moment === 'before') controller.abort(new Error('gone'))
+          else setImmediate(() => controller.abort(new Error('gone')))
+          return { ignored: [], answer: { [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) } }
+        },
+      }
+      const asked = failover.stream([{ provider: deaf, model: testModel }], call(controller.signal))
+      expect((await failureOf(asked)).message).toBe('gone')
+      expect(runtime.pending()).toBe(0)
+    },
+  )
 
   it('a stream that greets and then thinks is passed on after five seconds', async () => {
     const { failover, run, waits } = world()
@@ -357,16 +377,32 @@ describe('one deadline', () => {
 
   it('ends a stream that nobody reads, and not one that has ended', async () => {
     const { failover, run, runtime } = world()
-    const reasons: unknown[] = []
-    const streamed = { ...call(), abort: (reason: unknown) => void reasons.push(reason) }
-    const { answer } = await run(failover.stream([played('one', [say('a'), done])], streamed))
+    const { answer } = await run(failover.stream([played('one', [say('a'), done])], call()))
     await collect(answer)
     expect(runtime.pending()).toBe(0)
-    await run(failover.stream([played('one', [say('a'), done])], streamed))
-    runtime.advance(timeouts.total)
-    expect(reasons).toEqual([])
-    runtime.advance(1000)
-    expect(reasons).toMatchObject([{ kind: 'upstream-timeout' }])
+    let left = 0
+    const steps = [say('a')]
+    const stuck: AsyncIterator<Step> = {
+      next: () => {
+        const value = steps.shift()
+        return value === undefined ? new Promise(() => {}) : Promise.resolve({ done: false, value })
+      },
+      return: () => {
+        left += 1
+        return Promise.resolve({ done: true, value: undefined })
+      },
+    }
+    const provider: Provider = {
+      ...played('one').provider,
+      stream: async () => ({ ignored: [], answer: { [Symbol.asyncIterator]: () => stuck } }),
+    }
+    const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call()))
+    runtime.advance(timeouts.total - 1)
+    expect(left).toBe(0)
+    runtime.advance(1)
+    expect(left).toBe(1)
+    expect(await failureOf(collect(unread))).toMatchObject({ kind: 'upstream-timeout' })
+    expect(runtime.pending()).toBe(0)
   })
 })
 

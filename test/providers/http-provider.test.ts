@@ -1,6 +1,12 @@
 import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { ClosableTransport, Provider, ProviderCall } from '../../src/core/ports.ts'
+import type {
+  ClosableTransport,
+  Provider,
+  ProviderCall,
+  TransportHandler,
+  TransportRequest,
+} from '../../src/core/ports.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { fetchTransport } from '../../src/http/transport-fetch.ts'
 import { httpProvider, type HttpProviderOptions } from '../../src/providers/http-provider.ts'
@@ -14,6 +20,8 @@ import {
   textOfCompletion,
   timeouts,
 } from '../support/provider-call.ts'
+import { noNetwork } from '../support/no-network.ts'
+import { stepsOf } from '../support/steps-of.ts'
 import { tinyFormat, tinyPrompt } from '../support/tiny-format.ts'
 import { CUT, gate, HANG, startUpstream, type Reply, type StreamItem, type Upstream } from '../support/upstream.ts'
 
@@ -215,7 +223,7 @@ describe('a stream', () => {
     const { opened, open } = gate()
     upstream.reply = () => events(': hello\n\n', say('Grü'), opened, say('ße'), done, say('dropped'))
     const { answer, ignored } = await stream()
-    const steps = answer[Symbol.asyncIterator]()
+    const steps = stepsOf(answer)
     expect(textOf([(await steps.next()).value])).toBe('Grü')
     open()
     expect(textOf([(await steps.next()).value])).toBe('ße')
@@ -292,7 +300,7 @@ describe('a stream', () => {
 
   it('is closed at the upstream when its reader leaves', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    for await (const step of (await stream()).answer) {
+    for await (const step of stepsOf((await stream()).answer)) {
       expect(textOf([step])).toBe('x')
       break
     }
@@ -302,14 +310,14 @@ describe('a stream', () => {
 
   it('is closed at the upstream when its reader leaves before the first step', async () => {
     upstream.reply = () => events(HANG)
-    await (await stream()).answer[Symbol.asyncIterator]().return?.()
+    await stepsOf((await stream()).answer).return?.()
     await upstream.last.leaving
     expect(runtime.pending()).toBe(0)
   })
 
   it('is closed at the upstream when its reader leaves while it waits for a step', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    const steps = stepsOf((await stream()).answer)
     await steps.next()
     const waiting = steps.next()
     await steps.return?.()
@@ -412,9 +420,9 @@ describe('deadlines', () => {
   it('connecting takes no longer than what is left of the total time', async () => {
     const waits: unknown[] = []
     provider = create({
-      transport: ({ connectMs }) => {
-        waits.push(connectMs)
-        return Promise.reject(new Error('refused'))
+      transport: (request, handler) => {
+        waits.push(request.connectMs)
+        return noNetwork(request, handler)
       },
     })
     await failureOf(complete({ timeouts: { ...timeouts, total: 700 } }))
@@ -424,7 +432,7 @@ describe('deadlines', () => {
 
   it('a stream that stalls is given up after the time for silence, counted from the last wait', async () => {
     upstream.reply = () => events(say('x'), say('y'), HANG)
-    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    const steps = stepsOf((await stream()).answer)
     await steps.next()
     runtime.advance(timeouts.idle * 3)
     expect(textOf([(await steps.next()).value])).toBe('y')
@@ -442,7 +450,7 @@ describe('deadlines', () => {
 
   it('a stream that never ends is given up after the total time, however often it speaks', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    const steps = (await stream()).answer[Symbol.asyncIterator]()
+    const steps = stepsOf((await stream()).answer)
     await steps.next()
     runtime.advance(timeouts.total)
     expect(await failureOf(steps.next())).toMatchObject({
@@ -454,8 +462,10 @@ describe('deadlines', () => {
 
   it('a transport that takes too long to connect is an upstream that is too slow', async () => {
     provider = create({
-      transport: (request) =>
-        Promise.reject(Object.assign(new Error(`to ${request.url}`), { code: 'UND_ERR_CONNECT_TIMEOUT' })),
+      transport: (request, handler) => {
+        handler.onError(Object.assign(new Error(`to ${request.url}`), { code: 'UND_ERR_CONNECT_TIMEOUT' }))
+        return noNetwork(request, { ...handler, onError: () => {} })
+      },
     })
     const failure = await failureOf(complete())
     expect([failure.kind, failure.message]).toEqual([
@@ -500,12 +510,16 @@ describe('beside the answers', () => {
 function announcing(inner: ClosableTransport): { transport: ClosableTransport; begun: Promise<void> } {
   const { opened, open } = gate()
   const transport: ClosableTransport = Object.assign(
-    async (request: Parameters<ClosableTransport>[0]) => {
-      const response = await inner(request)
-      // The provider starts its own deadline in the same turn; the test goes on in a later one.
-      setImmediate(open)
-      return response
-    },
+    (request: TransportRequest, handler: TransportHandler) =>
+      inner(request, {
+        onHead: (status, header) => {
+          handler.onHead(status, header)
+          open()
+        },
+        onData: (bytes) => handler.onData(bytes),
+        onEnd: () => handler.onEnd(),
+        onError: (error) => handler.onError(error),
+      }),
     { close: inner.close },
   )
   return { transport, begun: opened }

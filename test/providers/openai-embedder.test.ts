@@ -116,7 +116,9 @@ describe("the embedder of OpenAI's format", () => {
   it('stops when its time is over', async () => {
     answer = () => new Promise<Response>(() => {})
 
-    await expect(embedder({ timeoutMs: 5 }).embed(['hello'])).rejects.toThrow(/timeout/i)
+    await expect(embedder({ timeoutMs: 5 }).embed(['hello'])).rejects.toMatchObject({
+      kind: 'upstream-timeout',
+    })
   })
 
   it.each<[string, Partial<OpenaiEmbedderOptions>]>([

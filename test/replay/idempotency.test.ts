@@ -2,9 +2,10 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/ports.ts'
 import { memoryStore } from '../../src/index.ts'
-import { createAudience, type Audience } from '../../src/replay/audience.ts'
 import { createIdempotency, type Claim, type First, type Idempotency } from '../../src/replay/idempotency.ts'
+import { createSubscribers, type Subscribers } from '../../src/replay/subscribers.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+import { noNetwork } from '../support/no-network.ts'
 
 const ANSWER = {
   status: 200,
@@ -21,14 +22,14 @@ interface World {
 }
 
 function world(): World {
-  const runtime = manualRuntime(() => Promise.reject(new Error('no upstream here')))
+  const runtime = manualRuntime(noNetwork)
   const store = memoryStore({ now: runtime.now })
   return { runtime, store, process: () => createIdempotency({ ...runtime, store }) }
 }
 
 interface Asking {
   readonly claim: Promise<Claim>
-  readonly audience: Audience
+  readonly subscribers: Subscribers
   readonly leave: () => void
 }
 
@@ -38,18 +39,18 @@ function ask(
   more: { owner?: string; patienceMs?: number } = {},
 ): Asking {
   const controller = new AbortController()
-  const audience = createAudience(() => controller.abort(new Error('left')))
-  const leave = audience.join()
+  const subscribers = createSubscribers(() => controller.abort(new Error('left')))
+  const leave = subscribers.join()
   const claim = idempotency.claim({
     owner: more.owner ?? 'owner',
     idempotencyKey: 'key',
     fingerprint,
-    audience,
+    subscribers,
     signal: controller.signal,
     patienceMs: more.patienceMs ?? HOUR,
   })
   claim.catch(() => {})
-  return { claim, audience, leave }
+  return { claim, subscribers, leave }
 }
 
 async function firstOf(asking: Asking): Promise<First> {
@@ -93,7 +94,7 @@ describe('an idempotency key in one process', () => {
     const first = await firstOf(one)
     await settled()
     one.leave()
-    expect(one.audience.isOver).toBe(false)
+    expect(one.subscribers.isOver).toBe(false)
     await first.remember(ANSWER)
     expect(await answerOf(two)).toEqual(ANSWER)
   })
@@ -108,7 +109,7 @@ describe('an idempotency key in one process', () => {
     two.leave()
     await expect(two.claim).rejects.toThrow('left')
     await settled()
-    expect(one.audience.isOver).toBe(true)
+    expect(one.subscribers.isOver).toBe(true)
   })
 
   it('lets the next one ask when the first has been left, and not before it is over', async () => {
@@ -182,8 +183,7 @@ describe('an idempotency key in one process', () => {
   it('rejects when the store cannot tell, and those who wait try for themselves', async () => {
     const here = world()
     let failures = 1
-    const get = (name: string): Promise<string | undefined> =>
-      failures-- > 0 ? Promise.reject(new Error('away')) : here.store.get(name)
+    const get: Store['get'] = (name) => (failures-- > 0 ? Promise.reject(new Error('away')) : here.store.get(name))
     const idempotency = createIdempotency({ ...here.runtime, store: { ...here.store, get } })
     const [one, two] = [ask(idempotency), ask(idempotency)]
     await expect(one.claim).rejects.toThrow('away')
@@ -205,7 +205,7 @@ describe('a store whose reads lag behind its writes', () => {
     await (await firstOf(ask(here.process()))).remember(ANSWER)
     let reads = 0
     let lags = true
-    const get = (name: string): Promise<string | undefined> => {
+    const get: Store['get'] = (name) => {
       reads += 1
       return lags ? Promise.resolve(undefined) : here.store.get(name)
     }

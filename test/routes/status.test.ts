@@ -1,9 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStore, type Store } from '../../src/index.ts'
+import { toFetch } from '../../src/http/web-handler.ts'
 import { health } from '../../src/routes/status.ts'
 import { ask, CHAT, type Reply } from '../support/ask.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
+import { noNetwork } from '../support/no-network.ts'
 
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 
@@ -59,10 +61,11 @@ describe('GET /health', () => {
   })
 
   it('is 503 a second after a store that does not answer was asked', async () => {
-    const runtime = manualRuntime(() => Promise.reject(new Error('No upstream is asked.')))
-    const handle = health({ store: storeThat(() => new Promise(() => {})), providers: () => ({}), runtime })
-    const request = new Request('http://gateway/health')
-    const waiting = handle({ id: 'req_1', startedAt: 0, request, url: new URL(request.url), variables: {} })
+    const runtime = manualRuntime(noNetwork)
+    const answer = health({ store: storeThat(() => new Promise(() => {})), providers: () => ({}), runtime })
+    const call = { id: 'req_1', startedAt: 0, query: new URLSearchParams(), variables: {} }
+    const fetch = toFetch({ handle: (request, sink) => void answer({ ...call, request, sink }) })
+    const waiting = fetch('http://gateway/health')
     expect(runtime.delays()).toEqual([1_000])
     runtime.advance(1_000)
     expect((await waiting).status).toBe(503)

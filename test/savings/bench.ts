@@ -3,7 +3,7 @@ import { nano, ZERO } from '../../src/core/money.ts'
 import type { Meter } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
-import type { SmallModel, TierJob, Waterfall } from '../../src/savings/tier.ts'
+import type { SmallModel, TierJob } from '../../src/savings/tier.ts'
 import { breathe } from '../../src/tokens/breathe.ts'
 import { createMeter } from '../../src/tokens/size.ts'
 import { createTokenizer } from '../../src/tokens/tokenizer.ts'
@@ -30,7 +30,7 @@ export function textStore(): { readonly store: WaterfallOptions['store']; readon
   return { store, entries }
 }
 
-export function waterfallOf(options: Partial<WaterfallOptions> = {}): Waterfall {
+export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType<typeof createWaterfall> {
   return createWaterfall({
     meter,
     store: textStore().store,

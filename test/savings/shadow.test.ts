@@ -1,3 +1,4 @@
+import { noNetwork } from '../support/no-network.ts'
 import { describe, expect, it } from 'vitest'
 import { memoryStore } from '../../src/index.ts'
 import { nano } from '../../src/core/money.ts'
@@ -53,7 +54,7 @@ function savingsOf(
     now: () => NOW,
     random: () => random,
     uuid: () => '',
-    transport: () => Promise.reject(new Error('no network')),
+    transport: noNetwork,
     after: () => () => undefined,
   }
   const waterfall = createSavings(options, {

@@ -3,6 +3,7 @@ import type { Store } from '../../src/core/ports.ts'
 import { guardStore } from '../../src/stores/guarded.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { testStore } from '../contract/store.ts'
+import { attempt, settled } from '../support/attempt.ts'
 
 const never = (): (() => void) => () => {}
 
@@ -10,7 +11,7 @@ testStore('a guarded store', async (clock) => guardStore(memoryStore({ now: cloc
 
 const request = { ticket: 't', claims: [], lapsesAfterMs: 1 }
 const settlement = { ticket: 't', charges: [], tallies: [] }
-const calls: readonly (readonly [string, (store: Store) => Promise<unknown>])[] = [
+const calls: readonly (readonly [string, (store: Store) => unknown])[] = [
   ['get', (store) => store.get('a')],
   ['set', (store) => store.set('a', 'b')],
   ['swap', (store) => store.swap('a', undefined, 'b')],
@@ -45,7 +46,7 @@ describe.each(calls)('%s', (_name, call) => {
       },
     ],
   ])('of a store that %s is overloaded, without the words of the store', async (_label, method) => {
-    const error: unknown = await call(guardStore(every(method), { after: never })).catch((thrown: unknown) => thrown)
+    const error: unknown = await attempt(() => call(guardStore(every(method), { after: never })))
     expect(error).toMatchObject({ kind: 'overloaded' })
     expect((error as Error).message).not.toContain('secret')
   })
@@ -64,7 +65,7 @@ describe.each(calls)('%s', (_name, call) => {
     )
     expect(timers.map((timer) => timer.ms)).toEqual([500])
     timers[0]?.fire()
-    await expect(waiting).rejects.toMatchObject({
+    await expect(settled(() => waiting)).rejects.toMatchObject({
       kind: 'overloaded',
       message: expect.stringContaining('500 ms') as string,
     })
@@ -83,6 +84,6 @@ describe.each(calls)('%s', (_name, call) => {
 
 it('refusals of the store itself and faults of the caller pass as they are', async () => {
   const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never })
-  await expect(full.set('a', 'b')).rejects.toThrow('no room')
-  await expect(full.reserve({ ...request, lapsesAfterMs: 0 })).rejects.toBeInstanceOf(RangeError)
+  await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('no room')
+  await expect(settled(() => full.reserve({ ...request, lapsesAfterMs: 0 }))).rejects.toBeInstanceOf(RangeError)
 })

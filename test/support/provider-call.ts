@@ -4,6 +4,7 @@ import type { Model } from '../../src/core/model.ts'
 import type { ProviderCall, Timeouts } from '../../src/core/ports.ts'
 import { textOfPart, type Prompt } from '../../src/core/prompt.ts'
 import type { ManualRuntime } from './manual-runtime.ts'
+import { stepsOf } from './steps-of.ts'
 
 export const timeouts: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
@@ -20,9 +21,10 @@ export function providerCall(prompt: Prompt, runtime: ManualRuntime, more: Parti
   return { prompt, runtime, model: testModel, signal: new AbortController().signal, timeouts, headers: {}, ...more }
 }
 
-export async function collect(steps: AsyncIterable<Step>): Promise<readonly Step[]> {
+/** All steps of a streamed answer, read through a translator as the gateway does. */
+export async function collect(answer: Parameters<typeof stepsOf>[0]): Promise<readonly Step[]> {
   const all: Step[] = []
-  for await (const step of steps) all.push(step)
+  for await (const step of stepsOf(answer)) all.push(step)
   return all
 }
 

@@ -9,7 +9,7 @@ export interface WatchedStore extends Store {
   readonly settlements: readonly Settlement[]
   /** Resolves as soon as every ticket so far has been settled. */
   allSettled(): Promise<void>
-  /** What all counters together still hold. */
+  /** The most that one counter still holds. */
   held(): Promise<number>
   /** What all settlements together wrote into the reports of days: tokens, and money in nano-dollars. */
   booked(): Booked
@@ -69,7 +69,7 @@ export function watchedStore(now?: () => number): WatchedStore {
       }),
     held: async () => {
       const levels = await store.levels([...counters])
-      return levels.reduce((sum, level) => sum + level.held, 0)
+      return Math.max(0, ...levels.map((level) => level.held))
     },
     booked: () => bookedBy(settlements),
     spent: async (kind) => {

@@ -3,12 +3,13 @@ import type { Store } from '../../src/core/ports.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { createGovernance } from '../../src/wiring/governance.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
+import { noNetwork } from '../support/no-network.ts'
 
 const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'
 const CONFIGURATION = { virtual_keys: [{ id: 'configured', name: 'configured', value: SECRET }] }
 
 function world(): ManualRuntime {
-  return manualRuntime(() => Promise.reject(new Error('No upstream is asked.')))
+  return manualRuntime(noNetwork)
 }
 
 describe('the configured keys', () => {

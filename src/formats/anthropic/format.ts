@@ -1,6 +1,7 @@
 import type { Format } from '../format.ts'
 import { messageId, readCompletion, writeCompletion } from './answer.ts'
 import { readFailure, writeFailure, writeFailureFrame } from './failure.ts'
+import { isPlain } from './is-plain.ts'
 import { readPrompt } from './read-prompt.ts'
 import { stepReader } from './read-steps.ts'
 import { frameOf } from './write-block-frames.ts'
@@ -20,5 +21,6 @@ export const anthropicFormat: Format = {
   answerId: messageId,
   readCompletion,
   stepReader,
+  isPlain,
   readFailure,
 }

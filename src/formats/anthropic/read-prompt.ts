@@ -1,7 +1,7 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { Json, JsonObject } from '../../core/json.ts'
 import { isSafeModelName } from '../../core/model.ts'
-import type { Message, Prompt, Span } from '../../core/prompt.ts'
+import type { Message, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { arrayOf, callerComplaint, isAbsent, objectOf } from './checks.ts'
 import { readBlocks, readContent } from './read-blocks.ts'
 import { demandMaxTokens, readSettings } from './settings.ts'
@@ -13,19 +13,14 @@ const MOST_MESSAGES = 10_000
  * A message request as a prompt. Throws `invalid-request` with the path of the field for what the gateway must know;
  * everything else is carried untouched in the natives.
  */
-export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt {
+export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = readModel(body['model'])
   demandMaxTokens(body)
   const settings = readSettings(body)
   const messages = readMessages(body['messages'])
   const system = readSystem(body['system'])
   return {
-    native: {
-      dialect: 'anthropic',
-      value: body,
-      ...(text === undefined ? {} : { text }),
-      ...(modelSpan === undefined ? {} : { modelSpan }),
-    },
+    native: { dialect: 'anthropic', value: body, received, settings },
     model,
     messages: system === undefined ? messages : [system, ...messages],
     settings,

@@ -1,7 +1,7 @@
 import type { AnswerEvent, Frame, Step } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
-import type { StepReader } from '../format.ts'
+import type { StepReader } from '../../core/answer-source.ts'
 import { objectOf, upstreamComplaint } from './checks.ts'
 import { errorEvent } from './failure.ts'
 import { fillCallIdOfEvent } from './fill-call-ids.ts'

@@ -16,9 +16,9 @@ import { blocksOf } from './write-blocks.ts'
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translatePrompt(prompt, model)
   const changes = changesOf(prompt)
-  const { value, text, modelSpan } = prompt.native
-  if (Object.keys(changes).length === 0 && text !== undefined && modelSpan !== undefined) {
-    return { body: replaceModel(text, modelSpan, model), ignored: [] }
+  const { value, received } = prompt.native
+  if (Object.keys(changes).length === 0 && received !== undefined) {
+    return { body: replaceModel(received, model), ignored: [] }
   }
   return { body: JSON.stringify({ ...value, ...changes, model }), ignored: [] }
 }

@@ -1,6 +1,7 @@
 import type { Format } from '../format.ts'
 import { readCompletion, writeCompletion } from './answer.ts'
 import { readFailure, writeFailure, writeFailureFrame } from './failure.ts'
+import { isPlain } from './is-plain.ts'
 import { readPrompt } from './prompt.ts'
 import { stepReader } from './stream-reader.ts'
 import { stepWriter } from './stream-writer.ts'
@@ -18,5 +19,6 @@ export const openaiFormat: Format = {
   writePrompt,
   readCompletion,
   stepReader,
+  isPlain,
   readFailure,
 }

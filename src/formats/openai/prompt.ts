@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../core/json.ts'
-import type { Native, Prompt, Span } from '../../core/prompt.ts'
+import type { Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { booleanAt, isAbsent, modelAt, objectAt } from '../fields.ts'
 import { readMessages } from './read-messages.ts'
 import { readSettings } from './settings.ts'
@@ -9,19 +9,14 @@ import { readTools } from './tools.ts'
  * A chat request as a prompt. What the gateway must know is checked strictly; all else is carried untouched.
  * Throws `invalid-request` with the `param` that was wrong.
  */
-export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt {
-  const native: Native = {
-    dialect: 'openai',
-    value: body,
-    ...(text === undefined ? {} : { text }),
-    ...(modelSpan === undefined ? {} : { modelSpan }),
-  }
+export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
   const messages = readMessages(body['messages'])
   const settings = readSettings(body)
   const tools = readTools(body)
   const stream = booleanAt(body['stream'], 'stream') ?? false
   checkStreamOptions(body['stream_options'])
+  const native: Native = { dialect: 'openai', value: body, received, settings }
   return { native, model, messages, settings, tools, stream }
 }
 

@@ -7,6 +7,7 @@ import { readToolChoice, writeToolChoice } from './tools.ts'
 const MOST_TOKENS = 2 ** 31 - 1
 const MOST_CHOICES = 128
 const MOST_STOPS = 16
+const LIMIT = { least: 1, most: MOST_TOKENS, whole: true } as const
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /**
@@ -14,12 +15,11 @@ const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
  * How warm a temperature may be is the operator's choice and is checked elsewhere.
  */
 export function readSettings(body: JsonObject): Settings {
-  const limits = LIMIT_FIELDS.flatMap(
-    (field) => numberAt(body[field], field, { least: 1, most: MOST_TOKENS, whole: true }) ?? [],
-  )
+  const old = numberAt(body['max_tokens'], 'max_tokens', LIMIT)
+  const limit = numberAt(body['max_completion_tokens'], 'max_completion_tokens', LIMIT)
   const topK = body['top_k']
   return withoutAbsent({
-    maxTokens: limits.length === 0 ? undefined : Math.max(...limits),
+    maxTokens: old === undefined || limit === undefined ? (limit ?? old) : Math.max(old, limit),
     temperature: numberAt(body['temperature'], 'temperature', { least: 0 }),
     topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
     topK: typeof topK === 'number' && Number.isInteger(topK) && topK > 0 ? topK : undefined,
@@ -36,7 +36,12 @@ export function readSettings(body: JsonObject): Settings {
 type MaybeAbsent<T> = { readonly [K in keyof T]?: T[K] | undefined }
 
 function withoutAbsent(settings: MaybeAbsent<Settings>): Settings {
-  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
+  const present: Record<string, unknown> = {}
+  for (const name in settings) {
+    const value = settings[name as keyof Settings]
+    if (value !== undefined) present[name] = value
+  }
+  return present
 }
 
 function readStop(value: Json | undefined): readonly string[] | undefined {

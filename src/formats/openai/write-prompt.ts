@@ -17,29 +17,20 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 }
 
 function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
-  const { value, text, modelSpan } = prompt.native
+  const { value, received } = prompt.native
   const changes: Changes = {
-    ...changedSettings(value, prompt.settings, model),
+    ...(prompt.settings === prompt.native.settings ? {} : changedSettings(value, prompt.settings, model)),
     ...changedStream(value, prompt.stream),
     ...changedTools(value, prompt.tools),
     ...changedMessages(value, prompt),
   }
-  const canSplice = text !== undefined && modelSpan !== undefined && onlyAdds(value, changes)
-  const body = canSplice
-    ? addFields(replaceModel(text, modelSpan, model), changes)
-    : JSON.stringify({ ...value, model, ...changes })
+  const canSplice = received !== undefined && onlyAdds(value, changes)
+  const body = canSplice ? replaceModel(received, model, changes) : JSON.stringify({ ...value, model, ...changes })
   return { body, ignored: [] }
 }
 
 function onlyAdds(value: JsonObject, changes: Changes): boolean {
   return Object.entries(changes).every(([field, now]) => now !== undefined && value[field] === undefined)
-}
-
-/** Puts new fields right behind the opening brace of a body that has others. */
-function addFields(text: string, fields: Changes): string {
-  if (Object.keys(fields).length === 0) return text
-  const inside = text.indexOf('{') + 1
-  return `${text.slice(0, inside)}${JSON.stringify(fields).slice(1, -1)},${text.slice(inside)}`
 }
 
 function changedStream(value: JsonObject, stream: boolean): Changes {

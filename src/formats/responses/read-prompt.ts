@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../core/json.ts'
-import type { Message, Native, Prompt, Span } from '../../core/prompt.ts'
+import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
 import { readInput } from './read-items.ts'
 import { readSettings } from './settings.ts'
@@ -12,13 +12,8 @@ const HELD_INPUTS = ['previous_response_id', 'conversation', 'prompt'] as const
  * A responses request as a prompt. What the gateway must know is checked strictly; all else is carried untouched.
  * Throws `invalid-request` with the `param` that was wrong.
  */
-export function readPrompt(body: JsonObject, text?: string, modelSpan?: Span): Prompt {
-  const native: Native = {
-    dialect: 'responses',
-    value: body,
-    ...(text === undefined ? {} : { text }),
-    ...(modelSpan === undefined ? {} : { modelSpan }),
-  }
+export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
+  const native: Native = { dialect: 'responses', value: body, received }
   const model = modelAt(body['model'])
   const system = readInstructions(body['instructions'])
   const messages = readConversation(body)

@@ -1,7 +1,7 @@
 import type { AnswerEvent, Frame } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
-import type { StepReader } from '../format.ts'
+import type { StepReader } from '../../core/answer-source.ts'
 import { failureOfResponse } from './failure.ts'
 import { callIdFiller } from './fill-call-ids.ts'
 import { openThought } from './seal.ts'

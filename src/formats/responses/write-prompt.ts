@@ -14,7 +14,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 }
 
 function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
-  const { value, text, modelSpan } = prompt.native
+  const { value, received } = prompt.native
   const changes: Changes = {
     ...changedSettings(value, prompt.settings),
     ...((value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream }),
@@ -22,8 +22,8 @@ function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
     ...changedInput(prompt),
   }
   const isUntouched = Object.keys(changes).length === 0
-  if (isUntouched && text !== undefined && modelSpan !== undefined) {
-    return { body: replaceModel(text, modelSpan, model), ignored: [] }
+  if (isUntouched && received !== undefined) {
+    return { body: replaceModel(received, model), ignored: [] }
   }
   return { body: JSON.stringify({ ...value, ...changes, model }), ignored: [] }
 }

@@ -1,6 +1,6 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult } from '../../core/ports.ts'
-import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
+import { amountOf, checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
 import { createExpiryQueue, type Dated } from './expiry-queue.ts'
 
 /** Counters of requests, tokens and money, and the tickets that hold parts of them. */
@@ -73,8 +73,9 @@ export function createCounters(
     return counter
   }
 
-  function refuseOverfull(names: readonly string[]): void {
-    const fresh = names.filter((name) => !counters.has(name)).length
+  function refuseOverfull(wanted: readonly { readonly counter: string }[]): void {
+    if (counters.size + wanted.length <= bounds.counters) return
+    const fresh = wanted.filter(({ counter }) => !counters.has(counter)).length
     if (counters.size + fresh > bounds.counters) throw overfull('counters')
   }
 
@@ -86,19 +87,20 @@ export function createCounters(
     const before = request.claims.map((claim) => sum(claim.counter))
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
-    refuseOverfull(request.claims.map((claim) => claim.counter))
+    refuseOverfull(request.claims)
     if (tickets.size >= bounds.tickets) throw overfull('open reservations')
-    const holds = request.claims.map((claim, index) => {
+    const { granted } = decision
+    const holds = request.claims.map((claim) => {
       const counter = touch(claim.counter, claim.expiresAt)
-      const amount = decision.amounts[index] ?? 0
+      const amount = amountOf(claim, granted)
       counter.held += amount
       return { counter, amount }
     })
     const ticket: Ticket = { name: request.ticket, holds, lapsed: false, dueAt: Infinity }
     tickets.set(ticket.name, ticket)
     lapses.schedule(ticket, at + request.lapsesAfterMs)
-    const levels = before.map((found, index) => found + (decision.amounts[index] ?? 0))
-    return { accepted: true, granted: decision.granted, levels }
+    const levels = before.map((found, index) => found + (holds[index]?.amount ?? 0))
+    return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
 
   function settle(name: string, charges: readonly Charge[]): boolean {
@@ -106,9 +108,10 @@ export function createCounters(
     sweep(at)
     const ticket = tickets.get(name)
     if (ticket === undefined) return false
-    const present = charges.filter((charge) => charge.expiresAt > at || counters.has(charge.counter))
+    const isPresent = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
+    const present = charges.every(isPresent) ? charges : charges.filter(isPresent)
     for (const charge of present) checkAmount(charge.counter, charge.amount)
-    refuseOverfull(present.map((charge) => charge.counter))
+    refuseOverfull(present)
     release(ticket)
     tickets.delete(name)
     lapses.schedule(ticket, Infinity)

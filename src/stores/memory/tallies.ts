@@ -40,7 +40,7 @@ export function createTallies(now: () => number, most: number): Tallies {
     const sums = moveToEnd(name)
     if (expiresAt !== undefined) endings.schedule(sums, expiresAt)
     size -= sums.amounts.size
-    for (const [field, amount] of Object.entries(amounts)) addField(sums.amounts, field, amount)
+    for (const field of Object.keys(amounts)) addField(sums.amounts, field, amounts[field] ?? 0)
     size += sums.amounts.size
     dropOldest()
   }

@@ -1,6 +1,6 @@
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/ports.ts'
 import { addField } from '../memory/tallies.ts'
-import { checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
+import { amountOf, checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
 import { decodeText, encodeText } from '../text.ts'
 import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'
 
@@ -57,16 +57,17 @@ export function createCounters(sql: Sql, now: () => number): Counters {
     })
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
+    const { granted } = decision
     const lapsesAt = at + request.lapsesAfterMs
     sql.run('INSERT INTO tickets VALUES (?, ?)', ticket, lapsesAt)
-    for (const [index, claim] of request.claims.entries()) {
-      const amount = decision.amounts[index] ?? 0
+    for (const claim of request.claims) {
+      const amount = amountOf(claim, granted)
       const counter = encodeText(claim.counter)
       write(counter, read(counter, at), { spent: 0, held: amount }, claim.expiresAt)
       sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', ticket, counter, amount, lapsesAt)
     }
-    const levels = before.map((found, index) => found + (decision.amounts[index] ?? 0))
-    return { accepted: true, granted: decision.granted, levels }
+    const levels = request.claims.map((claim, index) => (before[index] ?? 0) + amountOf(claim, granted))
+    return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
 
   function settle(name: string, charges: readonly Charge[]): boolean {

@@ -9,6 +9,7 @@ import type { JsonObject } from '../../../src/core/json.ts'
 import { stepsOf } from '../../../src/core/steps.ts'
 import { anthropicFormat } from '../../../src/formats/anthropic/format.ts'
 import { bodyOf, context, metrics, stepsFrom, written } from './samples.ts'
+import { bodyText } from '../../support/body-text.ts'
 
 /** An answer of an upstream of the chat format, as this format tells it. */
 const answer: Completion = {
@@ -186,7 +187,7 @@ describe('the AI SDK', () => {
       'tool-call',
       'tool-result',
     ])
-    expect(bodyOf(anthropicFormat.writePrompt(prompt, prompt.model).body)).toEqual(bodyOf(text))
+    expect(bodyOf(bodyText(anthropicFormat.writePrompt(prompt, prompt.model).body))).toEqual(bodyOf(text))
   })
 })
 

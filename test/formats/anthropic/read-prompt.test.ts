@@ -8,10 +8,11 @@ const read = (fields: JsonObject) => anthropicFormat.readPrompt({ ...smallBody, 
 const content = (blocks: Json) => read({ messages: [{ role: 'user', content: blocks }] }).messages[0]!
 
 describe('reading a message request', () => {
-  it('keeps the body, its text and the place of the model', () => {
-    const text = JSON.stringify(smallBody)
-    const prompt = anthropicFormat.readPrompt(smallBody, text, { start: 9, end: 24 })
-    expect(prompt.native).toEqual({ dialect: 'anthropic', value: smallBody, text, modelSpan: { start: 9, end: 24 } })
+  it('keeps the body, its bytes and the place of the model', () => {
+    const received = { bytes: new TextEncoder().encode(JSON.stringify(smallBody)), modelSpan: { start: 9, end: 24 } }
+    const prompt = anthropicFormat.readPrompt(smallBody, received)
+    const native = { dialect: 'anthropic', value: smallBody, received }
+    expect(prompt.native).toEqual({ ...native, settings: { maxTokens: 100 } })
     expect(prompt.native.value).toBe(smallBody)
     expect(prompt).toMatchObject({ model: 'claude/sonnet', stream: false, tools: [], settings: { maxTokens: 100 } })
   })

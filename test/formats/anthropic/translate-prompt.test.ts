@@ -3,11 +3,12 @@ import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { anthropicFormat } from '../../../src/formats/anthropic/format.ts'
 import { readPrompt } from '../../../src/formats/openai/prompt.ts'
 import { bodyOf, failureOf } from './samples.ts'
+import { bodyText } from '../../support/body-text.ts'
 
 const hello = { role: 'user', content: 'Hello' }
 const write = (fields: JsonObject) =>
   anthropicFormat.writePrompt(readPrompt({ model: 'x/y', messages: [hello], ...fields }), 'sonnet')
-const translate = (fields: JsonObject) => bodyOf(write(fields).body)
+const translate = (fields: JsonObject) => bodyOf(bodyText(write(fields).body))
 const messages = (...list: readonly JsonObject[]) => translate({ messages: list })['messages']
 const text = (value: string) => ({ type: 'text', text: value })
 const call = (id: string, args = '{"q":1}') => ({ id, type: 'function', function: { name: 'search', arguments: args } })
@@ -38,7 +39,7 @@ describe('a chat request for a model that is reached in the message format', () 
       modalities: ['text'],
       audio: null,
     })
-    expect(bodyOf(body)).toEqual({
+    expect(bodyOf(bodyText(body))).toEqual({
       model: 'sonnet',
       max_tokens: 77,
       messages: [{ role: 'user', content: [text('Hello')] }],
@@ -249,7 +250,7 @@ describe('a chat request for a model that is reached in the message format', () 
     const { body, ignored } = write({ ...hints, messages: list })
     const named = [...Object.keys(hints), 'messages[].name', 'image_url.detail', 'messages[].reasoning_content']
     expect(ignored.toSorted()).toEqual(named.toSorted())
-    expect(Object.keys(bodyOf(body))).toEqual(['model', 'max_tokens', 'messages'])
+    expect(Object.keys(bodyOf(bodyText(body)))).toEqual(['model', 'max_tokens', 'messages'])
   })
 })
 

@@ -4,9 +4,10 @@ import { withParts, type Message, type Prompt, type Settings } from '../../../sr
 import { anthropicFormat } from '../../../src/formats/anthropic/format.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
 import { bodyOf, smallBody } from './samples.ts'
+import { bodyText } from '../../support/body-text.ts'
 
 const read = (fields: JsonObject) => anthropicFormat.readPrompt({ ...smallBody, ...fields })
-const write = (prompt: Prompt) => bodyOf(anthropicFormat.writePrompt(prompt, 'sonnet').body)
+const write = (prompt: Prompt) => bodyOf(bodyText(anthropicFormat.writePrompt(prompt, 'sonnet').body))
 const messagesOf = (prompt: Prompt) => write(prompt)['messages'] as readonly JsonObject[]
 
 describe('writing a prompt that came in the message format', () => {
@@ -14,20 +15,19 @@ describe('writing a prompt that came in the message format', () => {
     const text =
       '{ "max_tokens":1e2,\n "model" : "claude/sonnet", "messages":[{"role":"user","content":"\\u00e9"}], "new_field": 1.0}'
     const parsed = parseBody(new TextEncoder().encode(text))
-    const prompt = anthropicFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
-    expect(anthropicFormat.writePrompt(prompt, 'sonnet')).toEqual({
-      body: text.replace('claude/sonnet', 'sonnet'),
-      ignored: [],
-    })
+    const prompt = anthropicFormat.readPrompt(parsed.body, parsed.received)
+    const { body, ignored } = anthropicFormat.writePrompt(prompt, 'sonnet')
+    expect(bodyText(body)).toBe(text.replace('claude/sonnet', 'sonnet'))
+    expect(ignored).toEqual([])
   })
 
   it('sends one model where the caller wrote the key twice', () => {
     const text = '{"model":"free","max_tokens":1,"messages":[{"role":"user","content":"a"}],"model":"claude/sonnet"}'
     const parsed = parseBody(new TextEncoder().encode(text))
-    const prompt = anthropicFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
+    const prompt = anthropicFormat.readPrompt(parsed.body, parsed.received)
     const { body } = anthropicFormat.writePrompt(prompt, 'sonnet')
-    expect(body.match(/"model"/g)).toHaveLength(1)
-    expect(bodyOf(body)['model']).toBe('sonnet')
+    expect(bodyText(body).match(/"model"/g)).toHaveLength(1)
+    expect(bodyOf(bodyText(body))['model']).toBe('sonnet')
   })
 
   it.each<[string, Settings, JsonObject]>([

@@ -4,6 +4,7 @@ import type { Prompt } from '../../../src/core/prompt.ts'
 import type { Metrics } from '../../../src/formats/format.ts'
 import { openaiFormat } from '../../../src/formats/openai/format.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
+import { bodyText } from '../../support/body-text.ts'
 
 /** The GatewayError that an action throws. */
 export function failureOf(action: () => unknown): GatewayError {
@@ -20,7 +21,7 @@ export function failureOf(action: () => unknown): GatewayError {
 export function promptOf(body: JsonObject | string): Prompt {
   const bytes = new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body))
   const parsed = parseBody(bytes)
-  return openaiFormat.readPrompt(parsed.body, parsed.text, parsed.modelSpan)
+  return openaiFormat.readPrompt(parsed.body, parsed.received)
 }
 
 /** A small chat body with other fields. */
@@ -30,7 +31,7 @@ export function chat(fields: JsonObject = {}): JsonObject {
 
 /** What would be sent upstream, parsed. */
 export function sent(prompt: Prompt, model = 'gpt-4o'): Record<string, Json | undefined> {
-  return JSON.parse(openaiFormat.writePrompt(prompt, model).body) as Record<string, Json | undefined>
+  return JSON.parse(bodyText(openaiFormat.writePrompt(prompt, model).body)) as Record<string, Json | undefined>
 }
 
 export const metrics: Metrics = {

@@ -5,6 +5,7 @@ import type { Format } from '../../../src/formats/format.ts'
 import { openaiFormat } from '../../../src/formats/openai/format.ts'
 import { responsesFormat } from '../../../src/formats/responses/format.ts'
 import { failureOf } from '../openai/support.ts'
+import { bodyText } from '../../support/body-text.ts'
 
 type Body = Record<string, Json | undefined>
 
@@ -13,7 +14,7 @@ const read = (fields: JsonObject) => responsesFormat.readPrompt({ model: 'a/b', 
 /** The body that an upstream of another format gets, and the hints that were left out. */
 function translated(to: Format, fields: JsonObject): { readonly body: Body; readonly ignored: readonly string[] } {
   const { body, ignored } = to.writePrompt(read(fields), 'm')
-  return { body: JSON.parse(body) as Body, ignored }
+  return { body: JSON.parse(bodyText(body)) as Body, ignored }
 }
 
 const call = (id: string, name = 'look'): JsonObject => ({
@@ -347,7 +348,7 @@ describe.each([
 describe('requests of other formats for an upstream of the responses format', () => {
   const chat = (fields: JsonObject): JsonObject => ({ model: 'a/b', messages: [user('a')], ...fields })
   const toResponses = (from: Format, body: JsonObject): Body =>
-    JSON.parse(responsesFormat.writePrompt(from.readPrompt(body), 'm').body) as Body
+    JSON.parse(bodyText(responsesFormat.writePrompt(from.readPrompt(body), 'm').body)) as Body
 
   it('say all that both formats know, and want nothing kept', () => {
     const body = toResponses(

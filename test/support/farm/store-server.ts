@@ -12,13 +12,19 @@ const server = createServer({ noDelay: true }, (socket) => {
   eachLine(socket, (line) => void answer(socket, JSON.parse(line) as StoreCall))
 })
 
-async function answer(socket: Socket, { id, method, given }: StoreCall): Promise<void> {
-  const call = store[method] as (...given: unknown[]) => Promise<unknown>
-  const told: StoreAnswer = await call(...given.map((value) => value ?? undefined)).then(
-    (result) => ({ id, result }),
-    (error: unknown) => ({ id, error: String(error) }),
-  )
+async function answer(socket: Socket, call: StoreCall): Promise<void> {
+  const told = await answerOf(call)
   if (!socket.destroyed) socket.write(`${JSON.stringify(told)}\n`)
+}
+
+/** Some methods answer at once. */
+async function answerOf({ id, method, given }: StoreCall): Promise<StoreAnswer> {
+  const call = store[method] as (...given: unknown[]) => unknown
+  try {
+    return { id, result: await call(...given.map((value) => value ?? undefined)) }
+  } catch (error) {
+    return { id, error: String(error) }
+  }
 }
 
 server.listen(0, '127.0.0.1', () => {

@@ -1,0 +1,57 @@
+/**
+ * The end of a request before its answer: its client left, or its deadline passed. Costs nothing until it happens or is
+ * asked for; an AbortSignal exists only once code of the user's needs one.
+ */
+export class Cancellation {
+  #isCancelled = false
+  #reason: unknown
+  #listeners: Set<() => void> | undefined
+  #controller: AbortController | undefined
+
+  /** Follows a signal of the user's. */
+  static of(signal: AbortSignal): Cancellation {
+    const cancellation = new Cancellation()
+    if (signal.aborted) cancellation.cancel(signal.reason)
+    else signal.addEventListener('abort', () => cancellation.cancel(signal.reason), { once: true })
+    return cancellation
+  }
+
+  get isCancelled(): boolean {
+    return this.#isCancelled
+  }
+
+  get reason(): unknown {
+    return this.#reason
+  }
+
+  /** Only the first call counts. */
+  cancel(reason: unknown): void {
+    if (this.#isCancelled) return
+    this.#isCancelled = true
+    this.#reason = reason
+    this.#controller?.abort(reason)
+    const listeners = this.#listeners
+    this.#listeners = undefined
+    if (listeners !== undefined) for (const listener of listeners) listener()
+  }
+
+  /** Calls the listener once when the request is cancelled, at once when it is already. Returns a function that removes it. */
+  onCancel(listener: () => void): () => void {
+    if (this.#isCancelled) {
+      listener()
+      return () => {}
+    }
+    const listeners = (this.#listeners ??= new Set())
+    listeners.add(listener)
+    return () => listeners.delete(listener)
+  }
+
+  /** The same for platform code. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      if (this.#isCancelled) this.#controller.abort(this.#reason)
+    }
+    return this.#controller.signal
+  }
+}

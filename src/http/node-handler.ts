@@ -1,0 +1,22 @@
+import type { ServerResponse } from 'node:http'
+import type { HttpHandling } from '../core/http.ts'
+import { NodeRequest, type NodeIncoming } from './node-request.ts'
+import { NodeSink } from './node-sink.ts'
+
+export type { NodeIncoming } from './node-request.ts'
+
+/** Answers one request of node:http. Resolves when the response has been handed over or the client has left; never rejects. */
+export type NodeHandler = (incoming: NodeIncoming, outgoing: ServerResponse) => Promise<void>
+
+/** Makes a request listener for node:http: `http.createServer(toNodeHandler(gateway))`. */
+export function toNodeHandler(gateway: HttpHandling): NodeHandler {
+  return (incoming, outgoing) =>
+    new Promise((resolve) => {
+      gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing, resolve))
+    })
+}
+
+/** The same for a server of our own, which waits for nothing. */
+export function toNodeListener(gateway: HttpHandling): (incoming: NodeIncoming, outgoing: ServerResponse) => void {
+  return (incoming, outgoing) => gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing))
+}

@@ -1,0 +1,171 @@
+import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
+import { bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
+import { joinBytes } from './bytes.ts'
+import { plainFailure } from './plain-failure.ts'
+
+/** The Web-standard handler: accepts what the global `fetch` accepts, so that it can stand in its place in a client. */
+export type FetchHandler = (input: Request | string | URL, init?: RequestInit) => Promise<Response>
+
+/** Makes a `fetch` of a gateway. Rejects only for arguments that `new Request` refuses. */
+export function toFetch(gateway: HttpHandling): FetchHandler {
+  return async (input, init) => {
+    const request = input instanceof Request && init === undefined ? input : new Request(input, init)
+    return new Promise((resolve) => {
+      const sink = new WebSink(resolve, request)
+      gateway.handle(new WebRequest(request, sink), sink)
+    })
+  }
+}
+
+class WebRequest implements HttpRequest {
+  readonly #request: Request
+  readonly #sink: WebSink
+  #url: URL | undefined
+
+  constructor(request: Request, sink: WebSink) {
+    this.#request = request
+    this.#sink = sink
+  }
+
+  get method(): string {
+    return this.#request.method
+  }
+
+  get path(): string {
+    return this.#address.pathname
+  }
+
+  get query(): string {
+    return this.#address.search.slice(1)
+  }
+
+  get origin(): string {
+    return this.#address.origin
+  }
+
+  get #address(): URL {
+    return (this.#url ??= new URL(this.#request.url))
+  }
+
+  header(name: string): string | undefined {
+    return this.#request.headers.get(name) ?? undefined
+  }
+
+  headerNames(): Iterable<string> {
+    return this.#request.headers.keys()
+  }
+
+  body(limits: BodyLimits): Promise<Uint8Array> {
+    return withDeadline(readCounted(this.#request, limits.maxBytes), limits)
+  }
+
+  onDisconnect(listener: () => void): void {
+    let hasLeft = false
+    const once = (): void => {
+      if (!hasLeft) listener()
+      hasLeft = true
+    }
+    const { signal } = this.#request
+    this.#sink.onCancel = once
+    const abort = (): void => {
+      once()
+      // A reader that still waits must not wait for ever.
+      this.#sink.abort(signal.reason)
+    }
+    if (signal.aborted) queueMicrotask(abort)
+    else signal.addEventListener('abort', abort, { once: true })
+  }
+}
+
+class WebSink implements ResponseSink {
+  onCancel: (() => void) | undefined
+  readonly #resolve: (response: Response) => void
+  readonly #request: Request
+  #controller: ReadableStreamDefaultController<Uint8Array> | undefined
+  #drained: (() => void) | undefined
+  readonly #encoder = new TextEncoder()
+
+  constructor(resolve: (response: Response) => void, request: Request) {
+    this.#resolve = resolve
+    this.#request = request
+  }
+
+  whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void {
+    this.#respond(status, headers, this.#request.method === 'HEAD' || status === 204 ? null : (body as BodyInit))
+  }
+
+  begin(status: number, headers: HeaderRecord): void {
+    if (this.#request.method === 'HEAD') return this.#respond(status, headers, null)
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        this.#controller = controller
+      },
+      pull: () => this.#drained?.(),
+      cancel: () => {
+        this.#controller = undefined
+        this.onCancel?.()
+      },
+    })
+    this.#respond(status, headers, body)
+  }
+
+  write(bytes: Uint8Array | string): boolean {
+    const controller = this.#controller
+    if (controller === undefined) return true
+    controller.enqueue(typeof bytes === 'string' ? this.#encoder.encode(bytes) : bytes)
+    return (controller.desiredSize ?? 0) > 0
+  }
+
+  onDrain(listener: () => void): void {
+    this.#drained = listener
+  }
+
+  end(): void {
+    this.#controller?.close()
+    this.#controller = undefined
+  }
+
+  destroy(): void {
+    this.abort(new TypeError('The response was broken off.'))
+  }
+
+  /** Ends the body with an error, as the platform's own fetch does. */
+  abort(reason: unknown): void {
+    this.#controller?.error(reason)
+    this.#controller = undefined
+  }
+
+  #respond(status: number, headers: HeaderRecord, body: BodyInit | null): void {
+    try {
+      this.#resolve(new Response(body, { status, headers }))
+    } catch {
+      const failure = plainFailure(500, 'The gateway produced a response that cannot be sent. Tell its operator.')
+      this.#resolve(new Response(failure.body, { status: failure.status, headers: failure.headers }))
+    }
+  }
+}
+
+/** Counts the bytes as they come, since a Content-Length is only a claim here. */
+async function readCounted(request: Request, maxBytes: number): Promise<Uint8Array> {
+  if (request.body === null) return new Uint8Array(0)
+  const chunks: Uint8Array[] = []
+  let size = 0
+  try {
+    for await (const chunk of request.body) {
+      size += chunk.byteLength
+      if (size > maxBytes) break
+      chunks.push(chunk)
+    }
+  } catch (cause) {
+    throw bodyUnreadable(cause)
+  }
+  if (size > maxBytes) throw bodyTooLarge(maxBytes)
+  return joinBytes(chunks, size)
+}
+
+function withDeadline(read: Promise<Uint8Array>, { readMs, after }: BodyLimits): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const cancel = after(readMs, () => reject(bodyTooLate(readMs)))
+    read.then(resolve, reject).finally(cancel)
+  })
+}

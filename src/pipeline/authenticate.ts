@@ -1,0 +1,65 @@
+import { GatewayError } from '../core/errors.ts'
+import type { HttpRequest } from '../core/http.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import type { RateStatus } from '../governance/reservation.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import { readSecret } from '../http/credentials.ts'
+import type { Authenticated, Exchange } from './exchange.ts'
+import type { Services } from './services.ts'
+
+/** Finds the key of a request: 401. */
+export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
+  return chain(findCaller(exchange.request, services), (key) => withKey(exchange, key))
+}
+
+export function withKey(exchange: Exchange, key: VirtualKey): Authenticated {
+  exchange.key = key
+  return exchange as Authenticated
+}
+
+/** The key that the headers carry; 401 for a missing, unknown, inactive or expired one, all in the same words. */
+export function findCaller(
+  request: Pick<HttpRequest, 'header'>,
+  { findKey, runtime }: Pick<Services, 'findKey' | 'runtime'>,
+): MaybePromise<VirtualKey> {
+  const secret = readSecret(request)
+  if (secret === undefined) {
+    throw new GatewayError(
+      'unauthenticated',
+      'The request carries no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',
+    )
+  }
+  return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
+}
+
+/** The rate status for the headers of an error. Never fails: when the store cannot answer, it is that of a caller without a key. */
+export async function rateStatusOf(
+  key: VirtualKey | undefined,
+  { ledger }: Pick<Services, 'ledger'>,
+): Promise<RateStatus> {
+  try {
+    return await ledger.status(key)
+  } catch {
+    return ledger.status(undefined)
+  }
+}
+
+/** The same for the caller who sent these headers. */
+export async function rateStatusOfCaller(
+  request: Pick<HttpRequest, 'header'>,
+  services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
+): Promise<RateStatus> {
+  let key: VirtualKey | undefined
+  try {
+    key = await findCaller(request, services)
+  } catch {
+    // The status of a request without a valid key follows.
+  }
+  return rateStatusOf(key, services)
+}
+
+/** The key when it may be used now; else 401. */
+export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
+  if (key !== undefined && key.active && (key.expiresAt === undefined || now < key.expiresAt)) return key
+  throw new GatewayError('unauthenticated', 'The key is not valid here: it is unknown, inactive or expired.')
+}

@@ -1,0 +1,112 @@
+import type { Completion } from '../core/answer.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { AnswerSource } from '../core/answer-source.ts'
+import type { HttpRequest } from '../core/http.ts'
+import type { Prompt } from '../core/prompt.ts'
+import { stepsOf } from '../core/steps.ts'
+import { AnswerTranslator } from '../upstream/answer-translator.ts'
+import { brokenUpstream, isTooDeep } from '../upstream/upstream-failure.ts'
+import { sourceOfStored, UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { Answered, Planned } from './exchange.ts'
+import type { Services, UpstreamStreamCall } from './services.ts'
+import type { Answer, Route } from './request-values.ts'
+import { writeContext } from './turns.ts'
+
+/** Caller headers that belong to the message format and are passed on to an upstream of it. */
+const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
+
+/** Gets the answer, or its first content. Retries and fallbacks happen here, before any header has left: 502 503 504. */
+export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
+  const { plan, prompt } = planned
+  if (plan.kind === 'replay') return answeredBy(planned, replay(plan.completion, planned, services))
+  const call: UpstreamStreamCall = {
+    promptFor: (route) => promptFor(plan.prompt, route, planned),
+    translatorFor: (route, source) => translatorFor(planned, route, source),
+    headers: formatHeaders(planned.request),
+    cancellation: planned.cancellation,
+    keyId: planned.key.id,
+    startedAt: planned.startedAt,
+    attempts: plan.attempts,
+  }
+  return prompt.stream ? openStream(planned, call, services) : complete(planned, call, services)
+}
+
+async function complete(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
+  const { answer, route, ignored } = await services.upstream.complete(planned.resolved.routes, call)
+  return answeredBy(planned, { kind: 'whole', completion: answer }, route, ignored)
+}
+
+async function openStream(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
+  const { answer, route, ignored } = await services.upstream.stream(planned.resolved.routes, call)
+  return answeredBy(planned, { kind: 'streamed', stream: answer }, route, ignored)
+}
+
+function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {
+  exchange.answer = answer
+  exchange.route = route
+  exchange.ignored = ignored
+  return exchange as Answered
+}
+
+/** A stored answer, as the caller asked for it: whole or as a stream. */
+function replay(stored: Completion, planned: Planned, services: Services): Answer {
+  const completion = underOwnId(stored, planned, services)
+  if (!planned.prompt.stream) return { kind: 'whole', completion }
+  const translator = new AnswerTranslator({
+    writer: planned.format.stepWriter(writeContext(planned)),
+    isNumbered: planned.format.answerId !== undefined,
+    broken: (what) => brokenUpstream('cache', what),
+  })
+  const stream = new UpstreamStream(sourceOfStored(stepsOf(completion)), translator)
+  void stream.open(services.runtime, 0)
+  return { kind: 'streamed', stream }
+}
+
+/** One format on both sides passes events as received; `n` answers at once are followed choice by choice. */
+function translatorFor(planned: Planned, { provider }: Route, source: AnswerSource): AnswerTranslator {
+  const { format, prompt } = planned
+  return new AnswerTranslator({
+    format: source.format,
+    writer: format.stepWriter(writeContext(planned)),
+    isSameFormat: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
+    isNumbered: format.answerId !== undefined,
+    broken: (what, cause) => brokenUpstream(provider.name, what, cause),
+    checkEvent: (data) => {
+      if (isTooDeep(data)) throw brokenUpstream(provider.name, 'sent an event that is nested too deep')
+    },
+  })
+}
+
+/**
+ * When streams can be resumed by their ids, a replayed answer is an answer of its own: its events and its bill are not
+ * those of the stored one.
+ */
+function underOwnId(completion: Completion, { format }: Planned, { runtime }: Services): Completion {
+  if (format.answerId === undefined) return completion
+  const id = format.answerId(runtime.uuid().replaceAll('-', ''))
+  const { native, ...others } = completion
+  if (native === undefined || native.dialect !== format.dialect) return { ...completion, id }
+  return { ...others, id, native: { dialect: native.dialect, value: { ...native.value, id } } }
+}
+
+/**
+ * The answer's limit is stated only where it must be: the caller asked for more than the budget pays for, or asked for
+ * nothing and the upstream demands a limit or does not enforce one itself.
+ */
+function promptFor(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
+  const asked = planned.prompt.settings.maxTokens
+  const granted = planned.reservation.outputTokens
+  const isUnset = asked === undefined && granted >= model.maxOutputTokens
+  const isFree = model.enforcesMaxOutput !== false && provider.dialect !== 'anthropic'
+  if (asked === undefined ? isUnset && isFree : asked <= granted) return prompt
+  return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
+}
+
+export function formatHeaders(request: Pick<HttpRequest, 'header'>): Record<string, string> {
+  const passed: Record<string, string> = {}
+  for (const name of FORMAT_HEADERS) {
+    const value = request.header(name)
+    if (value !== undefined) passed[name] = value
+  }
+  return passed
+}

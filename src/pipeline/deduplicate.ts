@@ -1,0 +1,45 @@
+import { GatewayError } from '../core/errors.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import { sha256 } from '#hash'
+import type { Parsed } from './exchange.ts'
+import { repeat } from './repeat.ts'
+import type { Services } from './services.ts'
+
+/** Printable ASCII, as a header carries it unchanged. */
+const KEY = /^[\x20-\x7e]{1,255}$/
+
+/**
+ * Continues with the first request of an Idempotency-Key; a repetition waits for the first and gets its answer. The same
+ * key with another path or body is a 409. A request without the header continues at once.
+ */
+export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
+  const idempotencyKey = parsed.request.header('idempotency-key')
+  if (idempotencyKey === undefined || parsed.subscribers === undefined) return parsed
+  if (!KEY.test(idempotencyKey)) throw unusable()
+  return claim(parsed, idempotencyKey, services)
+}
+
+async function claim(parsed: Parsed, idempotencyKey: string, services: Services): Promise<Parsed | undefined> {
+  const { key, subscribers, cancellation, request, asked } = parsed
+  if (subscribers === undefined) return parsed
+  const claimed = await services.idempotency.claim({
+    owner: key.id,
+    idempotencyKey,
+    // SHA-256, because a forged equal fingerprint would get another request's answer.
+    fingerprint: sha256(`${request.path}\n${JSON.stringify(asked)}`),
+    subscribers,
+    signal: cancellation.signal,
+    patienceMs: services.timeouts.total,
+  })
+  if (claimed.role === 'repetition') return repeat(parsed, claimed.repeated, services)
+  parsed.first = claimed.first
+  return parsed
+}
+
+function unusable(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    'Idempotency-Key must be 1 to 255 printable ASCII characters, such as a UUID.',
+    { param: 'Idempotency-Key' },
+  )
+}

@@ -1,0 +1,114 @@
+import { Cancellation } from '../core/cancellation.ts'
+import type { HttpRequest, ResponseSink } from '../core/http.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { EmbeddingRequest } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
+import type { Format } from '../formats/format.ts'
+import type { Reservation } from '../governance/reservation.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { First } from '../replay/idempotency.ts'
+import { createSubscribers, type Subscribers } from '../replay/subscribers.ts'
+import type { Wishes } from '../savings/tier.ts'
+import type { Answer, Plan, Resolved, Route, Size } from './request-values.ts'
+
+/** What an exchange begins with. */
+export interface ExchangeStart {
+  /** Also the value of x-request-id. */
+  readonly id: string
+  /** Milliseconds since 1970. */
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly format: Format
+}
+
+/** Who waits for the answer. */
+export interface ExchangeCaller {
+  /** False: nobody is connected. */
+  readonly isConnected: boolean
+  /** The request goes on without a reader. */
+  readonly isDetached: boolean
+  /** @default a new one */
+  readonly cancellation?: Cancellation
+}
+
+/**
+ * One request from arrival to settlement. All fields are declared here, so that the object's shape never changes; the
+ * types below state which of them each stage may rely on.
+ */
+export class Exchange {
+  readonly id: string
+  readonly startedAt: number
+  readonly request: HttpRequest
+  readonly sink: ResponseSink
+  readonly format: Format
+  readonly cancellation: Cancellation
+  /** Everyone who waits for the answer; absent when nobody is connected, as with the items of a batch. */
+  readonly subscribers: Subscribers | undefined
+  /** The request goes on without a reader. */
+  readonly isDetached: boolean
+  /** Called when the caller itself leaves. */
+  onLeave: (() => void) | undefined = undefined
+
+  key: VirtualKey | undefined = undefined
+  /** The body as the caller wrote it, before earlier turns took their place in the prompt. */
+  asked: JsonObject | undefined = undefined
+  prompt: Prompt | undefined = undefined
+  resolved: Resolved | undefined = undefined
+  size: Size | undefined = undefined
+  wishes: Wishes | undefined = undefined
+  /** Present for an embeddings request. */
+  embedding: EmbeddingRequest | undefined = undefined
+  margin = 0
+  /** Present for the first request with its Idempotency-Key. */
+  first: First | undefined = undefined
+  reservation: Reservation | undefined = undefined
+  plan: Plan | undefined = undefined
+  answer: Answer | undefined = undefined
+  /** The route that answered; undefined for a replay. */
+  route: Route | undefined = undefined
+  /** Names of hints that the upstream's format could not carry. */
+  ignored: readonly string[] = []
+  /** The request has been settled, or needs no settlement. */
+  isEnded = false
+
+  constructor(start: ExchangeStart, caller: ExchangeCaller) {
+    this.id = start.id
+    this.startedAt = start.startedAt
+    this.request = start.request
+    this.sink = start.sink
+    this.format = start.format
+    this.cancellation = caller.cancellation ?? new Cancellation()
+    this.isDetached = caller.isDetached
+    this.subscribers = caller.isConnected ? this.#subscribe() : undefined
+  }
+
+  /** The request is cancelled when the last subscriber leaves: its caller, a repetition, a follower of its stream. */
+  #subscribe(): Subscribers {
+    const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller left.')))
+    const leave = subscribers.join()
+    // A place that nobody leaves.
+    if (this.isDetached) subscribers.join()
+    this.request.onDisconnect(() => {
+      this.onLeave?.()
+      leave()
+    })
+    return subscribers
+  }
+}
+
+export type Authenticated = Exchange & { readonly key: VirtualKey }
+
+export type Parsed = Authenticated & {
+  readonly asked: JsonObject
+  readonly prompt: Prompt
+  readonly resolved: Resolved
+  readonly size: Size
+  readonly wishes: Wishes
+}
+
+export type Reserved = Parsed & { readonly reservation: Reservation }
+
+export type Planned = Reserved & { readonly plan: Plan }
+
+export type Answered = Planned & { readonly answer: Answer }

@@ -1,0 +1,76 @@
+import type { CutOff } from '../billing/clamp.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Audit } from '../records/audit.ts'
+import type { Finished } from '../records/finished.ts'
+import type { Metrics } from '../records/metrics.ts'
+import type { RequestLog } from '../records/request-log.ts'
+import type { Exchange } from './exchange.ts'
+import type { Outcome } from './request-values.ts'
+import type { Observers } from './services.ts'
+
+export interface ObserverTargets {
+  readonly audit: Audit
+  readonly metrics: Metrics
+  readonly log: RequestLog
+  readonly now: () => number
+}
+
+/** The event of a request that failed by a fault of the gateway. */
+export const INTERNAL = 'a request failed by a fault of the gateway'
+
+/**
+ * Writes each finished request into the metrics, the log and, where it used a key, the audit trail. Requests without a
+ * known key stay out of the trail: whoever has no key must not be able to fill it.
+ */
+export function createObservers({ audit, metrics, log, now }: ObserverTargets): Observers {
+  const failed: Observers['failed'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
+  return {
+    failed,
+    observeRequest: (exchange, outcome) => {
+      const finished = finishedOf(exchange, outcome, now())
+      metrics.record(finished)
+      if (outcome.failure?.kind === 'internal') failed(INTERNAL, outcome.failure, { request_id: exchange.id })
+      const cutOff = outcome.bill?.cutOff
+      if (cutOff !== undefined) log.event('WARN', IMPLAUSIBLE, now(), cutOffFields(exchange, cutOff))
+      log.write(finished)
+      return finished.keyId === undefined ? undefined : audit.write(finished)
+    },
+    unsettled: (reserved, used, cause) => {
+      failed('the store did not take a settlement; it is tried again', cause, {
+        request_id: reserved.id,
+        virtual_key_id: reserved.key.id,
+        billed_nano_usd: used.billed,
+        tokens: used.promptTokens + used.completionTokens,
+      })
+    },
+  }
+}
+
+const IMPLAUSIBLE = 'an upstream reported more tokens than the call can have used; the excess is not billed'
+
+function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTokens }: CutOff): JsonObject {
+  return {
+    request_id: id,
+    virtual_key_id: key?.id ?? null,
+    provider: route?.provider.name ?? null,
+    model: route?.model.id ?? null,
+    prompt_tokens_cut: promptTokens,
+    completion_tokens_cut: completionTokens,
+  }
+}
+
+function finishedOf({ id, key, resolved, plan, startedAt }: Exchange, outcome: Outcome, at: number): Finished {
+  const optimized = plan?.kind === 'ask' ? plan.optimized : undefined
+  return {
+    requestId: id,
+    keyId: key?.id,
+    model: resolved?.name,
+    status: outcome.status,
+    failure: outcome.failure?.kind,
+    at,
+    latencyMs: at - startedAt,
+    tier: optimized?.rewrite?.tier,
+    bill: outcome.bill,
+    tiers: optimized?.verdicts,
+  }
+}

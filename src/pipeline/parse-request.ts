@@ -1,0 +1,149 @@
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Model } from '../core/model.ts'
+import type { Prompt, Settings } from '../core/prompt.ts'
+import { parseBodyInTurns, type ParsedBody } from '../formats/parse-body.ts'
+import { checkPromptLength } from '../formats/prompt-length.ts'
+import type { ParseLimits } from '../formats/scan-json.ts'
+import { utf8Length } from '../tokens/bound.ts'
+import { checkAccess } from '../governance/access.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import { headersOf, type HttpRequest } from '../core/http.ts'
+import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { checkJsonHeaders } from '../http/body.ts'
+import { breathe } from '../tokens/breathe.ts'
+import { answeringRoutes } from './kind.ts'
+import { checkVendorWork, PromptSize } from './measure.ts'
+import type { Authenticated, Parsed } from './exchange.ts'
+import { readSteering } from './read-steering.ts'
+import type { Limits, RequestBodyLimits, Services } from './services.ts'
+import type { Resolved, Route } from './request-values.ts'
+
+/** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
+export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
+  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: true })
+  return chain(readJson(authenticated.request, services), (given) => parsePrompt(authenticated, given, services))
+}
+
+/** Reads a prompt from a parsed body. */
+export function parsePrompt(
+  exchange: Authenticated,
+  given: Pick<ParsedBody, 'body' | 'bytes'> & Partial<ParsedBody>,
+  services: Services,
+): MaybePromise<Parsed> {
+  const { format, key } = exchange
+  return chain(services.turns.recall(format, key, given.body), (whole) => {
+    const { body, received } = given
+    const isWhole = whole === body
+    const read = isWhole ? format.readPrompt(body, received) : format.readPrompt(whole)
+    const bytes = isWhole ? given.bytes : utf8Length(JSON.stringify(whole))
+    return understand(exchange, { asked: body, read, bytes }, services)
+  })
+}
+
+interface ReadBody {
+  readonly asked: JsonObject
+  readonly read: Prompt
+  /** Size of the body in bytes, with the earlier turns that it refers to. */
+  readonly bytes: number
+}
+
+function understand(exchange: Authenticated, { asked, read, bytes }: ReadBody, services: Services): Parsed {
+  const { key } = exchange
+  checkPromptLength(read, services.limits.promptBytes)
+  checkTemperature(read.settings, exchange, services.limits.maxTemperature)
+  const named = services.resolve(read.model, key)
+  checkAccess(key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
+  const resolved = answeringRoutes(named)
+  checkThread(read, resolved)
+  const prompt = withDefaults(read, resolved.routes[0].model)
+  checkVendorWork(prompt, services)
+  exchange.asked = asked
+  exchange.prompt = prompt
+  exchange.resolved = resolved
+  exchange.size = new PromptSize(prompt, bytes, { exchange, services })
+  exchange.margin = marginOf(services, key, resolved.name)
+  return exchange as Parsed
+}
+
+/** The JSON body of a request, within the limits of the gateway. */
+export function readJson(
+  request: HttpRequest,
+  { bodyLimits }: Pick<Services, 'bodyLimits'>,
+  limits: ParseLimits = bodyLimits.json,
+): MaybePromise<ParsedBody> {
+  checkJsonHeaders(request, bodyLimits.maxBytes)
+  return chain(request.body(bodyLimits), (whole) => parseBodyInTurns(whole, limits, breathe))
+}
+
+/** The limits of a request's body, and those of its JSON. */
+export function bodyLimitsOf({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): RequestBodyLimits {
+  const { bodyBytes: maxBytes, bodyReadMs: readMs, promptBytes: textBytes } = limits
+  return { maxBytes, readMs, after: runtime.after, json: { ...parseLimits(limits), textBytes } }
+}
+
+/** The limits of every JSON body. */
+export function parseLimits(limits: Limits): ParseLimits {
+  const { jsonDepth: depth, jsonKeys: keys, jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
+  return { depth, keys, numbers, syntaxBytes }
+}
+
+/** An operator's function may answer anything; a bill that is no number would pass every budget. */
+export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
+  const margin = services.margin(key, modelName)
+  if (Number.isFinite(margin) && margin >= 0) return margin
+  throw new GatewayError('internal', 'The margin of this gateway is not a number of 0 or more. Tell its operator.')
+}
+
+/** The whole name of a route. */
+export function routeName({ provider, model }: Route): string {
+  return `${provider.name}/${model.id}`
+}
+
+/** The chat specification's own range; a message upstream checks its own. */
+function checkTemperature(settings: Settings, { format }: Authenticated, greatest: number): void {
+  const { temperature } = settings
+  if (temperature === undefined || format.dialect !== 'openai') return
+  if (temperature > greatest) {
+    throw new GatewayError(
+      'invalid-request',
+      `temperature is ${temperature}; expected a number from 0 to ${greatest}.`,
+      {
+        param: 'temperature',
+      },
+    )
+  }
+}
+
+/** Threads are held by an upstream of the message format; elsewhere the official client falls back when told so. */
+function checkThread(prompt: Prompt, resolved: Resolved): void {
+  if (prompt.native.value['thread'] === undefined) return
+  if (resolved.routes.every((route) => route.provider.dialect === prompt.native.dialect)) return
+  const details: JsonObject = { error_code: 'thread_unsupported_request' }
+  throw new GatewayError(
+    'invalid-request',
+    'Server-held threads are not possible with this model: send the whole conversation.',
+    {
+      param: 'thread',
+      details,
+    },
+  )
+}
+
+/**
+ * The defaults of a catalogue entry, where the caller set nothing. A model that refuses temperature together with
+ * top_p is sent temperature alone, unless the caller chose top_p alone.
+ */
+function withDefaults(prompt: Prompt, model: Model): Prompt {
+  const { settings } = prompt
+  if (model.defaults === undefined && model.refusesBothSamplers !== true) return prompt
+  const filled: Settings = { ...model.defaults, ...settings }
+  const chosen = model.refusesBothSamplers === true ? oneSampler(filled, settings) : filled
+  return { ...prompt, settings: chosen }
+}
+
+function oneSampler(filled: Settings, asked: Settings): Settings {
+  if (filled.temperature === undefined || filled.topP === undefined) return filled
+  const { temperature, topP, ...others } = filled
+  return asked.temperature === undefined && asked.topP !== undefined ? { ...others, topP } : { ...others, temperature }
+}

@@ -1,0 +1,167 @@
+import type { Completion } from '../core/answer.ts'
+import type { AnswerSource } from '../core/answer-source.ts'
+import type { Cancellation } from '../core/cancellation.ts'
+import type { BodyLimits } from '../core/http.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Embedded, EmbeddingRequest, Meter, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
+import type { SingleFlight } from '../cache/single-flight.ts'
+import type { SemanticCache } from '../cache/semantic-cache.ts'
+import type { AnswerTranslator } from '../upstream/answer-translator.ts'
+import type { Format } from '../formats/format.ts'
+import type { ParseLimits } from '../formats/scan-json.ts'
+import type { Forecast } from '../governance/forecast.ts'
+import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Attempts } from '../upstream/attempts.ts'
+import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { Detached } from '../replay/detached.ts'
+import type { Idempotency } from '../replay/idempotency.ts'
+import type { Recordings } from '../replay/recordings.ts'
+import type { SmallModel, Waterfall } from '../savings/tier.ts'
+import type { Answered, Exchange, Reserved } from './exchange.ts'
+import type { Outcome, Resolved, Route } from './request-values.ts'
+
+/** Finds what a model name resolves to, for a key; throws `invalid-model`. */
+export type Resolve = (name: string, key: VirtualKey) => Resolved
+
+/** Calls routes in their order, with retries, until the first content has come. */
+export interface Upstream {
+  complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
+  stream(routes: readonly Route[], call: UpstreamStreamCall): Promise<UpstreamAnswer<UpstreamStream>>
+  embed(routes: readonly Route[], call: UpstreamEmbedding): Promise<UpstreamAnswer<Embedded>>
+}
+
+/** What the calls of one request have in common. */
+export interface UpstreamRequest {
+  readonly headers: Readonly<Record<string, string>>
+  readonly cancellation: Cancellation
+  readonly keyId: string
+  /** When `timeouts.total` began, in milliseconds since 1970. */
+  readonly startedAt: number
+  /** Counts every call, for the bill. */
+  readonly attempts: Attempts
+}
+
+export interface UpstreamCall extends UpstreamRequest {
+  /** The prompt for one route: providers differ in what must be stated. */
+  readonly promptFor: (route: Route) => Prompt
+}
+
+export interface UpstreamStreamCall extends UpstreamCall {
+  /** A new translator for each try. */
+  readonly translatorFor: (route: Route, source: AnswerSource) => AnswerTranslator
+}
+
+export interface UpstreamEmbedding extends UpstreamRequest {
+  readonly request: EmbeddingRequest
+}
+
+export interface UpstreamAnswer<answer> extends Sent<answer> {
+  readonly route: Route
+}
+
+/** A key by its secret. Fails with `overloaded` when the store cannot answer. */
+export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
+
+/** Reserves places and money in advance; see governance/ledger. */
+export interface Ledger {
+  reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation>
+  status(key: VirtualKey | undefined): MaybePromise<RateStatus>
+  forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
+}
+
+/** Observes finished requests: audit, metrics, log. Never rejects and never throws. */
+export interface Observers {
+  observeRequest(exchange: Exchange, outcome: Outcome): MaybePromise<void>
+  /** A settlement that the store did not take: its amounts are logged, so that none is lost unseen. */
+  unsettled(reserved: Reserved, used: Used, cause: unknown): void
+  /** Logs a failure whose cause no caller sees. */
+  failed(event: string, cause: unknown, fields?: JsonObject): void
+}
+
+/** Maximum sizes, and the waits that belong to them. */
+export interface Limits {
+  /** The body of a request, in bytes. @default 33_554_432 (32 MiB) */
+  readonly bodyBytes: number
+  /** Milliseconds in which a body must arrive. @default 15_000 */
+  readonly bodyReadMs: number
+  /** Nesting of a JSON body. @default 64 */
+  readonly jsonDepth: number
+  /** Keys of all objects and elements of all arrays of a JSON body, numbers in arrays excepted. @default 100_000 */
+  readonly jsonKeys: number
+  /** Numbers in the arrays of a JSON body, such as embeddings inputs given as tokens. @default 500_000 */
+  readonly jsonNumbers: number
+  /** Bytes of a JSON body outside of its strings: blanks, numbers, punctuation. @default 4_194_304 (4 MiB) */
+  readonly jsonSyntaxBytes: number
+  /**
+   * Bytes of the text of a model request: all strings of its body except base64 data. The default is above 2 million
+   * tokens of prose, more than any context window. @default 8_388_608 (8 MiB)
+   */
+  readonly promptBytes: number
+  /** Maximum `temperature` of the chat format. @default 1 */
+  readonly maxTemperature: number
+  /**
+   * Requests that make the vendor read or do more than their body holds: server tools, MCP servers, images and documents
+   * by URL or id. `reserve` takes the model's whole context window from the budget, `refuse` answers 403, `allow` reserves
+   * the body alone, so that such requests can cost more than the budget has left. @default 'reserve'
+   */
+  readonly vendorTools: 'reserve' | 'refuse' | 'allow'
+  /** Milliseconds of silence on a stream after which a heartbeat is sent. @default 15_000 */
+  readonly heartbeatMs: number
+}
+
+/** Computed once from `Limits`. */
+export interface RequestBodyLimits extends BodyLimits {
+  readonly json: ParseLimits
+}
+
+/** Tier 1: stored answers, and one upstream call for identical requests at the same time. */
+export interface AnswerCache {
+  readonly cache: SemanticCache
+  readonly singleFlight: SingleFlight<SharedAnswer>
+}
+
+/** An answer that others may have, and the tokens of its prompt as received. */
+export interface SharedAnswer {
+  readonly completion: Completion
+  readonly promptTokens: number
+}
+
+/** Answered requests that later ones refer to by their ids. Each key finds its own only. */
+export interface Turns {
+  /** The body with what it refers to in its place; the body itself when it refers to nothing. */
+  recall(format: Format, key: VirtualKey, body: JsonObject): MaybePromise<JsonObject>
+  /** Keeps an answered request when its format and its caller want that. Never rejects. */
+  keep(answered: Answered, serialized: string | undefined): MaybePromise<void>
+  /** The answer of a turn, as it was sent. */
+  find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
+  /** True when there was something to forget. */
+  forget(key: VirtualKey, id: string): Promise<boolean>
+}
+
+/** What every stage may use. Created once, by createGateway. */
+export interface Services {
+  readonly findKey: FindKey
+  readonly resolve: Resolve
+  readonly ledger: Ledger
+  /** Absent: no answer is ever stored. */
+  readonly memory?: AnswerCache
+  readonly turns: Turns
+  readonly idempotency: Idempotency
+  readonly recordings: Recordings
+  readonly detached: Detached
+  readonly waterfall: Waterfall
+  /** Another waterfall of the same options, which leaves nothing behind. */
+  readonly dryRun: () => Waterfall
+  readonly smallModel: (route: Route) => SmallModel | undefined
+  readonly upstream: Upstream
+  readonly meter: Meter
+  readonly margin: (key: VirtualKey, modelName: string) => number
+  readonly observers: Observers
+  readonly limits: Limits
+  readonly bodyLimits: RequestBodyLimits
+  readonly timeouts: Timeouts
+  readonly runtime: Runtime
+}

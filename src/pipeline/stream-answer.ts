@@ -1,0 +1,161 @@
+import type { Bill } from '../billing/bill.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { StepWriter } from '../formats/format.ts'
+import { chain } from '../core/maybe-promise.ts'
+import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { EventBuffer } from '../replay/event-buffer.ts'
+import { billFor, billForPart, expectedBill } from './charge.ts'
+import { asFailure, callerLeft } from './fail.ts'
+import type { Answered } from './exchange.ts'
+import type { Outcome } from './request-values.ts'
+import { answerHeaders, baseHeaders, STREAM_HEADERS } from './head.ts'
+import { isRecorded } from './keep-answer.ts'
+import { BillMetrics } from './bill-metrics.ts'
+import { release, settle } from './settle.ts'
+import type { Services } from './services.ts'
+import { keepTurn } from './turns.ts'
+import { eventSinkOf } from './event-sink.ts'
+
+/** Begins the response and passes the stream on until it ends, breaks or is left by everyone who reads it. */
+export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
+  new StreamAnswer(answered, stream, services).begin()
+  return undefined
+}
+
+/** One streamed answer from its first event to its settlement. */
+class StreamAnswer {
+  readonly #answered: Answered
+  readonly #stream: UpstreamStream
+  readonly #services: Services
+  readonly #buffer: EventBuffer
+  readonly #isNamed: boolean
+  #isOver = false
+
+  constructor(answered: Answered, stream: UpstreamStream, services: Services) {
+    this.#answered = answered
+    this.#stream = stream
+    this.#services = services
+    this.#isNamed = isRecorded(answered, services)
+    this.#buffer = services.recordings.open({
+      owner: answered.key.id,
+      isKept: this.#isNamed || answered.first !== undefined,
+    })
+  }
+
+  begin(): void {
+    const answered = this.#answered
+    const { sink, first, isDetached, cancellation } = answered
+    const headers = Object.assign(answerHeaders(expectedBill(answered), answered.ignored), STREAM_HEADERS)
+    sink.begin(200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers))
+    const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
+    answered.onLeave = leave
+    first?.share(headers, this.#buffer)
+    if (isDetached) this.#detach()
+    this.#buffer.onDemand = (isWanted) => (isWanted ? this.#stream.resume() : this.#stream.pause())
+    this.#stream.attach({
+      onChunk: (chunk) => {
+        this.#name()
+        this.#buffer.push(chunk)
+      },
+      onWhole: () => this.#guard(() => this.#complete()),
+      onError: (error) => this.#guard(() => this.#break(error)),
+    })
+    cancellation.onCancel(() => this.#abandon())
+  }
+
+  /** A fault of the gateway while it ends a stream must neither leave the caller waiting nor the request unsettled. */
+  #guard(end: () => void): void {
+    try {
+      end()
+    } catch (cause) {
+      const failure = asFailure(cause)
+      this.#isOver = true
+      void release(this.#answered, { status: 200, failure }, this.#services)
+      this.#buffer.finish(this.#writeFailure(failure), false)
+    }
+  }
+
+  /** The request goes on when its caller has left. */
+  #detach(): void {
+    this.#buffer.drain()
+    this.#services.detached.add({
+      end: () => this.#answered.cancellation.cancel(new Error('The gateway is closing.')),
+      ended: this.#buffer.ended,
+    })
+  }
+
+  /** Makes the stream known by the answer's id as soon as the upstream has given it. */
+  #name(): void {
+    const { format, key, subscribers, isDetached } = this.#answered
+    const id = this.#stream.translator.answerId
+    if (!this.#isNamed || id === undefined || format.answerId === undefined) return
+    this.#services.recordings.name(this.#buffer, {
+      owner: key.id,
+      id: format.answerId(id),
+      ...(subscribers !== undefined && { subscribers }),
+      isDetached,
+    })
+  }
+
+  #complete(): void {
+    const { translator } = this.#stream
+    const bill = billFor(this.#answered, translator, this.#services.meter)
+    const closing = this.#writer.end(new BillMetrics(bill))
+    this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
+      this.#buffer.finish(translator.write(closing), true)
+      // After settlement: what is kept for later cannot prevent it.
+      void keepTurn(this.#answered, closing.at(-1)?.data, this.#services)
+    })
+  }
+
+  #break(error: unknown): void {
+    // The upstream call ends first when everyone has left.
+    if (this.#answered.cancellation.isCancelled) return this.#abandon()
+    const failure = asFailure(error)
+    // A stream that broke before it said anything counts as a failed request.
+    const bill = this.#stream.translator.hasText ? this.#partialBill() : undefined
+    this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
+  }
+
+  #abandon(): void {
+    if (this.#isOver) return
+    this.#stream.abort()
+    this.#finish(this.#partialBill(), { status: 499, failure: callerLeft() }, () => {
+      this.#buffer.finish(this.#writeFailure(stopped()), false)
+    })
+  }
+
+  /** Settles first: a caller that has seen the end of an answer finds it settled. */
+  #finish(bill: Bill | undefined, outcome: Outcome, write: () => void): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    const [answered, services] = [this.#answered, this.#services]
+    void chain(
+      bill === undefined ? release(answered, outcome, services) : settle(answered, bill, outcome, services),
+      write,
+    )
+  }
+
+  #partialBill(): Bill {
+    const { translator } = this.#stream
+    const bill = translator.isFinished ? billFor : billForPart
+    return bill(this.#answered, translator, this.#services.meter)
+  }
+
+  get #writer(): StepWriter {
+    return this.#stream.translator.writer
+  }
+
+  #writeFailure(failure: GatewayError): string {
+    const { format, id } = this.#answered
+    const frames = this.#writer.fail?.(failure) ?? [format.writeFailureFrame(failure, id)]
+    return this.#stream.translator.write(frames)
+  }
+}
+
+function stopped(): GatewayError {
+  return new GatewayError(
+    'cancelled',
+    'The generation was stopped before its end: its caller left, or the gateway was closed. Send X-Svc-Detach: true with a request that must go on without a reader.',
+  )
+}

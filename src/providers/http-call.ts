@@ -1,0 +1,291 @@
+import type { Cancellation } from '../core/cancellation.ts'
+import { GatewayError, type FailureDetails } from '../core/errors.ts'
+import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer-source.ts'
+import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
+import { joinBytes } from '../http/bytes.ts'
+import { breathe } from '../tokens/breathe.ts'
+import { brokenUpstream, unreachable } from '../upstream/upstream-failure.ts'
+
+export interface HttpCallOptions {
+  readonly provider: string
+  readonly transport: Transport
+  readonly runtime: Pick<Runtime, 'after' | 'now'>
+  readonly timeouts: Timeouts
+  /** Milliseconds that the transport has for connecting. */
+  readonly connectMs: number
+  readonly cancellation: Cancellation
+  /** Maximum size of an answer that is read whole, in bytes, by its status. */
+  readonly maxBytes: (status: number) => number
+  /** How the bytes of a stream are read. */
+  readonly format: StreamFormat | undefined
+  /** True for a response whose body is passed on as it comes. @default never */
+  readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
+}
+
+/** The value of a header by its lower-case name. */
+export type ResponseHeader = (name: string) => string | undefined
+
+export interface WholeResponse {
+  readonly status: number
+  readonly header: ResponseHeader
+  /** Undefined when the body is larger than the maximum, and for an error whose body was cut off. */
+  readonly text: string | undefined
+}
+
+export interface StreamResponse {
+  readonly status: number
+  readonly header: ResponseHeader
+  readonly source: AnswerSource
+}
+
+/** For whole bodies; it keeps nothing between two of them. */
+const decoder = new TextDecoder()
+
+/** What of a stream is passed on in one turn of the event loop: an event has at least two lines. */
+const MAX_TURN_BYTES = 16 * 1024
+const MAX_TURN_LINES = 200
+const LF = 10
+
+/** After the protocol's last event only the end of the body is to come: more bytes than this are not waited for. */
+const MAX_TAIL_BYTES = 4 * 1024
+
+/** Sends one request. Resolves with its response, read whole, or with a stream as soon as its headers are here. */
+export function sendRequest(
+  request: TransportRequest,
+  options: HttpCallOptions,
+): Promise<WholeResponse | StreamResponse> {
+  return new Promise((resolve, reject) => new HttpCall(options, resolve, reject).start(request))
+}
+
+/**
+ * One call and its deadlines: `total` for every call; for streams also `firstByte` until the headers, then `idle` between
+ * two pieces, while the reader takes them.
+ */
+class HttpCall implements TransportHandler, AnswerSource {
+  readonly #options: HttpCallOptions
+  readonly #resolve: (response: WholeResponse | StreamResponse) => void
+  readonly #reject: (reason: unknown) => void
+  #call: TransportCall | undefined
+  #status = 0
+  #header: ResponseHeader = () => undefined
+  #pieces: Uint8Array[] = []
+  #size = 0
+  #maxBytes = 0
+  #isStream = false
+  #receiver: SourceReceiver | undefined
+  /** The end of the stream, until everything before it has been passed on. */
+  #ending: ((receiver: SourceReceiver) => void) | undefined
+  #isOver = false
+  #isTail = false
+  /** When the last piece came, or the reader last went on. */
+  #activeAt = 0
+  #isPaused = false
+  /** Bytes and lines passed on since the event loop last had a turn. */
+  #turnBytes = 0
+  #turnLines = 0
+  #isYielding = false
+  #cancelTotal: () => void = noop
+  #cancelSilence: () => void = noop
+  #unsubscribe: () => void = noop
+
+  readonly format: StreamFormat | undefined
+
+  constructor(
+    options: HttpCallOptions,
+    resolve: (response: WholeResponse | StreamResponse) => void,
+    reject: (reason: unknown) => void,
+  ) {
+    this.#options = options
+    this.format = options.format
+    this.#resolve = resolve
+    this.#reject = reject
+  }
+
+  start(request: TransportRequest): void {
+    const { cancellation, timeouts, runtime, transport, isStream } = this.#options
+    if (cancellation.isCancelled) return this.#reject(cancellation.reason)
+    this.#cancelTotal = runtime.after(timeouts.total, () => this.#stopAtTotal())
+    if (isStream !== undefined) {
+      const late = (): void => this.#stopLate('did not begin to answer', timeouts.firstByte)
+      this.#cancelSilence = runtime.after(timeouts.firstByte, late)
+    }
+    this.#unsubscribe = cancellation.onCancel(() => this.#stop(cancellation.reason))
+    this.#call = transport(request, this)
+  }
+
+  onHead(status: number, header: ResponseHeader): void {
+    const { isStream, maxBytes, timeouts, runtime } = this.#options
+    this.#status = status
+    this.#header = header
+    this.#isStream = isStream?.(status, header) === true
+    this.#maxBytes = maxBytes(status)
+    this.#cancelSilence()
+    if (!this.#isStream) return
+    this.#activeAt = runtime.now()
+    this.#cancelSilence = runtime.after(timeouts.idle, () => this.#checkSilence())
+    this.#resolve({ status, header, source: this })
+  }
+
+  onData(bytes: Uint8Array): void {
+    if (this.#isOver) return
+    this.#size += bytes.byteLength
+    if (!this.#isStream) return this.#collect(bytes)
+    if (this.#isTail) {
+      if (this.#size > MAX_TAIL_BYTES) this.abort()
+      return
+    }
+    this.#activeAt = this.#options.runtime.now()
+    this.#pieces.push(bytes)
+    this.#deliver()
+  }
+
+  /** Passes on what has come. An upstream may send much at once: the event loop serves others in between. */
+  #deliver(): void {
+    const receiver = this.#receiver
+    if (receiver === undefined) return
+    while (this.#pieces.length > 0 && !this.#isYielding && !this.#isTail) receiver.onBytes(this.#takeSlice())
+    if (this.#pieces.length === 0 && this.#ending !== undefined) this.#sendEnding(receiver)
+  }
+
+  /** Removes what may be passed on in this turn from the first piece, and yields when that ends the turn. */
+  #takeSlice(): Uint8Array {
+    const piece = this.#pieces.shift() ?? new Uint8Array(0)
+    const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
+    let size = 0
+    while (size < most && this.#turnLines < MAX_TURN_LINES) {
+      const lineFeed = piece.indexOf(LF, size)
+      size = lineFeed === -1 ? most : Math.min(most, lineFeed + 1)
+      this.#turnLines++
+    }
+    this.#turnBytes += size
+    if (this.#turnBytes >= MAX_TURN_BYTES || this.#turnLines >= MAX_TURN_LINES) this.#yield()
+    if (size === piece.byteLength) return piece
+    this.#pieces.unshift(piece.subarray(size))
+    return piece.subarray(0, size)
+  }
+
+  #yield(): void {
+    this.#isYielding = true
+    this.#call?.pause()
+    void this.#resumeLater()
+  }
+
+  async #resumeLater(): Promise<void> {
+    await breathe()
+    this.#isYielding = false
+    this.#turnBytes = 0
+    this.#turnLines = 0
+    if (!this.#isPaused && !this.#isOver) this.#call?.resume()
+    this.#deliver()
+  }
+
+  #sendEnding(receiver: SourceReceiver): void {
+    const ending = this.#ending
+    this.#ending = undefined
+    if (!this.#isTail) ending?.(receiver)
+  }
+
+  onEnd(): void {
+    if (this.#isOver) return
+    this.#end()
+    if (this.#isTail) return
+    if (this.#isStream) return this.#deliverEnd((receiver) => receiver.onEnd())
+    const text = decoder.decode(joinBytes(this.#pieces, this.#size))
+    this.#resolve({ status: this.#status, header: this.#header, text })
+  }
+
+  onError(cause: unknown): void {
+    if (this.#isOver) return
+    const { provider, connectMs } = this.#options
+    if (this.#status === 0) return this.#fail(unreachable(provider, connectMs, cause))
+    if (this.#status === 200) return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
+    // Of an error whose body is cut off the status counts.
+    this.#end()
+    this.#resolve({ status: this.#status, header: this.#header, text: undefined })
+  }
+
+  // ─── As the source of a stream ───
+
+  read(receiver: SourceReceiver): void {
+    this.#receiver = receiver
+    this.#deliver()
+  }
+
+  pause(): void {
+    this.#isPaused = true
+    this.#call?.pause()
+  }
+
+  resume(): void {
+    this.#isPaused = false
+    this.#activeAt = this.#options.runtime.now()
+    if (!this.#isYielding) this.#call?.resume()
+  }
+
+  complete(): void {
+    this.#isTail = true
+    this.#size = 0
+    if (this.#isPaused) this.#call?.resume()
+  }
+
+  abort(): void {
+    this.#pieces = []
+    this.#ending = undefined
+    if (this.#isOver) return
+    this.#end()
+    this.#call?.abort()
+  }
+
+  #collect(bytes: Uint8Array): void {
+    this.#pieces.push(bytes)
+    if (this.#size <= this.#maxBytes) return
+    this.abort()
+    this.#resolve({ status: this.#status, header: this.#header, text: undefined })
+  }
+
+  /** One timer for many pieces: when it fires, it computes how long the present silence is. */
+  #checkSilence(): void {
+    const { runtime, timeouts } = this.#options
+    const silent = this.#isPaused ? 0 : runtime.now() - this.#activeAt
+    if (silent >= timeouts.idle) this.#stopLate('sent no further byte', timeouts.idle)
+    else this.#cancelSilence = runtime.after(timeouts.idle - silent, () => this.#checkSilence())
+  }
+
+  #stopAtTotal(): void {
+    // An upstream that has begun to answer works: the answer is long, or its reader is slow.
+    const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
+    this.#stopLate('did not finish its answer', this.#options.timeouts.total, details)
+  }
+
+  #stopLate(what: string, ms: number, details: FailureDetails = {}): void {
+    const text = `The provider "${this.#options.provider}" ${what} within ${ms / 1000} seconds.`
+    this.#stop(new GatewayError('upstream-timeout', text, details))
+  }
+
+  #stop(reason: unknown): void {
+    if (this.#isOver) return
+    this.#call?.abort()
+    this.#fail(reason)
+  }
+
+  #fail(reason: unknown): void {
+    this.#end()
+    if (this.#isTail) return
+    if (this.#isStream) this.#deliverEnd((receiver) => receiver.onError(reason))
+    else this.#reject(reason)
+  }
+
+  #deliverEnd(deliver: (receiver: SourceReceiver) => void): void {
+    this.#ending = deliver
+    if (this.#receiver !== undefined && this.#pieces.length === 0) this.#sendEnding(this.#receiver)
+  }
+
+  #end(): void {
+    this.#isOver = true
+    this.#cancelTotal()
+    this.#cancelSilence()
+    this.#unsubscribe()
+  }
+}
+
+function noop(): void {}

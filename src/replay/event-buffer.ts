@@ -1,0 +1,218 @@
+import { GatewayError } from '../core/errors.ts'
+import { countEvents, skipEvents } from './events.ts'
+import type { Place } from './room.ts'
+
+/** One or several whole server-sent events. */
+export type Chunk = Uint8Array | string
+
+/** Where one reader gets its events. */
+export interface EventSink {
+  /** Returns false when the reader is too slow; the listener of `onDrain` is called when it has caught up. */
+  write(chunk: Chunk): boolean
+  onDrain(listener: () => void): void
+  end(): void
+  /** The stream cannot be read on. */
+  fail(error: unknown): void
+  /** The reader has left. */
+  leave(): void
+}
+
+export interface Ending {
+  readonly isWhole: boolean
+  /** All events; undefined when they were too many to keep. */
+  readonly text: string | undefined
+}
+
+/** The part of an event buffer that others than its producer see. */
+export interface Recording {
+  /**
+   * Sends everything after the first `after` events: at once what is there, then what comes. Returns a function by which
+   * the reader leaves. Fails with `too-large` when the events have grown too large to be kept.
+   */
+  follow(after: number, sink: EventSink): () => void
+  /** The number of events so far; 0 when they are not kept. */
+  count(): number
+  /** Resolves when nothing more will come; never rejects. */
+  readonly ended: Promise<Ending>
+}
+
+interface Reader {
+  readonly sink: EventSink
+  /** The number of chunks read since the beginning of the stream. */
+  position: number
+  toSkip: number
+  isBlocked: boolean
+}
+
+/**
+ * One event stream that many may read, each at its own pace and from any event on. The producer is asked to pause when
+ * every reader is slow, so the fastest reader sets the pace.
+ */
+export class EventBuffer implements Recording {
+  readonly ended: Promise<Ending>
+  /** Called with false when no reader takes more for now, and with true when one does again. */
+  onDemand: ((isWanted: boolean) => void) | undefined
+
+  readonly #place: Place | undefined
+  readonly #readers = new Set<Reader>()
+  readonly #chunks: Chunk[] = []
+  /** The number of chunks that have been let go. */
+  #first = 0
+  #original: Reader | undefined
+  #isKept: boolean
+  #isOver = false
+  #isWhole = false
+  #isDraining = false
+  #isWanted = true
+  #tellEnd: (ending: Ending) => void = () => {}
+
+  /** Without a place nothing is kept: only the original reader gets the events. */
+  constructor(place: Place | undefined) {
+    this.#place = place
+    this.#isKept = place !== undefined
+    this.ended = new Promise((resolve) => {
+      this.#tellEnd = resolve
+    })
+  }
+
+  /** The caller whose request it is: loses nothing, even when the events have grown too large for others. */
+  attachOriginal(sink: EventSink): () => void {
+    this.#original = { sink, position: 0, toSkip: 0, isBlocked: false }
+    return this.#attach(this.#original)
+  }
+
+  follow(after: number, sink: EventSink): () => void {
+    return this.#attach({ sink, position: 0, toSkip: after, isBlocked: false })
+  }
+
+  count(): number {
+    return this.#isKept ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
+  }
+
+  /** Nobody needs to read: the producer is never paused again. */
+  drain(): void {
+    this.#isDraining = true
+    this.#updateDemand()
+  }
+
+  push(chunk: Chunk): void {
+    if (this.#isOver || chunk.length === 0) return
+    if (this.#isKept && this.#place?.take(sizeOf(chunk)) !== true) this.#letGo()
+    if (!this.#isKept && this.#original === undefined) return
+    this.#chunks.push(chunk)
+    for (const reader of this.#readers) this.#pump(reader)
+    if (!this.#isKept) this.#dropRead()
+    this.#updateDemand()
+  }
+
+  /** Adds the last events and ends every reader. Further calls do nothing. */
+  finish(last: Chunk, isWhole: boolean): void {
+    if (this.#isOver) return
+    this.push(last)
+    this.#isOver = true
+    this.#isWhole = isWhole
+    this.#tellEnd({ isWhole, text: this.#isKept ? this.#chunks.map(textOf).join('') : undefined })
+    for (const reader of this.#readers) this.#pump(reader)
+    this.#leavePlace()
+  }
+
+  get isWhole(): boolean {
+    return this.#isWhole
+  }
+
+  #attach(reader: Reader): () => void {
+    this.#readers.add(reader)
+    reader.sink.onDrain(() => {
+      reader.isBlocked = false
+      this.#pump(reader)
+      if (!this.#isKept) this.#dropRead()
+      this.#updateDemand()
+    })
+    this.#pump(reader)
+    this.#updateDemand()
+    return () => {
+      reader.sink.leave()
+      this.#detach(reader)
+    }
+  }
+
+  #detach(reader: Reader): void {
+    this.#readers.delete(reader)
+    if (reader === this.#original) {
+      this.#original = undefined
+      if (!this.#isKept) this.#dropRead()
+    }
+    this.#leavePlace()
+    this.#updateDemand()
+  }
+
+  /** Writes what the reader has not seen, as long as it takes it. */
+  #pump(reader: Reader): void {
+    if (!this.#readers.has(reader)) return
+    if (!this.#isKept && reader !== this.#original) {
+      this.#detach(reader)
+      reader.sink.fail(tooLarge())
+      return
+    }
+    while (!reader.isBlocked && reader.position < this.#first + this.#chunks.length) {
+      const chunk = this.#chunks[reader.position - this.#first] ?? ''
+      reader.position += 1
+      const rest = afterSkipped(reader, chunk)
+      if (rest.length > 0 && !reader.sink.write(rest)) reader.isBlocked = true
+    }
+    if (!this.#isOver || reader.position < this.#first + this.#chunks.length) return
+    this.#detach(reader)
+    reader.sink.end()
+  }
+
+  /** From now on only what the original reader has not read yet is held. */
+  #letGo(): void {
+    this.#isKept = false
+    this.#dropRead()
+    this.#place?.leave()
+  }
+
+  #dropRead(): void {
+    const read = (this.#original?.position ?? Infinity) - this.#first
+    const dropped = this.#chunks.splice(0, Math.min(read, this.#chunks.length))
+    this.#first += dropped.length
+  }
+
+  /** What was recorded takes room until the original reader has read it, or has left. */
+  #leavePlace(): void {
+    if (this.#isOver && this.#original === undefined) this.#place?.leave()
+  }
+
+  #updateDemand(): void {
+    let isWanted = this.#isDraining
+    for (const reader of this.#readers) isWanted ||= !reader.isBlocked
+    if (isWanted === this.#isWanted || this.#isOver) return
+    this.#isWanted = isWanted
+    this.onDemand?.(isWanted)
+  }
+}
+
+function afterSkipped(reader: Reader, chunk: Chunk): Chunk {
+  if (reader.toSkip === 0) return chunk
+  const text = textOf(chunk)
+  const rest = skipEvents(text, reader.toSkip)
+  reader.toSkip = Math.max(0, reader.toSkip - countEvents(text))
+  return rest
+}
+
+const decoder = new TextDecoder()
+
+function textOf(chunk: Chunk): string {
+  return typeof chunk === 'string' ? chunk : decoder.decode(chunk)
+}
+
+/** Bytes in memory: two for each UTF-16 unit of a text. */
+function sizeOf(chunk: Chunk): number {
+  return typeof chunk === 'string' ? 2 * chunk.length : chunk.byteLength
+}
+
+function tooLarge(): GatewayError {
+  const message =
+    'This answer cannot be followed: it, or all recordings together, grew too large to keep. Send the request again.'
+  return new GatewayError('too-large', message)
+}

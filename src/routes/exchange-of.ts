@@ -1,0 +1,11 @@
+import { headersOf } from '../core/http.ts'
+import { hasFlag } from '../core/steering-headers.ts'
+import type { Format } from '../formats/format.ts'
+import { Exchange } from '../pipeline/exchange.ts'
+import type { Call } from './endpoint.ts'
+
+/** The exchange of a call, as the pipeline begins with it. */
+export function exchangeOf({ id, startedAt, request, sink }: Call, format: Format): Exchange {
+  const isDetached = hasFlag(headersOf(request), 'X-Svc-Detach')
+  return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
+}

@@ -1,0 +1,245 @@
+import type { IsPlain, StepReader, StreamFormat } from '../core/answer-source.ts'
+import { searchBytes } from '../core/byte-search.ts'
+import type { AnswerEvent, Completion, Frame, Step, Usage } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
+import { textOfPart } from '../core/prompt.ts'
+import { collector, type Collector } from '../core/steps.ts'
+import type { StepWriter } from '../formats/format.ts'
+import { joinBytes } from '../http/bytes.ts'
+import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
+
+/** Whole events as they leave. */
+export type Chunk = Uint8Array | string
+
+/** Maximum size of a whole answer in bytes. */
+const MAX_BYTES = 32 * 1024 * 1024
+
+export interface TranslatorOptions {
+  /** The upstream's format; absent for providers that produce steps themselves. */
+  readonly format?: StreamFormat | undefined
+  readonly writer: StepWriter
+  /** Both sides use one format: events of no interest leave as received. @default false */
+  readonly isSameFormat?: boolean
+  /** Events carry ids, counted from 1, so that a client can resume after any of them. */
+  readonly isNumbered: boolean
+  /** Throws for an event that must not be parsed. */
+  readonly checkEvent?: (data: string) => void
+  /** Makes the failure of a stream that is not as it must be; `what` says what the provider did. */
+  readonly broken: (what: string, cause?: unknown) => GatewayError
+}
+
+/**
+ * Turns what an upstream streams into what the caller reads, and remembers what the bill, the cache and recordings need.
+ *
+ * Both sides in one format: once the first content has come, whole events that hold nothing of interest leave as the
+ * received bytes, unparsed. The bytes are kept, and parsed only when someone asks for the completion.
+ */
+export class AnswerTranslator {
+  /** The id that the upstream gave the answer. */
+  answerId: string | undefined
+  /** Something came that a caller sees. */
+  hasContent = false
+  /** The protocol's last event has come: nothing is missing. */
+  isWhole = false
+
+  readonly writer: StepWriter
+  readonly #options: TranslatorOptions
+  readonly #reader: StepReader | undefined
+  readonly #isPlain: IsPlain | undefined
+  readonly #frames: FrameReader | undefined
+  readonly #collected: Collector = collector()
+  readonly #received: Uint8Array[] = []
+  #size = 0
+  #saidSomething = false
+  /** The frame reader holds the beginning of an event. */
+  #isOpen = false
+  #endsInLineFeed = false
+  #hasRelayed = false
+  #events = 0
+
+  constructor(options: TranslatorOptions) {
+    this.#options = options
+    this.writer = options.writer
+    this.#reader = options.format?.stepReader()
+    this.#isPlain = options.isSameFormat === true ? options.format?.isPlain : undefined
+    this.#frames = this.#reader && createFrameReader(MAX_BYTES)
+  }
+
+  /** Takes bytes of the upstream, cut anywhere; returns the events that can leave. Throws `upstream` for a faulty stream. */
+  push(bytes: Uint8Array): Chunk {
+    this.#size += bytes.byteLength
+    if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer of more than 32 MiB')
+    const isPlain = this.#isPlain
+    if (isPlain === undefined) return this.#parse(bytes)
+    this.#received.push(bytes)
+    if (!this.hasContent || this.#collected.isFinished()) return this.#parse(bytes)
+    return this.#relay(bytes, isPlain)
+  }
+
+  /** Takes a step of a provider that has no wire format. */
+  pushStep(step: Step): string {
+    this.#note(step)
+    return this.#number(this.#options.writer.write(step))
+  }
+
+  /** The upstream's body has ended. Throws `upstream` when the answer is not whole. */
+  finish(): string {
+    const frames = this.#frames?.end() ?? []
+    let text = ''
+    for (const frame of frames) text += this.#translate(frame)
+    if (this.isWhole) return text
+    if (this.#reader !== undefined && this.#reader.isWhole?.() !== true) {
+      throw this.#options.broken('ended its stream before the answer was complete')
+    }
+    return text + this.pushStep({ events: [{ type: 'done' }] })
+  }
+
+  /** True when the upstream has stated why the answer ended. */
+  get isFinished(): boolean {
+    return this.#collected.isFinished()
+  }
+
+  /** True when the answer says anything so far: text, thinking or a tool call. */
+  get hasText(): boolean {
+    return this.#hasRelayed || this.completion().parts.some((part) => textOfPart(part) !== '')
+  }
+
+  /** The usage as reported so far. */
+  get usage(): Usage | undefined {
+    return this.#collected.completion().usage
+  }
+
+  /** The answer as received so far. */
+  completion(): Completion {
+    const reader = this.#options.format?.stepReader()
+    if (!this.#hasRelayed || reader === undefined) return this.#collected.completion()
+    const again = collector()
+    const frames = createFrameReader(MAX_BYTES)
+    try {
+      for (const bytes of this.#received) for (const frame of frames.read(bytes)) again.add(reader(frame))
+    } catch {
+      // The event that broke the stream: what came before it counts.
+    }
+    return again.completion()
+  }
+
+  /** Events that the caller reads outside of the answer: its last ones, or an error. */
+  write(frames: readonly Frame[]): string {
+    return this.#number(frames)
+  }
+
+  #relay(bytes: Uint8Array, isPlain: IsPlain): Chunk {
+    const from = this.#isOpen ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
+    const to = from === -1 ? -1 : lastEventEnd(bytes, from)
+    if (to <= from) return this.#parse(bytes)
+    const whole = bytes.subarray(from, to)
+    const search = searchBytes(whole)
+    if (!isPlain(search)) return this.#parse(bytes)
+    const before = from === 0 ? '' : this.#parse(bytes.subarray(0, from))
+    this.#hasRelayed = true
+    const relayed = this.#options.isNumbered ? this.#numberBytes(whole) : whole
+    const after = to === bytes.length ? '' : this.#parse(bytes.subarray(to))
+    return before === '' && after === '' ? relayed : joinChunks([before, relayed, after])
+  }
+
+  #parse(bytes: Uint8Array): string {
+    if (this.#frames === undefined) return ''
+    let text = ''
+    for (const frame of this.#frames.read(bytes)) text += this.#translate(frame)
+    const last = bytes.at(-1)
+    const beforeLast = bytes.length > 1 ? bytes.at(-2) : this.#endsInLineFeed ? LF : 0
+    this.#isOpen = !(last === LF && beforeLast === LF)
+    this.#endsInLineFeed = last === LF
+    return text
+  }
+
+  #translate(frame: Frame): string {
+    // What follows the last event is dropped.
+    if (this.isWhole || this.#reader === undefined) return ''
+    this.#options.checkEvent?.(frame.data)
+    return this.pushStep(this.#read(frame, this.#reader))
+  }
+
+  /** Anything that goes wrong while an event is read is the upstream's fault. */
+  #read(frame: Frame, reader: StepReader): Step {
+    try {
+      return reader(frame)
+    } catch (error) {
+      throw GatewayError.is(error) ? error : this.#options.broken('sent an event that cannot be read', error)
+    }
+  }
+
+  #note(step: Step): void {
+    for (const event of step.events) {
+      if (event.type === 'answer-start') this.answerId = event.id
+      this.#saidSomething ||= event.type !== 'done' && event.type !== 'usage'
+      this.hasContent ||= isContent(event)
+      if (event.type === 'done') this.isWhole = true
+    }
+    if (this.isWhole && !this.#saidSomething) {
+      throw this.#options.broken('ended its stream without an answer')
+    }
+    this.#collected.add(step)
+  }
+
+  #number(frames: readonly Frame[]): string {
+    let text = ''
+    for (const frame of frames) {
+      text += this.#options.isNumbered ? writeFrame(frame, String(++this.#events)) : writeFrame(frame)
+    }
+    return text
+  }
+
+  #numberBytes(bytes: Uint8Array): Uint8Array {
+    const search = searchBytes(bytes)
+    const pieces: Chunk[] = []
+    for (let start = 0; start < bytes.length;) {
+      const end = search.find('\n\n', start) + 2
+      pieces.push(`id: ${++this.#events}\n`, bytes.subarray(start, end))
+      start = end
+    }
+    return joinChunks(pieces)
+  }
+}
+
+const LF = 10
+
+/** The index after the event that began in an earlier piece, or -1 when it does not end in this one. */
+function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {
+  if (endsInLineFeed && bytes[0] === LF) return 1
+  const end = searchBytes(bytes).find('\n\n')
+  return end === -1 ? -1 : end + 2
+}
+
+/** The index after the last whole event, at least `from`. */
+function lastEventEnd(bytes: Uint8Array, from: number): number {
+  for (let at = bytes.length; at - 2 >= from; at--) {
+    if (bytes[at - 1] === LF && bytes[at - 2] === LF) return at
+  }
+  return from
+}
+
+const encoder = new TextEncoder()
+
+function joinChunks(chunks: readonly Chunk[]): Uint8Array {
+  const pieces = chunks.map((chunk) => (typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
+  return joinBytes(
+    pieces,
+    pieces.reduce((size, piece) => size + piece.byteLength, 0),
+  )
+}
+
+/** Greetings, empty beginnings of blocks and token counts are not what a caller waits for. */
+function isContent(event: AnswerEvent): boolean {
+  switch (event.type) {
+    case 'answer-start':
+    case 'text-start':
+    case 'thinking-start':
+    case 'usage':
+      return false
+    case 'text-delta':
+      return event.text !== ''
+    default:
+      return true
+  }
+}

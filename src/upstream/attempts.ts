@@ -1,0 +1,95 @@
+import { NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
+import type { Cancellation } from '../core/cancellation.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { Model } from '../core/model.ts'
+import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
+import type { Provider } from '../core/ports.ts'
+
+/** The provider and the model of a call. */
+export interface AttemptRoute {
+  readonly provider: Provider
+  readonly model: Model
+}
+
+/**
+ * One upstream call. It is paid from the moment the upstream accepts it (status 200), and also when the gateway gives it
+ * up before its answer: a timeout, or a caller who left. A call that the upstream refused, or that did not reach it,
+ * costs nothing.
+ */
+export class Attempt {
+  readonly route: AttemptRoute
+  isPaid = false
+  readonly #cancellation: Cancellation
+  /** The caller had left before: the call was never sent. */
+  readonly #isTooLate: boolean
+  #readUsage: () => Usage | undefined = () => undefined
+
+  constructor(route: AttemptRoute, cancellation: Cancellation) {
+    this.route = route
+    this.#cancellation = cancellation
+    this.#isTooLate = cancellation.isCancelled
+  }
+
+  /** The usage that the upstream has reported so far. */
+  get usage(): Usage {
+    return this.#readUsage() ?? NO_USAGE
+  }
+
+  answered(readUsage: () => Usage | undefined): void {
+    this.isPaid = true
+    this.#readUsage = readUsage
+  }
+
+  failed(error: unknown): void {
+    this.isPaid ||= !this.#isTooLate && (this.#cancellation.isCancelled || isTimeout(error))
+  }
+}
+
+/** The upstream calls of one request, retries and fallbacks included. */
+export class Attempts {
+  readonly #cancellation: Cancellation
+  readonly #all: Attempt[] = []
+
+  constructor(cancellation: Cancellation) {
+    this.#cancellation = cancellation
+  }
+
+  begin(route: AttemptRoute): Attempt {
+    const attempt = new Attempt(route, this.#cancellation)
+    this.#all.push(attempt)
+    return attempt
+  }
+
+  /** Cost of all paid calls. `sent` is the local count of the prompt, for calls whose usage the upstream did not report. */
+  cost(sent: () => number): NanoUsd {
+    return costOfPaid(this.#all, sent)
+  }
+
+  /** Cost of all paid calls but the last one, which is the answer. */
+  costOfUnused(sent: () => number): NanoUsd {
+    return this.#all.length < 2 ? ZERO : costOfPaid(this.#all.slice(0, -1), sent)
+  }
+
+  /** The paid call that was ended before its answer, undefined when there is none. */
+  last(): Attempt | undefined {
+    const attempt = this.#all.at(-1)
+    return attempt?.isPaid === true ? attempt : undefined
+  }
+}
+
+function costOfPaid(attempts: readonly Attempt[], sent: () => number): NanoUsd {
+  return attempts.reduce((sum, attempt) => (attempt.isPaid ? add(sum, costOfAttempt(attempt, sent)) : sum), ZERO)
+}
+
+function costOfAttempt({ route, usage }: Attempt, sent: () => number): NanoUsd {
+  return costOf(withPrompt(usage, sent), route.model.price)
+}
+
+/** No prompt is empty: an upstream that reports no prompt tokens did not count them. */
+export function withPrompt(usage: Usage, sent: () => number): Usage {
+  return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: sent() }
+}
+
+function isTimeout(error: unknown): boolean {
+  return GatewayError.is(error) && error.kind === 'upstream-timeout' && error.details.isUnsent !== true
+}

@@ -1,0 +1,221 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Step } from '../core/answer.ts'
+import type { AnswerSource, SourceReceiver } from '../core/answer-source.ts'
+import type { Runtime } from '../core/ports.ts'
+import type { AnswerTranslator, Chunk } from './answer-translator.ts'
+
+/** Milliseconds for which a request waits for the first content of its stream, once an upstream has answered 200. */
+export const MAX_HOLD_MS = 5000
+
+/** How a stream ended, for the circuit breaker: one of these is called, once. */
+export interface StreamEnd {
+  readonly whole: () => void
+  readonly broken: (error: unknown) => void
+  readonly left: () => void
+}
+
+/** Receives a stream that has been opened. */
+export interface StreamListener {
+  onChunk(chunk: Chunk): void
+  /** The answer is complete. */
+  onWhole(): void
+  onError(error: unknown): void
+}
+
+/**
+ * A streamed answer on its way through a translator. It counts as open once it says something that a caller sees: a
+ * break before that can still be answered by another candidate. A stream that says nothing for five seconds is passed on
+ * silent: the headers and heartbeats of the response show the caller that it lives.
+ */
+export class UpstreamStream implements SourceReceiver {
+  readonly translator: AnswerTranslator
+  readonly #source: AnswerSource
+  readonly #held: Chunk[] = []
+  #listener: StreamListener | undefined
+  #end: StreamEnd | undefined
+  #outcome: { readonly error?: unknown } | undefined
+  #onOpen: (() => void) | undefined
+  #onFailure: ((error: unknown) => void) | undefined
+  #forget: () => void = () => {}
+
+  constructor(source: AnswerSource, translator: AnswerTranslator) {
+    this.#source = source
+    this.translator = translator
+  }
+
+  /** Reads until the first content, at most `holdMs`. Rejects with what broke the stream before. */
+  open({ after }: Pick<Runtime, 'after'>, holdMs: number = MAX_HOLD_MS): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#onOpen = resolve
+      this.#onFailure = reject
+      this.#source.read(this)
+      if (this.#onOpen !== undefined) this.#forget = after(holdMs, () => this.#opened())
+    })
+  }
+
+  /** Names who counts how the stream ends. */
+  countEnd(end: StreamEnd): void {
+    this.#end = end
+    if (this.#outcome !== undefined) this.#count(this.#outcome)
+  }
+
+  /** Passes on what has come, and then everything as it comes. */
+  attach(listener: StreamListener): void {
+    this.#listener = listener
+    for (const chunk of this.#held.splice(0)) listener.onChunk(chunk)
+    if (this.#outcome !== undefined) this.#finish(this.#outcome, listener)
+  }
+
+  pause(): void {
+    if (this.#outcome === undefined) this.#source.pause()
+  }
+
+  resume(): void {
+    if (this.#outcome === undefined) this.#source.resume()
+  }
+
+  /** Closes the connection; the listener is not called again. A stream that is not open yet fails with the reason. */
+  abort(reason?: unknown): void {
+    this.#listener = undefined
+    if (this.#outcome !== undefined) return
+    this.#outcome = {}
+    this.#end?.left()
+    this.#source.abort()
+    this.#forget()
+    this.#onOpen = undefined
+    this.#onFailure?.(reason)
+  }
+
+  onBytes(bytes: Uint8Array): void {
+    this.#take(() => this.translator.push(bytes))
+  }
+
+  onStep(step: Step): void {
+    this.#take(() => this.translator.pushStep(step))
+  }
+
+  onEnd(): void {
+    this.#take(() => this.translator.finish())
+  }
+
+  onError(error: unknown): void {
+    this.#settle({ error })
+  }
+
+  #take(translate: () => Chunk): void {
+    if (this.#outcome !== undefined) return
+    let chunk: Chunk
+    try {
+      chunk = translate()
+    } catch (error) {
+      this.#source.abort()
+      this.#settle({ error })
+      return
+    }
+    if (chunk.length > 0) {
+      if (this.#listener === undefined) this.#held.push(chunk)
+      else this.#listener.onChunk(chunk)
+    }
+    if (this.translator.isWhole) {
+      this.#source.complete()
+      this.#settle({})
+    } else if (this.translator.hasContent) this.#opened()
+  }
+
+  #opened(): void {
+    this.#forget()
+    this.#onOpen?.()
+    this.#onOpen = undefined
+    this.#onFailure = undefined
+  }
+
+  #settle(outcome: { readonly error?: unknown }): void {
+    if (this.#outcome !== undefined) return
+    this.#outcome = outcome
+    const fail = this.#onFailure
+    if ('error' in outcome && fail !== undefined) {
+      this.#forget()
+      this.#onOpen = undefined
+      fail(outcome.error)
+      return
+    }
+    this.#opened()
+    this.#count(outcome)
+    if (this.#listener !== undefined) this.#finish(outcome, this.#listener)
+  }
+
+  #count(outcome: { readonly error?: unknown }): void {
+    if ('error' in outcome) this.#end?.broken(outcome.error)
+    else this.#end?.whole()
+  }
+
+  #finish(outcome: { readonly error?: unknown }, listener: StreamListener): void {
+    if ('error' in outcome) listener.onError(outcome.error)
+    else listener.onWhole()
+  }
+}
+
+/** True for a stream that sends by itself; else its steps are drawn one by one. */
+export function isSource(answer: AsyncIterable<Step> | AnswerSource): answer is AnswerSource {
+  return 'read' in answer
+}
+
+/** The steps of an answer that is there already. */
+export function sourceOfStored(steps: readonly Step[]): AnswerSource {
+  const nothing = (): void => {}
+  return {
+    read: (receiver) => {
+      for (const step of steps) receiver.onStep(step)
+    },
+    pause: nothing,
+    resume: nothing,
+    complete: nothing,
+    abort: nothing,
+  }
+}
+
+/** The steps of a provider without a wire format, as a source. Reads on only while it is not paused. */
+export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): AnswerSource {
+  const iterator = steps[Symbol.asyncIterator]()
+  let isOver = false
+  let isPaused = false
+  let wake: () => void = () => {}
+
+  async function readAll(receiver: SourceReceiver): Promise<void> {
+    try {
+      while (!isOver) {
+        if (isPaused) await new Promise<void>((resolve) => (wake = resolve))
+        const result = isOver ? undefined : await iterator.next()
+        if (isOver || result === undefined) return
+        if (result.done === true) {
+          isOver = true
+          return receiver.onEnd()
+        }
+        receiver.onStep(result.value)
+      }
+    } catch (error) {
+      if (isOver) return
+      isOver = true
+      const message = `The provider "${provider}" broke off its answer.`
+      receiver.onError(GatewayError.is(error) ? error : new GatewayError('upstream', message, { cause: error }))
+    }
+  }
+  const leave = (): void => {
+    if (isOver) return
+    isOver = true
+    wake()
+    void Promise.resolve(iterator.return?.()).catch(() => {})
+  }
+  return {
+    read: (receiver) => void readAll(receiver),
+    pause: () => {
+      isPaused = true
+    },
+    resume: () => {
+      isPaused = false
+      wake()
+    },
+    complete: leave,
+    abort: leave,
+  }
+}

@@ -1,0 +1,92 @@
+import type { SemanticCache } from '../cache/semantic-cache.ts'
+import { createSingleFlight } from '../cache/single-flight.ts'
+import type { JsonObject } from '../core/json.ts'
+import { toDollars } from '../core/money.ts'
+import type { Runtime, Store, Timeouts } from '../core/ports.ts'
+import { bodyLimitsOf } from '../pipeline/parse-request.ts'
+import { createResolve } from '../pipeline/resolve.ts'
+import type { Limits, Services } from '../pipeline/services.ts'
+import { createTurns } from '../pipeline/turns.ts'
+import { createObservers, type ObserverTargets } from '../pipeline/observe-requests.ts'
+import type { Directory } from '../providers/catalog.ts'
+import type { Failover } from '../providers/failover.ts'
+import { smallModelFor } from '../providers/small-model.ts'
+import type { ShadowRecord } from '../savings/shadow.ts'
+import type { TierJob } from '../savings/tier.ts'
+import { createMeter } from '../tokens/size.ts'
+import { createTokenizer } from '../tokens/tokenizer.ts'
+import type { Governance } from './governance.ts'
+import type { Replay } from './replay.ts'
+import { createSavings, type SavingsOptions } from './savings.ts'
+
+/** What the services of the pipeline are made of. */
+export interface ServiceSources {
+  readonly runtime: Runtime
+  readonly store: Store
+  readonly governance: Governance
+  readonly directory: Directory
+  readonly failover: Failover
+  readonly timeouts: Timeouts
+  readonly limits: Limits
+  readonly observers: Omit<ObserverTargets, 'now'>
+  readonly cache: SemanticCache | undefined
+  readonly replay: Replay
+  readonly savings: SavingsOptions | undefined
+  readonly margin: Services['margin']
+}
+
+/** Maximum time that a request waits for an identical one, in milliseconds, before it calls the upstream itself. */
+const FOLLOW_TIMEOUT_MS = 30_000
+
+export function createServices(sources: ServiceSources): Services {
+  const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings, margin } = sources
+  const [seed = 0] = crypto.getRandomValues(new Uint32Array(1))
+  const meter = createMeter(createTokenizer(), seed)
+  const observing = createObservers({ ...observers, now: runtime.now })
+  const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
+  return {
+    findKey: governance.findKey,
+    ...(cache !== undefined && { memory: { cache, singleFlight: createSingleFlight({ timeout }) } }),
+    resolve: createResolve(directory.resolve, runtime.random),
+    ledger: governance.ledger,
+    turns: createTurns(store),
+    recordings: replay.recordings,
+    idempotency: replay.idempotency,
+    detached: replay.detached,
+    waterfall: createSavings(savings, {
+      store,
+      meter,
+      runtime,
+      onShadow: (record, job) => observers.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
+      onShadowFailure: (cause) => observing.failed('the trial of a tier failed', cause),
+    }),
+    dryRun: () => createSavings(savings, { store: unwritten(store), meter, runtime, ...UNSEEN }),
+    smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
+    upstream: sources.failover,
+    meter,
+    margin,
+    observers: observing,
+    limits,
+    bodyLimits: bodyLimitsOf({ limits, runtime }),
+    timeouts,
+    runtime,
+  }
+}
+
+const UNSEEN = { onShadow: () => {}, onShadowFailure: () => {} }
+
+/** A store in which nothing changes. */
+function unwritten(store: Store): Store {
+  return { ...store, set: () => Promise.resolve() }
+}
+
+function shadowFields(record: ShadowRecord, job: TierJob): JsonObject {
+  return {
+    virtual_key_id: job.owner,
+    model: job.modelName,
+    strategy: record.strategy,
+    original_tokens: record.originalTokens,
+    optimized_tokens: record.optimizedTokens,
+    small_models_usd: toDollars(record.spent),
+  }
+}

@@ -1,0 +1,179 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Completion, Frame } from '../../src/core/answer.ts'
+import type { JsonObject } from '../../src/core/json.ts'
+import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
+import { AnswerTranslator, type Chunk } from '../../src/upstream/answer-translator.ts'
+import type { Format } from '../../src/formats/format.ts'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { createFrameReader } from '../../src/http/sse.ts'
+import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
+import { framesOf, type Answer } from '../support/upstream-answers.ts'
+import { frameText } from '../support/upstream.ts'
+
+const FORMATS = { openai: openaiFormat, anthropic: anthropicFormat } as const
+type Dialect = keyof typeof FORMATS
+
+const BODY: JsonObject = {
+  model: 'large',
+  max_tokens: 50,
+  stream: true,
+  messages: [{ role: 'user', content: 'Tell me.' }],
+}
+
+function translatorOf(format: Format, isSameFormat: boolean, isNumbered: boolean): AnswerTranslator {
+  return new AnswerTranslator({
+    format,
+    writer: format.stepWriter({ prompt: format.readPrompt(BODY), created: 1 }),
+    isSameFormat,
+    isNumbered,
+    broken: (what, cause) => brokenUpstream('tiny', what, cause),
+  })
+}
+
+const encoder = new TextEncoder()
+
+/** The bytes of a stream as an upstream of this dialect sends it. */
+function bytesOf(dialect: Dialect, answer: Answer, comments: readonly number[] = []): Uint8Array {
+  const frames = framesOf({ dialect, body: BODY, index: 0, text: JSON.stringify(BODY) }, answer).map(frameText)
+  return encoder.encode(frames.map((text, at) => (comments.includes(at) ? `: ping\n\n${text}` : text)).join(''))
+}
+
+interface Translated {
+  readonly frames: readonly Frame[]
+  readonly completion: Completion
+  readonly isWhole: boolean
+  readonly usage: unknown
+  readonly answerId: string | undefined
+}
+
+function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]): Translated {
+  const reader = createFrameReader(32 * 1024 * 1024)
+  const frames: Frame[] = []
+  const take = (chunk: Chunk): void => {
+    frames.push(...reader.read(typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
+  }
+  // Buffers, as Node's sockets give them, and plain byte arrays are searched in different ways.
+  for (const [at, piece] of pieces.entries()) take(translator.push(at % 2 === 0 ? Buffer.from(piece) : piece))
+  if (!translator.isWhole) take(translator.finish())
+  const { isWhole, usage, answerId } = translator
+  return { frames, completion: translator.completion(), isWhole, usage, answerId }
+}
+
+function cut(bytes: Uint8Array, at: readonly number[]): Uint8Array[] {
+  const edges = [0, ...at.map((edge) => edge % (bytes.length + 1)).toSorted((one, other) => one - other), bytes.length]
+  return edges.slice(1).map((edge, index) => bytes.subarray(edges[index], edge))
+}
+
+/** Data as values: relayed events keep the upstream's spelling, parsed ones may be written anew. */
+function valuesOf(frames: readonly Frame[]): readonly unknown[] {
+  return frames.map(({ data, event, id }) => [event, id, data === '[DONE]' ? data : (JSON.parse(data) as unknown)])
+}
+
+const text = fc.oneof(
+  fc.string({ unit: 'grapheme', maxLength: 12 }),
+  fc.constantFrom(
+    'a\n\nb',
+    'data: [DONE]',
+    '"finish_reason":"stop"',
+    '"usage"',
+    'message_stop',
+    '\r\n',
+    '\u2028',
+    '}\n',
+  ),
+)
+
+const answer: fc.Arbitrary<Answer> = fc.record(
+  {
+    text: fc.array(text, { minLength: 1, maxLength: 8 }),
+    toolCalls: fc.array(
+      fc.record({ name: fc.constantFrom('look', 'find'), input: fc.constantFrom('{}', '{"at":"sky"}') }),
+      { maxLength: 2 },
+    ),
+  },
+  { requiredKeys: ['text'] },
+)
+
+describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s format', (dialect) => {
+  const format = FORMATS[dialect]
+  const parsed = (bytes: Uint8Array, isNumbered: boolean): Translated =>
+    translate(translatorOf(format, false, isNumbered), [bytes])
+
+  it.each([true, false])('is the same wherever it is cut in two (relayed: %s)', (isSameFormat) => {
+    const bytes = bytesOf(dialect, {
+      text: ['One', ' Grüße\n\n', ' "two"'],
+      toolCalls: [{ name: 'look', input: '{}' }],
+    })
+    const reference = parsed(bytes, true)
+    expect(reference.isWhole).toBe(true)
+    for (let at = 0; at <= bytes.length; at += 1) {
+      const found = translate(translatorOf(format, isSameFormat, true), cut(bytes, [at]))
+      expect({ ...found, frames: valuesOf(found.frames) }).toEqual({ ...reference, frames: valuesOf(reference.frames) })
+    }
+  })
+
+  it('is the same in pieces of one byte, relayed and parsed', () => {
+    const bytes = bytesOf(dialect, { text: ['One', ' Grüße\n\n', ' "two"'] })
+    const reference = parsed(bytes, false)
+    for (const isSameFormat of [true, false]) {
+      const found = translate(translatorOf(format, isSameFormat, false), cut(bytes, [...bytes.keys()]))
+      expect({ ...found, frames: valuesOf(found.frames) }).toEqual({ ...reference, frames: valuesOf(reference.frames) })
+    }
+  })
+
+  it('is the same in any pieces, relayed or parsed, with ids or without', () => {
+    fc.assert(
+      fc.property(
+        answer,
+        fc.array(fc.nat(), { maxLength: 12 }),
+        fc.array(fc.nat(12), { maxLength: 3 }),
+        fc.boolean(),
+        fc.boolean(),
+        (given, cuts, comments, isSameFormat, isNumbered) => {
+          const bytes = bytesOf(dialect, given, comments)
+          const reference = parsed(bytes, isNumbered)
+          const found = translate(translatorOf(format, isSameFormat, isNumbered), cut(bytes, cuts))
+          expect({ ...found, frames: valuesOf(found.frames) }).toEqual({
+            ...reference,
+            frames: valuesOf(reference.frames),
+          })
+          if (isNumbered) expect(found.frames.map(({ id }) => id)).toEqual(found.frames.map((_, at) => String(at + 1)))
+        },
+      ),
+      { numRuns: 400 },
+    )
+  })
+
+  it('is passed on unparsed where it holds only content: the bytes leave as they came', () => {
+    const bytes = bytesOf(dialect, { text: ['One', ' two', ' three', ' four'] })
+    const whole = new TextDecoder().decode(bytes)
+    const from = whole.indexOf(' two')
+    const start = whole.lastIndexOf('\n\n', from) + 2
+    const end = whole.indexOf('\n\n', from) + 2
+    // A spelling that no writer of ours has.
+    const odd = whole.slice(start, end).replace('" two"', '"\\u0020two"')
+    const translator = translatorOf(format, true, false)
+    translator.push(encoder.encode(whole.slice(0, start)))
+    const relayed = translator.push(encoder.encode(odd))
+
+    expect(typeof relayed === 'string' ? relayed : new TextDecoder().decode(relayed)).toBe(odd)
+    translator.push(encoder.encode(whole.slice(end)))
+    expect(translator.completion()).toEqual(parsed(bytes, false).completion)
+  })
+
+  it('that is cut off anywhere is not whole, and has what came before the cut', () => {
+    const bytes = bytesOf(dialect, { text: ['One', ' two', ' three'] })
+    const reference = parsed(bytes, false)
+    const textOf = ({ parts }: Completion): string => parts.map((part) => ('text' in part ? part.text : '')).join('')
+    for (let at = 0; at < bytes.length; at += 7) {
+      for (const isSameFormat of [true, false]) {
+        const translator = translatorOf(format, isSameFormat, false)
+        translator.push(bytes.subarray(0, at))
+        if (translator.isWhole || translator.isFinished) continue
+        expect(textOf(reference.completion).startsWith(textOf(translator.completion()))).toBe(true)
+        expect(() => translator.finish()).toThrow(expect.objectContaining({ kind: 'upstream' }))
+      }
+    }
+  })
+})

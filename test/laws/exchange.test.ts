@@ -1,0 +1,293 @@
+import fc from 'fast-check'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import type { AnswerSource, SourceReceiver } from '../../src/core/answer-source.ts'
+import { GatewayError } from '../../src/core/errors.ts'
+import type { HeaderRecord, HttpRequest, ResponseSink } from '../../src/core/http.ts'
+import type { Provider } from '../../src/core/ports.ts'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { createGateway } from '../../src/index.ts'
+import { testModel } from '../support/provider-call.ts'
+import { framesOf } from '../support/upstream-answers.ts'
+import { frameText } from '../support/upstream.ts'
+import { watchedStore } from '../support/watched-store.ts'
+
+const BODY = { model: 'script/model', stream: true, messages: [{ role: 'user', content: 'Tell me.' }] }
+const BYTES = new TextEncoder().encode(JSON.stringify(BODY))
+const PIECES = framesOf(
+  { dialect: 'openai', body: BODY, index: 0, text: '' },
+  { text: ['One', ' two', ' three', ' four', ' five', ' six'] },
+).map((frame) => new TextEncoder().encode(frameText(frame)))
+
+/** An upstream whose events come when the test says so. As a transport does, it is silent once it has ended. */
+class ScriptedSource implements AnswerSource {
+  readonly format = openaiFormat
+  isPaused = false
+  isOver = false
+  isRead = false
+  #next = 0
+  #receiver: SourceReceiver | undefined
+
+  read(receiver: SourceReceiver): void {
+    this.#receiver = receiver
+    this.isRead = true
+  }
+
+  pause(): void {
+    this.isPaused = true
+  }
+
+  resume(): void {
+    this.isPaused = false
+  }
+
+  complete(): void {
+    this.isOver = true
+  }
+
+  abort(): void {
+    this.isOver = true
+  }
+
+  piece(): void {
+    const bytes = PIECES[this.#next]
+    if (this.isOver || this.isPaused || this.#receiver === undefined || bytes === undefined) return
+    this.#next += 1
+    this.#receiver.onBytes(bytes)
+  }
+
+  end(): void {
+    if (this.isOver || this.isPaused || this.#receiver === undefined) return
+    this.isOver = true
+    this.#receiver.onEnd()
+  }
+
+  fail(error: unknown): void {
+    if (this.isOver || this.#receiver === undefined) return
+    this.isOver = true
+    this.#receiver.onError(error)
+  }
+}
+
+/** A client and its connection. Notes every call that the contract of a sink forbids. */
+class Client implements ResponseSink {
+  readonly faults: string[] = []
+  text = ''
+  status = 0
+  endings = 0
+  isSlow = false
+  isFull = false
+  hasLeft = false
+  #drained: () => void = () => {}
+  #left: () => void = () => {}
+
+  request(secret: string): HttpRequest {
+    const headers: Readonly<Record<string, string>> = { 'content-type': 'application/json', 'x-api-key': secret }
+    return {
+      method: 'POST',
+      path: '/v1/chat/completions',
+      query: '',
+      origin: 'http://gateway.test',
+      header: (name) => headers[name],
+      headerNames: () => Object.keys(headers),
+      body: () => BYTES,
+      onDisconnect: (listener) => {
+        this.#left = listener
+      },
+    }
+  }
+
+  whole(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
+    this.#begin(status)
+    this.text += typeof body === 'string' ? body : new TextDecoder().decode(body)
+    this.endings += 1
+  }
+
+  begin(status: number): void {
+    this.#begin(status)
+  }
+
+  write(bytes: Uint8Array | string): boolean {
+    if (this.status === 0) this.faults.push('write before begin')
+    if (this.endings > 0) this.faults.push('write after the end')
+    if (this.isFull && !this.hasLeft) this.faults.push('write to a client that is full')
+    this.text += typeof bytes === 'string' ? bytes : new TextDecoder().decode(bytes)
+    this.isFull = this.isSlow
+    return !this.isFull
+  }
+
+  onDrain(listener: () => void): void {
+    this.#drained = listener
+  }
+
+  end(): void {
+    this.#end('end')
+  }
+
+  destroy(): void {
+    this.#end('destroy')
+  }
+
+  drain(): void {
+    this.isSlow = false
+    if (!this.isFull || this.hasLeft) return
+    this.isFull = false
+    this.#drained()
+  }
+
+  leave(): void {
+    if (this.hasLeft || this.endings > 0) return
+    this.hasLeft = true
+    this.#left()
+  }
+
+  #begin(status: number): void {
+    if (this.status !== 0) this.faults.push('began twice')
+    this.status = status
+  }
+
+  #end(how: string): void {
+    if (this.endings > 0) this.faults.push(`${how} after the end`)
+    this.endings += 1
+  }
+}
+
+type Move = 'piece' | 'end' | 'cut' | 'timeout' | 'leave' | 'slow' | 'drain' | 'turn'
+
+interface Played {
+  readonly client: Client
+  readonly source: ScriptedSource
+  readonly move: (move: Move) => Promise<void>
+  /** Ends what has not ended and resolves when everything is settled. */
+  readonly finish: () => Promise<void>
+  readonly store: ReturnType<typeof watchedStore>
+}
+
+/** One request at a gateway whose store needs `storeTurns` turns of the event loop for each settlement. */
+async function play(storeTurns: number): Promise<Played> {
+  const store = watchedStore()
+  const { settle, reserve } = store
+  const wait = async (): Promise<void> => {
+    for (let turn = 0; turn < storeTurns; turn += 1) await nextTurn()
+  }
+  const slow = Object.assign(store, {
+    local: false,
+    settle: async (given: Parameters<typeof settle>[0]) => {
+      await wait()
+      return settle(given)
+    },
+    reserve: async (given: Parameters<typeof reserve>[0]) => {
+      await wait()
+      return reserve(given)
+    },
+  })
+  const source = new ScriptedSource()
+  const provider: Provider = {
+    name: 'script',
+    dialect: 'openai',
+    models: [testModel],
+    model: () => testModel,
+    complete: () => Promise.reject(new Error('only streams')),
+    stream: async ({ onAccepted }) => {
+      onAccepted?.()
+      return { answer: source, ignored: [] }
+    },
+  }
+  const gateway = createGateway({ providers: [provider], store: slow, cache: false, runtime: { random: () => 0 } })
+  const key = await gateway.keys.create({ name: 'law', budget_limit_cents: 100_000 })
+  const client = new Client()
+  gateway.handle(client.request(key.value), client)
+  const move = async (one: Move): Promise<void> => {
+    switch (one) {
+      case 'piece':
+        return source.piece()
+      case 'end':
+        return source.end()
+      case 'cut':
+        return source.fail(new GatewayError('upstream', 'The provider "script" broke off its answer.'))
+      case 'timeout':
+        return source.fail(new GatewayError('upstream-timeout', 'The provider "script" sent no further byte.'))
+      case 'leave':
+        return client.leave()
+      case 'slow':
+        client.isSlow = true
+        return
+      case 'drain':
+        return client.drain()
+      case 'turn':
+        await nextTurn()
+    }
+  }
+  const finish = async (): Promise<void> => {
+    const until = async (isReached: () => boolean): Promise<void> => {
+      for (let turn = 0; turn < 10_000 && !isReached(); turn += 1) await nextTurn()
+      expect(isReached()).toBe(true)
+    }
+    await until(() => source.isRead || client.status !== 0)
+    client.leave()
+    client.drain()
+    await until(() => client.status !== 0)
+    await store.allSettled()
+    for (let turn = 0; turn <= 2 * storeTurns + 5; turn += 1) await nextTurn()
+    await gateway.close()
+  }
+  return { client, source, move, finish, store }
+}
+
+describe('a streamed request', () => {
+  const moves = fc.array(
+    fc.oneof(
+      { weight: 8, arbitrary: fc.constant<Move>('piece') },
+      { weight: 4, arbitrary: fc.constant<Move>('turn') },
+      { weight: 2, arbitrary: fc.constantFrom<Move>('slow', 'drain') },
+      { weight: 1, arbitrary: fc.constantFrom<Move>('end', 'cut', 'timeout', 'leave') },
+    ),
+    { maxLength: 40 },
+  )
+
+  it('settles once and writes nothing after its end, in any order of what can happen', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.nat(3), fc.boolean(), moves, async (storeTurns, startsFirst, order) => {
+        const { client, source, move, finish, store } = await play(storeTurns)
+        while (startsFirst && !source.isRead && client.status === 0) await nextTurn()
+        for (const one of order) await move(one)
+        await finish()
+
+        expect(client.faults).toEqual([])
+        expect(client.endings).toBeLessThanOrEqual(1)
+        if (!client.hasLeft) expect(client.endings).toBe(1)
+        expect(store.settlements.map(({ ticket }) => ticket)).toEqual(store.tickets)
+        expect(await store.held()).toBe(0)
+        if (source.isRead) expect(source.isOver).toBe(true)
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  it('pauses its upstream while its client is slow, and loses nothing', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.constantFrom<Move>('slow', 'drain', 'turn'), { maxLength: 30 }), async (order) => {
+        const { client, source, move, finish, store } = await play(0)
+        while (!source.isRead && client.status === 0) await nextTurn()
+        expect(client.text).toBe('')
+        for (const one of order) {
+          await move(one)
+          await move('piece')
+          if (client.isFull && !source.isOver) expect(source.isPaused).toBe(true)
+        }
+        while (client.endings === 0) {
+          client.drain()
+          source.piece()
+          await nextTurn()
+        }
+
+        const said = [...client.text.matchAll(/"content":"([^"]*)"/g)].map((match) => match[1]).join('')
+        expect(said).toBe('One two three four five six')
+        expect(client.text).toContain('[DONE]')
+        await finish()
+        expect([client.faults, store.settlements.length]).toEqual([[], 1])
+      }),
+      { numRuns: 100 },
+    )
+  })
+})

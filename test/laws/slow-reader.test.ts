@@ -1,0 +1,77 @@
+import { connect } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { afterEach, describe, expect, it } from 'vitest'
+import { bearer, CROSSINGS, RESPONSES_CROSSINGS } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { framesOf, type UpstreamRequest } from '../support/upstream.ts'
+import type { Frame } from '../../src/core/answer.ts'
+
+const PIECE = 'x'.repeat(60_000)
+const COUNT = 2_000
+
+let stage: Stage | undefined
+afterEach(() => stage?.close())
+
+interface Pouring {
+  readonly stage: Stage
+  /** How many pieces the upstream has written. */
+  readonly written: () => number
+}
+
+/** An upstream whose answer has 120 MB, more than all buffers on the way together. */
+async function pouring(): Promise<Pouring> {
+  let written = 0
+  async function* pour(request: UpstreamRequest): AsyncGenerator<Frame> {
+    const frames = framesOf(request, { text: [PIECE] })
+    const at = frames.findIndex((frame) => frame.data.includes(PIECE))
+    const content = frames[at]
+    if (content === undefined) throw new Error('the answer has no content')
+    yield* frames.slice(0, at)
+    for (; written < COUNT; written += 1) yield content
+    yield* frames.slice(at + 1)
+  }
+  stage = await startStage({ reply: (request) => ({ kind: 'events', items: pour(request) }) })
+  return { stage, written: () => written }
+}
+
+/** Resolves when a count has begun to grow and then stood still for many turns of the event loop. */
+async function stalls(count: () => number): Promise<void> {
+  let last = -1
+  for (let still = 0; still < 1000; still = count() === last && last > 0 ? still + 1 : 0) {
+    last = count()
+    await nextTurn()
+  }
+}
+
+describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a client that never reads', (front) => {
+  const body = JSON.stringify({ ...front.body, stream: true })
+
+  it('from its port pauses the upstream', async () => {
+    const { stage: at, written } = await pouring()
+    const { hostname, port } = new URL(at.url)
+    const socket = connect({ host: hostname, port: Number(port) }).pause()
+    socket.on('error', () => {})
+    socket.write(
+      `POST ${front.path} HTTP/1.1\r\nhost: x\r\n${bearer(at)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    )
+    await stalls(written)
+
+    expect(written()).toBeLessThan(COUNT / 4)
+    socket.destroy()
+    await at.upstream.last.leaving
+  })
+
+  it('from the body of gateway.fetch pauses the upstream', async () => {
+    const { stage: at, written } = await pouring()
+    const response = await at.gateway.fetch(`http://gateway${front.path}`, {
+      method: 'POST',
+      headers: { 'x-api-key': at.secret, 'content-type': 'application/json' },
+      body,
+    })
+    await stalls(written)
+
+    expect(written()).toBeLessThan(COUNT / 4)
+    await response.body?.cancel()
+    await at.upstream.last.leaving
+  })
+})

@@ -1,0 +1,14 @@
+import { Cancellation } from '../../src/core/cancellation.ts'
+import { Attempts } from '../../src/upstream/attempts.ts'
+import type { FailoverRequest } from '../../src/providers/failover.ts'
+
+/** What the calls of one request have in common. Without a signal its caller stays. */
+export function failoverRequest(options: {
+  readonly startedAt: number
+  readonly signal?: AbortSignal | undefined
+  readonly keyId?: string | undefined
+}): FailoverRequest {
+  const { signal, startedAt, keyId = 'key' } = options
+  const cancellation = signal === undefined ? new Cancellation() : Cancellation.of(signal)
+  return { headers: {}, cancellation, keyId, startedAt, attempts: new Attempts(cancellation) }
+}

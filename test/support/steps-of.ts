@@ -1,0 +1,62 @@
+import type { Step } from '../../src/core/answer.ts'
+import type { AnswerSource } from '../../src/core/answer-source.ts'
+import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
+import type { StepWriter } from '../../src/formats/format.ts'
+import { brokenUpstream, isTooDeep } from '../../src/upstream/upstream-failure.ts'
+import { isSource, sourceOfSteps, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
+import { PullQueue } from './pull-queue.ts'
+
+/** The steps of a streamed answer, drawn one by one. */
+export type StepsReader = AsyncIterableIterator<Step>
+
+type Streamed = AsyncIterable<Step> | AnswerSource | UpstreamStream
+
+/** A translator that writes nothing and keeps the steps, for `stepsOf`. */
+export function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
+  return new AnswerTranslator({
+    format: source.format,
+    writer: new StepKeeper(),
+    isNumbered: false,
+    broken: (what, cause) => brokenUpstream(provider, what, cause),
+    checkEvent: (data) => {
+      if (isTooDeep(data)) throw brokenUpstream(provider, 'sent an event that is nested too deep')
+    },
+  })
+}
+
+/** Reads an answer through a translator, as the gateway does. The source is paused while no step is waited for. */
+export function stepsOf(answer: Streamed): StepsReader {
+  if (answer instanceof UpstreamStream) return read(answer)
+  const source = isSource(answer) ? answer : sourceOfSteps(answer, 'tiny')
+  const stream = new UpstreamStream(source, stepTranslator(source))
+  const queue = queueOf(stream)
+  stream.open({ after: () => () => {} }, 0).catch((error: unknown) => queue.break(error))
+  return read(stream)
+}
+
+function read(stream: UpstreamStream): StepsReader {
+  const queue = queueOf(stream)
+  queue.onDemand = (isWanted) => (isWanted ? stream.resume() : stream.pause())
+  stream.attach({ onChunk: () => {}, onWhole: () => queue.end(), onError: (error) => queue.break(error) })
+  stream.pause()
+  return queue.iterate(() => stream.abort())
+}
+
+/** Keeps what it is given, and writes nothing. */
+class StepKeeper implements StepWriter {
+  readonly steps = new PullQueue<Step>()
+
+  write(step: Step): readonly [] {
+    this.steps.push(step)
+    return []
+  }
+
+  end(): readonly [] {
+    return []
+  }
+}
+
+function queueOf({ translator }: UpstreamStream): PullQueue<Step> {
+  if (translator.writer instanceof StepKeeper) return translator.writer.steps
+  throw new Error('The translator of this stream is not one of stepTranslator')
+}
