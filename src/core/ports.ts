@@ -60,7 +60,11 @@ export interface Settlement {
   readonly ticket: string
   readonly charges: readonly Charge[]
   readonly tallies: readonly Tally[]
-  /** Appended in the same step, so that a request needs no third call for its audit record. @default none */
+  /**
+   * Appended in the same step, so that a request needs no third call for its audit record. An entry that is larger than
+   * its quota is left out.
+   * @default none
+   */
   readonly entries?: readonly SettledEntry[]
 }
 

@@ -81,7 +81,10 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     settle: ({ ticket, charges, tallies: added, entries = [] }) => {
       if (!counters.settle(ticket, charges)) return false
       for (const tally of added) tallies.add(tally)
-      for (const { log, ...entry } of entries) logs.append(log, entry)
+      for (const { log, ...entry } of entries) {
+        // An entry that is larger than its quota must not prevent the settlement.
+        if (!logs.isGiant(log, entry)) logs.append(log, entry)
+      }
       return true
     },
     levels: (names) => names.map((name) => counters.level(name)),

@@ -1,5 +1,5 @@
 import type { Claim, Quota, SettledEntry, Settlement, WriteOptions } from '../core/ports.ts'
-import { bytesOf, poolOf, refuseGiant, shareOf, type BulkLimits, type PoolLimit } from './bounds.ts'
+import { bytesOf, isGiant, poolOf, refuseGiant, shareOf, type BulkLimits, type PoolLimit } from './bounds.ts'
 import { encodeText } from './text.ts'
 
 /** Requests to the scripts of Redis and the functions of PostgreSQL: JSON, with texts that UTF-8 can carry. */
@@ -69,8 +69,15 @@ export function settlementRequest(settlement: Settlement, limits: BulkLimits): o
       amounts: safeAmounts(amounts),
       ...(expiresAt !== undefined && { ends: expiresAt }),
     })),
-    entries: entries.map((entry) => entryRequest(entry, limits)),
+    entries: entryRequests(entries, limits),
   }
+}
+
+/** Entries of a settlement. One that is larger than its quota is left out: it must not prevent the settlement. */
+export function entryRequests(entries: readonly SettledEntry[], limits: BulkLimits): readonly object[] {
+  return entries
+    .filter(({ log, value, quota }) => !isGiant(bytesOf(log, value), limits.logs, quota))
+    .map((entry) => entryRequest(entry, limits))
 }
 
 /** Amounts that are not safe integers are left out: they would break every later sum. */

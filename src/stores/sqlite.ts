@@ -1,5 +1,5 @@
 import type { Store } from '../core/ports.ts'
-import { BULK_LIMITS, type BulkLimits } from './bounds.ts'
+import { BULK_LIMITS, bytesOf, isGiant, type BulkLimits } from './bounds.ts'
 import { createCounters } from './sqlite/counters.ts'
 import { createSql, type SqliteDatabase } from './sqlite/database.ts'
 import { createLogs } from './sqlite/logs.ts'
@@ -55,7 +55,10 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
       sql.atomically(() => {
         if (!counters.settle(ticket, charges)) return false
         for (const tally of tallies) counters.add(tally)
-        for (const { log, ...entry } of entries) logs.append(log, entry)
+        for (const { log, ...entry } of entries) {
+          // An entry that is larger than its quota must not prevent the settlement.
+          if (!isGiant(bytesOf(log, entry.value), limits.logs, entry.quota)) logs.append(log, entry)
+        }
         return true
       }),
     levels: (names) => names.map((name) => counters.level(name)),

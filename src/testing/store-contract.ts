@@ -499,6 +499,20 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.entries('audit', { limit: 10 })).toEqual([])
       })
 
+      it('leaves out a log entry that is larger than its quota', async () => {
+        const quota = { name: 'log:one', maxEntries: 2, maxBytes: 1_000 }
+        const entry = { log: 'audit', at: START, quota }
+        const entries = [
+          { ...entry, value: 'x'.repeat(2_000) },
+          { ...entry, value: 'small' },
+        ]
+        await reserve('t', [claim('a', 5, 10)])
+        const charges = [{ counter: 'a', amount: 4, expiresAt: START + HOUR }]
+        expect(await store.settle({ ticket: 't', charges, tallies: [], entries })).toBe(true)
+        expect((await store.entries('audit', { limit: 10 })).map(({ value }) => value)).toEqual(['small'])
+        expect(await level('a')).toEqual({ spent: 4, held: 0 })
+      })
+
       it('a tally is forgotten at its end', async () => {
         await reserve('t', [])
         const tally = { name: 'r', amounts: { n: 1 }, expiresAt: START + 1000 }

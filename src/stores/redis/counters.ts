@@ -1,6 +1,6 @@
 import type { Claim, Level, ReserveRequest, ReserveResult, Settlement } from '../../core/ports.ts'
 import { checkAmount, checkClaims } from '../reservation-rules.ts'
-import { entryRequest } from '../requests.ts'
+import { entryRequests } from '../requests.ts'
 import type { RedisContext } from './context.ts'
 import { byOwner, ticketOwner } from './owners.ts'
 import { APPEND } from './scripts.ts'
@@ -136,7 +136,7 @@ export function createCounters(context: RedisContext): Counters {
       const others = [...concerned].filter((other) => other !== owner)
       await Promise.all(others.map((other) => slot.settle(other, partOf(other), { mark, force: true })))
       if (result === 'settled' && entries.length > 0) {
-        await run(APPEND, undefined, { limits, entries: entries.map((entry) => entryRequest(entry, limits)) })
+        await run(APPEND, undefined, { limits, entries: entryRequests(entries, limits) })
       }
       owners.delete(ticket)
       return result === 'settled'
