@@ -1,6 +1,8 @@
 import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
 import type { RunQuery } from './client.ts'
 import { counterFunctions } from './counter-functions.ts'
+import { logFunctions } from './log-functions.ts'
+import { sweepFunctions } from './sweep-functions.ts'
 import { valueFunctions } from './value-functions.ts'
 
 /**
@@ -11,7 +13,7 @@ import { valueFunctions } from './value-functions.ts'
  */
 function migrations(schema: string): readonly string[] {
   return [
-    `${tables(schema)}${counterFunctions(schema, { maxAmount: MAX_AMOUNT, lateMs: LATE_MS })}${valueFunctions(schema, MAX_AMOUNT)}`,
+    `${tables(schema)}${counterFunctions(schema, { maxAmount: MAX_AMOUNT, lateMs: LATE_MS })}${valueFunctions(schema, MAX_AMOUNT)}${logFunctions(schema, MAX_AMOUNT)}${sweepFunctions(schema)}`,
   ]
 }
 
