@@ -27,7 +27,7 @@ export interface Sql {
   rows(sql: string, ...parameters: SqliteValue[]): readonly Row[]
   /**
    * Runs `work` as one transaction. `BEGIN IMMEDIATE` takes the write lock first: a transaction that upgrades a read
-   * lock can fail at once when another process writes, whatever the busy timeout.
+   * lock can fail at once when another process writes, regardless of the busy timeout.
    */
   atomically<result>(work: () => result): result
 }
