@@ -69,8 +69,8 @@ export interface Gateway {
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
-   * Ends detached work, then upstream connections, and closes the store. Requests under way are not waited for: end the
-   * server first.
+   * Ends detached work, then upstream connections, waits for settlements under way, and closes the store. Requests under
+   * way are not waited for: end the server first.
    */
   readonly close: () => Promise<void>
 }
@@ -182,7 +182,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     batches: { work: batches.work },
     close: () =>
-      closeAll([batches.stop, replay.close, governance.ledger.retry, runtime.close, () => store.close()], (cause) =>
+      closeAll([batches.stop, replay.close, runtime.close, governance.ledger.retry, () => store.close()], (cause) =>
         services.observers.failed('a step of closing the gateway failed', cause),
       ),
   }

@@ -1,3 +1,4 @@
+import type { Cancellation } from '../core/cancellation.ts'
 import type { CacheKey } from './cache-key.ts'
 import type { Canonical } from './canonical.ts'
 import type { VerifierModel } from './verifier.ts'
@@ -10,7 +11,7 @@ export interface Lookup {
   /** The requested model as the caller wrote it. */
   readonly modelName: string
   readonly threshold: number
-  readonly signal: AbortSignal | undefined
+  readonly cancellation: Cancellation | undefined
   readonly smallModel: () => VerifierModel | undefined
   /** Cost of the verifier. */
   spent: NanoUsd

@@ -1,3 +1,4 @@
+import type { Cancellation } from '../core/cancellation.ts'
 import type { Embedder, Runtime } from '../core/ports.ts'
 import { createEmbedderHealth } from './embedder-health.ts'
 import { isPending, withTimeout } from './timeout.ts'
@@ -17,15 +18,15 @@ export type Vectors = readonly (Float32Array | undefined)[]
  */
 export type EmbedTexts = (
   texts: readonly string[],
-  caller: { readonly keyId: string; readonly signal: AbortSignal | undefined },
+  caller: { readonly keyId: string; readonly cancellation: Cancellation | undefined },
 ) => Vectors | Promise<Vectors>
 
 export function createEmbedTexts({ embedder, runtime, timeoutMs }: EmbedTextsOptions): EmbedTexts {
   const health = createEmbedderHealth(runtime.now)
-  return (texts, { keyId, signal }) => {
+  return (texts, { keyId, cancellation }) => {
     if (health.isResting(keyId)) throw new Error('the embedder rests after failures')
     const failed = (error: unknown): never => {
-      if (signal?.aborted !== true) health.failed(keyId)
+      if (cancellation?.isCancelled !== true) health.failed(keyId)
       throw error
     }
     const accept = (given: readonly Float32Array[]): Vectors => {
@@ -34,7 +35,7 @@ export function createEmbedTexts({ embedder, runtime, timeoutMs }: EmbedTextsOpt
       health.succeeded(keyId)
       return vectors
     }
-    const timeout = { ms: timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
+    const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
       const given = withTimeout(timeout, (ending) => embedder.embed(texts, ending))
       return isPending(given) ? given.then(accept, failed) : accept(given)

@@ -115,9 +115,9 @@ function compare(comparison: Comparison, candidate: Candidate, entry: CachedAnsw
 function verified(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | Promise<Found> {
   const { verifyHit, runtime } = parts.options
   if (verifyHit === undefined) return served(parts, accepted)
-  const { key, keyId, modelName, smallModel, signal } = lookup
+  const { key, keyId, modelName, smallModel, cancellation } = lookup
   const query = { text: key.text, keyId, modelName }
-  const timeout = { ms: parts.timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
+  const timeout = { ms: parts.timeoutMs, after: runtime.after, cancellation }
   const verdict = withTimeout<boolean | Verdict>(timeout, (ending) =>
     verifyHit(query, accepted.entry, { smallModel, signal: ending }),
   )
@@ -149,9 +149,9 @@ function findEntry(
   })
 }
 
-function bounded<T>(parts: CacheParts, { signal }: Lookup, work: () => T | Promise<T>): T | Promise<T> {
+function bounded<T>(parts: CacheParts, { cancellation }: Lookup, work: () => T | Promise<T>): T | Promise<T> {
   const { runtime } = parts.options
-  const timeout = { ms: parts.timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
+  const timeout = { ms: parts.timeoutMs, after: runtime.after, cancellation }
   return withDeadline(timeout, work)
 }
 

@@ -1,3 +1,4 @@
+import type { Cancellation } from '../core/cancellation.ts'
 import { LRUCache } from 'lru-cache'
 import type { Completion } from '../core/answer.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
@@ -23,7 +24,7 @@ export interface CacheQuestion {
   readonly modelName: string
   /** @default read and write */
   readonly directives?: CacheDirectives
-  readonly signal?: AbortSignal
+  readonly cancellation?: Cancellation
   /** Names the request in `reportWrongHit`. */
   readonly requestId?: string
   /** Returns the small model for a verifier. @default none */
@@ -85,7 +86,7 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
 
 function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss> {
   const { options, tallies } = parts
-  const { keyId, modelName, signal, directives = NO_DIRECTIVES } = question
+  const { keyId, modelName, cancellation, directives = NO_DIRECTIVES } = question
   if (options.enabled === false || (!directives.read && !directives.write)) return NOTHING_STORED
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
   const key = cacheKeyOf(question.prompt, { owner, modelName })
@@ -99,14 +100,14 @@ function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMis
     keyId,
     modelName,
     threshold,
-    signal,
+    cancellation,
     smallModel,
     spent,
     form: undefined,
     vector: undefined,
   }
   if (!directives.read) return missOf(parts, lookup, directives)
-  const found = attempt(tallies, () => findAnswer(parts, lookup), undefined, signal)
+  const found = attempt(tallies, () => findAnswer(parts, lookup), undefined, cancellation)
   return whenReady(found, (hit) => {
     if (hit === undefined) {
       tallies.misses += 1
@@ -136,9 +137,14 @@ function withoutTraces(parts: CacheParts): CacheParts {
 const NOTHING_STORED: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
 
 /** Returns the result of `work`, or `otherwise` when it fails. A caller that disconnects is not a failure. */
-function attempt<T>(tallies: Tallies, work: () => T | Promise<T>, otherwise: T, signal?: AbortSignal): T | Promise<T> {
+function attempt<T>(
+  tallies: Tallies,
+  work: () => T | Promise<T>,
+  otherwise: T,
+  cancellation?: Cancellation,
+): T | Promise<T> {
   const failed = (): T => {
-    tallies.failures += signal?.aborted === true ? 0 : 1
+    tallies.failures += cancellation?.isCancelled === true ? 0 : 1
     return otherwise
   }
   try {
@@ -184,7 +190,7 @@ function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean |
     // A complete answer is stored although its caller may have disconnected.
     const indexed = attempt(
       parts.tallies,
-      () => parts.search.add({ ...lookup, signal: undefined }, expiresAt),
+      () => parts.search.add({ ...lookup, cancellation: undefined }, expiresAt),
       undefined,
     )
     return whenReady(indexed, () => true)

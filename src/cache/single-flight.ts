@@ -1,4 +1,6 @@
+import type { Cancellation } from '../core/cancellation.ts'
 import type { Runtime } from '../core/ports.ts'
+import { refuseCancelled } from './timeout.ts'
 
 /** How a leader ends. */
 export type FlightEnd<T> =
@@ -29,8 +31,8 @@ export type FlightRole<T, P> =
   | { readonly role: 'alone' }
 
 export interface JoinOptions<P> {
-  /** Aborts when the caller of this request disconnects. */
-  readonly signal?: AbortSignal
+  /** Cancelled when the caller of this request disconnects. */
+  readonly cancellation?: Cancellation
   /** Receives the leader's parts: those published so far at once, the others as they come. @default waits for the end */
   readonly onPart?: (part: P) => void
 }
@@ -39,7 +41,7 @@ export interface JoinOptions<P> {
 export interface SingleFlight<T, P = never> {
   /**
    * Returns the leader at once for the first request of a key. Other requests wait for the leader; a request whose
-   * caller disconnects is rejected with the reason of its signal, without effect on the others. While a request waits
+   * caller disconnects is rejected with the reason of its cancellation, without effect on the others. While a request waits
    * there is exactly one leader.
    */
   join(key: string, options?: JoinOptions<P>): FlightRole<T, P> | Promise<FlightRole<T, P>>
@@ -112,7 +114,7 @@ export function createSingleFlight<T, P = never>(options: SingleFlightOptions = 
       return flights.size
     },
     join: (key, joining = {}) => {
-      joining.signal?.throwIfAborted()
+      refuseCancelled(joining)
       const flight = flights.get(key)
       if (flight === undefined) {
         const started: Flight<T, P> = { followers: new Set(), parts: [] }
@@ -151,13 +153,14 @@ function breakStarted<T, P>(flight: Flight<T, P>): void {
 
 function follow<T, P>(
   flight: Flight<T, P>,
-  { signal, onPart }: JoinOptions<P>,
+  { cancellation, onPart }: JoinOptions<P>,
   timeout: SingleFlightOptions['timeout'],
 ): Promise<FlightRole<T, P>> {
   return new Promise((resolve, reject) => {
+    let unsubscribe: (() => void) | undefined
     const leave = (): void => {
       detach()
-      reject(signal?.reason)
+      reject(cancellation?.reason)
     }
     const settle = (role: FlightRole<T, P>): void => {
       detach()
@@ -170,10 +173,10 @@ function follow<T, P>(
     const detach = (): void => {
       flight.followers.delete(follower)
       stopTimeout()
-      signal?.removeEventListener('abort', leave)
+      unsubscribe?.()
     }
     flight.followers.add(follower)
-    signal?.addEventListener('abort', leave, { once: true })
+    unsubscribe = cancellation?.onCancel(leave)
     for (const part of flight.parts ?? []) give(follower, part)
   })
 }

@@ -1,10 +1,11 @@
+import type { Cancellation } from '../core/cancellation.ts'
 import type { Runtime } from '../core/ports.ts'
 
 export interface Timeout {
   readonly ms: number
   readonly after: Runtime['after']
-  /** Aborts when the caller disconnects. */
-  readonly signal?: AbortSignal
+  /** Cancelled when the caller disconnects. */
+  readonly cancellation?: Cancellation | undefined
 }
 
 /**
@@ -12,7 +13,7 @@ export interface Timeout {
  * rejected when it is late or when the caller disconnects; the signal of `work` then aborts.
  */
 export function withTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
-  timeout.signal?.throwIfAborted()
+  refuseCancelled(timeout)
   const ending = new AbortController()
   const result = work(ending.signal)
   return isPending(result) ? race(timeout, result, ending) : result
@@ -20,25 +21,28 @@ export function withTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => 
 
 /** Like `withTimeout`, for work that cannot be aborted. */
 export function withDeadline<T>(timeout: Timeout, work: () => T | Promise<T>): T | Promise<T> {
-  timeout.signal?.throwIfAborted()
+  refuseCancelled(timeout)
   const result = work()
   return isPending(result) ? race(timeout, result, undefined) : result
 }
 
+export function refuseCancelled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
+  if (cancellation?.isCancelled === true) throw cancellation.reason
+}
+
 async function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | undefined): Promise<T> {
-  const { signal, ms, after } = timeout
+  const { cancellation, ms, after } = timeout
   let reject: (reason: unknown) => void = () => {}
   const ended = new Promise<never>((_, fail) => {
     reject = fail
   })
-  const leave = (): void => reject(signal?.reason)
   const cancel = after(ms, () => reject(new Error(`no answer within ${ms} ms`)))
-  signal?.addEventListener('abort', leave, { once: true })
+  const unsubscribe = cancellation?.onCancel(() => reject(cancellation.reason))
   try {
     return await Promise.race([work, ended])
   } finally {
     cancel()
-    signal?.removeEventListener('abort', leave)
+    unsubscribe?.()
     ending?.abort()
   }
 }

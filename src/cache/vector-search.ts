@@ -64,8 +64,8 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     return form
   }
   const nearest = (lookup: Lookup, limit: number): readonly Candidate[] | Promise<readonly Candidate[]> => {
-    const { threshold, signal } = lookup
-    const timeout = { ms: timeoutMs, after: runtime.after, ...(signal !== undefined && { signal }) }
+    const { threshold, cancellation } = lookup
+    const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     const search = (vector: Float32Array): ReturnType<VectorIndex['nearest']> =>
       withDeadline(timeout, () => index.nearest(lookup.key.scope, vector, { least: threshold, limit }))
     return whenReady(whenReady(vectorOf(lookup), search), (found) =>

@@ -40,6 +40,8 @@ export interface Completion {
   /** The model as the upstream names it. */
   readonly model: string
   readonly parts: readonly Part[]
+  /** The text of the choices after the first (`n`), for a bill without the vendor's count. They are passed on natively. */
+  readonly furtherText?: string
   readonly finish: Finish
   readonly stopSequence?: string
   /** Absent when the upstream reported none. */
@@ -78,6 +80,8 @@ export type AnswerEvent =
 /** One frame of a streamed answer and what it says, which may be several things or nothing. */
 export interface Step {
   readonly events: readonly AnswerEvent[]
+  /** What this frame adds to `furtherText` of the completion. */
+  readonly furtherText?: string
   /** The frame as it came; a writer of the same dialect sends it word for word. */
   readonly native?: { readonly dialect: Dialect; readonly frame: Frame }
 }

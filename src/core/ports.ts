@@ -360,6 +360,8 @@ export interface Provider {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
   readonly dialect: Dialect
+  /** True: the provider itself ends each call when it is cancelled or its time is over. @default the gateway ends it */
+  readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */
   readonly models: readonly Model[]
   /** The model of this id, listed or (open-ended providers) not; undefined for one that is not served. */

@@ -45,6 +45,7 @@ interface Draft {
   finish: Finish | undefined
   stopSequence: string | undefined
   whole: boolean
+  readonly furtherTexts: string[]
 }
 
 export function collector(): Collector {
@@ -59,15 +60,18 @@ export function collector(): Collector {
     finish: undefined,
     stopSequence: undefined,
     whole: false,
+    furtherTexts: [],
   }
   return {
     add: (step) => {
       for (const event of step.events) take(draft, event)
+      if (step.furtherText !== undefined) draft.furtherTexts.push(step.furtherText)
     },
     completion: () => ({
       id: draft.id,
       model: draft.model,
       parts: draft.blocks.map(partOf),
+      ...(draft.furtherTexts.length === 0 ? {} : { furtherText: draft.furtherTexts.join('') }),
       finish: draft.finish ?? 'stop',
       ...(draft.stopSequence === undefined ? {} : { stopSequence: draft.stopSequence }),
       ...(draft.usage === undefined ? {} : { usage: { ...NO_USAGE, ...draft.usage } }),

@@ -8,7 +8,7 @@ export interface Settlements {
    * itself while any is kept.
    */
   settle(settlement: Settlement): MaybePromise<void>
-  /** Sends once more what is kept; resolves to how many are still left. */
+  /** Waits for settlements under way, then sends once more what is kept; resolves to how many are still left. */
   retry(): Promise<number>
   /** How many were given up: too many were kept, or the store refused the amounts. */
   dropped(): number
@@ -31,6 +31,7 @@ const RETRY_MS = 1_000
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
   const { after, maxKept = MAX_KEPT, onDropped } = options
   const kept: Settlement[] = []
+  const underWay = new Set<Promise<void>>()
   let isRetrying = false
   let isScheduled = false
   let dropped = 0
@@ -47,7 +48,16 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     } catch (error) {
       return failed(error)
     }
-    return isPromise(settled) ? settled.then(retryKept, failed) : retryKept()
+    return isPromise(settled) ? track(settled.then(retryKept, failed)) : retryKept()
+  }
+
+  async function track(settled: Promise<void>): Promise<void> {
+    underWay.add(settled)
+    try {
+      await settled
+    } finally {
+      underWay.delete(settled)
+    }
   }
 
   function keep(settlement: Settlement): void {
@@ -69,17 +79,22 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
       RETRY_MS,
       () => {
         isScheduled = false
-        void retry().then(schedule)
+        void sendKept().then(schedule)
       },
       { isBackground: true },
     )
   }
 
   function retryKept(): MaybePromise<void> {
-    return kept.length === 0 ? undefined : chain(retry(), () => undefined)
+    return kept.length === 0 ? undefined : chain(sendKept(), () => undefined)
   }
 
   async function retry(): Promise<number> {
+    await Promise.allSettled(underWay)
+    return sendKept()
+  }
+
+  async function sendKept(): Promise<number> {
     if (isRetrying) return kept.length
     isRetrying = true
     try {

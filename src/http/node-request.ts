@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
 import { bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
-import { joinBytes } from './bytes.ts'
+import { onceClosed } from './node-closed.ts'
 
 /** A request of node:http, and what a framework may have added to it. */
 export interface NodeIncoming extends IncomingMessage {
@@ -56,7 +56,7 @@ export class NodeRequest implements HttpRequest {
   onDisconnect(listener: () => void): void {
     const outgoing = this.#outgoing
     if (outgoing.destroyed && !outgoing.writableFinished) return void process.nextTick(listener)
-    outgoing.on('close', () => {
+    onceClosed(this.#incoming, outgoing, () => {
       if (!outgoing.writableFinished) listener()
     })
   }
@@ -108,7 +108,7 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
       cancel()
       incoming.off('data', take).off('end', end).off('error', fail).off('close', fail)
       if (error !== undefined) reject(error)
-      else resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : joinBytes(chunks, size))
+      else resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size))
     }
     const take = (chunk: Uint8Array): void => {
       size += chunk.byteLength

@@ -1,9 +1,12 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
+import { onceClosed } from './node-closed.ts'
 import { plainFailure } from './plain-failure.ts'
 
 /** Milliseconds in which a client that still uploads may finish after it was answered. */
 const LINGER_MS = 1_000
+/** Milliseconds without progress after which a connection is closed whose client does not read the end of its response. */
+const UNREAD_MS = 60_000
 
 /**
  * Writes a response to node:http. A response that cannot be sent becomes a plain 500 as long as no byte has left, and a
@@ -18,7 +21,7 @@ export class NodeSink implements ResponseSink {
   constructor(incoming: IncomingMessage, outgoing: ServerResponse, done?: () => void) {
     this.#incoming = incoming
     this.#outgoing = outgoing
-    if (done !== undefined) outgoing.on('close', done)
+    if (done !== undefined) onceClosed(incoming, outgoing, done)
   }
 
   whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void {
@@ -88,6 +91,7 @@ export class NodeSink implements ResponseSink {
     this.#isFinished = true
     if (!isUploading(incoming) || incoming.destroyed) {
       outgoing.end(last)
+      if (outgoing.writableLength > 0) closeWhenUnread(outgoing)
       return
     }
     if (last.length > 0) outgoing.write(last)
@@ -100,6 +104,16 @@ export class NodeSink implements ResponseSink {
     incoming.on('end', end).on('close', end)
     incoming.resume()
   }
+}
+
+/** Node closes a connection that makes no progress for so long. Without this an unread response is held for ever. */
+function closeWhenUnread(outgoing: ServerResponse): void {
+  const { socket } = outgoing
+  if (socket === null) return
+  const { timeout = 0 } = socket
+  socket.setTimeout(UNREAD_MS)
+  // Before Node sets the time for which it keeps the connection.
+  outgoing.prependOnceListener('finish', () => socket.setTimeout(timeout))
 }
 
 /**

@@ -1,5 +1,6 @@
 import { defaultTransport } from '#transport'
-import type { ClosableTransport, Runtime } from '../core/ports.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { ClosableTransport, Runtime, TransportCall } from '../core/ports.ts'
 import { fetchTransport } from './transport-fetch.ts'
 
 /** The world outside, for tests and unusual platforms. */
@@ -25,14 +26,29 @@ export interface OwnedRuntime extends Runtime {
 
 export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
   const transport: ClosableTransport = options.fetch === undefined ? defaultTransport() : fetchTransport(options.fetch)
+  let isClosed = false
   return {
     now: options.now ?? Date.now,
     random: options.random ?? Math.random,
     uuid: options.uuid ?? (() => crypto.randomUUID()),
-    transport,
+    transport: (request, handler) => {
+      if (!isClosed) return transport(request, handler)
+      handler.onError(gatewayClosed())
+      return NO_CALL
+    },
     after,
-    close: () => transport.close(),
+    close: () => {
+      isClosed = true
+      return transport.close()
+    },
   }
+}
+
+const NO_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
+
+/** A retry after the end would open connections that nothing closes. */
+function gatewayClosed(): GatewayError {
+  return new GatewayError('overloaded', 'The gateway was closed before it had an answer. Send the request again.')
 }
 
 export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {

@@ -83,6 +83,7 @@ class WebSink implements ResponseSink {
   readonly #request: Request
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined
   #drained: (() => void) | undefined
+  #broken: { readonly reason: unknown } | undefined
   readonly #encoder = new TextEncoder()
 
   constructor(resolve: (response: Response) => void, request: Request) {
@@ -98,7 +99,8 @@ class WebSink implements ResponseSink {
     if (this.#request.method === 'HEAD') return this.#respond(status, headers, null)
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => {
-        this.#controller = controller
+        if (this.#broken === undefined) this.#controller = controller
+        else controller.error(this.#broken.reason)
       },
       pull: () => this.#drained?.(),
       cancel: () => {
@@ -127,10 +129,12 @@ class WebSink implements ResponseSink {
 
   destroy(): void {
     this.abort(new TypeError('The response was broken off.'))
+    this.onCancel?.()
   }
 
   /** Ends the body with an error, as the platform's own fetch does. */
   abort(reason: unknown): void {
+    this.#broken ??= { reason }
     this.#controller?.error(reason)
     this.#controller = undefined
   }

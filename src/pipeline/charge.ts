@@ -30,7 +30,9 @@ export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter):
 }
 
 function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
-  return usage.outputTokens > 0 || answer.completion().parts.length === 0
+  if (usage.outputTokens > 0) return true
+  const { parts, furtherText = '' } = answer.completion()
+  return parts.length === 0 && furtherText === ''
 }
 
 /**
@@ -41,7 +43,9 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 export function billForPart(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
-  const counted = answer.completion().parts.reduce((sum, part) => sum + meter.tokenizer.estimate(textOfPart(part)), 0)
+  const { parts, furtherText = '' } = answer.completion()
+  const texts = [...parts.map(textOfPart), furtherText]
+  const counted = texts.reduce((sum, one) => sum + meter.tokenizer.estimate(one), 0)
   const text = Math.min(counted, reservation.outputTokens * (prompt.settings.choices ?? 1))
   const route = routeOf(answered)
   const came = withPrompt(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))

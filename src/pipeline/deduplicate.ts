@@ -2,7 +2,6 @@ import { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import { sha256 } from '#hash'
 import type { Parsed } from './exchange.ts'
-import { repeat } from './repeat.ts'
 import type { Services } from './services.ts'
 
 /** Printable ASCII, as a header carries it unchanged. */
@@ -31,7 +30,10 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
     signal: cancellation.signal,
     patienceMs: services.timeouts.total,
   })
-  if (claimed.role === 'repetition') return repeat(parsed, claimed.repeated, services)
+  if (claimed.role === 'repetition') {
+    const { repeat } = await import('./repeat.ts')
+    return repeat(parsed, claimed.repeated, services)
+  }
   parsed.first = claimed.first
   return parsed
 }

@@ -1,7 +1,7 @@
 import type { ResponseSink } from '../core/http.ts'
 import { comment, writeFrame } from '../http/sse.ts'
 import type { Format } from '../formats/format.ts'
-import type { EventSink } from '../replay/event-buffer.ts'
+import type { Chunk, EventSink } from '../replay/event-buffer.ts'
 import { asFailure } from './fail.ts'
 import type { Services } from './services.ts'
 
@@ -13,33 +13,43 @@ export interface EventReader {
   readonly id: string
 }
 
-/** Writes events into a response, and a heartbeat after each interval in which nothing else was written. */
+/**
+ * Writes events into a response, and a heartbeat after each interval in which nothing else was written. A reader that takes
+ * nothing for `timeouts.total` is disconnected: what waits for it must not be held for ever.
+ */
 export function eventSinkOf(
   { sink, format, id }: EventReader,
-  { limits, runtime }: Pick<Services, 'limits' | 'runtime'>,
+  { limits, runtime, timeouts }: Pick<Services, 'limits' | 'runtime' | 'timeouts'>,
 ): EventSink {
   const { heartbeatMs } = limits
   let writtenAt = runtime.now()
+  let isBlocked = false
   let cancel: () => void = () => {}
+  const write = (chunk: Chunk): boolean => {
+    writtenAt = runtime.now()
+    isBlocked = !sink.write(chunk)
+    return !isBlocked
+  }
   // Re-armed only when it fires, not at every event.
-  const arm = (ms: number): void => {
-    const check = (): void => {
-      const left = writtenAt + heartbeatMs - runtime.now()
-      if (left <= 0) {
-        sink.write(format.heartbeat === 'comment' ? comment('ping') : writeFrame(format.heartbeat))
-        writtenAt = runtime.now()
-      }
-      arm(left <= 0 ? heartbeatMs : left)
+  const check = (): void => {
+    const silentMs = runtime.now() - writtenAt
+    if (isBlocked && silentMs >= timeouts.total) return sink.destroy()
+    if (!isBlocked && silentMs >= heartbeatMs) {
+      write(format.heartbeat === 'comment' ? comment('ping') : writeFrame(format.heartbeat))
     }
+    arm(silentMs < heartbeatMs ? heartbeatMs - silentMs : heartbeatMs)
+  }
+  const arm = (ms: number): void => {
     cancel = runtime.after(ms, check, { isBackground: true })
   }
   arm(heartbeatMs)
   return {
-    write: (chunk) => {
-      writtenAt = runtime.now()
-      return sink.write(chunk)
-    },
-    onDrain: (listener) => sink.onDrain(listener),
+    write,
+    onDrain: (listener) =>
+      sink.onDrain(() => {
+        isBlocked = false
+        listener()
+      }),
     end: () => {
       cancel()
       sink.end()

@@ -47,6 +47,8 @@ export class Exchange {
   readonly subscribers: Subscribers | undefined
   /** The request goes on without a reader. */
   readonly isDetached: boolean
+  /** The caller itself has left. */
+  hasLeft = false
   /** Called when the caller itself leaves. */
   onLeave: (() => void) | undefined = undefined
 
@@ -90,6 +92,7 @@ export class Exchange {
     // A place that nobody leaves.
     if (this.isDetached) subscribers.join()
     this.request.onDisconnect(() => {
+      this.hasLeft = true
       this.onLeave?.()
       leave()
     })

@@ -36,9 +36,7 @@ export function recall(reserved: Reserved, services: Services): MaybePromise<Fou
     keyId: key.id,
     modelName: resolved.name,
     directives: readCacheDirectives((name) => request.header(name)),
-    get signal() {
-      return cancellation.signal
-    },
+    cancellation,
     requestId: id,
     smallModel: () => services.smallModel(resolved.routes[0]),
   })
@@ -56,7 +54,7 @@ function join(
   services: Services & { readonly memory: AnswerCache },
 ): MaybePromise<Found> {
   const { singleFlight } = services.memory
-  const joined = singleFlight.join(`${reserved.key.id} ${miss.id}`, { signal: reserved.cancellation.signal })
+  const joined = singleFlight.join(`${reserved.key.id} ${miss.id}`, { cancellation: reserved.cancellation })
   return chain(joined, (role) => {
     const { spent } = miss
     if (role.role !== 'follower') {

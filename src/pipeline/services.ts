@@ -149,7 +149,7 @@ export interface Services {
   /** Absent: no answer is ever stored. */
   readonly memory?: AnswerCache
   readonly turns: Turns
-  readonly idempotency: Idempotency
+  readonly idempotency: Pick<Idempotency, 'claim'>
   readonly recordings: Recordings
   readonly detached: Detached
   readonly waterfall: Waterfall

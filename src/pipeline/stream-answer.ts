@@ -50,7 +50,7 @@ class StreamAnswer {
     const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
     answered.onLeave = leave
     first?.share(headers, this.#buffer)
-    if (isDetached) this.#detach()
+    if (isDetached) this.#detach(leave)
     this.#buffer.onDemand = (isWanted) => (isWanted ? this.#stream.resume() : this.#stream.pause())
     this.#stream.attach({
       onChunk: (chunk) => {
@@ -60,7 +60,7 @@ class StreamAnswer {
       onWhole: () => this.#guard(() => this.#complete()),
       onError: (error) => this.#guard(() => this.#break(error)),
     })
-    cancellation.onCancel(() => this.#abandon())
+    cancellation.onCancel(() => this.#guard(() => this.#abandon()))
   }
 
   /** A fault of the gateway while it ends a stream must neither leave the caller waiting nor the request unsettled. */
@@ -75,9 +75,13 @@ class StreamAnswer {
     }
   }
 
-  /** The request goes on when its caller has left. */
-  #detach(): void {
-    this.#buffer.drain()
+  /** The request goes on when its caller has left. A caller who is there and reads slowly is waited for. */
+  #detach(leave: () => void): void {
+    if (this.#answered.hasLeft) this.#buffer.drain()
+    this.#answered.onLeave = () => {
+      leave()
+      this.#buffer.drain()
+    }
     this.#services.detached.add({
       end: () => this.#answered.cancellation.cancel(new Error('The gateway is closing.')),
       ended: this.#buffer.ended,

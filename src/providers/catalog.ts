@@ -2,6 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
+import { boundedProvider } from './bounded-provider.ts'
 import { KNOWN_ALIASES } from './known-aliases.ts'
 import { complete } from './model-book.ts'
 import {
@@ -120,7 +121,7 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
     if (named.has(name)) {
       throw wrong(`providers[${index}]: there is a provider "${name}" already: give each one a name of its own`)
     }
-    named.set(name, provider)
+    named.set(name, boundedProvider(provider))
   }
   return named
 }

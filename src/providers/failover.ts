@@ -207,10 +207,7 @@ async function openStream(
   const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
   paid.answered(() => stream.translator.usage)
   // Providers of the user's own have no deadline of their own.
-  const late = (): void => {
-    source.abort()
-    stream.onError(tooSlow(candidate, run.timeouts.total))
-  }
+  const late = (): void => stream.breakOff(tooSlow(candidate, run.timeouts.total))
   const cancel = isSource(answer) ? noop : runtime.after(Math.max(1, msLeft(run, call)), late)
   const end = (count: () => void): void => {
     cancel()

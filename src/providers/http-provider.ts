@@ -46,6 +46,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   return {
     name,
     dialect: format.dialect,
+    endsCalls: true,
     models,
     model,
     complete: (call) => complete(options, call),

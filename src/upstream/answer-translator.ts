@@ -101,7 +101,9 @@ export class AnswerTranslator {
 
   /** True when the answer says anything so far: text, thinking or a tool call. */
   get hasText(): boolean {
-    return this.#hasRelayed || this.completion().parts.some((part) => textOfPart(part) !== '')
+    if (this.#hasRelayed) return true
+    const { parts, furtherText = '' } = this.completion()
+    return furtherText !== '' || parts.some((part) => textOfPart(part) !== '')
   }
 
   /** The usage as reported so far. */

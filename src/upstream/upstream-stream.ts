@@ -80,10 +80,16 @@ export class UpstreamStream implements SourceReceiver {
     if (this.#outcome !== undefined) return
     this.#outcome = {}
     this.#end?.left()
-    this.#source.abort()
+    this.#abortSource()
     this.#forget()
     this.#onOpen = undefined
     this.#onFailure?.(reason)
+  }
+
+  /** Closes the connection and reports the failure to the listener. */
+  breakOff(error: unknown): void {
+    this.#abortSource()
+    this.#settle({ error })
   }
 
   onBytes(bytes: Uint8Array): void {
@@ -108,8 +114,7 @@ export class UpstreamStream implements SourceReceiver {
     try {
       chunk = translate()
     } catch (error) {
-      this.#source.abort()
-      this.#settle({ error })
+      this.breakOff(error)
       return
     }
     if (chunk.length > 0) {
@@ -120,6 +125,15 @@ export class UpstreamStream implements SourceReceiver {
       this.#source.complete()
       this.#settle({})
     } else if (this.translator.hasContent) this.#opened()
+  }
+
+  /** A source of the user's own may throw: the request ends all the same. */
+  #abortSource(): void {
+    try {
+      this.#source.abort()
+    } catch {
+      // Its connection is its own to close.
+    }
   }
 
   #opened(): void {
@@ -174,6 +188,15 @@ export function sourceOfStored(steps: readonly Step[]): AnswerSource {
   }
 }
 
+/** An iterator of the user's own may throw: its stream has ended by then. */
+export function returnQuietly(iterator: AsyncIterator<Step>): void {
+  try {
+    void Promise.resolve(iterator.return?.()).catch(() => {})
+  } catch {
+    // As if it had rejected.
+  }
+}
+
 /** The steps of a provider without a wire format, as a source. Reads on only while it is not paused. */
 export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): AnswerSource {
   const iterator = steps[Symbol.asyncIterator]()
@@ -204,7 +227,7 @@ export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): Ans
     if (isOver) return
     isOver = true
     wake()
-    void Promise.resolve(iterator.return?.()).catch(() => {})
+    returnQuietly(iterator)
   }
   return {
     read: (receiver) => void readAll(receiver),

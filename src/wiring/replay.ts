@@ -1,7 +1,8 @@
 import * as z from 'zod/mini'
 import type { Runtime, Store } from '../core/ports.ts'
 import { createDetached, type Detached } from '../replay/detached.ts'
-import { createIdempotency, type Idempotency } from '../replay/idempotency.ts'
+import { lazy } from '../core/lazy.ts'
+import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
 import { createRecordings, type Recordings } from '../replay/recordings.ts'
 
 /** Messages that can be streamed again. See docs/streams.md. Bytes are counted as two for each UTF-16 unit. */
@@ -34,7 +35,7 @@ export const streamsSchema: z.ZodMiniType = z.union(
 /** What outlives a response: recordings, remembered answers, and work that goes on without its caller. */
 export interface Replay {
   readonly recordings: Recordings
-  readonly idempotency: Idempotency
+  readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
   readonly detached: Detached
   /** Ends detached work and waits, for a bounded time, until all that has ended is in the store. */
   close(): Promise<void>
@@ -43,7 +44,7 @@ export interface Replay {
 export function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
   const { now, uuid, after } = runtime
   const recordings = createRecordings({ ...(options === false ? { isOn: false } : options), store, after, uuid })
-  const idempotency = createIdempotency({ store, now, uuid, after })
+  const idempotency = idempotencyOnDemand({ store, now, uuid, after })
   const detached = createDetached({ after })
   return {
     recordings,
@@ -53,5 +54,18 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
       await detached.close()
       await Promise.all([recordings.flush(), idempotency.flush()])
     },
+  }
+}
+
+/** Its code is loaded by the first request with an Idempotency-Key. */
+function idempotencyOnDemand(parts: IdempotencyOptions): Replay['idempotency'] {
+  let loaded: Idempotency | undefined
+  const load = lazy(async () => {
+    const { createIdempotency } = await import('../replay/idempotency.ts')
+    return (loaded = createIdempotency(parts))
+  })
+  return {
+    claim: async (request) => (await load()).claim(request),
+    flush: async () => loaded?.flush(),
   }
 }

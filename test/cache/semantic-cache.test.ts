@@ -1,3 +1,4 @@
+import { Cancellation } from '../../src/core/cancellation.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { createFlatIndex } from '../../src/cache/flat-index.ts'
@@ -462,7 +463,7 @@ describe('what fails inside the cache is a miss', () => {
     const { cache, recall, teach } = room()
     await teach(CAPITAL, 'Paris')
 
-    expect(await recall(ALIKE, { signal: AbortSignal.abort() })).toBeUndefined()
+    expect(await recall(ALIKE, { cancellation: Cancellation.of(AbortSignal.abort()) })).toBeUndefined()
     expect(cache.stats().failures).toBe(0)
   })
 })

@@ -1,3 +1,4 @@
+import { Cancellation } from '../../src/core/cancellation.ts'
 import { noNetwork } from '../support/no-network.ts'
 import { describe, expect, it } from 'vitest'
 import { createSingleFlight, type FlightRole, type Leader } from '../../src/cache/single-flight.ts'
@@ -76,7 +77,7 @@ describe('single flight', () => {
     const flights = createSingleFlight<string, string>()
     const leaving = new AbortController()
     const first = await leaderOf(flights.join('k'))
-    const left = flights.join('k', { signal: leaving.signal })
+    const left = flights.join('k', { cancellation: Cancellation.of(leaving.signal) })
     const stays = flights.join('k')
     leaving.abort(new Error('gone'))
 
@@ -90,7 +91,9 @@ describe('single flight', () => {
   it('a request whose caller has left already does not join', () => {
     const flights = createSingleFlight<string, string>()
 
-    expect(() => flights.join('k', { signal: AbortSignal.abort(new Error('gone')) })).toThrow('gone')
+    expect(() => flights.join('k', { cancellation: Cancellation.of(AbortSignal.abort(new Error('gone'))) })).toThrow(
+      'gone',
+    )
     expect(flights.size).toBe(0)
   })
 
@@ -132,7 +135,7 @@ describe('single flight', () => {
     expect(await impatient).toEqual({ role: 'alone' })
 
     const leaving = new AbortController()
-    const [left, served] = [flights.join('k', { signal: leaving.signal }), flights.join('k')]
+    const [left, served] = [flights.join('k', { cancellation: Cancellation.of(leaving.signal) }), flights.join('k')]
     leaving.abort(new Error('gone'))
     first.complete({ shared: 'answer' })
 

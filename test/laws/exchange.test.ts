@@ -3,17 +3,16 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { AnswerSource, SourceReceiver } from '../../src/core/answer-source.ts'
 import { GatewayError } from '../../src/core/errors.ts'
-import type { HeaderRecord, HttpRequest, ResponseSink } from '../../src/core/http.ts'
 import type { Provider } from '../../src/core/ports.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { createGateway } from '../../src/index.ts'
 import { testModel } from '../support/provider-call.ts'
+import { ScriptedClient } from '../support/scripted-client.ts'
 import { framesOf } from '../support/upstream-answers.ts'
 import { frameText } from '../support/upstream.ts'
 import { watchedStore } from '../support/watched-store.ts'
 
 const BODY = { model: 'script/model', stream: true, messages: [{ role: 'user', content: 'Tell me.' }] }
-const BYTES = new TextEncoder().encode(JSON.stringify(BODY))
 const PIECES = framesOf(
   { dialect: 'openai', body: BODY, index: 0, text: '' },
   { text: ['One', ' two', ' three', ' four', ' five', ' six'] },
@@ -69,93 +68,10 @@ class ScriptedSource implements AnswerSource {
   }
 }
 
-/** A client and its connection. Notes every call that the contract of a sink forbids. */
-class Client implements ResponseSink {
-  readonly faults: string[] = []
-  text = ''
-  status = 0
-  endings = 0
-  isSlow = false
-  isFull = false
-  hasLeft = false
-  #drained: () => void = () => {}
-  #left: () => void = () => {}
-
-  request(secret: string): HttpRequest {
-    const headers: Readonly<Record<string, string>> = { 'content-type': 'application/json', 'x-api-key': secret }
-    return {
-      method: 'POST',
-      path: '/v1/chat/completions',
-      query: '',
-      origin: 'http://gateway.test',
-      header: (name) => headers[name],
-      headerNames: () => Object.keys(headers),
-      body: () => BYTES,
-      onDisconnect: (listener) => {
-        this.#left = listener
-      },
-    }
-  }
-
-  whole(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
-    this.#begin(status)
-    this.text += typeof body === 'string' ? body : new TextDecoder().decode(body)
-    this.endings += 1
-  }
-
-  begin(status: number): void {
-    this.#begin(status)
-  }
-
-  write(bytes: Uint8Array | string): boolean {
-    if (this.status === 0) this.faults.push('write before begin')
-    if (this.endings > 0) this.faults.push('write after the end')
-    if (this.isFull && !this.hasLeft) this.faults.push('write to a client that is full')
-    this.text += typeof bytes === 'string' ? bytes : new TextDecoder().decode(bytes)
-    this.isFull = this.isSlow
-    return !this.isFull
-  }
-
-  onDrain(listener: () => void): void {
-    this.#drained = listener
-  }
-
-  end(): void {
-    this.#end('end')
-  }
-
-  destroy(): void {
-    this.#end('destroy')
-  }
-
-  drain(): void {
-    this.isSlow = false
-    if (!this.isFull || this.hasLeft) return
-    this.isFull = false
-    this.#drained()
-  }
-
-  leave(): void {
-    if (this.hasLeft || this.endings > 0) return
-    this.hasLeft = true
-    this.#left()
-  }
-
-  #begin(status: number): void {
-    if (this.status !== 0) this.faults.push('began twice')
-    this.status = status
-  }
-
-  #end(how: string): void {
-    if (this.endings > 0) this.faults.push(`${how} after the end`)
-    this.endings += 1
-  }
-}
-
 type Move = 'piece' | 'end' | 'cut' | 'timeout' | 'leave' | 'slow' | 'drain' | 'turn'
 
 interface Played {
-  readonly client: Client
+  readonly client: ScriptedClient
   readonly source: ScriptedSource
   readonly move: (move: Move) => Promise<void>
   /** Ends what has not ended and resolves when everything is settled. */
@@ -195,8 +111,8 @@ async function play(storeTurns: number): Promise<Played> {
   }
   const gateway = createGateway({ providers: [provider], store: slow, cache: false, runtime: { random: () => 0 } })
   const key = await gateway.keys.create({ name: 'law', budget_limit_cents: 100_000 })
-  const client = new Client()
-  gateway.handle(client.request(key.value), client)
+  const client = new ScriptedClient()
+  gateway.handle(client.request(key.value, { path: '/v1/chat/completions', body: BODY }), client)
   const move = async (one: Move): Promise<void> => {
     switch (one) {
       case 'piece':

@@ -228,7 +228,8 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
       await stage.upstream.arrival(1)
       leaver.abort()
       opened.open()
-      await (await first).body?.cancel()
+      // The body of a caller who has left ends with an error.
+      await (await first).body?.cancel().catch(() => {})
       const second = await send(stage, front, { stream })
 
       expect([second.status, second.headers.get('idempotency-replayed')]).toEqual([200, 'true'])

@@ -1,3 +1,4 @@
+import { Cancellation } from '../../src/core/cancellation.ts'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createSingleFlight, type FlightEnd, type FlightRole, type Leader } from '../../src/cache/single-flight.ts'
@@ -40,7 +41,7 @@ describe('the law of single flight', () => {
         const join = (key: string): void => {
           const member: Member = { key, leaving: new AbortController(), role: undefined, completed: false }
           members.push(member)
-          Promise.resolve(flights.join(key, { signal: member.leaving.signal })).then(
+          Promise.resolve(flights.join(key, { cancellation: Cancellation.of(member.leaving.signal) })).then(
             (role) => void (member.role = role),
             () => void (member.role = 'left'),
           )

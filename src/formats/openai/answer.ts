@@ -1,7 +1,7 @@
 import type { Completion } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import type { Native, Part, ToolCallPart } from '../../core/prompt.ts'
+import { textOfPart, type Native, type Part, type ToolCallPart } from '../../core/prompt.ts'
 import type { Metrics, WriteContext } from '../format.ts'
 import { fillCallIds } from './fill-call-ids.ts'
 import { readFinish, readUsage, writeFinish, writeUsage } from './usage.ts'
@@ -10,7 +10,8 @@ import { writeCall } from './write-messages.ts'
 /** An upstream's answer, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillCallIds(received)
-  const choice = asObject(asArray(body['choices'])[0])
+  const choices = asArray(body['choices']).map(asObject)
+  const choice = choices[0]
   const message = asObject(choice?.['message'])
   if (choice === undefined || message === undefined) {
     throw new GatewayError('upstream', 'The model provider sent no answer: its body has no choices with a message.')
@@ -19,14 +20,27 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const refusal = asString(message['refusal']) ?? ''
   const parts = [...thinkingOf(message), ...contentOf(message['content']), ...refusalPart(refusal), ...calls]
   const usage = readUsage(body['usage'])
+  const furtherText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
   return {
     id: asString(body['id']) ?? '',
     model: asString(body['model']) ?? '',
     parts,
+    ...(furtherText.length > 0 && { furtherText: furtherText.join('') }),
     finish: readFinish(choice['finish_reason'], calls.length > 0, refusal !== ''),
     ...(usage === undefined ? {} : { usage }),
     native: { dialect: 'openai', value: body, ...(text === undefined || body !== received ? {} : { text }) },
   }
+}
+
+/** All that a message, or a piece of one, says: text, thoughts, refusals and the tools that it calls. */
+export function textOfMessage(message: JsonObject = {}): string {
+  const calls = [message['function_call'], ...asArray(message['tool_calls'])].map((item) => {
+    const call = asObject(item)
+    const called = asObject(call?.['function']) ?? asObject(call?.['custom']) ?? call ?? {}
+    return `${asString(called['name']) ?? ''}${inputOf(called)}`
+  })
+  const said = contentOf(message['content']).map(textOfPart)
+  return [reasoningOf(message), ...said, asString(message['refusal']) ?? '', ...calls].join('')
 }
 
 function refusalPart(refusal: string): readonly Part[] {

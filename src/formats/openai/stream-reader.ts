@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
 import type { StepReader } from '../../core/answer-source.ts'
-import { contentOf, reasoningOf } from './answer.ts'
+import { contentOf, reasoningOf, textOfMessage } from './answer.ts'
 import { readFailure } from './failure.ts'
 import { callIdFiller } from './fill-call-ids.ts'
 import { callReader, type CallReader } from './stream-calls.ts'
@@ -44,7 +44,12 @@ export function stepReader(): StepReader {
     // Clients break on an event that is no chunk, so it stays here.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
     const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
-    return { events: readChunk(reading, chunk), native: { dialect: 'openai', frame: sent } }
+    const furtherText = furtherTextOf(chunk)
+    return {
+      events: readChunk(reading, chunk),
+      ...(furtherText !== '' && { furtherText }),
+      native: { dialect: 'openai', frame: sent },
+    }
   }
   const isWhole = () => reading.finished.size > 0 && reading.finished.size === reading.begun.size
   return Object.assign(read, { isWhole })
@@ -91,8 +96,22 @@ function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] 
   return [...events, ...usageEvents(chunk), ...end]
 }
 
+function furtherTextOf(chunk: JsonObject): string {
+  let text = ''
+  for (const item of asArray(chunk['choices'])) {
+    const choice = asObject(item)
+    if (indexOf(choice) !== 0) text += textOfMessage(asObject(choice?.['delta']))
+  }
+  return text
+}
+
+function indexOf(choice: JsonObject | undefined): number {
+  const index = choice?.['index']
+  return typeof index === 'number' ? index : 0
+}
+
 function readChoice(reading: Reading, choice: JsonObject): readonly AnswerEvent[] {
-  const index = typeof choice['index'] === 'number' ? choice['index'] : 0
+  const index = indexOf(choice)
   const reason = choice['finish_reason']
   reading.begun.add(index)
   if (typeof reason === 'string' && reason !== '') reading.finished.add(index)

@@ -1,0 +1,73 @@
+import { afterEach, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { ask, CHAT } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { post, readerOf } from '../support/streams.ts'
+import { HANG, type Reply } from '../support/upstream.ts'
+import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+
+const PIECES = 40
+const TEXT = ' elephant number'
+
+const stages: Stage[] = []
+afterEach(async () => {
+  await Promise.all(stages.splice(0).map((stage) => stage.close()))
+})
+
+async function start(reply: () => Reply): Promise<{ readonly stage: Stage; readonly store: WatchedStore }> {
+  const store = watchedStore()
+  const stage = await startStage({ store, reply, key: { name: 'chooser', budget_limit_cents: 100_000 } })
+  stages.push(stage)
+  return { stage, store }
+}
+
+const body = (n: number, stream: boolean): JsonObject => ({ ...CHAT.body, max_tokens: 1000, n, stream })
+
+const delta = (say: (text: string) => JsonObject, index: number): string => {
+  const choices = [{ index, delta: say(TEXT), finish_reason: null }]
+  return JSON.stringify({ id: 'x', object: 'chat.completion.chunk', created: 1, model: 'large', choices })
+}
+
+/** Completion tokens of a stream of `n` choices that its caller leaves after all of them have said the same. */
+async function tokensWhenLeft(n: number, say: (text: string) => JsonObject): Promise<number> {
+  const events = Array.from({ length: PIECES * n }, (_, at) => ({ data: delta(say, at % n) }))
+  const { stage, store } = await start(() => ({ kind: 'events', items: [...events, HANG] }))
+  const reader = readerOf(await post(stage, CHAT.path, { body: body(n, true) }))
+  const decoder = new TextDecoder()
+  for (let text = ''; text.split(TEXT).length <= PIECES * n;) {
+    text += decoder.decode((await reader.read()).value, { stream: true })
+  }
+  await reader.cancel()
+  await store.allSettled()
+  return store.booked().completion
+}
+
+it.each([
+  ['text', (text: string) => ({ content: text })],
+  ['thoughts', (text: string) => ({ reasoning_content: text })],
+  ['tool calls', (text: string) => ({ tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: text } }] })],
+])('a caller that leaves a stream of four choices pays the %s of all four', async (_, say) => {
+  const one = await tokensWhenLeft(1, say)
+  expect(one).toBeGreaterThan(PIECES)
+  const four = await tokensWhenLeft(4, say)
+  // Of a tool call the name is repeated in each piece, and the first choice states it once.
+  expect(four).toBeGreaterThanOrEqual(4 * one - 4)
+})
+
+it('a whole answer of two choices without usage is billed for both', async () => {
+  const choice = (index: number): JsonObject => ({
+    index,
+    message: { role: 'assistant', content: TEXT.repeat(PIECES) },
+    finish_reason: 'stop',
+  })
+  const billed = async (n: number): Promise<number> => {
+    const choices = Array.from({ length: n }, (_, index) => choice(index))
+    const { stage, store } = await start(() => ({ kind: 'json', value: { id: 'x', model: 'large', choices } }))
+    expect((await ask(stage, body(n, false))).status).toBe(200)
+    await store.allSettled()
+    return store.booked().completion
+  }
+  const one = await billed(1)
+  expect(one).toBeGreaterThan(PIECES)
+  expect(await billed(2)).toBeGreaterThanOrEqual(2 * one - 2)
+})

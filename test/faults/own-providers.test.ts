@@ -1,0 +1,147 @@
+import { describe, expect, it } from 'vitest'
+import type { Step } from '../../src/core/answer.ts'
+import type { AnswerSource, SourceReceiver } from '../../src/core/answer-source.ts'
+import type { Provider } from '../../src/core/ports.ts'
+import { createGateway, type Gateway } from '../../src/index.ts'
+import { testModel } from '../support/provider-call.ts'
+import { post, readerOf } from '../support/streams.ts'
+import { gate } from '../support/upstream.ts'
+import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+
+const never = (): Promise<never> => new Promise(() => {})
+
+interface Room {
+  readonly gateway: Gateway
+  readonly secret: string
+  readonly store: WatchedStore
+}
+
+async function startWith(provider: Partial<Provider>, totalMs = 600_000): Promise<Room> {
+  const store = watchedStore()
+  const own: Provider = {
+    name: 'own',
+    dialect: 'openai',
+    models: [testModel],
+    model: () => testModel,
+    complete: never,
+    stream: never,
+    embed: never,
+    ...provider,
+  }
+  const timeouts = { connect: totalMs, firstByte: totalMs, idle: totalMs, total: totalMs }
+  const gateway = createGateway({ providers: [own], store, cache: false, timeouts, runtime: { random: () => 0 } })
+  const { value: secret } = await gateway.keys.create({ name: 'k', budget_limit_cents: 1000 })
+  return { gateway, secret, store }
+}
+
+const CHAT = '/v1/chat/completions'
+const MESSAGES = [{ role: 'user', content: 'Hello?' }]
+const CALLS = [
+  ['a whole answer', CHAT, { model: 'own/model', messages: MESSAGES }],
+  ['a stream', CHAT, { model: 'own/model', messages: MESSAGES, stream: true }],
+  ['embeddings', '/v1/embeddings', { model: 'own/model', input: 'Hello?' }],
+] as const
+
+describe.each(CALLS)('%s of a provider that never answers and ignores its signal', (_, path, body) => {
+  it('ends with 504 at the deadline of the request', async () => {
+    const room = await startWith({}, 40)
+    expect((await post(room, path, { body })).status).toBe(504)
+    await room.store.allSettled()
+    expect(await room.store.held()).toBe(0)
+  })
+
+  it('ends when its caller leaves', async () => {
+    const called = gate()
+    const hang = (): Promise<never> => {
+      called.open()
+      return never()
+    }
+    const room = await startWith({ complete: hang, stream: hang, embed: hang })
+    const caller = new AbortController()
+    const response = post(room, path, { body, signal: caller.signal })
+    await called.opened
+    caller.abort()
+
+    expect((await response).status).toBe(499)
+    await room.store.allSettled()
+    expect(await room.store.held()).toBe(0)
+  })
+})
+
+it('a stream that comes after its caller has left is ended', async () => {
+  const called = gate()
+  const arrived = gate()
+  const ended = gate()
+  const steps: AsyncIterableIterator<Step> = {
+    [Symbol.asyncIterator]: () => steps,
+    next: never,
+    return: async () => {
+      ended.open()
+      return { done: true, value: undefined }
+    },
+  }
+  const room = await startWith({
+    stream: async () => {
+      called.open()
+      await arrived.opened
+      return { answer: steps, ignored: [] }
+    },
+  })
+  const caller = new AbortController()
+  const response = post(room, CHAT, { body: CALLS[1][2], signal: caller.signal })
+  await called.opened
+  caller.abort()
+  await response
+
+  arrived.open()
+  await ended.opened
+})
+
+describe('a stream that throws when it is ended', () => {
+  const hello: Step = {
+    events: [
+      { type: 'answer-start', id: 'a', model: 'model' },
+      { type: 'text-start' },
+      { type: 'text-delta', text: 'Hello.' },
+    ],
+  }
+  const fault = (): never => {
+    throw new TypeError('ended')
+  }
+
+  const steps = (): AsyncIterable<Step> => {
+    let isFirst = true
+    return {
+      [Symbol.asyncIterator]: () => ({
+        next: () => {
+          if (!isFirst) return never()
+          isFirst = false
+          return Promise.resolve({ done: false, value: hello })
+        },
+        return: fault,
+      }),
+    }
+  }
+  const source = (): AnswerSource => ({
+    read: (receiver: SourceReceiver) => receiver.onStep(hello),
+    pause: () => {},
+    resume: () => {},
+    complete: () => {},
+    abort: fault,
+  })
+
+  it.each([
+    ['an iterable of steps', steps],
+    ['a source', source],
+  ])('as %s is settled when its caller leaves', async (_, answer) => {
+    const room = await startWith({ stream: async () => ({ answer: answer(), ignored: [] }) })
+    const response = await post(room, CHAT, { body: CALLS[1][2] })
+    const reader = readerOf(response)
+    await reader.read()
+    await reader.cancel()
+
+    await room.store.allSettled()
+    expect(await room.store.held()).toBe(0)
+    expect(room.store.booked().completion).toBeGreaterThan(0)
+  })
+})

@@ -1,0 +1,51 @@
+import { connect } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { bearer, CHAT } from '../support/ask.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { watchedStore } from '../support/watched-store.ts'
+
+let stage: Stage | undefined
+afterEach(() => stage?.close())
+
+/** Several requests on one connection before the first is answered. */
+function pipelined({ secret }: Stage, count: number, stream: boolean): string {
+  const body = JSON.stringify({ ...CHAT.body, stream })
+  const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer({ secret })}content-type: application/json\r\n`
+  return `${head}content-length: ${body.length}\r\n\r\n${body}`.repeat(count)
+}
+
+describe.each([true, false])('requests in line on one connection that is closed (stream: %s)', (stream) => {
+  it('are all cancelled and settled, also those whose turn to be answered has not come', async () => {
+    const store = watchedStore()
+    stage = await startStage({
+      store,
+      reply: () => ({ kind: 'hang' }),
+      key: { name: 'k', budget_limit_cents: 100_000 },
+    })
+    const { upstream, url } = stage
+    const { hostname, port } = new URL(url)
+    const socket = connect({ host: hostname, port: Number(port) })
+    socket.on('error', () => {})
+    socket.write(pipelined(stage, 14, stream))
+    await upstream.arrival(14)
+    socket.destroy()
+
+    await Promise.all(upstream.requests.map((request) => request.leaving))
+    await store.allSettled()
+    expect(store.tickets).toHaveLength(14)
+    expect(await store.held()).toBe(0)
+  })
+})
+
+it('requests in line on one connection are all answered', async () => {
+  stage = await startStage({ reply: ({ index }) => `Answer ${index}.` })
+  const { hostname, port } = new URL(stage.url)
+  const socket = connect({ host: hostname, port: Number(port) })
+  socket.write(pipelined(stage, 5, false))
+  let text = ''
+  for await (const piece of socket) {
+    text += String(piece)
+    if (text.split('HTTP/1.1 200').length === 6 && text.endsWith('}')) break
+  }
+  expect(text.split('Answer ').length).toBe(6)
+})

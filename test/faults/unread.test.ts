@@ -1,0 +1,125 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { connect, type AddressInfo, type Socket } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { toNodeHandler } from '../../src/node.ts'
+import { DEFAULT_LIMITS } from '../../src/options.ts'
+import { eventSinkOf } from '../../src/pipeline/event-sink.ts'
+import { bearer, CHAT } from '../support/ask.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
+import { timeouts } from '../support/provider-call.ts'
+import { startStage, type Stage } from '../support/stage.ts'
+import { post, readerOf } from '../support/streams.ts'
+import { framesOf, gate } from '../support/upstream.ts'
+
+let stage: Stage | undefined
+afterEach(() => stage?.close())
+
+const STREAM = { ...CHAT.body, stream: true }
+
+describe('the events of a stream', () => {
+  /** A reader that takes one piece and is full from then on. */
+  function fullReader() {
+    const calls: string[] = []
+    let drained = (): void => {}
+    const runtime = manualRuntime(() => ({ pause: () => {}, resume: () => {}, abort: () => {} }))
+    const sink = {
+      whole: () => {},
+      begin: () => {},
+      write: () => calls.push('write') === 0,
+      onDrain: (listener: () => void) => {
+        drained = listener
+      },
+      end: () => void calls.push('end'),
+      destroy: () => void calls.push('destroy'),
+    }
+    const services = { limits: DEFAULT_LIMITS, runtime, timeouts }
+    const events = eventSinkOf({ sink, format: openaiFormat, id: 'req_1' }, services)
+    events.onDrain(() => {})
+    return { calls, events, runtime, drain: () => drained() }
+  }
+
+  it('get no heartbeats while their reader is full', () => {
+    const { calls, events, runtime, drain } = fullReader()
+    events.write('data: 1\n\n')
+    runtime.advance(timeouts.total - 1)
+    expect(calls).toEqual(['write'])
+    drain()
+    runtime.advance(DEFAULT_LIMITS.heartbeatMs)
+    expect(calls).toEqual(['write', 'write'])
+  })
+
+  it('disconnect a reader that takes nothing for timeouts.total', () => {
+    const { calls, events, runtime } = fullReader()
+    events.write('data: 1\n\n')
+    runtime.advance(timeouts.total + DEFAULT_LIMITS.heartbeatMs)
+    expect(calls).toEqual(['write', 'destroy'])
+    expect(runtime.pending()).toBe(0)
+  })
+})
+
+describe('the body of gateway.fetch', () => {
+  it('breaks off when nobody reads it for timeouts.total', async () => {
+    let skippedMs = 0
+    stage = await startStage({
+      reply: (request) => ({ kind: 'events', items: framesOf(request, { text: ['One', ' two', ' three'] }) }),
+      runtime: { now: () => Date.now() + skippedMs },
+      limits: { heartbeatMs: 20 },
+    })
+    const reader = readerOf(await post(stage, CHAT.path, { body: STREAM }))
+    skippedMs = timeouts.total
+    await expect(reader.closed).rejects.toThrow('broken off')
+  })
+
+  it('of a detached request whose caller left before its headers holds no events', async () => {
+    const answered = gate()
+    stage = await startStage({
+      reply: async () => {
+        await answered.opened
+        return 'Hello.'
+      },
+    })
+    const caller = new AbortController()
+    const headers = { 'x-svc-detach': 'true' }
+    const response = post(stage, CHAT.path, { body: STREAM, headers, signal: caller.signal })
+    await stage.upstream.arrival(1)
+    caller.abort(new Error('left'))
+    answered.open()
+    await expect(readerOf(await response).read()).rejects.toThrow('left')
+  })
+})
+
+describe('a client at a port whose response is larger than what its connection holds', () => {
+  async function answering(): Promise<{ readonly client: Socket; readonly connection: Socket }> {
+    stage = await startStage({ reply: () => 'x'.repeat(16 * 1024 * 1024) })
+    const server = createServer({ keepAliveTimeout: 5_000 }, toNodeHandler(stage.gateway))
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const client = connect((server.address() as AddressInfo).port, '127.0.0.1').pause()
+    client.on('error', () => {})
+    const [connection] = (await once(server, 'connection')) as [Socket]
+    server.close()
+    const body = JSON.stringify(CHAT.body)
+    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\n`
+    client.write(`${head}content-length: ${body.length}\r\n\r\n${body}`)
+    await expect.poll(() => connection.timeout).toBe(60_000)
+    return { client, connection }
+  }
+
+  it('loses its connection after a minute without progress', async () => {
+    const { connection } = await answering()
+    // What Node does after that time.
+    connection.emit('timeout')
+    expect(connection.destroyed).toBe(true)
+  })
+
+  it('keeps its connection as long as every other when it reads on', async () => {
+    const { client, connection } = await answering()
+    client.resume()
+    // Some versions of Node add a second.
+    await expect.poll(() => connection.timeout).toBeLessThanOrEqual(6_000)
+    expect(connection.timeout).toBeGreaterThanOrEqual(5_000)
+    client.destroy()
+  })
+})
