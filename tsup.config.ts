@@ -7,6 +7,11 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     express: 'src/express.ts',
     fastify: 'src/fastify.ts',
     next: 'src/next.ts',
+    sqlite: 'src/sqlite.ts',
+    redis: 'src/redis.ts',
+    postgres: 'src/postgres.ts',
+    testing: 'src/testing.ts',
+    cli: 'src/cli.ts',
     'transport-undici': 'src/http/transport-undici.ts',
     'transport-fetch': 'src/http/transport-fetch.ts',
     'hash-node': 'src/platform/hash-node.ts',
@@ -17,7 +22,8 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
   platform: 'neutral',
   // The name `http` alone may be a package; `node:http` never is.
   removeNodeProtocol: false,
-  external: [/^node:/, '#transport', '#hash'],
+  // The drivers are the user's own.
+  external: [/^node:/, '#transport', '#hash', 'pg', 'postgres'],
   // `npm run types` holds the source to isolatedDeclarations; here it would refuse what it only reports when emitting.
   dts: { compilerOptions: { isolatedDeclarations: false } },
   clean: true,

@@ -103,6 +103,10 @@ export function createGateway(options: GatewayOptions): Gateway {
     runtime,
     totalMs: timeouts.total,
     onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
+    onSettlementDropped: ({ ticket }) => {
+      const cause = new Error('A settlement was given up: its request is not billed. The store was away for too long.')
+      observers.log.failure('settlement dropped', cause, runtime.now(), { ticket })
+    },
   })
   const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)

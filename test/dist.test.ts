@@ -10,7 +10,15 @@ import { build, type BuildOptions } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const entries = ['sluice', 'sluice/node', 'sluice/express', 'sluice/fastify', 'sluice/next'] as const
+const entries = [
+  'sluice',
+  'sluice/node',
+  'sluice/express',
+  'sluice/fastify',
+  'sluice/next',
+  'sluice/sqlite',
+  'sluice/testing',
+] as const
 
 interface PackageFile {
   readonly version: string
@@ -180,6 +188,10 @@ import { serve, toNodeHandler } from 'sluice/node'
 import { toExpress } from 'sluice/express'
 import { toFastify } from 'sluice/fastify'
 import { toNext } from 'sluice/next'
+import { postgresStore } from 'sluice/postgres'
+import { redisStore } from 'sluice/redis'
+import { sqliteStore } from 'sluice/sqlite'
+import { testStore } from 'sluice/testing'
 
 const gateway = createGateway({ providers: [extractive()] })
 const response: Promise<Response> = gateway.fetch(new Request('http://localhost/health'))
@@ -188,12 +200,14 @@ const port: Promise<number> = serve(gateway, { port: 0 }).then((server) => serve
 const middleware = toExpress(gateway)
 const plugin = toFastify(gateway)
 const { GET, POST } = toNext(gateway)
+const query = { query: async (_text: string, _parameters: unknown[]) => ({ rows: [] }) }
+createGateway({ providers: [extractive()], store: postgresStore({ client: query }) })
 const kind: string = new GatewayError('internal', 'text').kind
 // @ts-expect-error A port is a number.
 void serve(gateway, { port: 'three thousand' })
 // @ts-expect-error There is no such option.
 createGateway({ providers: [extractive()], noSuchOption: 1 })
-export { GET, POST, kind, middleware, plugin, port, response }
+export { GET, POST, kind, redisStore, sqliteStore, testStore, middleware, plugin, port, response }
 `
 
 const execute = promisify(execFile)

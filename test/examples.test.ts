@@ -91,6 +91,14 @@ describe('the examples', () => {
     }
   }, 60_000)
 
+  it('a limit, the usage and the audit survive a restart', async () => {
+    const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
+
+    const { stdout } = await promisify(execFile)(process.execPath, [tsx, 'examples/restart.ts'], { cwd: root })
+
+    expect(stdout).toBe('before: 200 200\nafter the restart: 200 429\nusage: 3 requests, 4 audit records\n')
+  }, 60_000)
+
   it('the route of next answers the requests that Next hands it', async () => {
     const key = 'a-secret-of-48-letters-made-for-this-test-alone-'
     process.env['GATEWAY_KEY'] = key

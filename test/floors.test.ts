@@ -27,6 +27,9 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   // Chosen by the package's import conditions (`#hash`); no other module imports it by its path.
   platform: [],
   ...Object.fromEntries(ground.map((folder) => [folder, ['core']])),
+  cli: ['core', 'stores'],
+  // Published tests of the ports.
+  testing: ['core', 'cache'],
   // Calls to an upstream: attempts, failures and the translation of its answer.
   upstream: ['core', ...ground],
   providers: ['core', 'upstream', ...ground],

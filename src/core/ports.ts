@@ -60,6 +60,17 @@ export interface Settlement {
   readonly ticket: string
   readonly charges: readonly Charge[]
   readonly tallies: readonly Tally[]
+  /**
+   * Appended in the same step, so that a request needs no third call for its audit record. An entry that is larger than
+   * its quota is left out.
+   * @default none
+   */
+  readonly entries?: readonly SettledEntry[]
+}
+
+/** A log entry that a settlement carries. */
+export interface SettledEntry extends NewLogEntry {
+  readonly log: string
 }
 
 export interface Level {
@@ -124,9 +135,9 @@ export interface NewLogEntry {
 
 /**
  * Where the gateway keeps what must outlive one request. Everything that must be right when many requests run at once
- * is one atomic step: `swap`, `reserve`, `settle`. Values are text. The contract suite (test/contract/store.ts)
- * says exactly what each method promises. The methods of the request path may return their value at once. A method that
- * cannot reach its storage rejects or throws.
+ * is one atomic step: `swap`, `reserve`, `settle`. Values are text. The contract suite (`testStore` of
+ * `sluice/testing`) specifies each method. The methods of the request path may return their value at once. A method
+ * that cannot reach its storage rejects or throws.
  */
 export interface Store {
   get(key: string): MaybePromise<string | undefined>
@@ -143,7 +154,7 @@ export interface Store {
   /** Takes all claims or none. */
   reserve(request: ReserveRequest): MaybePromise<ReserveResult>
   /**
-   * Gives back what the ticket holds, adds the charges and tallies. Only the first call for a ticket does anything and
+   * Gives back what the ticket holds, adds the charges, tallies and log entries. Only the first call for a ticket does anything and
    * answers true; a ticket whose hold has lapsed can still be settled, for an hour at least.
    */
   settle(settlement: Settlement): MaybePromise<boolean>

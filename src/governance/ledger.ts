@@ -11,7 +11,7 @@ import { forgottenAt, type Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
 import { refusal } from './refusal.ts'
 import type { Quote, RateStatus, Recount, Reservation, Used } from './reservation.ts'
-import { createSettlements } from './settlements.ts'
+import { createSettlements, type SettlementsOptions } from './settlements.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import { talliesOf } from './usage-tally.ts'
 import type { VirtualKey } from './virtual-key.ts'
@@ -41,13 +41,15 @@ export interface LedgerOptions {
   readonly shared: SharedLimits
   /** How long amounts stay held when nobody settles, in milliseconds; longer than any request. @default 600,000 */
   readonly lapsesAfterMs?: number
+  /** Sends settlements that the store did not take again. @default only later settlements send them */
+  readonly settlements?: SettlementsOptions
 }
 
 const LAPSE_MS = 600_000
 
 export function createLedger(options: LedgerOptions): Ledger {
   const { store, now, uuid, shared, lapsesAfterMs = LAPSE_MS } = options
-  const settlements = createSettlements(store)
+  const settlements = createSettlements(store, options.settlements)
   const windowsOf = createKeyWindows(shared)
 
   function reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> {

@@ -1,27 +1,45 @@
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
-import type { Settlement, Store } from '../core/ports.ts'
+import type { Runtime, Settlement, Store } from '../core/ports.ts'
 
 /** Hands settlements to the store, and again those that it did not take. */
 export interface Settlements {
-  /** Rejects when the store fails; the settlement is then kept and tried again by later calls and by `retry`. */
+  /**
+   * Rejects when the store fails. The settlement is then kept and sent again: by later settlements, by `retry`, and by
+   * itself while any is kept.
+   */
   settle(settlement: Settlement): MaybePromise<void>
-  /** Waits for settlements under way, then tries once more what is kept; resolves to how many are still left. */
+  /** Waits for settlements under way, then sends once more what is kept; resolves to how many are still left. */
   retry(): Promise<number>
+  /** How many were given up: too many were kept, or the store refused the amounts. */
+  dropped(): number
 }
 
-/** Beyond so many the oldest is given up: its hold lapses in the store. */
-const MOST_KEPT = 10_000
+export interface SettlementsOptions {
+  /** Sends kept settlements again without waiting for a request. @default only later calls send them again */
+  readonly after?: Runtime['after']
+  /** Maximum number of kept settlements. @default 10,000 */
+  readonly maxKept?: number
+  /** Notified of each settlement that is given up. */
+  readonly onDropped?: (settlement: Settlement) => void
+}
+
+/** Beyond so many the oldest is given up: its reservation expires in the store. */
+const MAX_KEPT = 10_000
+const RETRY_MS = 1_000
 
 /** A ticket is settled once, however often it is sent, so sending again is safe. */
-export function createSettlements(store: Store): Settlements {
+export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
+  const { after, maxKept = MAX_KEPT, onDropped } = options
   const kept: Settlement[] = []
   const underWay = new Set<Promise<void>>()
-  let retrying = false
+  let isRetrying = false
+  let isScheduled = false
+  let dropped = 0
 
   function settle(settlement: Settlement): MaybePromise<void> {
     const failed = (error: unknown): never => {
-      kept.push(settlement)
-      if (kept.length > MOST_KEPT) kept.shift()
+      if (isRefused(error)) drop(settlement)
+      else keep(settlement)
       throw error
     }
     let settled: MaybePromise<boolean>
@@ -42,6 +60,31 @@ export function createSettlements(store: Store): Settlements {
     }
   }
 
+  function keep(settlement: Settlement): void {
+    kept.push(settlement)
+    const oldest = kept.length > maxKept ? kept.shift() : undefined
+    if (oldest !== undefined) drop(oldest)
+    schedule()
+  }
+
+  function drop(settlement: Settlement): void {
+    dropped += 1
+    onDropped?.(settlement)
+  }
+
+  function schedule(): void {
+    if (after === undefined || isScheduled || kept.length === 0) return
+    isScheduled = true
+    after(
+      RETRY_MS,
+      () => {
+        isScheduled = false
+        void sendKept().then(schedule)
+      },
+      { isBackground: true },
+    )
+  }
+
   function retryKept(): MaybePromise<void> {
     return kept.length === 0 ? undefined : chain(sendKept(), () => undefined)
   }
@@ -52,26 +95,33 @@ export function createSettlements(store: Store): Settlements {
   }
 
   async function sendKept(): Promise<number> {
-    if (retrying) return kept.length
-    retrying = true
+    if (isRetrying) return kept.length
+    isRetrying = true
     try {
       for (let next = kept.shift(); next !== undefined; next = kept.shift()) {
-        if (!(await taken(next))) return kept.unshift(next)
+        if (!(await isTaken(next))) return kept.unshift(next)
       }
       return 0
     } finally {
-      retrying = false
+      isRetrying = false
     }
   }
 
-  async function taken(settlement: Settlement): Promise<boolean> {
+  /** A settlement that the store will never take must not keep others back. */
+  async function isTaken(settlement: Settlement): Promise<boolean> {
     try {
       await store.settle(settlement)
-      return true
-    } catch {
-      return false
+    } catch (error) {
+      if (!isRefused(error)) return false
+      drop(settlement)
     }
+    return true
   }
 
-  return { settle, retry }
+  return { settle, retry, dropped: () => dropped }
+}
+
+/** The store answered that the settlement is wrong: sending it again cannot help. */
+function isRefused(error: unknown): boolean {
+  return error instanceof RangeError
 }

@@ -78,9 +78,13 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     delete: async (key) => values.delete(key),
     list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
     reserve: (request) => counters.reserve(request),
-    settle: ({ ticket, charges, tallies: added }) => {
+    settle: ({ ticket, charges, tallies: added, entries = [] }) => {
       if (!counters.settle(ticket, charges)) return false
       for (const tally of added) tallies.add(tally)
+      for (const { log, ...entry } of entries) {
+        // An entry that is larger than its quota must not prevent the settlement.
+        if (!logs.isGiant(log, entry)) logs.append(log, entry)
+      }
       return true
     },
     levels: (names) => names.map((name) => counters.level(name)),

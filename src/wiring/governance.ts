@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { lazy } from '../core/lazy.ts'
-import type { Runtime, Store } from '../core/ports.ts'
+import type { Runtime, Settlement, Store } from '../core/ports.ts'
 import type { Desks } from '../governance/desks.ts'
 import { applyConfiguration, parseConfiguration } from '../governance/configuration.ts'
 import { createKeyring } from '../governance/keyring.ts'
@@ -24,6 +24,8 @@ export interface GovernanceParts {
   /** The longest that a request may take, in milliseconds. */
   readonly totalMs: number
   readonly onFailure: (cause: unknown) => void
+  /** Notified of a settlement that is given up: its request is not billed. */
+  readonly onSettlementDropped?: (settlement: Settlement) => void
 }
 
 /** A request settles within this time after its deadline. */
@@ -51,7 +53,17 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
     keys: onDemand(async () => (await desks()).keys, KEY_METHODS),
     budgets: onDemand(async () => (await desks()).budgets, RECORD_METHODS),
     rateLimits: onDemand(async () => (await desks()).rateLimits, RECORD_METHODS),
-    ledger: createLedger({ store, now, uuid, shared, lapsesAfterMs: parts.totalMs + SETTLE_MS }),
+    ledger: createLedger({
+      store,
+      now,
+      uuid,
+      shared,
+      lapsesAfterMs: parts.totalMs + SETTLE_MS,
+      settlements: {
+        after: runtime.after,
+        ...(parts.onSettlementDropped !== undefined && { onDropped: parts.onSettlementDropped }),
+      },
+    }),
     findKey: (secret) => chain(inPlace(), () => keyring.find(secret)),
     keyById: async (id) => {
       await inPlace()

@@ -1,5 +1,6 @@
 import { GatewayError } from '../../core/errors.ts'
-import type { Charge, Claim, Level, ReserveRequest, ReserveResult } from '../../core/ports.ts'
+import type { Charge, Level, ReserveRequest, ReserveResult } from '../../core/ports.ts'
+import { amountOf, checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
 import { createExpiryQueue, type Dated } from './expiry-queue.ts'
 
 /** Counters of requests, tokens and money, and the tickets that hold parts of them. */
@@ -23,11 +24,6 @@ interface Ticket extends Dated {
   holds: readonly { readonly counter: Counter; readonly amount: number }[]
   lapsed: boolean
 }
-
-const GREATEST = Number.MAX_SAFE_INTEGER
-
-/** How long a ticket can still be settled after its hold has lapsed. */
-const LATE_MS = 2 * 3_600_000
 
 /** Neither pool ever forgets to make room: what decides over money refuses instead. */
 export function createCounters(
@@ -67,7 +63,7 @@ export function createCounters(
 
   function sum(name: string): number {
     const counter = counters.get(name)
-    return counter === undefined ? 0 : Math.min(GREATEST, counter.spent + counter.held)
+    return counter === undefined ? 0 : Math.min(MAX_AMOUNT, counter.spent + counter.held)
   }
 
   function touch(name: string, expiresAt: number): Counter {
@@ -87,7 +83,7 @@ export function createCounters(
     const at = now()
     checkRequest(request, at)
     sweep(at)
-    if (tickets.has(request.ticket)) throw new RangeError('The ticket is taken: tickets must be unique for ever.')
+    if (tickets.has(request.ticket)) throw takenTicket()
     const before = request.claims.map((claim) => sum(claim.counter))
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
@@ -121,7 +117,7 @@ export function createCounters(
     lapses.schedule(ticket, Infinity)
     for (const { counter: charged, amount, expiresAt } of present) {
       const counter = touch(charged, expiresAt)
-      counter.spent = Math.min(GREATEST, counter.spent + amount)
+      counter.spent = Math.min(MAX_AMOUNT, counter.spent + amount)
     }
     return true
   }
@@ -134,57 +130,6 @@ export function createCounters(
   }
 
   return { reserve, settle, level, clear }
-}
-
-type Decision = { readonly refused: number } | { readonly granted: number }
-
-/**
- * What elastic claims get, or the first claim that does not fit; Infinity where no claim is elastic. Room is a difference
- * of safe integers, so it is exact.
- */
-function decide({ claims, least }: ReserveRequest, before: readonly number[]): Decision {
-  let granted = Infinity
-  for (const [index, { max, amount, elastic }] of claims.entries()) {
-    const room = max - (before[index] ?? 0)
-    const needed = elastic === true ? Math.min(amount, least ?? amount) : amount
-    if (needed > room) return { refused: index }
-    if (elastic === true) granted = Math.min(granted, amount, room)
-  }
-  return { granted }
-}
-
-function amountOf({ elastic, amount }: Claim, granted: number): number {
-  return elastic === true ? granted : amount
-}
-
-function checkRequest({ claims, least, lapsesAfterMs }: ReserveRequest, at: number): void {
-  if (hasDuplicates(claims)) {
-    throw new RangeError('Two claims of one reservation name the same counter; join them into one.')
-  }
-  for (const claim of claims) {
-    checkAmount(claim.counter, claim.amount)
-    checkAmount(claim.counter, claim.max)
-    if (claim.expiresAt > at) continue
-    throw new RangeError(
-      `The counter ${claim.counter} ends before the store's present: the store and its user need the same clock.`,
-    )
-  }
-  if (least !== undefined) checkAmount('least', least)
-  if (!(lapsesAfterMs > 0)) throw new RangeError('lapsesAfterMs must be above 0.')
-}
-
-/** Claims are few: comparing them is cheaper than a set. */
-function hasDuplicates(claims: readonly Claim[]): boolean {
-  return claims.some(({ counter }, index) => {
-    for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
-    return false
-  })
-}
-
-/** NaN, fractions, negative amounts and unsafe integers would quietly break every later comparison. */
-function checkAmount(name: string, amount: number): void {
-  if (Number.isSafeInteger(amount) && amount >= 0) return
-  throw new RangeError(`The amount of ${name} is ${amount}; a whole number from 0 to 2^53 - 1 was expected.`)
 }
 
 function overfull(what: string): GatewayError {

@@ -9,6 +9,8 @@ import type { PoolBounds } from './pool.ts'
  */
 export interface Logs {
   append(log: string, entry: NewLogEntry): void
+  /** Returns true for an entry that is larger than its quota: `append` throws. */
+  isGiant(log: string, entry: NewLogEntry): boolean
   entries(log: string, query: LogQuery): readonly LogEntry[]
   clear(): void
 }
@@ -47,12 +49,16 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   let bytes = 0
   let sequence = 0
 
+  function isGiant(log: string, { value, quota }: NewLogEntry): boolean {
+    return quota !== undefined && sizeOfLine(log, value) > quota.maxBytes
+  }
+
   function append(log: string, entry: NewLogEntry): void {
     const { quota } = entry
     const most = quota ?? { maxEntries: bounds.entriesOfOneLog, maxBytes: bounds.bytes }
     const name = quota === undefined ? `log:${log}` : `quota:${quota.name}`
-    const size = 2 * (log.length + entry.value.length) + OVERHEAD
-    if (quota !== undefined && size > quota.maxBytes) throw quotaExceeded(quota)
+    const size = sizeOfLine(log, entry.value)
+    if (quota !== undefined && isGiant(log, entry)) throw quotaExceeded(quota)
     const old = shares.get(name)
     if (old !== undefined) dropExpired(old)
     while (old !== undefined && sizeOf(old.queue) > 0) {
@@ -150,7 +156,11 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     bytes = 0
   }
 
-  return { append, entries, clear }
+  return { append, isGiant, entries, clear }
+}
+
+function sizeOfLine(log: string, value: string): number {
+  return 2 * (log.length + value.length) + OVERHEAD
 }
 
 function emptyQueue(name: string): Queue {

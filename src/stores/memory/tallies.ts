@@ -76,7 +76,8 @@ export function createTallies(now: () => number, most: number): Tallies {
   return { add, get, clear }
 }
 
-function addField(amounts: Map<string, number>, field: string, amount: number): void {
+/** Adds to one field within the bounds of a tally. An amount that is not a safe integer is ignored. */
+export function addField(amounts: Map<string, number>, field: string, amount: number): void {
   if (!Number.isSafeInteger(amount)) return
   if (!amounts.has(field) && amounts.size >= MOST_FIELDS) return
   const sum = (amounts.get(field) ?? 0) + amount

@@ -1,0 +1,76 @@
+import type { PostgresClient } from '../stores/postgres/client.ts'
+import { postgresStore } from '../stores/postgres.ts'
+
+interface Connection {
+  readonly client: PostgresClient
+  readonly close: () => Promise<void>
+}
+
+/** Opens a connection with the driver that is installed beside sluice. */
+export type Connect = (url: string) => Promise<Connection>
+
+export interface CliIo {
+  readonly environment: Readonly<Record<string, string | undefined>>
+  readonly print: (line: string) => void
+  readonly connect: Connect
+}
+
+const USAGE = `Usage: sluice migrate [--url URL] [--schema NAME]
+
+Creates the tables of sluice/postgres, or brings them to the newest version. Safe to repeat.
+
+  --url URL      the database; default: the environment variable DATABASE_URL
+  --schema NAME  the schema of the tables; default: sluice`
+
+/** Runs the command line. Returns the exit code: 0 done, 1 failed, 2 wrong usage. */
+export async function runCli(words: readonly string[], { environment, print, connect }: CliIo): Promise<number> {
+  const [command, ...rest] = words
+  const options = readOptions(rest)
+  if (command !== 'migrate' || options === undefined) {
+    print(USAGE)
+    return command === '--help' ? 0 : 2
+  }
+  const url = options['--url'] ?? environment['DATABASE_URL']
+  if (url === undefined) {
+    print('No database is given. Set DATABASE_URL, or pass --url.')
+    return 2
+  }
+  const schema = options['--schema'] ?? 'sluice'
+  try {
+    const { client, close } = await connect(url)
+    try {
+      await postgresStore({ client, schema }).migrate()
+    } finally {
+      await close()
+    }
+  } catch (error) {
+    print(`The migration failed: ${error instanceof Error ? error.message : String(error)}`)
+    return 1
+  }
+  print(`The schema ${schema} is up to date.`)
+  return 0
+}
+
+/** Reads `--name value` pairs; undefined when there is anything else. */
+function readOptions(words: readonly string[]): Readonly<Record<string, string>> | undefined {
+  const options: Record<string, string> = {}
+  for (let index = 0; index < words.length; index += 2) {
+    const [name = '', value] = words.slice(index, index + 2)
+    if (!['--url', '--schema'].includes(name) || value === undefined) return undefined
+    options[name] = value
+  }
+  return options
+}
+
+/** Uses `pg`, or `postgres` where that is not installed. */
+export const connectWithInstalledDriver: Connect = async (url) => {
+  const pg = await import('pg').catch(() => undefined)
+  if (pg !== undefined) {
+    const pool = new pg.default.Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 10_000 })
+    return { client: pool, close: () => pool.end() }
+  }
+  const postgres = await import('postgres').catch(() => undefined)
+  if (postgres === undefined) throw new Error('No driver is installed. Run "npm install pg".')
+  const sql = postgres.default(url, { max: 1, connect_timeout: 10 })
+  return { client: sql, close: () => sql.end() }
+}

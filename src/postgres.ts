@@ -1,0 +1,19 @@
+/**
+ * A store in PostgreSQL, for any number of processes.
+ *
+ * ```ts
+ * import { Pool } from 'pg'
+ * import { createGateway } from 'sluice'
+ * import { postgresStore } from 'sluice/postgres'
+ *
+ * const client = new Pool({ connectionString, query_timeout: 2_000, connectionTimeoutMillis: 2_000 })
+ * const store = postgresStore({ client })
+ * await store.migrate()
+ * const gateway = createGateway({ providers, store })
+ * ```
+ *
+ * @module
+ */
+export { postgresStore, type PostgresStore, type PostgresStoreOptions } from './stores/postgres.ts'
+export type { PostgresClient, QueryClient, UnsafeClient } from './stores/postgres/client.ts'
+export type { BulkLimits, PoolLimit } from './stores/bounds.ts'

@@ -1,0 +1,16 @@
+/**
+ * A store in one SQLite file: survives a restart, shared by the processes of one host.
+ *
+ * ```ts
+ * import Database from 'libsql'
+ * import { createGateway } from 'sluice'
+ * import { sqliteStore } from 'sluice/sqlite'
+ *
+ * const gateway = createGateway({ providers, store: sqliteStore({ database: new Database('sluice.db') }) })
+ * ```
+ *
+ * @module
+ */
+export { sqliteStore, type SqliteStoreOptions } from './stores/sqlite.ts'
+export type { SqliteDatabase, SqliteStatement, SqliteValue } from './stores/sqlite/database.ts'
+export type { BulkLimits, PoolLimit } from './stores/bounds.ts'

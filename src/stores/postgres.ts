@@ -1,0 +1,157 @@
+import type {
+  Level,
+  LogEntry,
+  LogQuery,
+  ReserveRequest,
+  ReserveResult,
+  Settlement,
+  Store,
+  WriteOptions,
+} from '../core/ports.ts'
+import { quotaExceeded } from '../core/quotas.ts'
+import { BULK_LIMITS, storeFull, type BulkLimits } from './bounds.ts'
+import { createCallFunction, createRunQuery, type PostgresClient } from './postgres/client.ts'
+import { migratePostgres } from './postgres/schema.ts'
+import { createSweep } from './postgres/sweep.ts'
+import { fieldOf, listOf, numberOf, textOf } from './reply.ts'
+import { claimRequest, entryRequest, settlementRequest, valueRequest } from './requests.ts'
+import { checkAmount, checkClaims, endedCounter, takenTicket } from './reservation-rules.ts'
+import { decodeText, encodeText } from './text.ts'
+
+export interface PostgresStoreOptions {
+  /** A connected client: a Pool of `pg`, postgres.js, or PGlite. The caller closes it. */
+  readonly client: PostgresClient
+  /** The schema of the tables. Gateways with the same schema share keys, budgets and usage. @default 'sluice' */
+  readonly schema?: string
+  /** Limits of batches, recordings and audit records; keys and budgets have none. @default 1,000,000 entries, 1 GiB each */
+  readonly limits?: Partial<BulkLimits>
+  /** Milliseconds since 1970. @default the clock of the PostgreSQL server, one for all processes */
+  readonly now?: () => number
+}
+
+export interface PostgresStore extends Store {
+  /** Creates the schema, or brings it to the newest version. `npx sluice migrate` does the same. */
+  migrate(): Promise<void>
+}
+
+const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,40}$/
+
+/**
+ * Keeps everything in PostgreSQL 14 or newer. Each step is one call of one function, so any number of processes share
+ * limits and budgets exactly. A committed step survives a power failure.
+ */
+export function postgresStore(options: PostgresStoreOptions): PostgresStore {
+  const { client, schema = 'sluice', now } = options
+  if (!SCHEMA_NAME.test(schema)) {
+    throw new RangeError(
+      `The schema is ${JSON.stringify(schema)}; expected lower-case letters, digits and underscores.`,
+    )
+  }
+  const limits = { ...BULK_LIMITS, ...options.limits }
+  const runQuery = createRunQuery(client)
+  const call = createCallFunction(runQuery, schema, now)
+  const sweep = createSweep(call, limits)
+
+  async function write(
+    key: string,
+    value: string | undefined,
+    how: WriteOptions = {},
+    expectation: object = {},
+  ): Promise<unknown> {
+    const reply = await call('write_value', { ...valueRequest(key, value, how, limits), ...expectation })
+    sweep.start()
+    if (fieldOf(reply, 'full') === true) throw how.quota === undefined ? storeFull() : quotaExceeded(how.quota)
+    return reply
+  }
+
+  async function reserve(request: ReserveRequest): Promise<ReserveResult> {
+    checkClaims(request)
+    const { ticket, claims, least, lapsesAfterMs } = request
+    const reply = await call('reserve', {
+      ticket: encodeText(ticket),
+      claims: claims.map(claimRequest),
+      lapsesAfter: Math.ceil(lapsesAfterMs),
+      ...(least !== undefined && { least }),
+    })
+    const error = fieldOf(reply, 'error')
+    if (error === 'taken') throw takenTicket()
+    if (error === 'ended') throw endedCounter(decodeText(textOf(fieldOf(reply, 'counter'))))
+    const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
+    const refused = fieldOf(reply, 'refused')
+    if (refused !== undefined) return { accepted: false, refused: numberOf(refused), levels }
+    return { accepted: true, granted: numberOf(fieldOf(reply, 'granted')), levels }
+  }
+
+  async function settle(settlement: Settlement): Promise<boolean> {
+    for (const { counter, amount } of settlement.charges) checkAmount(counter, amount)
+    const reply = await call('settle', settlementRequest(settlement, limits))
+    sweep.start()
+    return fieldOf(reply, 'settled') === true
+  }
+
+  async function list(prefix: string, after: string | undefined, limit: number): Promise<readonly string[]> {
+    const start = encodeText(prefix)
+    const reply = await call('list_keys', {
+      prefix: start,
+      limit,
+      ...(after !== undefined && { after: encodeText(after) }),
+    })
+    const keys = listOf(reply).map(textOf)
+    const end = keys.findIndex((key) => !key.startsWith(start))
+    return keys.slice(0, end === -1 ? keys.length : end).map(decodeText)
+  }
+
+  return {
+    get: async (key) => {
+      const value = fieldOf(await call('read_value', { key: encodeText(key) }), 'value')
+      return value === undefined ? undefined : decodeText(textOf(value))
+    },
+    set: async (key, value, how) => void (await write(key, value, how)),
+    swap: async (key, expected, value, how) => {
+      const expectation = expected === undefined ? {} : { expected: encodeText(expected) }
+      return fieldOf(await write(key, value, how, { swaps: true, ...expectation }), 'done') === true
+    },
+    delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
+    list: (prefix, { after, limit }) => list(prefix, after, limit),
+    reserve,
+    settle,
+    levels: async (names) => listOf(await call('read_levels', { counters: names.map(encodeText) })).map(levelIn),
+    tallies: async (names) => listOf(await call('read_tallies', { names: names.map(encodeText) })).map(amountsIn),
+    append: async (log, entry) => {
+      await call('append', { entry: entryRequest({ ...entry, log }, limits) })
+      sweep.start()
+    },
+    entries: async (log, query) =>
+      listOf(await call('read_entries', { ...entriesRequest(query), log: encodeText(log) })).map(entryIn),
+    ping: async () => void (await runQuery('SELECT 1', [])),
+    close: () => sweep.finish(),
+    migrate: () => migratePostgres(runQuery, schema),
+  }
+}
+
+/** Digits of the two parts of a cursor, so that cursors compare as text: the transaction and the entry. */
+const WRITER_DIGITS = 20
+const ID_DIGITS = 20
+const CURSOR = new RegExp(`^(\\d{${WRITER_DIGITS}})(\\d{${ID_DIGITS}})$`)
+
+/** A cursor that this store did not give continues from the start. */
+function entriesRequest({ from, to, after = '', limit }: LogQuery): object {
+  const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
+  return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
+}
+
+function entryIn(row: unknown): LogEntry {
+  const [writer, id, at, value] = listOf(row)
+  const cursor = textOf(writer).padStart(WRITER_DIGITS, '0') + textOf(id).padStart(ID_DIGITS, '0')
+  return { cursor, at: numberOf(at), value: decodeText(textOf(value)) }
+}
+
+function levelIn(row: unknown): Level {
+  const [spent = 0, held = 0] = listOf(row).map(numberOf)
+  return { spent, held }
+}
+
+function amountsIn(row: unknown): Readonly<Record<string, number>> {
+  const fields = typeof row === 'object' && row !== null ? Object.entries(row) : []
+  return Object.fromEntries(fields.map(([field, amount]) => [decodeText(field), numberOf(amount)]))
+}

@@ -1,0 +1,169 @@
+/**
+ * Functions over values.
+ *
+ * A write locks its key (an advisory lock), then the shares that it changes by name. Keys, budgets and rate limits are
+ * in the pool `durable`, which has no shares and no limits.
+ */
+export function valueFunctions(schema: string, never: number): string {
+  return `${shares(schema)}${writes(schema, never)}${reads(schema, never)}`
+}
+
+function shares(schema: string): string {
+  return `
+    -- Creates missing shares and locks all, in the order of their names.
+    CREATE FUNCTION ${schema}.lock_shares(pool_name text, names text[]) RETURNS void LANGUAGE plpgsql AS $f$
+    DECLARE locked integer;
+    BEGIN
+      LOOP
+        INSERT INTO ${schema}.shares (pool, share)
+          SELECT pool_name, wanted.name FROM unnest(names) AS wanted (name)
+          WHERE NOT EXISTS (SELECT 1 FROM ${schema}.shares s WHERE s.pool = pool_name AND s.share = wanted.name)
+          ORDER BY wanted.name COLLATE "C" ON CONFLICT DO NOTHING;
+        SELECT count(*) INTO locked FROM (
+          SELECT 1 FROM ${schema}.shares s WHERE s.pool = pool_name AND s.share = ANY (names) ORDER BY s.share FOR UPDATE
+        ) AS rows;
+        EXIT WHEN locked = cardinality(names);
+      END LOOP;
+    END $f$;
+
+    CREATE FUNCTION ${schema}.count_share(pool_name text, share_name text, more bigint, more_bytes bigint) RETURNS void
+    LANGUAGE sql AS $f$
+      UPDATE ${schema}.shares SET entries = entries + more, bytes = bytes + more_bytes
+        WHERE pool = pool_name AND share = share_name
+    $f$;
+
+    -- Drops the oldest values of a locked share until one of this size fits.
+    CREATE FUNCTION ${schema}.make_room(share_name text, size bigint, max_entries bigint, max_bytes bigint) RETURNS void
+    LANGUAGE plpgsql AS $f$
+    DECLARE freed bigint; held record;
+    BEGIN
+      LOOP
+        SELECT s.entries, s.bytes INTO held FROM ${schema}.shares s WHERE s.pool = 'expiring' AND s.share = share_name;
+        EXIT WHEN held.entries + 1 <= max_entries AND held.bytes + size <= max_bytes;
+        DELETE FROM ${schema}.entries e WHERE e.key = (
+          SELECT oldest.key FROM ${schema}.entries oldest
+          WHERE oldest.pool = 'expiring' AND oldest.share = share_name ORDER BY oldest.id LIMIT 1
+        ) RETURNING e.bytes INTO freed;
+        EXIT WHEN freed IS NULL;
+        PERFORM ${schema}.count_share('expiring', share_name, -1, -freed);
+      END LOOP;
+    END $f$;
+  `
+}
+
+function writes(schema: string, never: number): string {
+  return `
+    -- Writes a value, or deletes it when the request has none. The caller holds the lock of the key.
+    CREATE FUNCTION ${schema}.put_value(request jsonb, moment bigint) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      key_name text := request->>'key';
+      new_pool text := coalesce(request->>'pool', 'durable');
+      new_share text := coalesce(request->>'share', '');
+      size bigint := coalesce((request->>'bytes')::bigint, 0);
+      max_entries bigint := (request->'quota'->>'entries')::bigint;
+      max_bytes bigint := (request->'quota'->>'bytes')::bigint;
+      ttl numeric := (request->>'ttl')::numeric;
+      has_value boolean := request ? 'value';
+      old record;
+      held record;
+      total record;
+      more_entries bigint := 1;
+      more_bytes bigint := size;
+      gone bigint;
+      gone_bytes bigint;
+    BEGIN
+      SELECT e.pool, e.share INTO old FROM ${schema}.entries e WHERE e.key = key_name;
+      -- Pools in the order expiring, owned: one order for all writers.
+      IF old.pool = 'expiring' AND new_pool <> 'expiring' THEN PERFORM ${schema}.lock_shares('expiring', ARRAY[old.share]); END IF;
+      IF has_value AND new_pool <> 'durable' THEN
+        IF old.pool = 'owned' AND new_pool = 'expiring' THEN
+          PERFORM ${schema}.lock_shares('expiring', ARRAY[new_share]);
+          PERFORM ${schema}.lock_shares('owned', ARRAY[old.share]);
+        ELSIF old.pool = new_pool AND old.share <> new_share THEN
+          PERFORM ${schema}.lock_shares(new_pool, ARRAY[old.share, new_share]);
+        ELSE
+          PERFORM ${schema}.lock_shares(new_pool, ARRAY[new_share]);
+        END IF;
+      END IF;
+      IF old.pool = 'owned' AND (NOT has_value OR new_pool = 'durable') THEN
+        PERFORM ${schema}.lock_shares('owned', ARRAY[old.share]);
+      END IF;
+      -- Another writer may have dropped it meanwhile to make room.
+      SELECT e.pool, e.share, e.bytes, e.ends_at INTO old FROM ${schema}.entries e WHERE e.key = key_name;
+      IF has_value AND new_pool = 'owned' AND NOT (request->>'mustFit')::boolean THEN
+        IF old.pool = 'owned' AND old.share = new_share THEN
+          more_entries := 0;
+          more_bytes := size - old.bytes;
+        END IF;
+        IF more_entries > 0 OR more_bytes > 0 THEN
+          SELECT s.entries, s.bytes INTO held FROM ${schema}.shares s WHERE s.pool = 'owned' AND s.share = new_share;
+          SELECT coalesce(sum(s.entries), 0) AS entries, coalesce(sum(s.bytes), 0) AS bytes INTO total
+            FROM ${schema}.shares s WHERE s.pool = 'owned';
+          IF held.entries + more_entries > least(max_entries, (request->'limit'->>'entries')::bigint - total.entries - more_entries)
+            OR held.bytes + more_bytes > least(max_bytes, (request->'limit'->>'bytes')::bigint - total.bytes - more_bytes)
+          THEN RETURN '{"full":true}'; END IF;
+        END IF;
+      END IF;
+      IF old.pool IS NOT NULL THEN
+        DELETE FROM ${schema}.entries e WHERE e.key = key_name;
+        IF old.pool <> 'durable' THEN PERFORM ${schema}.count_share(old.pool, old.share, -1, -old.bytes); END IF;
+      END IF;
+      IF NOT has_value OR ttl <= 0 THEN
+        RETURN jsonb_build_object('done', true, 'found', coalesce(old.ends_at > moment, false))::text;
+      END IF;
+      IF new_pool = 'expiring' THEN
+        WITH ended AS (
+          DELETE FROM ${schema}.entries e WHERE e.pool = 'expiring' AND e.share = new_share AND e.ends_at <= moment
+          RETURNING e.bytes
+        ) SELECT count(*), coalesce(sum(bytes), 0) INTO gone, gone_bytes FROM ended;
+        PERFORM ${schema}.count_share('expiring', new_share, -gone, -gone_bytes);
+        IF max_entries IS NOT NULL THEN PERFORM ${schema}.make_room(new_share, size, max_entries, max_bytes); END IF;
+      END IF;
+      INSERT INTO ${schema}.entries (key, value, bytes, pool, share, ends_at)
+        VALUES (key_name, request->>'value', size, new_pool, new_share, coalesce(moment + ceil(ttl)::bigint, ${never}));
+      IF new_pool <> 'durable' THEN PERFORM ${schema}.count_share(new_pool, new_share, 1, size); END IF;
+      RETURN '{"done":true}';
+    END $f$;
+
+    -- set, swap and delete. Of several writers of one key each sees what the one before it wrote.
+    CREATE FUNCTION ${schema}.write_value(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      request jsonb := input::jsonb;
+      found_value text;
+    BEGIN
+      PERFORM pg_advisory_xact_lock(hashtextextended('${schema} ' || (request->>'key'), 0));
+      IF request ? 'swaps' THEN
+        SELECT e.value INTO found_value FROM ${schema}.entries e
+          WHERE e.key = request->>'key' AND e.ends_at > ${schema}.now_of(request);
+        IF found_value IS DISTINCT FROM request->>'expected' THEN RETURN '{"done":false}'; END IF;
+      END IF;
+      RETURN ${schema}.put_value(request, ${schema}.now_of(request));
+    END $f$;
+  `
+}
+
+function reads(schema: string, never: number): string {
+  return `
+    CREATE FUNCTION ${schema}.read_value(input text) RETURNS text LANGUAGE sql VOLATILE AS $f$
+      SELECT coalesce((
+        SELECT jsonb_build_object('value', e.value) FROM ${schema}.entries e
+        WHERE e.key = input::jsonb->>'key' AND (e.ends_at = ${never} OR e.ends_at > ${schema}.now_of(input::jsonb))
+      ), '{}')::text
+    $f$;
+
+    -- Keys with a prefix follow each other in the order of bytes: the caller stops at the first one without it.
+    CREATE FUNCTION ${schema}.list_keys(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    DECLARE
+      request jsonb := input::jsonb;
+      moment bigint := ${schema}.now_of(request);
+    BEGIN
+      RETURN (
+        SELECT coalesce(jsonb_agg(page.key ORDER BY page.key), '[]')::text FROM (
+          SELECT e.key FROM ${schema}.entries e
+          WHERE e.key >= request->>'prefix' AND e.key > coalesce(request->>'after', '') AND e.ends_at > moment
+          ORDER BY e.key LIMIT (request->>'limit')::bigint
+        ) AS page
+      );
+    END $f$;
+  `
+}

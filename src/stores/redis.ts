@@ -1,0 +1,53 @@
+import type { Store } from '../core/ports.ts'
+import type { BulkLimits } from './bounds.ts'
+import { createRunScript, type RedisClient } from './redis/client.ts'
+import { createContext } from './redis/context.ts'
+import { createCounters } from './redis/counters.ts'
+import { createValues } from './redis/values.ts'
+
+export interface RedisStoreOptions {
+  /** A connected client: ioredis, node-redis, or an HTTP client of Upstash's shape. The caller closes it. */
+  readonly client: RedisClient
+  /** The start of all keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
+  readonly prefix?: string
+  /**
+   * Gives the limits of each key, and each shared record, a slot of its own in a Redis Cluster. `false` puts everything
+   * in one slot: each step is then one call, also on a cluster. See docs/stores.md.
+   * @default false
+   */
+  readonly shardByOwner?: boolean
+  /** Limits of batches, recordings and audit records; keys and budgets have none. @default 1,000,000 entries, 256 MiB each */
+  readonly limits?: Partial<BulkLimits>
+  /** Milliseconds since 1970. @default the clock of the Redis server, one for all processes */
+  readonly now?: () => number
+}
+
+const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
+
+/**
+ * Keeps everything in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so any number of
+ * processes share limits and budgets exactly. Durability is that of the server: enable its append-only file. The server
+ * must not evict keys: set `maxmemory-policy noeviction`.
+ */
+export function redisStore(options: RedisStoreOptions): Store {
+  const { client, prefix = 'sluice', shardByOwner = false, now } = options
+  const limits: BulkLimits = { owned: LIMIT, expiring: LIMIT, logs: LIMIT, ...options.limits }
+  const context = createContext({ runScript: createRunScript(client), prefix, limits, isSharded: shardByOwner, now })
+  const values = createValues(context)
+  const counters = createCounters(context)
+  return {
+    get: values.get,
+    set: values.set,
+    swap: values.swap,
+    delete: values.delete,
+    list: (prefix, { after, limit }) => values.list(prefix, after, limit),
+    reserve: counters.reserve,
+    settle: counters.settle,
+    levels: counters.levels,
+    tallies: counters.tallies,
+    append: values.append,
+    entries: values.entries,
+    ping: async () => void (await values.get('')),
+    close: async () => {},
+  }
+}

@@ -1,0 +1,85 @@
+/** ioredis: `new Redis()` and `new Cluster()`. Set `enableOfflineQueue: false`, so that an outage is reported at once. */
+export interface IoredisClient {
+  evalsha(sha: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
+  eval(script: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
+  /** Distinguishes this client from one of Upstash's shape. */
+  call(command: string): Promise<unknown>
+}
+
+interface ScriptArguments {
+  keys: string[]
+  arguments: string[]
+}
+
+/** node-redis: `createClient()` and `createCluster()`. Set `disableOfflineQueue: true`. */
+export interface NodeRedisClient {
+  evalSha(sha: string, options: ScriptArguments): Promise<unknown>
+  eval(script: string, options: ScriptArguments): Promise<unknown>
+}
+
+/** An HTTP client of Upstash's shape. */
+export interface UpstashClient {
+  evalsha(sha: string, keys: string[], args: string[]): Promise<unknown>
+  eval(script: string, keys: string[], args: string[]): Promise<unknown>
+}
+
+export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
+
+/** A Lua script, and the SHA-1 of its text under which the server caches it. */
+export interface Script {
+  readonly text: string
+  readonly sha: Promise<string>
+}
+
+/** Runs a script on the keys of one slot, in one call. `base` is the start of all its keys. */
+export type RunScript = (script: Script, base: string, request: object) => Promise<unknown>
+
+export function defineScript(text: string): Script {
+  return { text, sha: sha1(text) }
+}
+
+async function sha1(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-1', new TextEncoder().encode(text))
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/**
+ * Sends EVALSHA, and EVAL when the server does not have the script: after a restart, SCRIPT FLUSH or a failover.
+ * Scripts take and return JSON. Clients of Upstash's shape parse results that are JSON, others return text.
+ */
+export function createRunScript(client: RedisClient): RunScript {
+  const send = senderOf(client)
+  return async (script, base, request) => {
+    const argument = JSON.stringify(request)
+    const sha = await script.sha
+    let result: unknown
+    try {
+      result = await send('sha', sha, base, argument)
+    } catch (error) {
+      if (!isMissingScript(error)) throw error
+      result = await send('text', script.text, base, argument)
+    }
+    return typeof result === 'string' ? JSON.parse(result) : result
+  }
+}
+
+type Send = (how: 'sha' | 'text', script: string, key: string, argument: string) => Promise<unknown>
+
+function senderOf(client: RedisClient): Send {
+  if ('evalSha' in client) {
+    return (how, script, key, argument) => {
+      const options = { keys: [key], arguments: [argument] }
+      return how === 'sha' ? client.evalSha(script, options) : client.eval(script, options)
+    }
+  }
+  if ('call' in client) {
+    return (how, script, key, argument) =>
+      how === 'sha' ? client.evalsha(script, 1, key, argument) : client.eval(script, 1, key, argument)
+  }
+  return (how, script, key, argument) =>
+    how === 'sha' ? client.evalsha(script, [key], [argument]) : client.eval(script, [key], [argument])
+}
+
+function isMissingScript(error: unknown): boolean {
+  return error instanceof Error && error.message.includes('NOSCRIPT')
+}

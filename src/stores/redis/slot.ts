@@ -1,0 +1,92 @@
+import type { Level, ReserveRequest, Settlement } from '../../core/ports.ts'
+import { endedCounter, takenTicket } from '../reservation-rules.ts'
+import { claimRequest, settlementRequest } from '../requests.ts'
+import { decodeText, encodeText } from '../text.ts'
+import type { RedisContext } from './context.ts'
+import { fieldOf, listOf, numberOf, textOf } from '../reply.ts'
+import { LEVELS, READ_TALLIES, RESERVE, SETTLE, SHRINK } from './scripts.ts'
+
+export type SlotResult =
+  | { readonly refused: number; readonly levels: readonly number[] }
+  /** `granted` is undefined without elastic claims. */
+  | { readonly refused?: undefined; readonly granted: number | undefined; readonly levels: readonly number[] }
+
+/** How a settlement that concerns several slots is made in one of them. */
+export interface SettleOptions {
+  /** Remembers that the ticket is settled, so that a repeated settlement changes nothing here. */
+  readonly mark?: boolean
+  /** Charges although this slot never had the ticket: the ticket in another slot has decided. */
+  readonly force?: boolean
+}
+
+/** `before`: the ticket was settled and marked earlier. */
+export type SettleResult = 'settled' | 'before' | 'unknown'
+
+/** The steps on the data of one owner: one call each. */
+export interface Slot {
+  reserve(owner: string, request: ReserveRequest): Promise<SlotResult>
+  settle(owner: string, settlement: Settlement, options?: SettleOptions): Promise<SettleResult>
+  /** Lowers what a ticket holds of these counters to `amount`. */
+  shrink(owner: string, ticket: string, counters: readonly string[], amount: number): Promise<void>
+  levels(owner: string, counters: readonly string[]): Promise<readonly Level[]>
+  tallies(owner: string, names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
+}
+
+export function createSlot({ run, limits }: RedisContext): Slot {
+  async function reserve(owner: string, request: ReserveRequest): Promise<SlotResult> {
+    const { ticket, claims, least, lapsesAfterMs } = request
+    const reply = await run(RESERVE, owner, {
+      ticket: encodeText(ticket),
+      claims: claims.map(claimRequest),
+      lapsesAfter: lapsesAfterMs,
+      ...(least !== undefined && { least }),
+    })
+    const error = fieldOf(reply, 'error')
+    if (error === 'taken') throw takenTicket()
+    if (error === 'ended') throw endedCounter(decodeText(textOf(fieldOf(reply, 'counter'))))
+    const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
+    const refused = fieldOf(reply, 'refused')
+    if (refused !== undefined) return { refused: numberOf(refused), levels }
+    const isElastic = claims.some((claim) => claim.elastic === true)
+    return { granted: isElastic ? numberOf(fieldOf(reply, 'granted')) : undefined, levels }
+  }
+
+  async function settle(owner: string, settlement: Settlement, options: SettleOptions = {}): Promise<SettleResult> {
+    const reply = await run(SETTLE, owner, { ...options, limits, ...settlementRequest(settlement, limits) })
+    if (fieldOf(reply, 'settled') === true) return 'settled'
+    return fieldOf(reply, 'before') === true ? 'before' : 'unknown'
+  }
+
+  async function shrink(owner: string, ticket: string, counters: readonly string[], amount: number): Promise<void> {
+    const named = Object.fromEntries(counters.map((counter) => [encodeText(counter), true]))
+    await run(SHRINK, owner, { ticket: encodeText(ticket), counters: named, amount })
+  }
+
+  async function levels(owner: string, counters: readonly string[]): Promise<readonly Level[]> {
+    const reply = await run(LEVELS, owner, { counters: counters.map(encodeText) })
+    return listOf(fieldOf(reply, 'levels')).map((level) => {
+      const [spent = 0, held = 0] = listOf(level).map(numberOf)
+      return { spent, held }
+    })
+  }
+
+  async function tallies(
+    owner: string,
+    names: readonly string[],
+  ): Promise<readonly Readonly<Record<string, number>>[]> {
+    const reply = await run(READ_TALLIES, owner, { names: names.map(encodeText) })
+    return listOf(fieldOf(reply, 'tallies')).map((fields) => amountsIn(listOf(fields)))
+  }
+
+  return { reserve, settle, shrink, levels, tallies }
+}
+
+/** Reads a hash: names and values alternate, and the name of a sum begins with `f`. */
+function amountsIn(fields: readonly unknown[]): Readonly<Record<string, number>> {
+  const amounts: [string, number][] = []
+  for (let index = 0; index + 1 < fields.length; index += 2) {
+    const name = textOf(fields[index])
+    if (name.startsWith('f')) amounts.push([decodeText(name.slice(1)), numberOf(fields[index + 1])])
+  }
+  return Object.fromEntries(amounts)
+}

@@ -1,0 +1,72 @@
+import type { Claim, ReserveRequest } from '../core/ports.ts'
+
+/** The greatest value of a counter or tally. */
+export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
+
+/** How long a ticket can still be settled after its hold has lapsed, in milliseconds. */
+export const LATE_MS: number = 2 * 3_600_000
+
+export type Decision = { readonly refused: number } | { readonly granted: number }
+
+/**
+ * Returns what elastic claims get (Infinity when no claim is elastic), or the index of the first claim that does not
+ * fit. `before[i]` is spent + held of claim i's counter. What remains is a difference of safe integers, so it is exact.
+ */
+export function decide({ claims, least }: ReserveRequest, before: readonly number[]): Decision {
+  let granted = Infinity
+  for (const [index, { max, amount, elastic }] of claims.entries()) {
+    const remaining = max - (before[index] ?? 0)
+    const needed = elastic === true ? Math.min(amount, least ?? amount) : amount
+    if (needed > remaining) return { refused: index }
+    if (elastic === true) granted = Math.min(granted, amount, remaining)
+  }
+  return { granted }
+}
+
+/** Returns what a claim holds once elastic claims were granted so much. */
+export function amountOf({ elastic, amount }: Claim, granted: number): number {
+  return elastic === true ? granted : amount
+}
+
+/** Throws for a request that no store may accept. `at` is the store's present. */
+export function checkRequest(request: ReserveRequest, at: number): void {
+  checkClaims(request)
+  for (const { counter, expiresAt } of request.claims) if (expiresAt <= at) throw endedCounter(counter)
+}
+
+/** The checks that need no clock. */
+export function checkClaims({ claims, least, lapsesAfterMs }: ReserveRequest): void {
+  if (hasDuplicates(claims)) {
+    throw new RangeError('Two claims of one reservation name the same counter; join them into one.')
+  }
+  for (const claim of claims) {
+    checkAmount(claim.counter, claim.amount)
+    checkAmount(claim.counter, claim.max)
+  }
+  if (least !== undefined) checkAmount('least', least)
+  if (!(lapsesAfterMs > 0)) throw new RangeError('lapsesAfterMs must be above 0.')
+}
+
+/** Claims are few: comparing them is cheaper than a set. */
+function hasDuplicates(claims: readonly Claim[]): boolean {
+  return claims.some(({ counter }, index) => {
+    for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
+    return false
+  })
+}
+
+export function endedCounter(counter: string): RangeError {
+  return new RangeError(
+    `The counter ${counter} ends before the store's present: the store and its user need the same clock.`,
+  )
+}
+
+export function takenTicket(): RangeError {
+  return new RangeError('The ticket is taken: tickets must be unique for ever.')
+}
+
+/** Throws for NaN, fractions, negative amounts and unsafe integers: they would break every later comparison. */
+export function checkAmount(name: string, amount: number): void {
+  if (Number.isSafeInteger(amount) && amount >= 0) return
+  throw new RangeError(`The amount of ${name} is ${amount}; a whole number from 0 to 2^53 - 1 was expected.`)
+}

@@ -1,0 +1,17 @@
+/**
+ * The tests that an implementation of a port must pass. A third party's store needs one file:
+ *
+ * ```ts
+ * import { testStore } from 'sluice/testing'
+ * import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+ *
+ * testStore('myStore', async (clock) => myStore({ now: clock.now }), { afterEach, beforeEach, describe, expect, it })
+ * ```
+ *
+ * @module
+ */
+export { testStore, type MakeStore } from './testing/store-contract.ts'
+export { testVectorIndex, type IndexLimits } from './testing/vector-index-contract.ts'
+export { testAnswerStore } from './testing/answer-store-contract.ts'
+export { testEmbedder } from './testing/embedder-contract.ts'
+export type { Expectation, Matchers, TestApi, TestClock } from './testing/test-api.ts'

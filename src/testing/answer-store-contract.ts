@@ -1,0 +1,91 @@
+import type { AnswerStore, CachedAnswer } from '../cache/answer-store.ts'
+import type { TestApi } from './test-api.ts'
+
+const LATER = Date.UTC(2100, 0, 1)
+
+function answer(id: string, more: Partial<CachedAnswer> = {}): CachedAnswer {
+  return {
+    id,
+    scope: 's',
+    text: `question ${id}`,
+    keyId: 'key-1',
+    completion: { id: `c-${id}`, model: 'm', parts: [{ type: 'text', text: `answer ${id}` }], finish: 'stop' },
+    promptTokens: 12,
+    storedAt: 0,
+    expiresAt: LATER,
+    comparable: true,
+    ...more,
+  }
+}
+
+/** Declares the tests that every `AnswerStore` must pass. */
+export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, api: TestApi): void {
+  const { beforeEach, describe, expect, it } = api
+
+  describe(`${name} holds the answer store contract`, () => {
+    let store: AnswerStore
+
+    beforeEach(async () => {
+      store = await make()
+    })
+
+    it('returns undefined for an unknown id', async () => {
+      expect(await store.get('unknown')).toBeUndefined()
+    })
+
+    it('returns the answer as it was stored', async () => {
+      expect(await store.put(answer('a'))).toBe(true)
+      expect(await store.get('a')).toEqual(answer('a'))
+      if (store.peek !== undefined) expect(await store.peek('a')).toEqual(answer('a'))
+    })
+
+    it('replaces an answer of the same id', async () => {
+      await store.put(answer('a'))
+      await store.put(answer('a', { text: 'another question' }))
+      expect(await store.get('a')).toMatchObject({ text: 'another question' })
+    })
+
+    it('changes thresholds, and ignores an unknown id', async () => {
+      await store.put(answer('a'))
+      await store.amend('a', { threshold: 0.97, servedAt: 0.96 })
+      await store.amend('unknown', { threshold: 0.97 })
+      expect(await store.get('a')).toEqual(answer('a', { threshold: 0.97, servedAt: 0.96 }))
+      expect(await store.get('unknown')).toBeUndefined()
+    })
+
+    it('removes an answer, and ignores an unknown id', async () => {
+      await store.put(answer('a'))
+      await store.remove('a')
+      await store.remove('unknown')
+      expect(await store.get('a')).toBeUndefined()
+    })
+
+    it('reports a scope as comparable while it has an entry that may be compared', async () => {
+      expect(await store.hasComparable('s')).toBe(false)
+      await store.put(answer('exact', { comparable: false }))
+      expect(await store.hasComparable('s')).toBe(false)
+      await store.put(answer('a'))
+      expect(await store.hasComparable('s')).toBe(true)
+      expect(await store.hasComparable('t')).toBe(false)
+      await store.remove('a')
+      expect(await store.hasComparable('s')).toBe(false)
+    })
+
+    it('clears the answers of one key, then all', async () => {
+      await store.put(answer('a'))
+      await store.put(answer('b', { keyId: 'key-2' }))
+      await store.clear('key-1')
+      expect(await store.get('a')).toBeUndefined()
+      expect(await store.get('b')).toEqual(answer('b', { keyId: 'key-2' }))
+      await store.clear()
+      expect(await store.get('b')).toBeUndefined()
+      expect(await store.hasComparable('s')).toBe(false)
+    })
+
+    it('counts its entries', async () => {
+      await store.put(answer('a'))
+      await store.put(answer('b'))
+      expect(store.size().entries).toBe(2)
+    })
+  })
+}

@@ -1,0 +1,37 @@
+/**
+ * The functions of a test runner that the contract suites call. Those of vitest, Jest and `bun:test` fit. They are
+ * passed in, so that this package depends on no test runner.
+ */
+export interface TestApi {
+  readonly describe: (title: string, body: () => void) => unknown
+  readonly it: (title: string, body: () => void | Promise<void>) => unknown
+  readonly beforeEach: (body: () => void | Promise<void>) => unknown
+  readonly afterEach: (body: () => void | Promise<void>) => unknown
+  readonly expect: (value: unknown) => Expectation
+}
+
+export interface Expectation extends Matchers<unknown> {
+  readonly resolves: Matchers<Promise<unknown>>
+  readonly rejects: Matchers<Promise<unknown>>
+}
+
+export interface Matchers<result> {
+  toBe(expected: unknown): result
+  toEqual(expected: unknown): result
+  toMatchObject(expected: object): result
+  toHaveLength(length: number): result
+  toBeUndefined(): result
+  toBeGreaterThan(least: number): result
+  toBeLessThan(most: number): result
+  toBeLessThanOrEqual(most: number): result
+  toBeCloseTo(expected: number, digits?: number): result
+  toThrow(): result
+  readonly not: Pick<Matchers<result>, 'toBe'>
+}
+
+/** Time as the subject of a contract suite must see it. */
+export interface TestClock {
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+  readonly advance: (ms: number) => void
+}

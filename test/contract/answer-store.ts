@@ -1,0 +1,8 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { AnswerStore } from '../../src/cache/answer-store.ts'
+import { testAnswerStore as declareTests } from '../../src/testing/answer-store-contract.ts'
+
+/** The published suite, run by vitest. */
+export function testAnswerStore(name: string, make: () => Promise<AnswerStore>): void {
+  declareTests(name, make, { afterEach, beforeEach, describe, expect, it })
+}

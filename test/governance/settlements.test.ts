@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest'
+import type { Settlement } from '../../src/core/ports.ts'
+import { createSettlements } from '../../src/governance/settlements.ts'
+import { memoryStore } from '../../src/stores/memory.ts'
+import { settled } from '../support/attempt.ts'
+
+const named = (ticket: string): Settlement => ({ ticket, charges: [], tallies: [] })
+
+/** A store that fails while `failure` is set, and timers that the test runs. */
+function room(maxKept?: number) {
+  const inner = memoryStore()
+  const state: { failure: Error | undefined; readonly taken: string[]; readonly timers: (() => void)[] } = {
+    failure: undefined,
+    taken: [],
+    timers: [],
+  }
+  const store = {
+    ...inner,
+    settle: async (settlement: Settlement) => {
+      if (state.failure !== undefined) throw state.failure
+      state.taken.push(settlement.ticket)
+      return true
+    },
+  }
+  const dropped: string[] = []
+  const settlements = createSettlements(store, {
+    after: (_ms, callback) => {
+      state.timers.push(callback)
+      return () => {}
+    },
+    onDropped: ({ ticket }) => void dropped.push(ticket),
+    ...(maxKept !== undefined && { maxKept }),
+  })
+  return { state, settlements, dropped }
+}
+
+describe('settlements', () => {
+  it('are sent again without another request once the store is back, in their order', async () => {
+    const { state, settlements } = room()
+    state.failure = new Error('away')
+    for (const ticket of ['a', 'b'])
+      await expect(settled(() => settlements.settle(named(ticket)))).rejects.toThrow('away')
+    expect(state.timers).toHaveLength(1)
+    state.timers.shift()?.()
+    await expect.poll(() => state.timers.length).toBe(1)
+    state.failure = undefined
+    state.timers.shift()?.()
+    await expect.poll(() => state.taken).toEqual(['a', 'b'])
+    expect(state.timers).toEqual([])
+    expect(settlements.dropped()).toBe(0)
+  })
+
+  it('beyond the maximum give up the oldest, and count and report it', async () => {
+    const { state, settlements, dropped } = room(2)
+    state.failure = new Error('away')
+    for (const ticket of ['a', 'b', 'c']) await settled(() => settlements.settle(named(ticket))).catch(() => {})
+    expect(dropped).toEqual(['a'])
+    expect(settlements.dropped()).toBe(1)
+    state.failure = undefined
+    expect(await settlements.retry()).toBe(0)
+    expect(state.taken).toEqual(['b', 'c'])
+  })
+
+  it('that the store refuses for their amounts are given up, and keep no others back', async () => {
+    const { state, settlements, dropped } = room()
+    state.failure = new RangeError('The amount is NaN.')
+    await expect(settled(() => settlements.settle(named('wrong')))).rejects.toThrow(RangeError)
+    state.failure = undefined
+    await settlements.settle(named('right'))
+    expect(dropped).toEqual(['wrong'])
+    expect(state.taken).toEqual(['right'])
+  })
+})

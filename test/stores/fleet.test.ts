@@ -1,0 +1,84 @@
+import { afterAll, describe, expect, it } from 'vitest'
+import { askFromFleet, newName, settleUnderKills } from '../support/fleet/laws.ts'
+import type { StorePlace } from '../support/fleet/open-store.ts'
+import { postgresServer, redisCluster, redisServer } from '../support/servers.ts'
+import { temporaryDirectory } from '../support/sqlite.ts'
+
+/** The bench (npm run bench:kills) kills 100 processes per engine. */
+const KILLS = 6
+const PROCESSES = 4
+/** Settlements that one process makes at once. */
+const AT_ONCE = 8
+
+const directory = temporaryDirectory()
+const redis = redisServer()
+const postgres = postgresServer()
+const cluster = redisCluster()
+const file = { start: async () => directory.path, stop: async () => {} }
+
+const engines = [
+  { engine: 'sqlite', server: file },
+  { engine: 'redis', server: redis },
+  { engine: 'cluster', server: cluster },
+  { engine: 'sharded cluster', server: cluster },
+  { engine: 'postgres', server: postgres },
+] as const
+
+afterAll(async () => {
+  directory.remove()
+  await redis?.stop()
+  await postgres?.stop()
+})
+
+describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
+  let location: string | undefined
+  const place = async (): Promise<StorePlace> => {
+    location ??= (await server?.start()) ?? ''
+    return { engine, location, name: newName() }
+  }
+
+  it.skipIf(server === undefined)(
+    'serve exactly the limit of a key whose budget pays for more, and bill exactly that',
+    async () => {
+      const limits = { count: 4_000, requestLimit: 500, paidFor: 1_000 }
+      const { statuses, requests, billedUsd, oneUsd } = await askFromFleet({
+        place: await place(),
+        processes: PROCESSES,
+        ...limits,
+      })
+      expect(statuses['200']).toBe(500)
+      expect(Object.keys(statuses).filter((status) => !['200', '402', '429'].includes(status))).toEqual([])
+      expect(requests).toBe(500)
+      expect(billedUsd).toBeCloseTo(500 * oneUsd, 6)
+    },
+    180_000,
+  )
+
+  it.skipIf(server === undefined)(
+    'lose no settlement and bill none twice when they are killed at random',
+    async () => {
+      const { reported, logged, tallied, levels } = await settleUnderKills(await place(), KILLS, {
+        processes: PROCESSES,
+        atOnce: AT_ONCE,
+      })
+      expect(reported.length).toBeGreaterThan(KILLS)
+      expect(new Set(logged).size).toBe(logged.length)
+      expect(reported.filter((ticket) => !logged.includes(ticket))).toEqual([])
+      if (engine === 'sharded cluster') {
+        // A process that dies between the slots of one settlement loses the parts that it did not send.
+        const cut = (KILLS + PROCESSES) * AT_ONCE
+        expect(tallied - logged.length).toBeLessThanOrEqual(cut)
+        expect(levels.map(({ held }) => held)).toEqual([0, 0])
+        expect(levels[0]?.spent).toBe(tallied)
+        expect(tallied - (levels[1]?.spent ?? 0)).toBeLessThanOrEqual(cut)
+        return
+      }
+      expect(tallied).toBe(logged.length)
+      expect(levels).toEqual([
+        { spent: logged.length, held: 0 },
+        { spent: logged.length, held: 0 },
+      ])
+    },
+    120_000,
+  )
+})

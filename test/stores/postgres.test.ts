@@ -1,0 +1,177 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { postgresStore, type PostgresClient, type PostgresStore } from '../../src/postgres.ts'
+import { testStore } from '../contract/store.ts'
+import { openPglite, openPool, openPostgresJs, type OpenPostgres } from '../support/postgres.ts'
+import { postgresServer } from '../support/servers.ts'
+
+const server = postgresServer()
+
+const setups = [
+  { name: 'PGlite', isSkipped: false, open: openPglite },
+  { name: 'pg', isSkipped: server === undefined, open: async () => openPool((await server?.start()) ?? '') },
+  {
+    name: 'postgres.js',
+    isSkipped: server === undefined,
+    open: async () => openPostgresJs((await server?.start()) ?? ''),
+  },
+]
+
+afterAll(async () => server?.stop())
+
+describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) => {
+  describe.skipIf(isSkipped)(name, () => {
+    const schema = `test_${randomUUID().replaceAll('-', '')}`.slice(0, 30)
+    let opened: OpenPostgres
+    let run: (text: string) => Promise<readonly unknown[]>
+
+    beforeAll(async () => {
+      opened = await open()
+      run = runnerOf(opened.client)
+      await postgresStore({ client: opened.client, schema }).migrate()
+    })
+    afterAll(async () => {
+      await run(`DROP SCHEMA ${schema} CASCADE`)
+      await opened.close()
+    })
+    const empty = async (): Promise<void> => {
+      await run(
+        `TRUNCATE ${['entries', 'log_entries', 'shares', 'counters', 'tickets', 'holds', 'tallies'].map((table) => `${schema}.${table}`).join(', ')}`,
+      )
+    }
+
+    testStore(`postgresStore with ${name}`, async (clock) => {
+      await empty()
+      return postgresStore({ client: opened.client, schema, now: clock.now })
+    })
+
+    it('works by the clock of the server as well', async () => {
+      await empty()
+      const store = postgresStore({ client: opened.client, schema })
+      const claim = { counter: 'c', amount: 1, max: 2, expiresAt: Date.now() + 60_000 }
+      await store.set('a', 'x', { ttlMs: 60_000 })
+      expect(await store.get('a')).toBe('x')
+      expect(await store.reserve({ ticket: 't', claims: [claim], lapsesAfterMs: 60_000 })).toMatchObject({
+        levels: [1],
+      })
+      expect(await store.settle({ ticket: 't', charges: [], tallies: [] })).toBe(true)
+    })
+
+    it('migrates once, however often and at once it is asked to', async () => {
+      const store = postgresStore({ client: opened.client, schema })
+      await Promise.all([store.migrate(), store.migrate(), store.migrate()])
+      expect(await run(`SELECT version FROM ${schema}.migrations`)).toEqual([{ version: 1 }])
+    })
+
+    it('names the command that creates a missing schema', async () => {
+      const store = postgresStore({ client: opened.client, schema: 'never_migrated' })
+      await expect(store.get('a')).rejects.toThrow('Run "npx sluice migrate"')
+    })
+
+    it('partitions the audit by month', async () => {
+      const store = postgresStore({ client: opened.client, schema })
+      await empty()
+      await store.append('audit', { at: Date.now(), value: 'now' })
+      const month = new Date().toISOString().slice(0, 7).replace('-', '_')
+      expect(await run(`SELECT value FROM ${schema}.log_entries_${month}`)).toEqual([{ value: 'now' }])
+    })
+
+    it('a sweep removes what has ended, and nothing else', async () => {
+      await empty()
+      let time = Date.now()
+      const store = postgresStore({ client: opened.client, schema, now: () => time })
+      await leaveTraces(store, time)
+      time += 4 * 3_600_000
+      const request = JSON.stringify({ now: time, late: 7_200_000, limits: LIMITS })
+      await run(`SELECT ${schema}.sweep('${request}')`)
+      const counts = ['entries', 'log_entries', 'counters', 'tickets', 'holds', 'tallies'].map(async (table) => {
+        const rows = await run(`SELECT count(*)::int AS count FROM ${schema}.${table}`)
+        return [table, rows[0]]
+      })
+      expect(await Promise.all(counts)).toEqual([
+        ['entries', { count: 1 }],
+        ['log_entries', { count: 1 }],
+        ['counters', { count: 1 }],
+        ['tickets', { count: 0 }],
+        ['holds', { count: 0 }],
+        ['tallies', { count: 1 }],
+      ])
+      expect(await store.get('lasting')).toBe('x')
+    })
+
+    it('a sweep keeps full pools within their limits by dropping the oldest of the largest share', async () => {
+      await empty()
+      const store = postgresStore({ client: opened.client, schema })
+      await store.set('record', 'x')
+      for (let n = 0; n < 3; n += 1) await store.set(`turn:${n}`, 'x', { ttlMs: 60_000 })
+      for (let n = 0; n < 20; n += 1) await store.set(`flood:${n}`, 'x'.repeat(100), { ttlMs: 60_000 })
+      const limits = { ...LIMITS, expiring: { entries: 10, bytes: 1_000_000 } }
+      await run(`SELECT ${schema}.sweep('${JSON.stringify({ late: 1, limits })}')`)
+      expect(await store.get('record')).toBe('x')
+      expect(await store.list('turn:', { limit: 100 })).toHaveLength(3)
+      expect(await store.list('flood:', { limit: 100 })).toHaveLength(7)
+    })
+
+    it('takes one round trip for a reservation, and one for a settlement with tallies and audit', async () => {
+      await empty()
+      const texts: string[] = []
+      const counted: PostgresClient = {
+        query: async (text) => {
+          texts.push(text)
+          return { rows: [{ result: '{"granted":0,"levels":[],"settled":true}' }] }
+        },
+      }
+      const store = postgresStore({ client: counted, schema })
+      const expiresAt = Date.now() + 60_000
+      const claims = ['requests:key:k:1h:0', 'budget:shared:b:1M:0'].map((counter) => ({
+        counter,
+        amount: 1,
+        max: 9,
+        expiresAt,
+      }))
+      await store.reserve({ ticket: 't', claims, lapsesAfterMs: 60_000 })
+      await store.settle({
+        ticket: 't',
+        charges: claims.map(({ counter }) => ({ counter, amount: 1, expiresAt })),
+        tallies: [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }],
+        entries: ['audit', 'audit:k'].map((log) => ({ log, at: 1, value: 'record', ttlMs: 60_000 })),
+      })
+      expect(texts).toEqual([
+        `SELECT ${schema}.reserve($1::text) AS result`,
+        `SELECT ${schema}.settle($1::text) AS result`,
+      ])
+    })
+  })
+})
+
+it('refuses a schema name that needs quotes', () => {
+  expect(() => postgresStore({ client: { query: async () => ({ rows: [] }) }, schema: 'a; DROP' })).toThrow(RangeError)
+})
+
+const LIMIT = { entries: 1_000, bytes: 1_000_000 }
+const LIMITS = { owned: LIMIT, expiring: LIMIT, logs: LIMIT }
+
+/** Everything that a request leaves behind, with an end within the hour, and one of most kinds that lasts. */
+async function leaveTraces(store: PostgresStore, now: number): Promise<void> {
+  const hour = 3_600_000
+  await store.set('passing', 'x', { ttlMs: hour, quota: { name: 'turn:k', maxEntries: 9, maxBytes: 9_000 } })
+  await store.set('lasting', 'x')
+  await store.append('audit', { at: now, value: 'passing', ttlMs: hour })
+  await store.append('audit', { at: now, value: 'lasting' })
+  const claim = { counter: 'passing', amount: 1, max: 9, expiresAt: now + hour }
+  await store.reserve({ ticket: 'left', claims: [claim], lapsesAfterMs: 1_000 })
+  await store.reserve({ ticket: 'settled', claims: [], lapsesAfterMs: 1_000 })
+  await store.settle({
+    ticket: 'settled',
+    charges: [{ counter: 'lasting', amount: 1, expiresAt: now + 24 * hour }],
+    tallies: [
+      { name: 'passing', amounts: { n: 1 }, expiresAt: now + hour },
+      { name: 'lasting', amounts: { n: 1 }, expiresAt: now + 24 * hour },
+    ],
+  })
+}
+
+function runnerOf(client: PostgresClient): (text: string) => Promise<readonly unknown[]> {
+  if ('unsafe' in client) return async (text) => [...(await client.unsafe(text, []))]
+  return async (text) => (await client.query(text, [])).rows
+}

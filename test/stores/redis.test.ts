@@ -1,0 +1,221 @@
+import { randomUUID } from 'node:crypto'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { redisStore, type RedisStoreOptions } from '../../src/redis.ts'
+import { testStore } from '../contract/store.ts'
+import {
+  openCluster,
+  openIoredis,
+  openNodeRedis,
+  openUpstash,
+  type OpenClient,
+  type OpenRedis,
+} from '../support/redis.ts'
+import { redisCluster, redisServer, type TestServer } from '../support/servers.ts'
+
+const redis7 = redisServer()
+const redis8 = redisServer('REDIS8_URL')
+const cluster = redisCluster()
+
+interface Setup {
+  readonly name: string
+  readonly server: TestServer | undefined
+  readonly open: OpenRedis
+  readonly options?: Partial<RedisStoreOptions>
+}
+
+const setups: readonly Setup[] = [
+  { name: 'ioredis', server: redis7, open: openIoredis },
+  { name: 'node-redis', server: redis7, open: openNodeRedis },
+  { name: '@upstash/redis', server: redis7, open: openUpstash },
+  { name: 'ioredis, owners in slots of their own', server: redis7, open: openIoredis, options: { shardByOwner: true } },
+  { name: 'ioredis on Redis 8', server: redis8, open: openIoredis },
+  { name: 'a cluster', server: cluster, open: openCluster },
+  {
+    name: 'a cluster, owners in slots of their own',
+    server: cluster,
+    open: openCluster,
+    options: { shardByOwner: true },
+  },
+]
+
+const prefixes: string[] = []
+function newPrefix(): string {
+  const prefix = `test-${randomUUID()}`
+  prefixes.push(prefix)
+  return prefix
+}
+
+afterAll(async () => {
+  for (const server of [redis7, redis8]) await server?.stop()
+})
+
+for (const { name, server, open, options } of setups) {
+  describe.skipIf(server === undefined)(`redisStore with ${name}`, () => {
+    let opened: OpenClient
+    beforeAll(async () => {
+      opened = await open((await server?.start()) ?? '')
+    })
+    afterAll(() => opened.close())
+
+    testStore(`redisStore with ${name}`, async (clock) =>
+      redisStore({ ...options, client: opened.client, prefix: newPrefix(), now: clock.now }),
+    )
+
+    it('works by the clock of the server as well', async () => {
+      const store = redisStore({ ...options, client: opened.client, prefix: newPrefix() })
+      const claim = { counter: 'c', amount: 1, max: 2, expiresAt: Date.now() + 60_000 }
+      await store.set('a', 'x', { ttlMs: 60_000 })
+      expect(await store.get('a')).toBe('x')
+      expect(await store.reserve({ ticket: 't', claims: [claim], lapsesAfterMs: 60_000 })).toMatchObject({
+        levels: [1],
+      })
+      expect(await store.settle({ ticket: 't', charges: [], tallies: [] })).toBe(true)
+    })
+  })
+}
+
+describe.skipIf(redis7 === undefined)('redisStore', () => {
+  let client: Redis
+  beforeAll(async () => {
+    client = new Redis((await redis7?.start()) ?? '')
+  })
+  afterAll(() => client.disconnect())
+
+  it('loads its scripts again after a script flush', async () => {
+    const store = redisStore({ client, prefix: newPrefix() })
+    await store.set('a', 'x')
+    await client.script('FLUSH')
+    expect(await store.get('a')).toBe('x')
+  })
+
+  it('gives every key of a request an end', async () => {
+    const prefix = newPrefix()
+    const store = redisStore({ client, prefix })
+    const ends = Date.now() + 60_000
+    const quota = { name: 'audit:k', maxEntries: 10, maxBytes: 10_000 }
+    for (const ticket of ['settled', 'left']) {
+      await store.reserve({
+        ticket,
+        claims: [{ counter: 'c', amount: 1, max: 9, expiresAt: ends }],
+        lapsesAfterMs: 60_000,
+      })
+    }
+    await store.settle({
+      ticket: 'settled',
+      charges: [{ counter: 'd', amount: 1, expiresAt: ends }],
+      tallies: [{ name: 'usage', amounts: { n: 1 }, expiresAt: ends }],
+      entries: [{ log: 'audit', at: 1, value: 'x', ttlMs: 60_000, quota }],
+    })
+    const keys = await client.keys(`{${prefix}}:*`)
+    const lasting: string[] = []
+    for (const key of keys) if ((await client.pttl(key)) < 0) lasting.push(key.slice(prefix.length + 3))
+    // Lists of what exists, swept by every write.
+    expect(lasting.toSorted()).toEqual([
+      'bytes:logs',
+      'ends',
+      'log:audit',
+      'meta',
+      'pools',
+      'sequence',
+      'share:logs:quota:audit:k',
+    ])
+    expect(keys.map((key) => key.slice(prefix.length + 3))).toContain('t:left')
+  })
+
+  it('takes one call for a reservation, and one for a settlement with tallies and audit', async () => {
+    const calls: string[] = []
+    const counted = {
+      call: (command: string) => client.call(command),
+      eval: (script: string, count: number, ...rest: string[]) => {
+        calls.push('eval')
+        return client.eval(script, count, ...rest)
+      },
+      evalsha: (sha: string, count: number, ...rest: string[]) => {
+        calls.push('evalsha')
+        return client.evalsha(sha, count, ...rest)
+      },
+    }
+    const store = redisStore({ client: counted, prefix: newPrefix() })
+    const governed = async (ticket: string): Promise<void> => {
+      const expiresAt = Date.now() + 60_000
+      const claims = ['requests:key:k:1h:0', 'budget:shared:b:1M:0'].map((counter) => ({
+        counter,
+        amount: 1,
+        max: 9,
+        expiresAt,
+      }))
+      await store.reserve({ ticket, claims, lapsesAfterMs: 60_000 })
+      await store.settle({
+        ticket,
+        charges: claims.map(({ counter }) => ({ counter, amount: 1, expiresAt })),
+        tallies: [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }],
+        entries: ['audit', 'audit:k'].map((log) => ({ log, at: 1, value: 'record', ttlMs: 60_000 })),
+      })
+    }
+    await governed('first')
+    calls.length = 0
+    await governed('second')
+    expect(calls).toEqual(['evalsha', 'evalsha'])
+  })
+})
+
+describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their own', () => {
+  let client: Redis
+  beforeAll(async () => {
+    client = new Redis((await redis7?.start()) ?? '')
+  })
+  afterAll(() => client.disconnect())
+
+  const expiresAt = Date.now() + 3_600_000
+  const own = { counter: 'budget:key:k:1M:0', amount: 10, max: 100, expiresAt, elastic: true }
+  const shared = { counter: 'budget:shared:b:1M:0', amount: 10, max: 100, expiresAt, elastic: true }
+  const used = (amount: number) => [own, shared].map(({ counter }) => ({ counter, amount, expiresAt }))
+  const tallies = [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }]
+
+  it('gives back what one owner holds when another refuses', async () => {
+    const store = redisStore({ client, prefix: newPrefix(), shardByOwner: true })
+    const result = await store.reserve({ ticket: 't', claims: [own, { ...shared, max: 5 }], lapsesAfterMs: 60_000 })
+    expect(result).toEqual({ accepted: false, refused: 1, levels: [0, 0] })
+    expect(await store.levels([own.counter, shared.counter])).toEqual([
+      { spent: 0, held: 0 },
+      { spent: 0, held: 0 },
+    ])
+  })
+
+  it('grants every elastic claim what the tightest owner has', async () => {
+    const store = redisStore({ client, prefix: newPrefix(), shardByOwner: true })
+    const request = { ticket: 't', least: 2, claims: [own, { ...shared, max: 4 }], lapsesAfterMs: 60_000 }
+    expect(await store.reserve(request)).toEqual({ accepted: true, granted: 4, levels: [4, 4] })
+    expect(await store.levels([own.counter, shared.counter])).toEqual([
+      { spent: 0, held: 4 },
+      { spent: 0, held: 4 },
+    ])
+  })
+
+  it('settles once, also when another process does, and also when it failed half-way', async () => {
+    const prefix = newPrefix()
+    let failures = 0
+    const failing = {
+      call: (command: string) => client.call(command),
+      eval: (script: string, count: number, ...rest: string[]) => client.eval(script, count, ...rest),
+      evalsha: (sha: string, count: number, ...rest: string[]) => {
+        const isSettlement = rest[1]?.includes('"charges":[{') === true
+        if (isSettlement && rest[0]?.includes('shared') === true && (failures += 1) === 1) throw new Error('cut')
+        return client.evalsha(sha, count, ...rest)
+      },
+    }
+    const one = redisStore({ client: failing, prefix, shardByOwner: true })
+    const two = redisStore({ client, prefix, shardByOwner: true })
+    await one.reserve({ ticket: 't', claims: [own, shared], lapsesAfterMs: 60_000 })
+    const settlement = { ticket: 't', charges: used(3), tallies }
+    await expect(one.settle(settlement)).rejects.toThrow('cut')
+    expect(await two.settle(settlement)).toBe(false)
+    expect(await one.settle(settlement)).toBe(false)
+    expect(await two.levels([own.counter, shared.counter])).toEqual([
+      { spent: 3, held: 0 },
+      { spent: 3, held: 0 },
+    ])
+    expect(await two.tallies(['usage:k:1d:0'])).toEqual([{ requests: 1 }])
+  })
+})

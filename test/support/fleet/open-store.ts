@@ -1,0 +1,40 @@
+import { join } from 'node:path'
+import Database from 'libsql'
+import { postgresStore } from '../../../src/postgres.ts'
+import { redisStore } from '../../../src/redis.ts'
+import { sqliteStore } from '../../../src/sqlite.ts'
+import type { Store } from '../../../src/core/ports.ts'
+import { memoryStore } from '../../../src/stores/memory.ts'
+import { openPglite, openPool } from '../postgres.ts'
+import { openCluster, openIoredis } from '../redis.ts'
+
+/** A store that several processes can open. */
+export interface StorePlace {
+  readonly engine: 'memory' | 'sqlite' | 'redis' | 'cluster' | 'sharded cluster' | 'postgres' | 'pglite'
+  /** A directory or an address. */
+  readonly location: string
+  /** The name of the file, the prefix of the keys, or the schema of the tables. */
+  readonly name: string
+}
+
+export interface OpenedStore {
+  readonly store: Store
+  readonly close: () => Promise<void>
+}
+
+export async function openStore({ engine, location, name }: StorePlace): Promise<OpenedStore> {
+  if (engine === 'memory') return { store: memoryStore(), close: async () => {} }
+  if (engine === 'sqlite') {
+    const database = new Database(join(location, `${name}.db`))
+    return { store: sqliteStore({ database, busyTimeoutMs: 20_000 }), close: async () => void database.close() }
+  }
+  if (engine === 'postgres' || engine === 'pglite') {
+    const opened = engine === 'pglite' ? await openPglite() : await openPool(location)
+    const store = postgresStore({ client: opened.client, schema: name })
+    await store.migrate()
+    return { store, close: opened.close }
+  }
+  const opened = engine === 'redis' ? await openIoredis(location) : await openCluster(location)
+  const store = redisStore({ client: opened.client, prefix: name, shardByOwner: engine === 'sharded cluster' })
+  return { store, close: opened.close }
+}

@@ -1,0 +1,66 @@
+import { randomUUID } from 'node:crypto'
+import { createGateway } from '../../../src/index.ts'
+import type { Store } from '../../../src/core/ports.ts'
+import { gatewayOptions, MODEL, type FleetJob, type FleetReport } from './jobs.ts'
+import { openStore } from './open-store.ts'
+
+/** A process of a fleet. Its job is in its first argument; it reports over the channel to its parent. */
+const job = JSON.parse(process.argv[2] ?? '') as FleetJob
+const { store, close } = await openStore(job.place)
+// A process whose parent is gone must not go on.
+if (job.type === 'settle') process.once('disconnect', () => process.exit(1))
+
+async function report(message: FleetReport): Promise<void> {
+  await new Promise<void>((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
+}
+
+/** Sends requests through a gateway, `atOnce` at a time, and reports how often each status was answered. */
+async function ask(count: number, atOnce: number, secret: string): Promise<void> {
+  const gateway = createGateway(gatewayOptions(store))
+  const statuses: Record<string, number> = {}
+  let left = count
+  const work = async (): Promise<void> => {
+    while ((left -= 1) >= 0) {
+      const response = await gateway.fetch(
+        new Request('http://gateway/v1/chat/completions', {
+          method: 'POST',
+          headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ model: MODEL, max_tokens: 16, messages: [{ role: 'user', content: 'Hello there.' }] }),
+        }),
+      )
+      await response.text()
+      statuses[response.status] = (statuses[response.status] ?? 0) + 1
+    }
+  }
+  await Promise.all(Array.from({ length: atOnce }, work))
+  await gateway.close()
+  await report({ type: 'statuses', statuses })
+}
+
+/** Reserves and settles until it is killed, and reports each settlement that the store confirmed. */
+async function settleForEver(
+  shared: Store,
+  { counters, max, lapsesAfterMs, expiresAt }: FleetJob & { readonly type: 'settle' },
+): Promise<void> {
+  for (;;) {
+    const ticket = randomUUID()
+    const claims = counters.map((counter) => ({ counter, amount: 3, max, expiresAt }))
+    const { accepted } = await shared.reserve({ ticket, claims, lapsesAfterMs })
+    if (!accepted) continue
+    const isSettled = await shared.settle({
+      ticket,
+      charges: counters.map((counter) => ({ counter, amount: 1, expiresAt })),
+      tallies: [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }],
+      entries: [{ log: 'audit', at: Date.now(), value: ticket }],
+    })
+    if (isSettled) await report({ type: 'settled', ticket })
+  }
+}
+
+if (job.type === 'ask') {
+  await ask(job.count, job.atOnce, job.secret)
+  await close()
+  process.disconnect()
+} else {
+  await Promise.all(Array.from({ length: job.atOnce }, () => settleForEver(store, job)))
+}

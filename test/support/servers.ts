@@ -1,0 +1,118 @@
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+
+/** A server that tests may use: one that the environment names, or one that they start. */
+export interface TestServer {
+  /** Resolves to the address once the server answers. */
+  readonly start: () => Promise<string>
+  readonly stop: () => Promise<void>
+}
+
+const START_MS = 10_000
+
+/** The Redis of REDIS_URL, or one started from the binary on the PATH. Prints a notice when there is neither. */
+export function redisServer(variable: 'REDIS_URL' | 'REDIS8_URL' = 'REDIS_URL'): TestServer | undefined {
+  const url = process.env[variable]
+  if (url !== undefined && url !== '') return external(url)
+  if (variable === 'REDIS_URL' && isOnPath('redis-server')) return ownRedis()
+  return skipped(variable, variable === 'REDIS_URL' ? ' and redis-server is not on the PATH' : '')
+}
+
+/** A node of the cluster of REDIS_CLUSTER_URL. */
+export function redisCluster(): TestServer | undefined {
+  const url = process.env['REDIS_CLUSTER_URL']
+  return url === undefined || url === '' ? skipped('REDIS_CLUSTER_URL') : external(url)
+}
+
+/** The PostgreSQL of DATABASE_URL, or one started from the binaries on the PATH, which needs an account other than root. */
+export function postgresServer(): TestServer | undefined {
+  const url = process.env['DATABASE_URL']
+  if (url !== undefined && url !== '') return external(url)
+  if (process.getuid?.() !== 0 && isOnPath('initdb') && isOnPath('postgres')) return ownPostgres()
+  return skipped('DATABASE_URL', ' and no PostgreSQL server can be started')
+}
+
+function external(url: string): TestServer {
+  return { start: async () => url, stop: async () => {} }
+}
+
+function skipped(variable: string, more = ''): undefined {
+  process.stdout.write(`Skipped: tests that need ${variable}. It is not set${more}.\n`)
+}
+
+function isOnPath(name: string): boolean {
+  try {
+    execFileSync('which', [name], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}
+
+function ownRedis(): TestServer {
+  return ownServer(async (directory, port) => {
+    const options = ['--port', String(port), '--bind', '127.0.0.1', '--dir', directory, '--save', '']
+    return { child: spawn('redis-server', options, { stdio: 'ignore' }), url: `redis://127.0.0.1:${port}` }
+  })
+}
+
+function ownPostgres(): TestServer {
+  return ownServer(async (directory, port) => {
+    const data = join(directory, 'data')
+    execFileSync('initdb', ['-D', data, '-U', 'sluice', '-A', 'trust', '-E', 'UTF8'], { stdio: 'ignore' })
+    const settings = ['-c', 'listen_addresses=127.0.0.1', '-c', `unix_socket_directories=${directory}`]
+    const child = spawn('postgres', ['-D', data, '-p', String(port), ...settings], { stdio: 'ignore' })
+    return { child, url: `postgres://sluice@127.0.0.1:${port}/postgres` }
+  })
+}
+
+interface Started {
+  readonly child: ChildProcess
+  readonly url: string
+}
+
+function ownServer(launch: (directory: string, port: number) => Promise<Started>): TestServer {
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-server-'))
+  let child: ChildProcess | undefined
+  return {
+    start: async () => {
+      const port = await freePort()
+      const started = await launch(directory, port)
+      child = started.child
+      await untilOpen(port)
+      return started.url
+    },
+    stop: async () => {
+      const ended = child === undefined || new Promise((resolve) => child?.once('exit', resolve))
+      child?.kill()
+      await ended
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return typeof address === 'object' && address !== null ? address.port : 0
+}
+
+async function untilOpen(port: number): Promise<void> {
+  const { connect } = await import('node:net')
+  const deadline = Date.now() + START_MS
+  for (;;) {
+    const isOpen = await new Promise<boolean>((resolve) => {
+      const socket = connect(port, '127.0.0.1', () => resolve(true))
+      socket.once('error', () => resolve(false)).once('connect', () => socket.destroy())
+    })
+    if (isOpen) return
+    if (Date.now() > deadline) throw new Error(`No server answers on port ${port} after ${START_MS} ms.`)
+    await pause(50)
+  }
+}
