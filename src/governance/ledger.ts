@@ -5,7 +5,7 @@ import { periodOf } from '../core/period.ts'
 import type { Charge, Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
 import { claimsFor, countable, outputFor, recountFor, type Wanted } from './claims.ts'
 import { UNLIMITED } from './field-schema.ts'
-import { forecast, type Forecast } from './forecast.ts'
+import type { Forecast } from './forecast.ts'
 import { createKeyWindows, type KeyWindows } from './key-windows.ts'
 import { forgottenAt, type Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
@@ -159,7 +159,10 @@ export function createLedger(options: LedgerOptions): Ledger {
   return {
     reserve,
     status,
-    forecast: (key, quote) => forecast(key, quote, { store, shared, now }),
+    forecast: async (key, quote) => {
+      const { forecast } = await import('./forecast.ts')
+      return forecast(key, quote, { store, shared, now })
+    },
     retry: settlements.retry,
   }
 }

@@ -1,9 +1,7 @@
 import { defaultTransport } from '#transport'
 import * as z from 'zod/mini'
-import { asArray, asObject, type JsonObject } from '../core/json.ts'
-import { Cancellation } from '../core/cancellation.ts'
 import type { Embedder, Transport } from '../core/ports.ts'
-import { after } from '../http/runtime.ts'
+import type { EmbeddingEndpoint } from './embed-batch.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import {
   apiKeySchema,
@@ -15,8 +13,6 @@ import {
   tokenCount,
   trimSlash,
 } from './provider-options.ts'
-import { sendRequest } from './http-call.ts'
-import { brokenUpstream, parseObject } from '../upstream/upstream-failure.ts'
 
 export interface OpenaiEmbedderOptions {
   /** The address before `/embeddings`, such as `https://api.openai.com/v1`. */
@@ -46,17 +42,6 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 
 /** Texts of one call; more are sent in further calls, one after the other. */
 const MOST_TEXTS = 256
-const MOST_BYTES = 32 * 1024 * 1024
-const NAME = 'embeddings'
-
-interface Endpoint {
-  readonly url: string
-  readonly model: string
-  readonly dimensions: number
-  readonly headers: Readonly<Record<string, string>>
-  readonly timeoutMs: number
-  readonly transport: () => Transport
-}
 
 /**
  * Embeddings of any endpoint that speaks OpenAI's format. Rejects with `upstream` for an answer that is not one vector of
@@ -73,7 +58,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     fetch,
   } = parseOptions('openaiEmbedder', schema, options)
   let transport: Transport | undefined
-  const endpoint: Endpoint = {
+  const endpoint: EmbeddingEndpoint = {
     url: `${trimSlash(baseUrl)}/embeddings`,
     model,
     dimensions,
@@ -91,6 +76,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     name: `openai:${model}`,
     dimensions,
     embed: async (texts, signal) => {
+      const { embedBatch } = await import('./embed-batch.ts')
       const vectors: Float32Array[] = []
       for (let from = 0; from < texts.length; from += MOST_TEXTS) {
         vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MOST_TEXTS), signal)))
@@ -98,52 +84,4 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
       return vectors
     },
   }
-}
-
-async function embedBatch(
-  endpoint: Endpoint,
-  texts: readonly string[],
-  callerSignal: AbortSignal | undefined,
-): Promise<readonly Float32Array[]> {
-  const { url, model, dimensions, headers, timeoutMs } = endpoint
-  const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
-  const response = await sendRequest(
-    { method: 'POST', url, headers, body },
-    {
-      provider: NAME,
-      transport: endpoint.transport(),
-      runtime: { now: Date.now, after },
-      timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
-      cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
-      connectMs: timeoutMs,
-      maxBytes: () => MOST_BYTES,
-      isStream: undefined,
-      format: undefined,
-    },
-  )
-  if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
-  const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MOST_BYTES} bytes`)
-  return readVectors(parseObject(text), texts.length, dimensions)
-}
-
-/** The vectors in the order of the texts, which `index` tells. */
-function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
-  const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
-  asArray(answer?.['data']).forEach((item, place) => {
-    const { index = place, embedding } = asObject(item) ?? {}
-    const vector = Float32Array.from(asArray(embedding), (value) => (typeof value === 'number' ? value : Number.NaN))
-    if (
-      typeof index === 'number' &&
-      index in vectors &&
-      vector.length === dimensions &&
-      vector.every(Number.isFinite)
-    ) {
-      vectors[index] = vector
-    }
-  })
-  return vectors.map((vector) => {
-    if (vector === undefined) throw brokenUpstream(NAME, `did not send a vector of ${dimensions} numbers for each text`)
-    return vector
-  })
 }

@@ -7,7 +7,6 @@ import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit } from '../records/audit.ts'
 import { idOf, pageOf, readAdminBody } from './admin-input.ts'
-import { readAudit } from './audit.ts'
 import type { Authorize } from './authorize.ts'
 import { adminHeaders, IncomingCall, type Call, type Handler } from './endpoint.ts'
 import { cacheMetrics, metrics, type MetricsReports } from './metrics.ts'
@@ -46,7 +45,7 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
     { method: 'GET', path: `${BASE}/virtual-keys/:id/rate-limit`, handle: shows((call) => keys.rateLimit(idOf(call))) },
     ...deskEndpoints(`${BASE}/budgets`, parts.budgets, gate, parts.line),
     ...deskEndpoints(`${BASE}/rate-limits`, parts.rateLimits, gate, parts.line),
-    { method: 'GET', path: `${BASE}/audit`, handle: shows((call) => readAudit(call, parts.audit)) },
+    { method: 'GET', path: `${BASE}/audit`, handle: shows(auditOf(parts)) },
     { method: 'GET', path: '/metrics', handle: gate.admits(metrics(parts.metrics)) },
     { method: 'GET', path: '/metrics/cache', handle: shows(cacheMetrics(parts.metrics)) },
   ]
@@ -81,6 +80,13 @@ function deskEndpoints(path: string, desk: Desk, gate: Gate, line: AdminParts['l
     { method: 'PUT', path: `${path}/:id`, handle: shows(update) },
     { method: 'DELETE', path: `${path}/:id`, handle: shows((call) => desk.delete(idOf(call))) },
   ]
+}
+
+function auditOf({ audit }: AdminParts): (call: Call) => Promise<object> {
+  return async (call) => {
+    const { readAudit } = await import('./audit.ts')
+    return readAudit(call, audit)
+  }
 }
 
 /** The limits of the key that asks; it needs no admin. */

@@ -11,7 +11,6 @@ import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
 import { completions } from '../routes/completions.ts'
 import { getModel, listModels } from '../routes/models.ts'
-import { deleteResponse, getResponse } from '../routes/responses.ts'
 import { health, ready } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
@@ -59,8 +58,8 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
         lazily(() => responses(services)),
       ),
     },
-    { method: 'GET', path: '/v1/responses/:id', handle: getResponse(services) },
-    { method: 'DELETE', path: '/v1/responses/:id', handle: deleteResponse(services) },
+    { method: 'GET', path: '/v1/responses/:id', handle: lazily(() => storedResponse('getResponse', services)) },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: lazily(() => storedResponse('deleteResponse', services)) },
     {
       method: 'POST',
       path: '/v1/embeddings',
@@ -81,6 +80,11 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
 async function responses(services: Services): Promise<Handler> {
   const { responsesFormat } = await import('../formats/responses/format.ts')
   return completions(responsesFormat, services)
+}
+
+async function storedResponse(name: 'getResponse' | 'deleteResponse', services: Services): Promise<Handler> {
+  const routes = await import('../routes/responses.ts')
+  return routes[name](services)
 }
 
 async function countTokens(services: Services): Promise<Handler> {

@@ -1,0 +1,125 @@
+import { GatewayError } from '../core/errors.ts'
+import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import type { Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
+import type { KeptTurn, TurnFormat } from '../formats/format.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Turns } from './services.ts'
+
+/** How long a turn is kept, from the moment it was answered. */
+const KEPT_MS = 24 * 60 * 60 * 1000
+/** A longer conversation is not kept, in UTF-16 units of its JSON. */
+const LONGEST = 4 * 1024 * 1024
+/** Each one is a read of the store; so many are read at once. */
+const MOST_QUOTED = 1000
+const AT_ONCE = 16
+/** All that one request recalls, in UTF-16 units of its JSON. */
+const MOST_RECALLED = 32 * 1024 * 1024
+
+export type KeptTurnStore = Pick<Store, 'get' | 'set' | 'delete'>
+
+/** The turns of a format whose requests refer to earlier ones. */
+export interface KeptTurns extends Pick<Turns, 'find' | 'forget'> {
+  recall(turns: TurnFormat, key: VirtualKey, body: JsonObject): Promise<JsonObject>
+  keep(key: VirtualKey, turn: KeptTurn): Promise<void>
+}
+
+/**
+ * Each turn holds its whole conversation, so that it can be continued when the turns before it are gone. The answer
+ * stands apart: it is read alone, and far more often.
+ */
+export function createKeptTurns(store: KeptTurnStore): KeptTurns {
+  return {
+    find: async (key, id) => answerOf(await read(store, { key, id, half: 'answer' })),
+    recall: (turns, key, body) => recall(store, { turns, key }, body),
+    keep: async (key, turn) => {
+      if (isKeptId(turn.id)) await write(store, key, turn)
+    },
+    forget: async (key, id) => {
+      if (!isKeptId(id)) return false
+      const [wasThere] = await Promise.all(HALVES.map((half) => store.delete(nameOf({ key, id, half }))))
+      return wasThere === true
+    },
+  }
+}
+
+async function recall(
+  store: KeptTurnStore,
+  { turns, key }: { readonly turns: TurnFormat; readonly key: VirtualKey },
+  body: JsonObject,
+): Promise<JsonObject> {
+  const { continued, quoted } = turns.refersTo(body)
+  const turn = continued === undefined ? undefined : await findTurn(store, key, continued)
+  return turns.recall(body, { continued: turn, quoted: await findQuoted(store, key, quoted) })
+}
+
+type Half = 'answer' | 'input'
+
+const HALVES: readonly Half[] = ['answer', 'input']
+
+interface Place {
+  readonly key: VirtualKey
+  readonly id: string
+  readonly half: Half
+}
+
+async function read(store: KeptTurnStore, place: Place): Promise<string | undefined> {
+  return isKeptId(place.id) ? store.get(nameOf(place)) : undefined
+}
+
+async function findTurn(store: KeptTurnStore, key: VirtualKey, id: string): Promise<KeptTurn | undefined> {
+  const [told, input] = await Promise.all(HALVES.map((half) => read(store, { key, id, half })))
+  const answer = answerOf(told)
+  if (answer === undefined || input === undefined) return undefined
+  return { id, answer, input: asArray(JSON.parse(input) as Json) }
+}
+
+async function findQuoted(
+  store: KeptTurnStore,
+  key: VirtualKey,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, JsonObject>> {
+  if (ids.length > MOST_QUOTED) throw tooMuch(`items of more than ${MOST_QUOTED} responses`)
+  const found = new Map<string, JsonObject>()
+  let size = 0
+  for (let from = 0; from < ids.length; from += AT_ONCE) {
+    const some = ids.slice(from, from + AT_ONCE)
+    const texts = await Promise.all(some.map((id) => read(store, { key, id, half: 'answer' })))
+    size += texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
+    if (size > MOST_RECALLED) throw tooMuch(`responses of more than ${MOST_RECALLED} characters`)
+    for (const [index, id] of some.entries()) {
+      const answer = answerOf(texts[index])
+      if (answer !== undefined) found.set(id, answer)
+    }
+  }
+  return found
+}
+
+/** Whoever refers to a turn that could not be kept is told that it is not there. */
+async function write(store: KeptTurnStore, key: VirtualKey, { id, input, answer }: KeptTurn): Promise<void> {
+  const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
+  if (texts.answer.length + texts.input.length > LONGEST) return
+  const options = { ttlMs: KEPT_MS, quota: quotaOf('turn', key.id) }
+  await Promise.allSettled(HALVES.map((half) => store.set(nameOf({ key, id, half }), texts[half], options)))
+}
+
+function isKeptId(id: string): boolean {
+  return /^[\w-]{1,200}$/.test(id)
+}
+
+function nameOf({ key, id, half }: Place): string {
+  return `turn:${key.id}:${id}:${half}`
+}
+
+function answerOf(text: string | undefined): JsonObject | undefined {
+  const value: unknown = text === undefined ? undefined : JSON.parse(text)
+  return isJsonObject(value) ? value : undefined
+}
+
+function tooMuch(what: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `input refers to ${what}. Send the items themselves, or continue by previous_response_id.`,
+    { param: 'input' },
+  )
+}
