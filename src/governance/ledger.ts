@@ -89,7 +89,8 @@ export function createLedger(options: LedgerOptions): Ledger {
   function outcomeOf(step: Step): Outcome {
     const { quote, places, at, wanted, result } = step
     const { limits: claimed, worst, tokens } = wanted
-    const refused = result.accepted ? undefined : claimed[result.refused]
+    // Claims beyond the limits are those of spare counters, which exist for budgets only; budgets are last.
+    const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
     const found = rateStatus(claimed, result.levels, { now: at, refused })
     const rate = places === undefined || refused?.kind === 'tokens' ? found : places
     if (!result.accepted && refused !== undefined) {

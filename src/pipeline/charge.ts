@@ -6,11 +6,9 @@ import { textOfPart } from '../core/prompt.ts'
 import { withPrompt } from '../upstream/attempts.ts'
 import type { Answered, Planned } from './exchange.ts'
 import { quote } from './reserve.ts'
-import type { Plan, Route } from './request-values.ts'
+import type { AskPlan, Route } from './request-values.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
-
-type AskPlan = Extract<Plan, { readonly kind: 'ask' }>
 
 /** An answer to be billed: the usage that its upstream reported, and its text where that is needed. */
 export interface BilledAnswer {

@@ -96,7 +96,7 @@ function keepFor(
         leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
         return
       }
-      const shared = { completion: completion(), promptTokens: bill.originalTokens }
+      const shared = (): SharedAnswer => ({ completion: completion(), promptTokens: bill.originalTokens })
       share(miss, shared, leader).catch((cause: unknown) => {
         leader?.complete('not-shared')
         observers.failed('an answer could not be stored in the cache', cause)
@@ -107,9 +107,10 @@ function keepFor(
 
 async function share(
   miss: CacheMiss,
-  shared: SharedAnswer,
+  read: () => SharedAnswer,
   leader: Leader<SharedAnswer, never> | undefined,
 ): Promise<void> {
+  const shared = read()
   const isStored = await miss.store(shared.completion, shared.promptTokens)
   leader?.complete(isStored ? { shared } : 'not-shared')
 }

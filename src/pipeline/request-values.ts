@@ -46,16 +46,17 @@ export interface Counter {
 }
 
 /** How the request will be answered. */
-export type Plan =
-  | { readonly kind: 'replay'; readonly completion: Completion; readonly bill: Bill }
-  | {
-      readonly kind: 'ask'
-      readonly prompt: Prompt
-      readonly optimized: Optimized
-      readonly counted: Counted
-      readonly keep: Keep
-      readonly attempts: Attempts
-    }
+export type Plan = { readonly kind: 'replay'; readonly completion: Completion; readonly bill: Bill } | AskPlan
+
+/** An upstream is called. */
+export interface AskPlan {
+  readonly kind: 'ask'
+  readonly prompt: Prompt
+  readonly optimized: Optimized
+  readonly counted: Counted
+  readonly keep: Keep
+  readonly attempts: Attempts
+}
 
 /** Notified once when the request has ended: what may be stored, and whether followers may have it. */
 export interface Keep {

@@ -4,7 +4,7 @@ import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft } from './charge.ts'
 import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
-import type { Outcome } from './request-values.ts'
+import type { AskPlan, Outcome } from './request-values.ts'
 import type { Optimized } from '../savings/tier.ts'
 import type { Services } from './services.ts'
 
@@ -39,12 +39,19 @@ function end(exchange: Exchange, used: Used, outcome: Outcome, services: Service
   if (exchange.isEnded) return
   exchange.isEnded = true
   const settled = settleReservation(exchange, used, services)
-  if (exchange.plan?.kind === 'ask') {
-    exchange.plan.keep.finish(outcome)
-    reportCacheRead(exchange.plan.optimized, outcome)
-  }
   const observed = services.observers.observeRequest(exchange, outcome)
+  if (exchange.plan?.kind === 'ask') finish(exchange.plan, outcome, services)
   return isPromise(observed) ? observed.then(() => settled) : settled
+}
+
+/** Nothing that is kept of an answer can fail the request. */
+function finish({ keep, optimized }: AskPlan, outcome: Outcome, { observers }: Services): void {
+  try {
+    keep.finish(outcome)
+    reportCacheRead(optimized, outcome)
+  } catch (cause) {
+    observers.failed('an answered request could not be kept for later ones', cause)
+  }
 }
 
 /** The next turn of the conversation learns what its upstream read from its cache. */

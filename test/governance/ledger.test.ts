@@ -505,3 +505,15 @@ it('amounts near the greatest integer stay exact', async () => {
     place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => nano(1) }),
   ).rejects.toMatchObject({ kind: 'budget-exceeded' })
 })
+
+describe('the spare counters of a budget', () => {
+  it('refuse a request whose money they cannot hold', async () => {
+    const place = room()
+    const key = await keyWith(place, { budget_limit_cents: 100, budget_reset_duration: '1d' })
+    const spare = `budget:key:${key.id}:1M:${Date.UTC(new Date(NOON).getUTCFullYear(), new Date(NOON).getUTCMonth(), 1)}`
+    const full = { counter: spare, amount: UNLIMITED, expiresAt: NOON + 90 * 86_400_000 }
+    await place.store.reserve({ ticket: 'full', claims: [], lapsesAfterMs: 1000 })
+    await place.store.settle({ ticket: 'full', charges: [full], tallies: [] })
+    expect(await attempt(() => place.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({ kind: 'budget-exceeded' })
+  })
+})
