@@ -22,7 +22,9 @@ function turns(count: number): { role: 'user' | 'assistant'; content: string }[]
 
 let stage: Stage
 beforeAll(async () => {
-  stage = await startStage({ reply: () => 'Port 7443.' })
+  // A summary of fewer words would be taken for none.
+  const summary = `They talk about the services of the company. ${FACT}`
+  stage = await startStage({ reply: ({ body }) => (body['model'] === 'small' ? summary : 'Port 7443.') })
 })
 afterAll(() => stage.close())
 
