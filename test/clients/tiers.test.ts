@@ -6,25 +6,33 @@ import { createMeter } from '../../src/tokens/size.ts'
 import { createTokenizer } from '../../src/tokens/tokenizer.ts'
 import { prose } from '../savings/conversation.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage } from '../support/stage.ts'
+import type { UpstreamRequest } from '../support/upstream.ts'
 
 const SYSTEM = 'You are careful. Never guess an amount.'
 const QUESTION = 'Which port does the billing service listen on?'
 const FACT = 'The billing service listens on port 7443, and nothing else does.'
 
-/** Turns of about 750 tokens each; the fact stands in the middle. */
+let conversations = 0
+
+/** A new conversation, whose turns have about 750 tokens each; the fact is in the middle. */
 function turns(count: number): { role: 'user' | 'assistant'; content: string }[] {
   const talk = Array.from({ length: count }, (_, at) => ({
     role: at % 2 === 0 ? ('user' as const) : ('assistant' as const),
     content: at === (count & ~1) / 2 ? `${prose(at, 120)} ${FACT}` : prose(at, 380),
   }))
+  const [first] = talk
+  if (first !== undefined) first.content = `This is conversation ${conversations++}. ${first.content}`
   return [...talk, { role: 'user', content: QUESTION }]
 }
 
+/** A summary of fewer words would be taken for none. */
+const SUMMARY = `They talk about the services of the company. ${FACT}`
+const reply = ({ body }: UpstreamRequest): string => (body['model'] === 'small' ? SUMMARY : 'Port 7443.')
+
 let stage: Stage
 beforeAll(async () => {
-  // A summary of fewer words would be taken for none.
-  const summary = `They talk about the services of the company. ${FACT}`
-  stage = await startStage({ reply: ({ body }) => (body['model'] === 'small' ? summary : 'Port 7443.') })
+  const smallPrice = { input: 0.1, output: 0.2 }
+  stage = await startStage({ smallPrice, reply })
 })
 afterAll(() => stage.close())
 
@@ -55,7 +63,7 @@ function sent(): string {
   return request?.text ?? ''
 }
 
-const long = turns(200)
+const long = (): ReturnType<typeof turns> => turns(200)
 
 describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) => {
   it.each([
@@ -64,7 +72,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     ['med', 65_536],
     ['min', 131_072],
   ])('at level %s sends at most the cap, and says by how much it is less', async (level, cap) => {
-    const headers = await ask({ headers: { 'x-savings-level': level }, turns: long })
+    const headers = await ask({ headers: { 'x-savings-level': level }, turns: long() })
 
     const [original, optimized] = ['original', 'optimized'].map((name) => Number(headers.get(`x-svc-${name}-tokens`)))
     expect(headers.get('x-svc-strategy')).toBe(`Savings-Slider (${level}: ${cap} tokens)`)
@@ -83,7 +91,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
   })
 
   it('sends everything at level off', async () => {
-    const headers = await ask({ headers: { 'x-savings-level': 'off' }, turns: long })
+    const headers = await ask({ headers: { 'x-savings-level': 'off' }, turns: long() })
 
     expect(headers.get('x-svc-strategy')).toBe('Passthrough (no optimization needed)')
     expect(headers.get('x-svc-reduction-pct')).toBe('0%')
@@ -99,7 +107,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     ['x-vanishing-context', /^Vanishing-Context \(\d+ of 20[01] sections\)$/],
     ['x-svc-rlm', /^Recursive-RLM \(controller: (chat|anthropic)\/small\)$/],
   ])('obeys %s, and keeps the fact that the question needs', async (name, strategy) => {
-    const headers = await ask({ headers: { [name]: 'true' }, turns: long })
+    const headers = await ask({ headers: { [name]: 'true' }, turns: long() })
 
     expect(headers.get('x-svc-strategy')).toMatch(strategy)
     expect(sent()).toContain(FACT)
@@ -132,7 +140,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
       expect(headers.get('x-svc-theoretical-cost')).toMatch(/^\$\d/)
       expect(sent()).toContain(QUESTION)
     } finally {
-      stage.upstream.reply = () => 'Port 7443.'
+      stage.upstream.reply = reply
     }
   })
 })

@@ -35,17 +35,19 @@ export interface StageOptions extends Partial<GatewayOptions> {
   /** The fields of the caller's key. */
   /** The vocabulary by which prompts can be counted exactly. @default none */
   readonly tokenizer?: 'o200k'
+  /** Dollars per million tokens of the small model. @default those of the large one */
+  readonly smallPrice?: { readonly input: number; readonly output: number }
   readonly key?: Parameters<Gateway['keys']['create']>[0]
   /** Clients call `gateway.fetch` instead of the port. @default false */
   readonly inProcess?: boolean
 }
 
 export async function startStage(options: StageOptions = {}): Promise<Stage> {
-  const { reply, key: fields, inProcess = false, tokenizer, ...given } = options
+  const { reply, key: fields, inProcess = false, tokenizer, smallPrice = PRICE, ...given } = options
   const upstream = await startUpstream(reply === undefined ? {} : { reply })
   const models = ['large', 'small'].map((id) => ({
     id,
-    price: PRICE,
+    price: id === 'small' ? smallPrice : PRICE,
     contextWindow: 200_000,
     maxOutputTokens: 1000,
     ...(tokenizer !== undefined && { tokenizer }),
