@@ -8,9 +8,12 @@ export class Cancellation {
   #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
 
-  /** Follows a signal of the user's. */
+  /** Follows a signal. The same signal has one cancellation: platforms warn of many listeners on one signal. */
   static of(signal: AbortSignal): Cancellation {
+    const known = followers.get(signal)
+    if (known !== undefined) return known
     const cancellation = new Cancellation()
+    followers.set(signal, cancellation)
     if (signal.aborted) cancellation.cancel(signal.reason)
     else signal.addEventListener('abort', () => cancellation.cancel(signal.reason), { once: true })
     return cancellation
@@ -55,3 +58,5 @@ export class Cancellation {
     return this.#controller.signal
   }
 }
+
+const followers = new WeakMap<AbortSignal, Cancellation>()

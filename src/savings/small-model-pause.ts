@@ -42,21 +42,11 @@ export function createSmallModelPauses(now: () => number): SmallModelPauses {
     }
     const ask: SmallModel['ask'] = async (question) => {
       if (isPaused()) throw new Error('The small model failed twice in this conversation and is paused.')
-      let isOpen = true
-      const fail = (): void => {
-        if (isOpen && !signal.aborted) report(false)
-        isOpen = false
-      }
-      question.signal.addEventListener('abort', fail, { once: true })
       try {
-        const reply = await small.ask(question)
-        isOpen = false
-        return reply
+        return await small.ask(question)
       } catch (error) {
-        fail()
+        if (!signal.aborted) report(false)
         throw error
-      } finally {
-        question.signal.removeEventListener('abort', fail)
       }
     }
     const price: SmallModel['price'] = (input, output) => (isPaused() ? ZERO : small.price(input, output))
