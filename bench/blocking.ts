@@ -19,7 +19,7 @@ interface Body {
 const chat = (messages: unknown, rest = ''): string =>
   `{"model":"bench/chat","max_tokens":16${rest},"messages":${JSON.stringify(messages)}}`
 const hello = [{ role: 'user', content: 'Hello.' }]
-const prose = 'The quick brown fox jumps over the lazy dog, and nobody minds. '
+const prose = 'The quick brown fox jumps over the lazy dog while it sleeps. '
 const image = (bytes: number): unknown => ({
   type: 'image_url',
   image_url: { url: `data:image/png;base64,${'iVBORw0KGgoAAAANSUhEUgAA'.repeat(bytes / 24)}` },

@@ -1,6 +1,6 @@
 /**
  * npm run bench:tenants: eight keys on one gateway, one of them hostile. Seven ask small questions at a steady rate, first
- * alone, then while the eighth sends prompts that hang, prompts that make the upstream fail, streams that nobody reads,
+ * alone, then while the eighth sends prompts that hang, prompts that make the upstream fail, streams that it does not read,
  * bodies of 30 MB and batches that wait. Prints statuses and latencies of the seven in both phases. Clients and upstream
  * share one process, the gateway has its own: what is measured includes the clients' own work.
  */

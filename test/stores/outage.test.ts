@@ -51,7 +51,7 @@ afterAll(async () => {
 })
 
 /** Each call of the store ends within 2 s, and a request makes at most about ten, one after the other. */
-const DEADLINE_MS = 40_000
+const DEADLINE_MS = 15_000
 
 interface Answer {
   readonly status: number
