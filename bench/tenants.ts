@@ -1,13 +1,16 @@
 /**
  * npm run bench:tenants: eight keys on one gateway, one of them hostile. Seven ask small questions at a steady rate, first
  * alone, then while the eighth sends prompts that hang, prompts that make the upstream fail, streams that it does not read,
- * bodies of 30 MB and batches that wait. Prints statuses and latencies of the seven in both phases. Clients and upstream
- * share one process, the gateway has its own: what is measured includes the clients' own work.
+ * bodies of 30 MB, four at a time, and batches that wait. Prints statuses and latencies of the seven in both phases. Gateway, upstream,
+ * the seven and the hostile client are processes of their own. BENCH_ATTACK names the kinds of attack, else all.
  */
-import { fork } from 'node:child_process'
+import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createServer, request as httpRequest, type ServerResponse } from 'node:http'
 import { connect, type AddressInfo } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
+import { constants, setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Agent, request } from 'undici'
 import { createGateway, openaiCompatible } from '../src/index.ts'
@@ -15,8 +18,14 @@ import { toNodeHandler } from '../src/node.ts'
 import { printTable } from './report.ts'
 
 const SECONDS = Number(process.env['BENCH_SECONDS'] ?? 8)
+const isProfiled = process.env['BENCH_PROFILE'] !== undefined
 const TENANTS = 7
 const EVERY_MS = 25
+
+interface Gateway {
+  readonly url: string
+  readonly pid: number
+}
 
 interface Started {
   readonly port: number
@@ -34,35 +43,60 @@ async function serveGateway(upstream: string): Promise<void> {
   const server = createServer(toNodeHandler(gateway)).listen(0, '127.0.0.1')
   await once(server, 'listening')
   process.send?.({ port: (server.address() as AddressInfo).port, keys: keys.map(({ value }) => value) })
-  process.on('disconnect', () => process.exit(0))
+}
+
+/** Another process of this file. */
+async function start<T>(role: string, ...rest: readonly string[]): Promise<{ child: ChildProcess; message: T }> {
+  const child = fork(fileURLToPath(import.meta.url), [role, ...rest], {
+    execArgv: [
+      ...process.execArgv,
+      ...(role === 'gateway' && isProfiled ? ['--cpu-prof', '--cpu-prof-dir=/tmp/prof'] : []),
+    ],
+  })
+  const [message] = (await once(child, 'message')) as [T]
+  return { child, message }
 }
 
 async function measure(): Promise<void> {
-  const upstream = createServer((incoming, outgoing) => {
-    const pieces: Buffer[] = []
-    incoming.on('data', (piece: Buffer) => pieces.push(piece))
-    incoming.on('end', () => answer(pieces[0]?.subarray(0, 400).toString() ?? '', outgoing))
-  }).listen(0, '127.0.0.1')
-  await once(upstream, 'listening')
-  const address = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/v1`
-  const child = fork(fileURLToPath(import.meta.url), ['gateway', address], { execArgv: process.execArgv })
-  const [started] = (await once(child, 'message')) as [Started]
-  const [hostile = '', ...others] = started.keys
-  const url = `http://127.0.0.1:${started.port}`
+  const upstream = await start<string>('upstream')
+  const gateway = await start<Started>('gateway', upstream.message)
+  const { port, keys } = gateway.message
+  const [hostile = '', ...others] = keys
+  const target: Gateway = { url: `http://127.0.0.1:${port}`, pid: gateway.child.pid ?? 0 }
 
-  await steadily(url, others, 2)
-  const alone = await steadily(url, others, SECONDS)
-  const attack = attackWith(url, started.port, hostile)
-  const beside = await steadily(url, others, SECONDS)
-  const sent = attack.stop()
+  await steadily(target, others, 2)
+  const alone = await steadily(target, others, SECONDS)
+  const attack = await start<string>('attacker', String(port), hostile)
+  const beside = await steadily(target, others, SECONDS)
+  attack.child.send('stop')
+  const [sent] = (await once(attack.child, 'message')) as [number]
   printTable([
-    ['', 'requests', 'not 200', 'median ms', 'p99 ms', 'longest ms'],
+    ['', 'requests', 'not 200', 'median ms', 'p99', 'longest', 'median ms of gateway CPU', 'p99', 'longest'],
     row('seven alone', alone),
     row('beside a hostile eighth', beside),
   ])
   console.log(`The hostile key sent ${sent} requests.`)
-  child.disconnect()
+  for (const { child } of [attack, gateway, upstream]) child.disconnect()
   process.exit(0)
+}
+
+async function serveUpstream(): Promise<void> {
+  const server = createServer((incoming, outgoing) => {
+    let first: Buffer | undefined
+    incoming.on('data', (piece: Buffer) => (first ??= piece))
+    incoming.on('end', () => answer(first?.subarray(0, 400).toString() ?? '', outgoing))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  process.send?.(`http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`)
+}
+
+/** The hostile client yields to the others' clients, as if it ran on a machine of its own. */
+async function serveAttack(port: number, key: string): Promise<void> {
+  setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
+  const attack = attackWith(`http://127.0.0.1:${port}`, port, key)
+  process.send?.('started')
+  await once(process, 'message')
+  process.send?.(attack.stop())
 }
 
 function answer(body: string, outgoing: ServerResponse): void {
@@ -96,29 +130,43 @@ function flood(outgoing: ServerResponse): void {
 interface Outcome {
   readonly status: number
   readonly ms: number
+  /** CPU time that the gateway's thread spent between the question and the end of its answer: the wait that it causes. */
+  readonly cpuMs: number
+}
+
+/** CPU time of a process's first thread so far; 0 where there is no /proc. */
+function cpuMsOf(pid: number): number {
+  try {
+    return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e6
+  } catch {
+    return 0
+  }
 }
 
 const ask = (content: string, rest = ''): string =>
   `{"model":"bench/chat","max_tokens":16${rest},"messages":[{"role":"user","content":${JSON.stringify(content)}}]}`
 
-async function steadily(url: string, keys: readonly string[], seconds: number): Promise<readonly Outcome[]> {
+/** One question after the other from each key: a queue of the keys' own questions would count as delay. */
+async function steadily({ url, pid }: Gateway, keys: readonly string[], seconds: number): Promise<readonly Outcome[]> {
   const dispatcher = new Agent({ connections: 50 })
-  const running: Promise<Outcome>[] = []
-  let number = 0
-  const timer = setInterval(() => {
-    for (const key of keys) running.push(send(key, `Question ${number++}?`))
-  }, EVERY_MS)
+  const end = performance.now() + seconds * 1000
   const send = async (key: string, content: string): Promise<Outcome> => {
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
     const at = performance.now()
+    const cpuAt = cpuMsOf(pid)
     const options = { method: 'POST', headers, body: ask(content), dispatcher } as const
     const { statusCode, body } = await request(`${url}/v1/chat/completions`, options)
     await body.text()
-    return { status: statusCode, ms: performance.now() - at }
+    return { status: statusCode, ms: performance.now() - at, cpuMs: cpuMsOf(pid) - cpuAt }
   }
-  await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
-  clearInterval(timer)
-  const outcomes = await Promise.all(running)
+  const outcomes: Outcome[] = []
+  const askOn = async (key: string): Promise<void> => {
+    while (performance.now() < end) {
+      outcomes.push(await send(key, `Question ${outcomes.length}?`))
+      await setTimeout(EVERY_MS * 2 * Math.random())
+    }
+  }
+  await Promise.all(keys.map(askOn))
   await dispatcher.close()
   return outcomes
 }
@@ -146,22 +194,24 @@ function attackWith(url: string, port: number, key: string): { stop(): number } 
   const again = (path: string, body: string | Buffer, restMs: number): void => {
     if (!isRunning) return
     sent++
+    const later = (ms: number): void => void setTimeout(ms).then(() => again(path, body, restMs))
     const call = httpRequest(`${url}${path}`, { method: 'POST', headers }, (incoming) => {
       incoming.resume()
-      incoming.on('end', () => setTimeout(() => again(path, body, restMs), restMs))
+      incoming.on('end', () => later(restMs))
     })
-    call.on('error', () => setTimeout(() => again(path, body, 1000), 1000))
+    call.on('error', () => later(1000))
     call.end(body)
   }
   const CHAT = '/v1/chat/completions'
+  const kinds = process.env['BENCH_ATTACK']?.split(',') ?? ['hanging', 'failing', 'unread', 'giant', 'batches']
   for (let at = 0; at < 20; at++) {
-    again(CHAT, ask('HANG'), 10)
-    again(CHAT, ask('FAIL'), 10)
-    unread(port, key)
+    if (kinds.includes('hanging')) again(CHAT, ask('HANG'), 10)
+    if (kinds.includes('failing')) again(CHAT, ask('FAIL'), 10)
+    if (kinds.includes('unread')) unread(port, key)
     sent++
   }
-  again(CHAT, giant, 50)
-  for (let at = 0; at < 4; at++) again('/v1/messages/batches', batch, 500)
+  for (let at = 0; at < 4; at++) if (kinds.includes('giant')) again(CHAT, giant, 50)
+  for (let at = 0; at < 4; at++) if (kinds.includes('batches')) again('/v1/messages/batches', batch, 500)
   return {
     stop: () => {
       isRunning = false
@@ -182,11 +232,20 @@ function unread(port: number, key: string): void {
 }
 
 function row(name: string, outcomes: readonly Outcome[]): string[] {
-  const sorted = outcomes.map(({ ms }) => ms).toSorted((one, other) => one - other)
-  const share = (part: number): string => (sorted[Math.floor(part * (sorted.length - 1))] ?? 0).toFixed(1)
   const failed = outcomes.filter(({ status }) => status !== 200).length
-  return [name, String(outcomes.length), String(failed), share(0.5), share(0.99), share(1)]
+  const times = [outcomes.map(({ ms }) => ms), outcomes.map(({ cpuMs }) => cpuMs)]
+  return [name, String(outcomes.length), String(failed), ...times.flatMap(shares)]
 }
 
-if (process.argv[2] === 'gateway') await serveGateway(process.argv[3] ?? '')
+/** Median, 99th percentile and largest. */
+function shares(values: readonly number[]): string[] {
+  const sorted = values.toSorted((one, other) => one - other)
+  return [0.5, 0.99, 1].map((share) => (sorted[Math.floor(share * (sorted.length - 1))] ?? 0).toFixed(1))
+}
+
+process.on('disconnect', () => process.exit(0))
+const [role, ...rest] = process.argv.slice(2)
+if (role === 'gateway') await serveGateway(rest[0] ?? '')
+else if (role === 'upstream') await serveUpstream()
+else if (role === 'attacker') await serveAttack(Number(rest[0]), rest[1] ?? '')
 else await measure()

@@ -24,6 +24,7 @@ export interface MarginCall {
 
 export const DEFAULT_LIMITS: Limits = {
   bodyBytes: 32 * 1024 * 1024,
+  bodyBytesPerKey: 128 * 1024 * 1024,
   bodyReadMs: 15_000,
   jsonDepth: 64,
   jsonKeys: 100_000,
@@ -162,6 +163,7 @@ const schema = z.strictObject({
   limits: z.optional(
     z.strictObject({
       bodyBytes: z.optional(whole),
+      bodyBytesPerKey: z.optional(whole),
       bodyReadMs: z.optional(whole),
       jsonDepth: z.optional(whole),
       jsonKeys: z.optional(whole),

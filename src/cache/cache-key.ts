@@ -1,4 +1,5 @@
 import { sha256 } from '#hash'
+import { digestOfJson } from '../core/digest.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import {
   lastUserIndex,
@@ -178,7 +179,7 @@ function extrasOf(native: Native | undefined, without: readonly string[]): strin
 }
 
 function nativeText(native: Native | undefined, otherwise: Part | readonly Part[]): string {
-  return native === undefined ? JSON.stringify(otherwise) : `${native.dialect} ${JSON.stringify(native.value)}`
+  return native === undefined ? JSON.stringify(otherwise) : `${native.dialect} ${digestOfJson(native.value)}`
 }
 
 /** Returns the texts of a message, apart from each other. */

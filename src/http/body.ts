@@ -21,6 +21,11 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
   if (Number(request.header('content-length') ?? 0) > maxBytes) throw bodyTooLarge(maxBytes)
 }
 
+/** Bytes that a body may have, by its headers: one that comes in chunks may be as large as any. */
+export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: number): number {
+  return request.header('transfer-encoding') === undefined ? Number(request.header('content-length') ?? 0) : maxBytes
+}
+
 const JSON_TYPE = 'application/json'
 
 export function bodyTooLarge(maxBytes: number): GatewayError {

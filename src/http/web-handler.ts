@@ -1,4 +1,5 @@
 import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
+import type { GatewayError } from '../core/errors.ts'
 import { bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { joinBytes } from './bytes.ts'
 import { plainFailure } from './plain-failure.ts'
@@ -56,7 +57,7 @@ class WebRequest implements HttpRequest {
   }
 
   body(limits: BodyLimits): Promise<Uint8Array> {
-    return withDeadline(readCounted(this.#request, limits.maxBytes), limits)
+    return readCounted(this.#request, limits)
   }
 
   onDisconnect(listener: () => void): void {
@@ -149,27 +150,31 @@ class WebSink implements ResponseSink {
   }
 }
 
-/** Counts the bytes as they come, since a Content-Length is only a claim here. */
-async function readCounted(request: Request, maxBytes: number): Promise<Uint8Array> {
+/** Counts the bytes as they come, since a Content-Length is only a claim here. What comes too late is not read on. */
+async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)
+  const reader = request.body.getReader()
+  let failure: GatewayError | undefined
+  const stop = (error: GatewayError): void => {
+    failure = error
+    void reader.cancel(error).catch(() => {})
+  }
+  const cancelDeadline = after(readMs, () => stop(bodyTooLate(readMs)))
   const chunks: Uint8Array[] = []
   let size = 0
   try {
-    for await (const chunk of request.body) {
-      size += chunk.byteLength
-      if (size > maxBytes) break
-      chunks.push(chunk)
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) break
+      size += value.byteLength
+      if (size > maxBytes) stop(bodyTooLarge(maxBytes))
+      else chunks.push(value)
     }
   } catch (cause) {
-    throw bodyUnreadable(cause)
+    throw failure ?? bodyUnreadable(cause)
+  } finally {
+    cancelDeadline()
   }
-  if (size > maxBytes) throw bodyTooLarge(maxBytes)
+  if (failure !== undefined) throw failure
   return joinBytes(chunks, size)
-}
-
-function withDeadline(read: Promise<Uint8Array>, { readMs, after }: BodyLimits): Promise<Uint8Array> {
-  return new Promise((resolve, reject) => {
-    const cancel = after(readMs, () => reject(bodyTooLate(readMs)))
-    read.then(resolve, reject).finally(cancel)
-  })
 }

@@ -25,7 +25,7 @@ export function parseEmbedding(authenticated: Authenticated, services: Services)
   authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: false })
   // Of the many texts each has a context window of its own.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
-  return chain(readJson(authenticated.request, services, limits), async ({ body, bytes }) => {
+  return chain(readJson(authenticated, services, limits), async ({ body, bytes }) => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body)
     const prompt = promptOf(embedding)

@@ -9,6 +9,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { First } from '../replay/idempotency.ts'
 import { createSubscribers, type Subscribers } from '../replay/subscribers.ts'
 import type { Wishes } from '../savings/tier.ts'
+import type { HeldRoom } from './body-room.ts'
 import type { Answer, Plan, Resolved, Route, Size } from './request-values.ts'
 
 /** What an exchange begins with. */
@@ -62,6 +63,8 @@ export class Exchange {
   /** Present for an embeddings request. */
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
+  /** What a large body takes of its key's room until the request ends. */
+  room: HeldRoom | undefined = undefined
   /** Present for the first request with its Idempotency-Key. */
   first: First | undefined = undefined
   reservation: Reservation | undefined = undefined

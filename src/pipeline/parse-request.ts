@@ -8,9 +8,9 @@ import type { ParseLimits } from '../formats/scan-json.ts'
 import { utf8Length } from '../tokens/bound.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { headersOf, type HttpRequest } from '../core/http.ts'
+import { headersOf } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
-import { checkJsonHeaders } from '../http/body.ts'
+import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { breathe } from '../tokens/breathe.ts'
 import { answeringRoutes } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
@@ -22,7 +22,7 @@ import type { Resolved, Route } from './request-values.ts'
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: true })
-  return chain(readJson(authenticated.request, services), (given) => parsePrompt(authenticated, given, services))
+  return chain(readJson(authenticated, services), (given) => parsePrompt(authenticated, given, services))
 }
 
 /** Reads a prompt from a parsed body. */
@@ -68,12 +68,20 @@ function understand(exchange: Authenticated, { asked, read, bytes }: ReadBody, s
 
 /** The JSON body of a request, within the limits of the gateway. */
 export function readJson(
-  request: HttpRequest,
-  { bodyLimits }: Pick<Services, 'bodyLimits'>,
-  limits: ParseLimits = bodyLimits.json,
+  exchange: Authenticated,
+  services: Services,
+  limits: ParseLimits = services.bodyLimits.json,
 ): MaybePromise<ParsedBody> {
+  const { request, key, cancellation } = exchange
+  const { bodyLimits, bodyRoom } = services
   checkJsonHeaders(request, bodyLimits.maxBytes)
-  return chain(request.body(bodyLimits), (whole) => parseBodyInTurns(whole, limits, breathe))
+  return chain(bodyRoom.enter(key.id, expectedBytes(request, bodyLimits.maxBytes), cancellation), (room) => {
+    exchange.room = room
+    return chain(request.body(bodyLimits), (bytes) => {
+      room.resize(bytes.byteLength)
+      return parseBodyInTurns(bytes, limits, breathe)
+    })
+  })
 }
 
 /** The limits of a request's body, and those of its JSON. */

@@ -1,5 +1,7 @@
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
+import { breathe } from '../tokens/breathe.ts'
+import { digestInTurns, longMediaOf } from '../core/digest.ts'
 import { Attempts } from '../upstream/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
 import { KEEP_NOTHING, recall, type Recalled } from './recall.ts'
@@ -34,6 +36,7 @@ function planPrompt(reserved: Reserved, recalled: Recalled, services: Services):
 async function optimize(reserved: Reserved, { keep, spent }: Recalled, services: Services): Promise<Planned> {
   const { prompt, resolved, size, wishes, key, cancellation } = reserved
   const route = resolved.routes[0]
+  await digestInTurns(longMediaOf(prompt), breathe)
   await services.meter.prepare(prompt, cancellation.signal)
   const rewritten = await services.waterfall({
     prompt,

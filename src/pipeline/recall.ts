@@ -3,9 +3,11 @@ import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
 import type { Leader } from '../cache/single-flight.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { digestInTurns, longBlocksOf } from '../core/digest.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Reserved } from './exchange.ts'
 import type { Outcome } from './request-values.ts'
+import { breathe } from '../tokens/breathe.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 import type { Keep, Plan } from './request-values.ts'
 
@@ -30,6 +32,13 @@ const NOT_CACHED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
 export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
   const { memory } = services
   if (memory === undefined) return NOT_CACHED
+  const digested = digestInTurns(longBlocksOf(reserved.prompt), breathe)
+  if (digested !== undefined) return digested.then(() => find(reserved, { ...services, memory }))
+  return find(reserved, { ...services, memory })
+}
+
+function find(reserved: Reserved, services: Services & { readonly memory: AnswerCache }): MaybePromise<Found> {
+  const { memory } = services
   const { prompt, key, resolved, cancellation, request, id } = reserved
   const found = memory.cache.lookUp({
     prompt,
@@ -43,7 +52,7 @@ export function recall(reserved: Reserved, services: Services): MaybePromise<Fou
   return chain(found, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
     if (answer.id === undefined) return { keep: keepFor(answer, undefined, services), spent: answer.spent }
-    return join(reserved, answer, { ...services, memory })
+    return join(reserved, answer, services)
   })
 }
 

@@ -20,6 +20,7 @@ import type { Detached } from '../replay/detached.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { SmallModel, Waterfall } from '../savings/tier.ts'
+import type { BodyRoom } from './body-room.ts'
 import type { Answered, Exchange, Reserved } from './exchange.ts'
 import type { Outcome, Resolved, Route } from './request-values.ts'
 
@@ -85,6 +86,11 @@ export interface Observers {
 export interface Limits {
   /** The body of a request, in bytes. @default 33_554_432 (32 MiB) */
   readonly bodyBytes: number
+  /**
+   * Bytes of the bodies above 1 MiB that one key may have in progress at once, from their arrival to the end of their
+   * answers. Further ones wait, and are refused with 429 after `bodyReadMs`. @default 134_217_728 (128 MiB)
+   */
+  readonly bodyBytesPerKey: number
   /** Milliseconds in which a body must arrive. @default 15_000 */
   readonly bodyReadMs: number
   /** Nesting of a JSON body. @default 64 */
@@ -162,6 +168,7 @@ export interface Services {
   readonly observers: Observers
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits
+  readonly bodyRoom: BodyRoom
   readonly timeouts: Timeouts
   readonly runtime: Runtime
 }

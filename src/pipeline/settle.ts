@@ -38,6 +38,7 @@ function isPlanned(exchange: Exchange): exchange is Planned {
 function end(exchange: Exchange, used: Used, outcome: Outcome, services: Services): MaybePromise<void> {
   if (exchange.isEnded) return
   exchange.isEnded = true
+  exchange.room?.leave()
   const settled = settleReservation(exchange, used, services)
   const observed = services.observers.observeRequest(exchange, outcome)
   if (exchange.plan?.kind === 'ask') finish(exchange.plan, outcome, services)

@@ -7,5 +7,5 @@ import type { Services } from './services.ts'
 /** Answers a request with `X-Svc-Explain` itself; every other request goes on. The code is loaded when first needed. */
 export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(headersOf(parsed.request), 'X-Svc-Explain')) return parsed
-  return import('./explain.ts').then((loaded) => loaded.explain(parsed, services))
+  return import('./explain.ts').then((loaded) => loaded.explain(parsed, services)).finally(() => parsed.room?.leave())
 }

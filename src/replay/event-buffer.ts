@@ -160,7 +160,9 @@ export class EventBuffer implements Recording {
       const rest = afterSkipped(reader, chunk)
       if (rest.length > 0 && !reader.sink.write(rest)) reader.isBlocked = true
     }
-    if (!this.#isOver || reader.position < this.#first + this.#chunks.length) return
+    // A sink may drain while it is written to: then the end has been reached within.
+    if (!this.#isOver || !this.#readers.has(reader)) return
+    if (reader.position < this.#first + this.#chunks.length) return
     this.#detach(reader)
     reader.sink.end()
   }

@@ -1,13 +1,14 @@
 import { isBatchId, writeBatch, type Batch } from '../batches/batch.ts'
 import { notEnded, type BatchBook, type BatchQuery } from '../batches/batch-book.ts'
 import { readBatchRequests } from '../batches/batch-requests.ts'
+import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { takeRequest } from '../governance/places.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { headersOf, type HttpRequest } from '../core/http.ts'
-import { checkJsonHeaders } from '../http/body.ts'
+import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
@@ -20,7 +21,7 @@ export interface BatchRouteParts {
   readonly book: BatchBook
   /** Called when there is work for the batches of a key. */
   readonly wake: (keyId: string) => void
-  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
+  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'bodyRoom' | 'runtime' | 'timeouts'>
 }
 
 const PATH = '/v1/messages/batches'
@@ -64,11 +65,26 @@ function idOf(call: Call): string {
 }
 
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const { limits, bodyLimits } = parts.line
+  const { bodyLimits, bodyRoom } = parts.line
   const { request } = call
   readSteering(headersOf(request), { canExplain: false })
   checkJsonHeaders(request, bodyLimits.maxBytes)
-  const bytes = await request.body(bodyLimits)
+  const room = await bodyRoom.enter(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
+  try {
+    const bytes = await request.body(bodyLimits)
+    room.resize(bytes.byteLength)
+    return await store(parts, call, { key, bytes })
+  } finally {
+    room.leave()
+  }
+}
+
+async function store(
+  parts: BatchRouteParts,
+  { request }: Call,
+  { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
+): Promise<Batch> {
+  const { limits } = parts.line
   // Each item is a request of its own, within an object that names it.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
@@ -145,22 +161,32 @@ async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Pro
   }
   const headers = baseHeaders(call.id, await parts.line.ledger.status(key))
   call.sink.begin(200, { ...headers, 'content-type': 'application/x-jsonl', 'cache-control': 'no-store' })
-  await sendLines(call, parts.book.results(batch))
+  await sendLines(call, parts.book.results(batch), parts.line)
 }
 
-/** Draws the next lines when the caller has taken the ones before. */
-async function sendLines({ request, sink }: Call, lines: AsyncGenerator<string, void, undefined>): Promise<void> {
+/** Draws the next lines when the caller has taken the ones before. One that takes nothing for `timeouts.total` is disconnected. */
+async function sendLines(
+  { request, sink }: Call,
+  lines: AsyncGenerator<string, void, undefined>,
+  { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>,
+): Promise<void> {
   let wake: () => void = () => {}
   let hasLeft = false
   sink.onDrain(() => wake())
-  request.onDisconnect(() => {
+  const leave = (): void => {
     hasLeft = true
     wake()
-  })
+  }
+  request.onDisconnect(leave)
+  const drained = async (): Promise<void> => {
+    const cancel = runtime.after(timeouts.total, leave)
+    await new Promise<void>((resolve) => (wake = resolve))
+    cancel()
+  }
   try {
     for await (const text of lines) {
-      if (!sink.write(text) && !hasLeft) await new Promise<void>((resolve) => (wake = resolve))
-      if (hasLeft) return
+      if (!sink.write(text) && !hasLeft) await drained()
+      if (hasLeft) return sink.destroy()
     }
     sink.end()
   } catch {

@@ -1,3 +1,4 @@
+import { digestOf } from '../core/digest.ts'
 import type { Message, Part, Source, TextSource } from '../core/prompt.ts'
 import { sha256 } from '#hash'
 import type { Unit } from './turns.ts'
@@ -71,7 +72,7 @@ function traceOfPart(part: Part): string {
 function traceOfSource(source: Source | TextSource): string {
   switch (source.type) {
     case 'base64':
-      return source.data
+      return digestOf(source, source.data)
     case 'url':
       return source.url
     case 'file':

@@ -1,7 +1,44 @@
-/** Lets the event loop serve everything else that is ready, then goes on. */
+/** Work that waits for the event loop, oldest first. */
+const waiting: (() => void)[] = []
+/** A step that cannot be divided, such as parsing a body of 30 MB, may be longer; then as long a rest follows. */
+const LONG_STEP_MS = 10
+const MAX_REST_MS = 50
+
+let stepBegan: number | undefined
+let restsUntil = 0
+
+/**
+ * Lets the event loop serve everything else that is ready, then goes on. However many long computations run at once, one
+ * of them goes on in each turn, and none right after a long step: a request that is served in between, which takes a few
+ * turns, waits for one step and not for several.
+ */
 export function breathe(): Promise<void> {
+  endStep()
   return new Promise((resolve) => {
-    if (typeof setImmediate === 'function') setImmediate(resolve)
-    else setTimeout(resolve, 0)
+    waiting.push(resolve)
+    if (waiting.length === 1) afterTurn()
   })
+}
+
+function endStep(): void {
+  if (stepBegan === undefined) return
+  const now = performance.now()
+  const took = now - stepBegan
+  stepBegan = undefined
+  if (took > LONG_STEP_MS) restsUntil = now + Math.min(took, MAX_REST_MS)
+}
+
+function continueOne(): void {
+  endStep()
+  const rest = restsUntil === 0 ? 0 : restsUntil - performance.now()
+  restsUntil = 0
+  if (rest > 0) return void setTimeout(continueOne, rest)
+  stepBegan = performance.now()
+  waiting.shift()?.()
+  if (waiting.length > 0) afterTurn()
+}
+
+function afterTurn(): void {
+  if (typeof setImmediate === 'function') setImmediate(continueOne)
+  else setTimeout(continueOne, 0)
 }

@@ -3,6 +3,7 @@ import { createSingleFlight } from '../cache/single-flight.ts'
 import type { JsonObject } from '../core/json.ts'
 import { toDollars } from '../core/money.ts'
 import type { Runtime, Store, Timeouts } from '../core/ports.ts'
+import { BodyRoom } from '../pipeline/body-room.ts'
 import { bodyLimitsOf } from '../pipeline/parse-request.ts'
 import { createResolve } from '../pipeline/resolve.ts'
 import type { Limits, Services } from '../pipeline/services.ts'
@@ -68,6 +69,7 @@ export function createServices(sources: ServiceSources): Services {
     observers: observing,
     limits,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
+    bodyRoom: new BodyRoom({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after: runtime.after }),
     timeouts,
     runtime,
   }

@@ -54,6 +54,16 @@ describe('reading a body', () => {
     expect((await readBody(request('0123456789'), limits)).byteLength).toBe(10)
   })
 
+  it('stops reading what comes too late', async () => {
+    let isLate = (): void => {}
+    let isCancelled = false
+    const endless = new ReadableStream<Uint8Array>({ cancel: () => void (isCancelled = true) })
+    const reading = readBody(request(endless), { ...limits, after: (_, callback) => ((isLate = callback), () => {}) })
+    isLate()
+    expect(await kindOf(reading)).toBe('request-timeout')
+    expect(isCancelled).toBe(true)
+  })
+
   it('refuses more, announced or not', async () => {
     expect(await kindOf(readBody(request(chunked('0123456', '7890')), limits))).toBe('too-large')
     const announced = request('01234567890', { 'content-type': 'application/json', 'content-length': '11' })

@@ -125,6 +125,31 @@ describe('an event buffer', () => {
     )
   })
 
+  it('ends once a reader that drains while it is written to', () => {
+    const { buffer } = bufferOf()
+    const reader = new Reader(Infinity)
+    let drained = (): void => {}
+    let ends = 0
+    buffer.attachOriginal({
+      write: (chunk) => {
+        reader.write(chunk)
+        // Full after the first piece; from then on it drains at once.
+        if (reader.writes > 1) drained()
+        return reader.writes > 1
+      },
+      onDrain: (listener) => {
+        drained = listener
+      },
+      end: () => void (ends += 1),
+      fail: () => {},
+      leave: () => {},
+    })
+    buffer.push(event(1))
+    buffer.finish(END, true)
+    drained()
+    expect([reader.text, ends]).toEqual([`${event(1)}${END}`, 1])
+  })
+
   it('says once how it ended, with all its events', async () => {
     const { buffer } = bufferOf()
     buffer.push(event(1))

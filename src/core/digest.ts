@@ -1,0 +1,101 @@
+import { sha256 } from '#hash'
+import type { JsonObject } from './json.ts'
+import { lastUserIndex, type Native, type Part, type Prompt, type Source } from './prompt.ts'
+
+/** A text of at most this length is its own digest. */
+const MAX_PLAIN = 256 * 1024
+const SLICE = 256 * 1024
+
+/** Digests of long data, by the object that holds the data. Objects of a prompt never change. */
+const digests = new WeakMap<object, string>()
+
+/**
+ * Names a text: equal texts have equal names, different ones never. A long text is named by SHA-256 over its slices, so
+ * that it can be digested in turns. The name is remembered with `owner`, the object that holds the text.
+ */
+export function digestOf(owner: object, text: string): string {
+  if (text.length <= MAX_PLAIN) return text
+  const steps = digestSteps(owner, text)
+  for (;;) {
+    const step = steps.next()
+    if (step.done === true) return step.value
+  }
+}
+
+/** The same for a JSON object, which is not even serialized when its name is known. */
+export function digestOfJson(value: JsonObject): string {
+  return digests.get(value) ?? digestOf(value, JSON.stringify(value))
+}
+
+function* digestSteps(owner: object, text: string): Generator<void, string, undefined> {
+  const known = digests.get(owner)
+  if (known !== undefined) return known
+  let digest = ''
+  for (let at = 0; at < text.length; at += SLICE) {
+    if (at > 0) yield
+    digest = sha256(`${digest}${text.slice(at, at + SLICE)}`)
+  }
+  const name = `sha256 ${text.length} ${digest}`
+  digests.set(owner, name)
+  return name
+}
+
+/** Something long to digest, and the object that holds it. */
+interface LongData {
+  readonly owner: object
+  text(): string
+}
+
+/**
+ * Computes the digests of data ahead of their use, with pauses. Returns undefined when there are none, so that a caller
+ * waits for nothing.
+ */
+export function digestInTurns(data: readonly LongData[], pause: () => Promise<void>): Promise<void> | undefined {
+  return data.length === 0 ? undefined : digestAll(data, pause)
+}
+
+async function digestAll(data: readonly LongData[], pause: () => Promise<void>): Promise<void> {
+  for (const { owner, text } of data) {
+    const steps = digestSteps(owner, text())
+    while (steps.next().done !== true) await pause()
+  }
+}
+
+/** The long images and documents of a prompt. */
+export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
+  const found: LongData[] = []
+  for (const message of messages) {
+    for (const part of message.parts) {
+      for (const { source } of mediaOf(part)) if (isLong(source)) found.push({ owner: source, text: () => source.data })
+    }
+  }
+  return found
+}
+
+/** The received blocks that hold long images or documents: those of the last user message, and other messages whole. */
+export function longBlocksOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
+  const found: LongData[] = []
+  const last = lastUserIndex(messages)
+  const add = (native: Native | undefined): void => {
+    if (native !== undefined) found.push({ owner: native.value, text: () => JSON.stringify(native.value) })
+  }
+  for (const [index, message] of messages.entries()) {
+    const long = message.parts.filter((part) => mediaOf(part).some(({ source }) => isLong(source)))
+    if (long.length > 0 && index !== last) add(message.native)
+    else for (const part of long) add(part.native)
+  }
+  return found
+}
+
+type Media = Extract<Part, { readonly type: 'image' | 'document' }>
+
+const NO_MEDIA: readonly Media[] = []
+
+function mediaOf(part: Part): readonly Media[] {
+  if (part.type === 'tool-result') return part.content.flatMap(mediaOf)
+  return part.type === 'image' || part.type === 'document' ? [part] : NO_MEDIA
+}
+
+function isLong(source: Media['source']): source is Extract<Source, { readonly type: 'base64' }> {
+  return source.type === 'base64' && source.data.length > MAX_PLAIN
+}
