@@ -1,164 +1,161 @@
 /**
- * npm run demo                 a long session over this project's own source, offline
- * npm run demo -- FILE         the first conversation of a JSON Lines file ({ id, messages } a line)
- * With OPENAI_API_KEY or ANTHROPIC_API_KEY set, a real upstream answers instead of the offline one.
+ * npm run demo            five things that the gateway does, offline, in a few seconds
+ * npm run demo -- FILE    the first conversation of a JSON Lines file ({ id, messages } per line) at each savings level
  */
-import { fileURLToPath } from 'node:url'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
-import { anthropic, createGateway, extractive, memoryStore, openai, type Provider } from 'sluice'
+import { createGateway, extractive, memoryStore, type Provider } from 'sluice'
 import { serve } from 'sluice/node'
-import { conversationFrom, ownSession, shortened, type Conversation } from './demo/conversation.ts'
-import { toMessages } from './demo/to-messages.ts'
+import { conversationFrom, type Conversation } from './demo/conversation.ts'
+import { bar, bold, dim, dollars, green, heading, line, yellow } from './demo/print.ts'
+import { factsIn, supportCase } from './demo/support-case.ts'
 
-interface Row {
-  readonly front: string
-  readonly wanted: string
-  readonly strategy: string
-  readonly tokens: string
-  readonly reduction: string
-  readonly theoretical: string
-  readonly actual: string
-  readonly billed: string
+/** The offline provider, which also remembers what it was sent. */
+function watched(provider: Provider): { readonly provider: Provider; readonly lastPrompt: () => string } {
+  let sent = ''
+  return {
+    provider: {
+      ...provider,
+      complete: (call) => {
+        sent = JSON.stringify(call.prompt.messages)
+        return provider.complete(call)
+      },
+    },
+    lastPrompt: () => sent,
+  }
 }
 
 const [file] = process.argv.slice(2)
-const root = fileURLToPath(new URL('..', import.meta.url))
-const conversation = file === undefined ? ownSession(root) : conversationFrom(file)
-const { provider, model } = chooseUpstream()
-
-const gateway = createGateway({ providers: [provider], store: memoryStore(), margin: 1.5 })
-const key = await gateway.keys.create({ name: 'demo', budget_limit_cents: 5_000, budget_reset_duration: '1d' })
+const model = 'extractive/extractive'
+const { provider, lastPrompt } = watched(extractive())
+const gateway = createGateway({ providers: [provider], store: memoryStore(), margin: 1.5, log: () => {} })
 const server = await serve(gateway, { port: 0 })
 
-console.log(`\nThe gateway listens on ${server.url}, model ${model}`)
-console.log(`Key ${key.value.slice(0, 10)}… with a budget of $50 a day`)
-console.log(`Conversation: ${conversation.name}, ${conversation.messages.length} messages`)
-
-const chat = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: key.value, maxRetries: 0 })
-const messages = new Anthropic({ baseURL: server.url, apiKey: key.value, maxRetries: 0 })
-
-/** The tiers are shown one by one, so stored answers are left out but in the last row. */
-const fresh = { 'Cache-Control': 'no-store' }
-const wishes: Record<string, Record<string, string>> = {
-  'off (X-Savings-Level)': { 'X-Savings-Level': 'off', ...fresh },
-  'nothing: what pays': fresh,
-  'tier 5, min': { 'X-Savings-Level': 'min', ...fresh },
-  'tier 5, extreme': { 'X-Savings-Level': 'extreme', ...fresh },
-  'tier 2 (X-Vanishing-Context)': { 'X-Vanishing-Context': 'true', ...fresh },
-  'tier 3 (X-Svc-RLM)': { 'X-Svc-RLM': 'true', ...fresh },
-  'tier 1, first time': {},
-  'tier 1, asked again': {},
+/** An official client with a new key of the gateway. */
+async function clientFor(name: string): Promise<OpenAI> {
+  return clientOf(await gateway.keys.create({ name }))
 }
-/** Without a header, above 20,000 and below 50,000 tokens. */
-const forTier4 = shortened(conversation, 100_000)
 
-const rows: Row[] = []
-for (const [wanted, headers] of Object.entries(wishes)) rows.push(...(await onAllFronts(conversation, wanted, headers)))
-rows.push(...(await onAllFronts(forTier4, 'tier 4 (a shorter conversation)', fresh)))
-console.log('\nWhat was saved')
-console.table(rows)
+function clientOf(key: { readonly value: string }): OpenAI {
+  return new OpenAI({ baseURL: `${server.url}/v1`, apiKey: key.value, maxRetries: 0 })
+}
+
+async function askOnce(): Promise<void> {
+  heading('1. A request and its bill', 'src/billing/bill.ts')
+  const client = await clientFor('first app')
+  const { data, response } = await client.chat.completions
+    .create({ model, messages: [{ role: 'user', content: 'A sluice is a gate for water. What is a sluice?' }] })
+    .withResponse()
+  const amount = (header: string): string => response.headers.get(`x-svc-${header}`) ?? ''
+  line(`answer       ${data.choices[0]?.message.content}`)
+  line(`list price   ${amount('theoretical-cost')}`)
+  line(`billed       ${green(amount('billed-amount'))}  list price × margin 1.5, also in the body as svc_metrics`)
+}
+
+async function spendBudget(): Promise<void> {
+  heading('2. 200 requests at once on a budget that pays for about 20', 'src/governance/ledger.ts')
+  const cents = 1
+  const key = await gateway.keys.create({ name: 'invoices', budget_limit_cents: cents, budget_reset_duration: '1d' })
+  const client = clientOf(key)
+  const question = (at: number): string =>
+    `Invoice ${at}: ${'one line of a long invoice. '.repeat(80)} What is in invoice ${at}?`
+  const statuses = await Promise.all(
+    Array.from({ length: 200 }, (_, at) =>
+      client.chat.completions
+        .create({ model, max_tokens: 16, messages: [{ role: 'user', content: question(at) }] })
+        .then(() => 200)
+        .catch((error: unknown) => (error instanceof OpenAI.APIError ? error.status : 0)),
+    ),
+  )
+  const count = (status: number): number => statuses.filter((one) => one === status).length
+  const spent = billedOf(await gateway.keys.usage(key.id))
+  line(`served ${green(String(count(200)))}, refused with 402 ${yellow(String(count(402)))}`)
+  line(`billed ${dollars(spent)} of ${dollars(cents / 100)}, left ${dollars(cents / 100 - spent)}: never below zero`)
+}
+
+/** Dollars that a key was billed, of its usage report. */
+function billedOf({ cost }: Awaited<ReturnType<typeof gateway.keys.usage>>): number {
+  return typeof cost === 'object' && cost !== null && 'billed_usd' in cost ? Number(cost['billed_usd']) : 0
+}
+
+async function askAgain(): Promise<void> {
+  heading('3. The same question in other words, and another one that looks the same', 'src/cache/guard.ts')
+  const client = await clientFor('cached')
+  const facts = 'A room costs 80 EUR for 2 nights and 120 EUR for 3 nights.'
+  for (const question of [
+    'What does a room cost for 2 nights?',
+    'Hi! What does a room cost for 2 nights, please?',
+    'What does a room cost for 3 nights?',
+  ]) {
+    const messages = [{ role: 'system', content: facts } as const, { role: 'user', content: question } as const]
+    const { response } = await client.chat.completions.create({ model, messages }).withResponse()
+    const cache = response.headers.get('x-svc-cache') ?? ''
+    line(
+      `${(cache === 'HIT' ? green : yellow)(cache.padEnd(5))} ${response.headers.get('x-svc-billed-amount')}  ${question}`,
+    )
+  }
+}
+
+async function saveTokens({ name, messages }: Conversation, facts: boolean): Promise<void> {
+  heading(`${facts ? '4. ' : ''}Savings levels on ${name} of ${messages.length} messages`, 'src/savings/slider.ts')
+  const client = await clientFor('long conversation')
+  line(dim(`level    tokens sent                            list price   vendor cost${facts ? '   facts kept' : ''}`))
+  for (const level of ['off', 'min', 'med', 'max', 'extreme']) {
+    const { response } = await client.chat.completions
+      .create(
+        { model, max_tokens: 200, messages: messages as OpenAI.ChatCompletionMessageParam[] },
+        { headers: { 'X-Savings-Level': level, 'Cache-Control': 'no-store' } },
+      )
+      .withResponse()
+    const value = (header: string): string => response.headers.get(`x-svc-${header}`) ?? ''
+    const [before, after] = [Number(value('original-tokens')), Number(value('optimized-tokens'))]
+    const { kept, of } = factsIn(lastPrompt())
+    line(
+      `${level.padEnd(8)} ${bar(after / before)} ${String(after).padStart(7)}   ${value('theoretical-cost').padStart(11)}   ${value('actual-cost').padStart(11)}${facts ? `       ${kept} of ${of}` : ''}`,
+    )
+  }
+}
+
+async function resumeStream(): Promise<void> {
+  heading('5. A stream that is cut in the middle, and read to its end', 'src/replay/event-buffer.ts')
+  const key = await gateway.keys.create({ name: 'streams' })
+  const client = new Anthropic({ baseURL: server.url, apiKey: key.value, maxRetries: 0 })
+  const content =
+    'The gate of the lock lifts at seven in the morning. The crew checks the weir at eight. The gate of the lock closes at nine in the evening. When does the gate of the lock lift, and when does it close?'
+  const stream = await client.messages.create(
+    { model, max_tokens: 100, stream: true, messages: [{ role: 'user', content }] },
+    { headers: { 'X-Svc-Detach': 'true' } },
+  )
+  let [id, seen, text] = ['', 0, '']
+  for await (const event of stream) {
+    seen += 1
+    if (event.type === 'message_start') id = event.message.id
+    if (event.type === 'content_block_delta' && event.delta.type === 'text_delta') text += event.delta.text
+    if (seen === 4) break
+  }
+  line(`${yellow('cut')}      after event ${seen}: ${JSON.stringify(text)}`)
+  const rest = await fetch(`${server.url}/v1/messages/${id}/streams`, {
+    method: 'POST',
+    headers: { 'x-api-key': key.value, 'last-event-id': String(seen) },
+  })
+  const pieces = [...(await rest.text()).matchAll(/"text_delta","text":("(?:[^"\\]|\\.)*")/g)]
+  line(
+    `${green('resumed')}  ${JSON.stringify(pieces.map(([, piece]) => JSON.parse(piece ?? '""') as string).join(''))}`,
+  )
+}
+
+if (file === undefined) {
+  console.log(bold('sluice: an LLM gateway inside your own server, here with an offline model'))
+  await askOnce()
+  await spendBudget()
+  await askAgain()
+  await saveTokens(supportCase(), true)
+  await resumeStream()
+  heading('Next', 'README.md')
+  line('your own conversation   npm run demo -- FILE   ({ id, messages } per line)')
+  line('a real model            providers: [openai({ apiKey })] or [anthropic({ apiKey })]')
+} else {
+  await saveTokens(conversationFrom(file), false)
+}
 await server.close()
 await gateway.close()
-
-interface Asked {
-  readonly wanted: string
-  readonly headers: Record<string, string>
-  readonly conversation: Conversation
-}
-
-async function onAllFronts(given: Conversation, wanted: string, headers: Record<string, string>): Promise<Row[]> {
-  const asked = { wanted, headers, conversation: given }
-  return [await chatJson(asked), await chatStream(asked), await messageJson(asked), await messageStream(asked)]
-}
-
-async function chatJson({ wanted, headers, conversation: { messages: turns } }: Asked): Promise<Row> {
-  const { data, response } = await chat.chat.completions
-    .create({ model, max_tokens: 300, messages: turns as OpenAI.ChatCompletionMessageParam[] }, { headers })
-    .withResponse()
-  show(`chat, JSON, wanted: ${wanted}`, data.choices[0]?.message.content ?? '')
-  return rowOf('chat JSON', wanted, response.headers)
-}
-
-async function chatStream({ wanted, headers, conversation: { messages: turns } }: Asked): Promise<Row> {
-  const stream = await chat.chat.completions.create(
-    { model, max_tokens: 300, messages: turns as OpenAI.ChatCompletionMessageParam[], stream: true },
-    { headers },
-  )
-  let text = ''
-  let bill: Record<string, string | number> = {}
-  for await (const chunk of stream) {
-    text += chunk.choices[0]?.delta.content ?? ''
-    if ('svc_metrics' in chunk) bill = chunk.svc_metrics as typeof bill
-  }
-  show(`chat, stream, wanted: ${wanted}`, text)
-  return {
-    front: 'chat stream',
-    wanted,
-    strategy: String(bill['strategy']),
-    tokens: `${bill['original_tokens']} -> ${bill['optimized_tokens']}`,
-    reduction: `${bill['reduction_pct']}%`,
-    theoretical: dollars(bill['theoretical_cost']),
-    actual: dollars(bill['actual_cost']),
-    billed: dollars(bill['billed_amount']),
-  }
-}
-
-async function messageJson({ wanted, headers, conversation: { messages: turns } }: Asked): Promise<Row> {
-  const { data, response } = await messages.messages
-    .create({ model, max_tokens: 300, ...toMessages(turns) }, { headers })
-    .withResponse()
-  show(
-    `messages, JSON, wanted: ${wanted}`,
-    data.content.map((block) => (block.type === 'text' ? block.text : '')).join(''),
-  )
-  return rowOf('messages JSON', wanted, response.headers)
-}
-
-async function messageStream({ wanted, headers, conversation: { messages: turns } }: Asked): Promise<Row> {
-  const { data: stream, response } = await messages.messages
-    .create({ model, max_tokens: 300, ...toMessages(turns), stream: true }, { headers })
-    .withResponse()
-  let text = ''
-  let saved = ''
-  for await (const event of stream) {
-    if (event.type === 'content_block_delta' && event.delta.type === 'text_delta') text += event.delta.text
-    if (event.type === 'message_delta' && 'svc_metrics' in event) saved = JSON.stringify(event.svc_metrics)
-  }
-  show(`messages, stream, wanted: ${wanted}`, text, `svc_metrics at the end: ${saved}`)
-  return rowOf('messages stream (estimate)', wanted, response.headers)
-}
-
-function rowOf(front: string, wanted: string, headers: Headers): Row {
-  const value = (name: string): string => headers.get(`x-svc-${name}`) ?? '?'
-  return {
-    front,
-    wanted,
-    strategy: value('strategy'),
-    tokens: `${value('original-tokens')} -> ${value('optimized-tokens')}`,
-    reduction: value('reduction-pct'),
-    theoretical: value('theoretical-cost'),
-    actual: value('actual-cost'),
-    billed: value('billed-amount'),
-  }
-}
-
-function dollars(amount: string | number | undefined): string {
-  return `$${Number(amount ?? 0).toFixed(6)}`
-}
-
-function show(title: string, text: string, ...more: readonly string[]): void {
-  const short = text.length > 300 ? `${text.slice(0, 300)}…` : text
-  console.log(`\n── ${title}`)
-  for (const line of [short.replaceAll(/\s+/g, ' '), ...more]) console.log(`   ${line}`)
-}
-
-function chooseUpstream(): { readonly provider: Provider; readonly model: string } {
-  const { OPENAI_API_KEY, ANTHROPIC_API_KEY } = process.env
-  if (OPENAI_API_KEY !== undefined)
-    return { provider: openai({ apiKey: OPENAI_API_KEY }), model: 'openai/gpt-4.1-mini' }
-  if (ANTHROPIC_API_KEY !== undefined) {
-    return { provider: anthropic({ apiKey: ANTHROPIC_API_KEY }), model: 'anthropic/claude-haiku-4-5' }
-  }
-  return { provider: extractive(), model: 'extractive/extractive' }
-}
