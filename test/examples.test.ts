@@ -91,6 +91,20 @@ describe('the examples', () => {
     }
   }, 60_000)
 
+  it('the demo tells its story in at most 60 lines of 100 columns', async () => {
+    const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
+
+    const { stdout } = await promisify(execFile)(process.execPath, [tsx, 'examples/demo.ts'], { cwd: root })
+
+    const lines = stdout.split('\n')
+    expect(lines.length).toBeLessThanOrEqual(60)
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(100)
+    expect(stdout).toMatch(/served [1-9]\d*, refused with 402 \d+\n/)
+    expect(stdout).toMatch(/MISS .*2 nights\?\n {3}HIT .*2 nights, please\?\n {3}MISS .*3 nights\?/)
+    expect(stdout.match(/5 of 5/g)).toHaveLength(5)
+    expect(stdout).toContain('resumed  "in the morning. The gate of the lock closes at nine in the evening."')
+  }, 60_000)
+
   it('a limit, the usage and the audit survive a restart', async () => {
     const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
 
