@@ -179,7 +179,7 @@ function extrasOf(native: Native | undefined, without: readonly string[]): strin
 }
 
 function nativeText(native: Native | undefined, otherwise: Part | readonly Part[]): string {
-  return native === undefined ? JSON.stringify(otherwise) : `${native.dialect} ${digestOfJson(native.value)}`
+  return native === undefined ? JSON.stringify(otherwise) : `${native.dialect} ${digestOfJson(native.value, sha256)}`
 }
 
 /** Returns the texts of a message, apart from each other. */

@@ -1,10 +1,12 @@
-import { sha256 } from '#hash'
 import type { JsonObject } from './json.ts'
 import { lastUserIndex, type Native, type Part, type Prompt, type Source } from './prompt.ts'
 
 /** A text of at most this length is its own digest. */
 const MAX_PLAIN = 256 * 1024
 const SLICE = 256 * 1024
+
+/** The hash of a text, as hex digits; the core itself has none. */
+export type TextHash = (text: string) => string
 
 /** Digests of long data, by the object that holds the data. Objects of a prompt never change. */
 const digests = new WeakMap<object, string>()
@@ -13,9 +15,9 @@ const digests = new WeakMap<object, string>()
  * Names a text: equal texts have equal names, different ones never. A long text is named by SHA-256 over its slices, so
  * that it can be digested in turns. The name is remembered with `owner`, the object that holds the text.
  */
-export function digestOf(owner: object, text: string): string {
+export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN) return text
-  const steps = digestSteps(owner, text)
+  const steps = digestSteps(owner, text, hash)
   for (;;) {
     const step = steps.next()
     if (step.done === true) return step.value
@@ -23,17 +25,17 @@ export function digestOf(owner: object, text: string): string {
 }
 
 /** The same for a JSON object, which is not even serialized when its name is known. */
-export function digestOfJson(value: JsonObject): string {
-  return digests.get(value) ?? digestOf(value, JSON.stringify(value))
+export function digestOfJson(value: JsonObject, hash: TextHash): string {
+  return digests.get(value) ?? digestOf(value, JSON.stringify(value), hash)
 }
 
-function* digestSteps(owner: object, text: string): Generator<void, string, undefined> {
+function* digestSteps(owner: object, text: string, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(owner)
   if (known !== undefined) return known
   let digest = ''
   for (let at = 0; at < text.length; at += SLICE) {
     if (at > 0) yield
-    digest = sha256(`${digest}${text.slice(at, at + SLICE)}`)
+    digest = hash(`${digest}${text.slice(at, at + SLICE)}`)
   }
   const name = `sha256 ${text.length} ${digest}`
   digests.set(owner, name)
@@ -46,17 +48,22 @@ interface LongData {
   text(): string
 }
 
+interface DigestTools {
+  readonly hash: TextHash
+  readonly pause: () => Promise<void>
+}
+
 /**
  * Computes the digests of data ahead of their use, with pauses. Returns undefined when there are none, so that a caller
  * waits for nothing.
  */
-export function digestInTurns(data: readonly LongData[], pause: () => Promise<void>): Promise<void> | undefined {
-  return data.length === 0 ? undefined : digestAll(data, pause)
+export function digestInTurns(data: readonly LongData[], tools: DigestTools): Promise<void> | undefined {
+  return data.length === 0 ? undefined : digestAll(data, tools)
 }
 
-async function digestAll(data: readonly LongData[], pause: () => Promise<void>): Promise<void> {
+async function digestAll(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
   for (const { owner, text } of data) {
-    const steps = digestSteps(owner, text())
+    const steps = digestSteps(owner, text(), hash)
     while (steps.next().done !== true) await pause()
   }
 }

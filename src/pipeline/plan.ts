@@ -1,3 +1,4 @@
+import { sha256 } from '#hash'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { breathe } from '../tokens/breathe.ts'
@@ -36,7 +37,7 @@ function planPrompt(reserved: Reserved, recalled: Recalled, services: Services):
 async function optimize(reserved: Reserved, { keep, spent }: Recalled, services: Services): Promise<Planned> {
   const { prompt, resolved, size, wishes, key, cancellation } = reserved
   const route = resolved.routes[0]
-  await digestInTurns(longMediaOf(prompt), breathe)
+  await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: breathe })
   await services.meter.prepare(prompt, cancellation.signal)
   const rewritten = await services.waterfall({
     prompt,

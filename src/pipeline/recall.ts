@@ -1,3 +1,4 @@
+import { sha256 } from '#hash'
 import { makeHitBill } from '../billing/bill.ts'
 import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
@@ -32,7 +33,7 @@ const NOT_CACHED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
 export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
   const { memory } = services
   if (memory === undefined) return NOT_CACHED
-  const digested = digestInTurns(longBlocksOf(reserved.prompt), breathe)
+  const digested = digestInTurns(longBlocksOf(reserved.prompt), { hash: sha256, pause: breathe })
   if (digested !== undefined) return digested.then(() => find(reserved, { ...services, memory }))
   return find(reserved, { ...services, memory })
 }

@@ -72,7 +72,7 @@ function traceOfPart(part: Part): string {
 function traceOfSource(source: Source | TextSource): string {
   switch (source.type) {
     case 'base64':
-      return digestOf(source, source.data)
+      return digestOf(source, source.data, sha256)
     case 'url':
       return source.url
     case 'file':
