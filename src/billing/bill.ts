@@ -1,6 +1,6 @@
 import { promptTokens, type Usage } from '../core/answer.ts'
 import { clampUsage, type Ceiling, type CutOff } from './clamp.ts'
-import { add, costOf, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
+import { add, costOf, costOfTokens, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 
 /** What one request cost, and what it would have cost. Tokens are those of the prompt. */
 export interface Bill {
@@ -52,7 +52,7 @@ export function makeBill(item: Billable): Bill {
   const { usage, cutOff } = clampUsage(item.usage, item.ceiling)
   const sent = promptTokens(usage)
   const original = Math.max(sent, Math.min(item.reserved, originalTokens(item.counted, sent)))
-  const theoretical = listCost(item.price, original, usage.outputTokens)
+  const theoretical = costOfTokens(item.price, original, usage.outputTokens)
   return {
     originalTokens: original,
     optimizedTokens: sent,
@@ -81,7 +81,7 @@ export function makeHitBill(item: {
     originalTokens: item.originalTokens,
     optimizedTokens: 0,
     completionTokens: item.completionTokens,
-    theoretical: listCost(item.price, item.originalTokens, item.completionTokens),
+    theoretical: costOfTokens(item.price, item.originalTokens, item.completionTokens),
     actual: item.spent ?? ZERO,
     billed: ZERO,
     margin: item.margin,
@@ -89,21 +89,6 @@ export function makeHitBill(item: {
     strategy: 'Semantic-Cache',
     estimated: false,
   }
-}
-
-/** Tokens at list price, no prompt cache counted. */
-export function listCost(price: Price, prompt: number, completion: number): NanoUsd {
-  return costOf(
-    {
-      inputTokens: prompt,
-      outputTokens: completion,
-      cacheReadTokens: 0,
-      cacheWriteTokens: 0,
-      cacheWrite1hTokens: 0,
-      reasoningTokens: 0,
-    },
-    price,
-  )
 }
 
 export function savings(bill: Bill): NanoUsd {

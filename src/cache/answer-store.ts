@@ -1,4 +1,6 @@
 import type { Completion } from '../core/answer.ts'
+import { asObject, type JsonObject } from '../core/json.ts'
+import type { Native } from '../core/prompt.ts'
 import { createOwnerShares, type Shared } from './owner-shares.ts'
 
 /** A stored answer. */
@@ -97,7 +99,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
   }
 }
 
-/** Counts two bytes per character. A native answer holds its value and its text. */
+/** Counts two bytes per character. A native answer counts twice: a reader of its value parses its text. */
 function sharedOf(answer: CachedAnswer, { indexBytes }: MemoryAnswerStoreOptions): Shared<CachedAnswer> {
   const { id, text, completion, comparable, keyId } = answer
   const { native, parts } = completion
@@ -105,5 +107,28 @@ function sharedOf(answer: CachedAnswer, { indexBytes }: MemoryAnswerStoreOptions
   for (const part of parts) length += 'text' in part ? part.text.length : 0
   if (native !== undefined) length += (native.text?.length ?? JSON.stringify(native.value).length) * 2
   const bytes = OVERHEAD_BYTES + 2 * length + (comparable ? indexBytes(text) : 0)
-  return { id, owner: keyId, bytes, value: answer }
+  return { id, owner: keyId, bytes, value: { ...answer, completion: withoutValue(completion) } }
+}
+
+/** The answer with its JSON text alone: a parsed value is many objects, which every collection would visit. */
+function withoutValue(completion: Completion): Completion {
+  const { native } = completion
+  return native?.text === undefined
+    ? completion
+    : { ...completion, native: new StoredNative(native.dialect, native.text) }
+}
+
+/** A native whose value is parsed when it is read. */
+class StoredNative implements Native {
+  readonly dialect: Native['dialect']
+  readonly text: string
+
+  constructor(dialect: Native['dialect'], text: string) {
+    this.dialect = dialect
+    this.text = text
+  }
+
+  get value(): JsonObject {
+    return asObject(JSON.parse(this.text)) ?? {}
+  }
 }

@@ -29,6 +29,8 @@ export interface OwnerShares<T> {
 /** The entries of one owner, least recently used first. */
 interface Owner<T> {
   readonly entries: Map<string, Shared<T>>
+  /** Goes on from the entry that was evicted last. A Map searched from its beginning passes over all that were deleted. */
+  oldest: Iterator<Shared<T>, undefined>
   bytes: number
 }
 
@@ -53,7 +55,7 @@ export function createOwnerShares<T>(options: OwnerSharesOptions<T>): OwnerShare
     if (owner.entries.size === 0) owners.delete(entry.owner)
   }
   const attach = (entry: Shared<T>): void => {
-    const owner = owners.get(entry.owner) ?? { entries: new Map<string, Shared<T>>(), bytes: 0 }
+    const owner = owners.get(entry.owner) ?? newOwner<T>()
     owners.set(entry.owner, owner)
     owner.entries.set(entry.id, entry)
     owner.bytes += entry.bytes
@@ -78,7 +80,8 @@ export function createOwnerShares<T>(options: OwnerSharesOptions<T>): OwnerShare
     return greatest
   }
   const evict = (): void => {
-    const [oldest] = greatestOwner()?.entries.values() ?? []
+    const owner = greatestOwner()
+    const oldest = owner === undefined ? undefined : oldestOf(owner)
     if (oldest === undefined) return
     detach(oldest)
     onRemove(oldest.value)
@@ -125,4 +128,17 @@ export function createOwnerShares<T>(options: OwnerSharesOptions<T>): OwnerShare
     },
     size: () => ({ entries: entries.size, bytes }),
   }
+}
+
+function newOwner<T>(): Owner<T> {
+  const entries = new Map<string, Shared<T>>()
+  return { entries, oldest: entries.values(), bytes: 0 }
+}
+
+function oldestOf<T>(owner: Owner<T>): Shared<T> | undefined {
+  const next = owner.oldest.next()
+  if (next.done !== true) return next.value
+  // An iterator that has come to its end stays there.
+  owner.oldest = owner.entries.values()
+  return owner.oldest.next().value
 }

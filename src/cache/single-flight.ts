@@ -65,10 +65,19 @@ interface Follower<T, P> {
   stopTimeout: () => void
 }
 
+/** Most flights have no follower and publish no part. */
 interface Flight<T, P> {
-  readonly followers: Set<Follower<T, P>>
-  /** Undefined when there were too many to keep. */
-  parts: P[] | undefined
+  followers: Set<Follower<T, P>> | undefined
+  /** Absent before the first; `lost` when there were too many to keep. */
+  parts: P[] | 'lost' | undefined
+}
+
+function partsOf<T, P>({ parts }: Flight<T, P>): readonly P[] {
+  return parts === undefined || parts === 'lost' ? [] : parts
+}
+
+function followersOf<T, P>({ followers }: Flight<T, P>): readonly Follower<T, P>[] {
+  return followers === undefined ? [] : Array.from(followers)
 }
 
 /** Keeps nothing of a flight that is complete. */
@@ -83,7 +92,7 @@ export function createSingleFlight<T, P = never>(options: SingleFlightOptions = 
       publish: (part) => {
         if (!isComplete) publish(flight, part, maxParts)
       },
-      hasFollowers: () => !isComplete && flight.followers.size > 0,
+      hasFollowers: () => !isComplete && (flight.followers?.size ?? 0) > 0,
       complete: (completion) => {
         if (isComplete) return
         isComplete = true
@@ -94,8 +103,8 @@ export function createSingleFlight<T, P = never>(options: SingleFlightOptions = 
   }
   const handOver = (key: string, flight: Flight<T, P>): void => {
     breakStarted(flight)
-    flight.parts = []
-    const [next] = flight.followers
+    flight.parts = undefined
+    const [next] = followersOf(flight)
     if (next === undefined) flights.delete(key)
     else next.settle(leaderOf(key, flight))
   }
@@ -103,7 +112,7 @@ export function createSingleFlight<T, P = never>(options: SingleFlightOptions = 
     flights.delete(key)
     if (completion === 'not-shared') breakStarted(flight)
     // A follower leaves the set when it is settled.
-    for (const follower of Array.from(flight.followers)) {
+    for (const follower of followersOf(flight)) {
       if (completion === 'not-shared') follower.settle({ role: 'alone' })
       else follower.settle({ role: 'follower', value: completion.shared, parts: follower.received })
     }
@@ -117,19 +126,22 @@ export function createSingleFlight<T, P = never>(options: SingleFlightOptions = 
       refuseCancelled(joining)
       const flight = flights.get(key)
       if (flight === undefined) {
-        const started: Flight<T, P> = { followers: new Set(), parts: [] }
+        const started: Flight<T, P> = { followers: undefined, parts: undefined }
         flights.set(key, started)
         return leaderOf(key, started)
       }
-      return flight.followers.size >= maxFollowers ? { role: 'alone' } : follow(flight, joining, timeout)
+      return (flight.followers?.size ?? 0) >= maxFollowers ? { role: 'alone' } : follow(flight, joining, timeout)
     },
   }
 }
 
 function publish<T, P>(flight: Flight<T, P>, part: P, maxParts: number): void {
-  if (flight.parts !== undefined && flight.parts.length >= maxParts) flight.parts = undefined
-  flight.parts?.push(part)
-  for (const follower of Array.from(flight.followers)) give(follower, part)
+  const parts = (flight.parts ??= [])
+  if (parts !== 'lost') {
+    if (parts.length >= maxParts) flight.parts = 'lost'
+    else parts.push(part)
+  }
+  for (const follower of followersOf(flight)) give(follower, part)
 }
 
 function give<T, P>(follower: Follower<T, P>, part: P): void {
@@ -146,7 +158,7 @@ function give<T, P>(follower: Follower<T, P>, part: P): void {
 
 /** Followers that received parts cannot start again. */
 function breakStarted<T, P>(flight: Flight<T, P>): void {
-  for (const follower of Array.from(flight.followers)) {
+  for (const follower of followersOf(flight)) {
     if (follower.received > 0) follower.settle({ role: 'broken' })
   }
 }
@@ -168,15 +180,16 @@ function follow<T, P>(
     }
     const stopTimeout = timeout?.after(timeout.ms, () => settle({ role: 'alone' })) ?? (() => {})
     // Without the first parts a late follower cannot write a stream of its own; it waits for the whole answer.
-    const receives = flight.parts === undefined ? undefined : onPart
+    const receives = flight.parts === 'lost' ? undefined : onPart
     const follower: Follower<T, P> = { settle, onPart: receives, received: 0, stopTimeout }
     const detach = (): void => {
-      flight.followers.delete(follower)
+      flight.followers?.delete(follower)
       stopTimeout()
       unsubscribe?.()
     }
-    flight.followers.add(follower)
+    const followers = (flight.followers ??= new Set())
+    followers.add(follower)
     unsubscribe = cancellation?.onCancel(leave)
-    for (const part of flight.parts ?? []) give(follower, part)
+    for (const part of partsOf(flight)) give(follower, part)
   })
 }

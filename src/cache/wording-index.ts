@@ -1,10 +1,9 @@
 import { canonicalize, type Canonical } from './canonical.ts'
 import { mayBeTypo } from './typos.ts'
 
-/** A stored question in its canonical form. */
+/** A stored question. Its canonical form is not kept: few questions are ever compared, and then their text is at hand. */
 export interface Wording {
   readonly id: string
-  readonly form: Canonical
   /** What the guard compares besides articles, in lower case. */
   readonly words: readonly string[]
   /** The words joined. */
@@ -46,9 +45,16 @@ interface Wordings {
   readonly byShape: Map<string, Set<string>>
 }
 
+interface Question {
+  readonly id: string
+  readonly text: string
+}
+
 interface Scope {
-  /** Texts that are not canonicalized yet. */
-  readonly pending: Map<string, string>
+  /** The first question of the scope, as long as it is not canonicalized: most scopes never have a second one. */
+  only: Question | undefined
+  /** Texts of further questions that are not canonicalized yet. */
+  pending: Map<string, string> | undefined
   /** Made when a second question arrives. */
   wordings: Wordings | undefined
 }
@@ -57,17 +63,22 @@ export function createWordingIndex(): WordingIndex {
   const scopes = new Map<string, Scope>()
   return {
     add: ({ id, scope: name, text, form }) => {
-      const scope = scopes.get(name) ?? { pending: new Map<string, string>(), wordings: undefined }
-      scopes.set(name, scope)
-      removeFrom(scope, id)
-      if (form === undefined) scope.pending.set(id, text)
-      else insert((scope.wordings ??= noWordings()), id, form)
+      const scope = scopes.get(name)
+      if (scope === undefined && form === undefined) {
+        scopes.set(name, { only: { id, text }, pending: undefined, wordings: undefined })
+        return
+      }
+      const known: Scope = scope ?? { only: undefined, pending: undefined, wordings: undefined }
+      if (scope === undefined) scopes.set(name, known)
+      else removeFrom(scope, id)
+      if (form === undefined) (known.pending ??= new Map<string, string>()).set(id, text)
+      else insert((known.wordings ??= noWordings()), id, form)
     },
     remove: (name, id) => {
       const scope = scopes.get(name)
       if (scope === undefined) return
       removeFrom(scope, id)
-      if (scope.pending.size + (scope.wordings?.byId.size ?? 0) === 0) scopes.delete(name)
+      if (isEmpty(scope)) scopes.delete(name)
     },
     clear: () => scopes.clear(),
     has: (name) => scopes.has(name),
@@ -89,8 +100,15 @@ function noWordings(): Wordings {
   return { byId: new Map(), byKey: new Map(), byWord: new Map(), byShape: new Map() }
 }
 
-function readPending({ pending }: Scope, wordings: Wordings): void {
-  if (pending.size === 0) return
+function isEmpty({ only, pending, wordings }: Scope): boolean {
+  return only === undefined && (pending?.size ?? 0) + (wordings?.byId.size ?? 0) === 0
+}
+
+function readPending(scope: Scope, wordings: Wordings): void {
+  const { only, pending } = scope
+  if (only !== undefined) insert(wordings, only.id, canonicalize(only.text))
+  scope.only = undefined
+  if (pending === undefined) return
   let count = 0
   for (const [id, text] of pending) {
     if (count >= MAX_PENDING_READ) return
@@ -102,7 +120,7 @@ function readPending({ pending }: Scope, wordings: Wordings): void {
 
 function insert(wordings: Wordings, id: string, form: Canonical): void {
   const words = wordsOf(form)
-  const wording: Wording = { id, form, words, key: words.join(' ') }
+  const wording: Wording = { id, words, key: words.join(' ') }
   wordings.byId.set(id, wording)
   addTo(wordings.byKey, wording.key, wording)
   for (const word of words) {
@@ -110,8 +128,10 @@ function insert(wordings: Wordings, id: string, form: Canonical): void {
   }
 }
 
-function removeFrom({ pending, wordings }: Scope, id: string): void {
-  pending.delete(id)
+function removeFrom(scope: Scope, id: string): void {
+  const { pending, wordings } = scope
+  if (scope.only?.id === id) scope.only = undefined
+  pending?.delete(id)
   const wording = wordings?.byId.get(id)
   if (wordings === undefined || wording === undefined) return
   wordings.byId.delete(id)

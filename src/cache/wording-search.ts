@@ -19,7 +19,7 @@ export function createWordingSearch(): CandidateSearch {
       const form = (lookup.form ??= canonicalize(text))
       return index.find(scope, form, limit).map(({ wording, typos }) => ({
         id: wording.id,
-        form: () => wording.form,
+        form: canonicalize,
         similarity: () => 1 - TYPO_COST * typos,
       }))
     },

@@ -5,6 +5,8 @@
 export class Cancellation {
   #isCancelled = false
   #reason: unknown
+  /** The first listener: most requests have only one at a time. */
+  #listener: (() => void) | undefined
   #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
 
@@ -33,9 +35,11 @@ export class Cancellation {
     this.#isCancelled = true
     this.#reason = reason
     this.#controller?.abort(reason)
-    const listeners = this.#listeners
+    const [first, others] = [this.#listener, this.#listeners]
+    this.#listener = undefined
     this.#listeners = undefined
-    if (listeners !== undefined) for (const listener of listeners) listener()
+    first?.()
+    if (others !== undefined) for (const listener of others) listener()
   }
 
   /** Calls the listener once when the request is cancelled, at once when it is already. Returns a function that removes it. */
@@ -43,6 +47,12 @@ export class Cancellation {
     if (this.#isCancelled) {
       listener()
       return () => {}
+    }
+    if (this.#listener === undefined && this.#listeners === undefined) {
+      this.#listener = listener
+      return () => {
+        if (this.#listener === listener) this.#listener = undefined
+      }
     }
     const listeners = (this.#listeners ??= new Set())
     listeners.add(listener)

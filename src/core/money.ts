@@ -79,6 +79,12 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
   return nano(pico / 1000)
 }
 
+/** What a prompt without cached tokens and its answer cost. */
+export function costOfTokens(price: Price, prompt: number, answer: number): NanoUsd {
+  if (price.long !== undefined && prompt > price.long.above) return costOfTokens(price.long, prompt, answer)
+  return nano((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
+}
+
 /** `$` and six fraction digits, half up: the only place where money becomes text. */
 export function formatUsd(amount: NanoUsd): string {
   return `$${decimal(amount)}`

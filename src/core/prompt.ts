@@ -12,6 +12,8 @@ export interface Span {
 /** The bytes of a JSON body, and where they hold the value of the top-level `model`. */
 export interface ReceivedBody {
   readonly bytes: Uint8Array
+  /** The bytes as text, for a short body in which each character is one byte. */
+  readonly text?: string
   readonly modelSpan: Span
 }
 

@@ -1,4 +1,5 @@
 import { GatewayError } from './errors.ts'
+import type { HttpRequest } from './http.ts'
 
 /** Anything that gives a header by its name in lower case. */
 export interface HeaderSource {
@@ -32,9 +33,9 @@ export function readFlag(headers: HeaderSource, name: SteeringHeader): boolean {
 }
 
 /** The same for code that runs before or after the check of the headers: a value that is not understood means no. */
-export function hasFlag(headers: HeaderSource, name: SteeringHeader): boolean {
-  const value = headers.get(name.toLowerCase())
-  return value !== null && isTrue(value)
+export function hasFlag(request: Pick<HttpRequest, 'header'>, name: Lowercase<SteeringHeader>): boolean {
+  const value = request.header(name)
+  return value !== undefined && isTrue(value)
 }
 
 function isTrue(value: string): boolean {
@@ -52,6 +53,14 @@ export function notUnderstood(name: string, value: string, expected: string): Ga
     `${name} is "${shown}"; expected ${expected}. Leave the header out for the default.`,
     { param: name },
   )
+}
+
+const MAY_STEER = /^(?:x-s|x-v|cache-control$)/i
+
+/** Returns false when no header can steer the gateway, judged by the beginnings of their names. */
+export function maySteer(headers: { keys(): Iterable<string> }): boolean {
+  for (const name of headers.keys()) if (MAY_STEER.test(name)) return true
+  return false
 }
 
 /** Throws `invalid-request` for an `X-Svc-*` header that does not exist: a misspelled one would be ignored and billed. */

@@ -69,13 +69,18 @@ export function modelKey(bytes: Uint8Array, start: number, end: number): 'plain'
   const length = end - start
   if (length < MODEL.length || length > LONGEST_ESCAPED) return 'another'
   if (length === MODEL.length && MODEL.every((byte, index) => bytes[start + index] === byte)) return 'plain'
-  if (bytes.subarray(start, end).indexOf(BACKSLASH) === -1) return 'another'
+  if (!holdsBackslash(bytes, start, end)) return 'another'
   const written = latin1(bytes, start, end)
   try {
     return JSON.parse(`"${written}"`) === 'model' ? 'escaped' : 'another'
   } catch {
     return 'another'
   }
+}
+
+function holdsBackslash(bytes: Uint8Array, start: number, end: number): boolean {
+  for (let at = start; at < end; at++) if (bytes[at] === BACKSLASH) return true
+  return false
 }
 
 function latin1(bytes: Uint8Array, start: number, end: number): string {

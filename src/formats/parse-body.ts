@@ -72,16 +72,26 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits): Generator<void,
   const body = parseObject(text)
   if (isLarge) yield
   if (countKeys(body) !== keys) return { body, text: JSON.stringify(body), bytes: size }
-  return { body, text, bytes: size, ...(modelSpan !== undefined && { received: { bytes, modelSpan } }) }
+  if (modelSpan === undefined) return { body, text, bytes: size }
+  const isAscii = text.length === bytes.length
+  const spliced = isAscii && text.length <= MAX_SPLICED_TEXT ? { bytes, modelSpan, text } : { bytes, modelSpan }
+  return { body, text, bytes: size, received: spliced }
 }
 
 const encoder = new TextEncoder()
 const OPEN_BRACE = 123
+/** Below this many characters joining pieces of text costs less than arrays of bytes. */
+const MAX_SPLICED_TEXT = 64 * 1024
 
 /** Returns the body with another model in its place, and with `added` fields right behind its opening brace. */
-export function replaceModel({ bytes, modelSpan }: ReceivedBody, model: string, added: JsonObject = {}): Uint8Array {
+export function replaceModel(received: ReceivedBody, model: string, added: JsonObject = {}): string | Uint8Array {
+  const { bytes, modelSpan, text } = received
   const inside = bytes.indexOf(OPEN_BRACE) + 1
   const fields = Object.keys(added).length === 0 ? '' : `${JSON.stringify(added).slice(1, -1)},`
+  if (text !== undefined) {
+    const before = text.slice(0, inside) + fields + text.slice(inside, modelSpan.start)
+    return before + JSON.stringify(model) + text.slice(modelSpan.end)
+  }
   const before = bytes.subarray(inside, modelSpan.start)
   return joined([
     bytes.subarray(0, inside),
@@ -168,7 +178,7 @@ function countKeys(value: Json | undefined): number {
     for (const item of value as readonly Json[]) keys += countKeys(item)
     return keys
   }
-  const fields = Object.values(value)
-  for (const field of fields) keys += countKeys(field)
-  return keys + fields.length
+  const fields = value as JsonObject
+  for (const name in fields) keys += 1 + countKeys(fields[name])
+  return keys
 }

@@ -27,7 +27,7 @@ export interface JsonScan {
 interface State {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
-  /** For each level: 1 for an array. */
+  /** For each level from 1 on, at its number less 1: 1 for an array. 64 bytes are the most that V8 keeps on its heap. */
   readonly inArray: Uint8Array
   at: number
   depth: number
@@ -81,7 +81,7 @@ function initialState(bytes: Uint8Array, limits: ParseLimits): State {
   return {
     bytes,
     limits: { depth, keys, numbers, syntaxBytes, textBytes },
-    inArray: new Uint8Array(depth + 1),
+    inArray: new Uint8Array(depth),
     at: 0,
     depth: 0,
     keys: 0,
@@ -155,7 +155,7 @@ function open(state: State, bracket: number): void {
   const { depth } = state.limits
   countElement(state)
   if (++state.depth > depth) throw refused(`is nested deeper than ${depth} levels. Flatten it.`)
-  state.inArray[state.depth] = bracket === OPEN_BRACKET ? 1 : 0
+  state.inArray[state.depth - 1] = bracket === OPEN_BRACKET ? 1 : 0
   state.isModelNext = false
 }
 
@@ -170,9 +170,13 @@ function countKey(state: State): void {
 }
 
 function countElement(state: State): void {
-  if (state.inArray[state.depth] !== 1) return
+  if (!isInArray(state)) return
   state.elements++
   checkKeys(state)
+}
+
+function isInArray({ depth, inArray }: State): boolean {
+  return depth > 0 && inArray[depth - 1] === 1
 }
 
 function checkKeys({ keys, elements, limits }: State): void {
@@ -189,8 +193,7 @@ function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: State
 
 function readNumber(state: State): void {
   const { numbers } = state.limits
-  const isElement = state.inArray[state.depth] === 1
-  if (isElement && ++state.numbers > numbers) throw refused(`has more than ${numbers} numbers. Send fewer.`)
+  if (isInArray(state) && ++state.numbers > numbers) throw refused(`has more than ${numbers} numbers. Send fewer.`)
   state.isModelNext = false
   const end = endOf(state.bytes, state.at, NUMERIC)
   const hasExponent = isExponent(state.bytes[end])

@@ -48,7 +48,21 @@ function fieldOf({ native, model }: Prompt): string | undefined {
   if (SEARCHING_MODEL.test(model)) return 'model'
   const { value } = native
   if (native.dialect === 'responses' && isJsonObject(value['prompt'])) return 'prompt'
-  return Object.keys(value).find((name) => VENDOR_FIELDS.has(looseName(name)) && !isSilent(value[name]))
+  for (const name in value) if (isVendorField(name) && !isSilent(value[name])) return name
+  return undefined
+}
+
+/** Names that were looked at before: bodies have the same few fields again and again. */
+const knownFields = new Map<string, boolean>()
+const MAX_KNOWN_FIELDS = 200
+const MAX_KNOWN_LENGTH = 40
+
+function isVendorField(name: string): boolean {
+  const known = knownFields.get(name)
+  if (known !== undefined) return known
+  const isOne = VENDOR_FIELDS.has(looseName(name))
+  if (name.length <= MAX_KNOWN_LENGTH && knownFields.size < MAX_KNOWN_FIELDS) knownFields.set(name, isOne)
+  return isOne
 }
 
 function toolOf(tools: readonly Tool[]): string | undefined {

@@ -19,6 +19,7 @@ const SEARCHING_MODEL = /:online$/
  * configurations. `also` are other names of the same model; one permitted name suffices.
  */
 export function mayUse(key: VirtualKey, name: string, also: readonly string[] = []): boolean {
+  if (key.permissions.allowedModels === undefined && key.providers.length === 0) return true
   return [name, ...also].some((candidate) => isPermitted(key, candidate))
 }
 

@@ -1,6 +1,5 @@
-import { NO_USAGE } from '../core/answer.ts'
 import type { Model } from '../core/model.ts'
-import { costOf, times, ZERO, type NanoUsd } from '../core/money.ts'
+import { costOfTokens, times, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Quote, Recount } from './reservation.ts'
 
 /** One model that may answer, and the most tokens that its prompt can have. */
@@ -103,8 +102,7 @@ async function recounted({ model, promptTokens, count }: Candidate): Promise<Can
 }
 
 function costFor({ model, promptTokens }: Candidate, outputTokens: number, { choices, margin }: QuoteParts): NanoUsd {
-  const usage = { ...NO_USAGE, inputTokens: promptTokens, outputTokens: outputTokens * choices }
-  return times(costOf(usage, model.price), margin)
+  return times(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
 }
 
 function greater(one: NanoUsd, other: NanoUsd): NanoUsd {

@@ -8,21 +8,22 @@ const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
  * Two different secrets at once are refused: nobody can say whose request it would be.
  */
 export function readSecret(request: Pick<HttpRequest, 'header'>): string | undefined {
-  const found = new Set<string>()
+  let secret = readBearer(request)
   for (const name of KEY_HEADERS) {
     const value = request.header(name)
-    if (value !== undefined && value !== '') found.add(value.trim())
+    if (value === undefined || value === '') continue
+    const given = value.trim()
+    if (secret !== undefined && given !== secret) throw twoKeys()
+    secret = given
   }
-  const bearer = readBearer(request)
-  if (bearer !== undefined) found.add(bearer)
-  if (found.size > 1) {
-    throw new GatewayError(
-      'unauthenticated',
-      'The request carries two different keys. Send the key once, as x-bf-vk, x-api-key or Authorization: Bearer.',
-    )
-  }
-  const [secret] = found
   return secret
+}
+
+function twoKeys(): GatewayError {
+  return new GatewayError(
+    'unauthenticated',
+    'The request carries two different keys. Send the key once, as x-bf-vk, x-api-key or Authorization: Bearer.',
+  )
 }
 
 /** The token of `Authorization: Bearer <token>`. */

@@ -104,20 +104,27 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
   return new Promise((resolve, reject) => {
     const chunks: Uint8Array[] = []
     let size = 0
-    const settle = (error: Error | undefined): void => {
+    let isSettled = false
+    const giveUp = (error: Error): void => {
+      if (isSettled) return
+      isSettled = true
       cancel()
       incoming.off('data', take).off('end', end).off('error', fail).off('close', fail)
-      if (error !== undefined) reject(error)
-      else resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size))
+      reject(error)
     }
     const take = (chunk: Uint8Array): void => {
       size += chunk.byteLength
-      if (size > maxBytes) settle(bodyTooLarge(maxBytes))
+      if (size > maxBytes) giveUp(bodyTooLarge(maxBytes))
       else chunks.push(chunk)
     }
-    const end = (): void => settle(undefined)
-    const fail = (cause?: unknown): void => settle(bodyUnreadable(cause))
-    const cancel = after(readMs, () => settle(bodyTooLate(readMs)))
+    /** The listeners stay: the request ends here, and nothing that comes later changes anything. */
+    const end = (): void => {
+      isSettled = true
+      cancel()
+      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size))
+    }
+    const fail = (cause?: unknown): void => giveUp(bodyUnreadable(cause))
+    const cancel = after(readMs, () => giveUp(bodyTooLate(readMs)))
     if (incoming.destroyed) return fail()
     incoming.on('data', take).on('end', end).on('error', fail).on('close', fail)
   })

@@ -31,14 +31,16 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   return prompt.stream ? openStream(planned, call, services) : complete(planned, call, services)
 }
 
-async function complete(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
-  const { answer, route, ignored } = await services.upstream.complete(planned.resolved.routes, call)
-  return answeredBy(planned, { kind: 'whole', completion: answer }, route, ignored)
+function complete(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
+  return services.upstream
+    .complete(planned.resolved.routes, call)
+    .then(({ answer, route, ignored }) => answeredBy(planned, { kind: 'whole', completion: answer }, route, ignored))
 }
 
-async function openStream(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
-  const { answer, route, ignored } = await services.upstream.stream(planned.resolved.routes, call)
-  return answeredBy(planned, { kind: 'streamed', stream: answer }, route, ignored)
+function openStream(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
+  return services.upstream
+    .stream(planned.resolved.routes, call)
+    .then(({ answer, route, ignored }) => answeredBy(planned, { kind: 'streamed', stream: answer }, route, ignored))
 }
 
 function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {
@@ -102,11 +104,13 @@ function promptFor(prompt: Prompt, { model, provider }: Route, planned: Planned)
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }
 
-export function formatHeaders(request: Pick<HttpRequest, 'header'>): Record<string, string> {
-  const passed: Record<string, string> = {}
+export function formatHeaders(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
+  let passed: Record<string, string> | undefined
   for (const name of FORMAT_HEADERS) {
     const value = request.header(name)
-    if (value !== undefined) passed[name] = value
+    if (value !== undefined) (passed ??= {})[name] = value
   }
-  return passed
+  return passed ?? NO_HEADERS
 }
+
+const NO_HEADERS: Readonly<Record<string, string>> = {}

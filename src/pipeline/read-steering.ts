@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderView } from '../core/http.ts'
 import { readCacheDirectives } from '../cache/cache-directives.ts'
-import { checkSteeringNames, readFlag } from '../core/steering-headers.ts'
+import { checkSteeringNames, maySteer, readFlag } from '../core/steering-headers.ts'
 import { readWishes } from '../savings/wishes.ts'
 import type { Wishes } from '../savings/tier.ts'
 
@@ -10,12 +10,15 @@ import type { Wishes } from '../savings/tier.ts'
  * before anything is reserved or spent: an ignored `X-Svc-Explain` would bill a request that was meant to be free.
  */
 export function readSteering(headers: HeaderView, options: { readonly canExplain: boolean }): Wishes {
+  if (!maySteer(headers)) return NO_WISHES
   checkSteeringNames(headers)
   if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()
   readFlag(headers, 'X-Svc-Detach')
   readCacheDirectives((name) => headers.get(name))
   return readWishes(headers)
 }
+
+const NO_WISHES: Wishes = { vanishing: false, recursive: false }
 
 function cannotExplain(): GatewayError {
   return new GatewayError(

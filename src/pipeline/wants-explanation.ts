@@ -1,4 +1,3 @@
-import { headersOf } from '../core/http.ts'
 import { hasFlag } from '../core/steering-headers.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Parsed } from './exchange.ts'
@@ -6,6 +5,6 @@ import type { Services } from './services.ts'
 
 /** Answers a request with `X-Svc-Explain` itself; every other request goes on. The code is loaded when first needed. */
 export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
-  if (!hasFlag(headersOf(parsed.request), 'X-Svc-Explain')) return parsed
+  if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./explain.ts').then((loaded) => loaded.explain(parsed, services)).finally(() => parsed.room?.leave())
 }

@@ -79,12 +79,13 @@ export function createFailover(options: FailoverOptions): Failover {
   const run: Run = { runtime, timeouts, tries, breaker }
   return {
     complete: (candidates, call) =>
-      askInTurn(run, candidates, call, async (attempt) => {
-        const sent = await attempt.candidate.provider.complete(callFor(attempt, call))
-        attempt.paid.answered(() => sent.answer.usage)
-        attempt.pass.succeeded(runtime.now())
-        return sent
-      }),
+      askInTurn(run, candidates, call, (attempt) =>
+        attempt.candidate.provider.complete(callFor(attempt, call)).then((sent) => {
+          attempt.paid.answered(() => sent.answer.usage)
+          attempt.pass.succeeded(runtime.now())
+          return sent
+        }),
+      ),
     stream: (candidates, call) => {
       const passOnAt = runtime.now() + MAX_HOLD_MS
       return askInTurn(run, candidates, call, async (attempt) => {
@@ -306,7 +307,8 @@ class OutgoingCall<prompt extends Prompt | undefined> {
     this.prompt = prompt
     this.model = candidate.model
     this.runtime = run.runtime
-    this.timeouts = { ...run.timeouts, total: Math.max(1, msLeft(run, call)) }
+    const { firstByte, idle, connect } = run.timeouts
+    this.timeouts = { firstByte, idle, connect, total: Math.max(1, msLeft(run, call)) }
     this.headers = call.headers
     this.cancellation = call.cancellation
     this.onAccepted = () => {

@@ -59,7 +59,8 @@ export function httpProvider(options: HttpProviderOptions): Provider {
 
 async function complete(options: HttpProviderOptions, call: ProviderCall): Promise<Sent<Completion>> {
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
-  const { text, value } = await fetchJson(options, call, { method: 'POST', url: options.urls.create, body })
+  const response = await request(options, call, { method: 'POST', url: options.urls.create, body })
+  const { text, value } = readJson(options, call, response)
   return { answer: readable(options.name, () => options.format.readCompletion(value, text)), ignored }
 }
 
@@ -139,13 +140,17 @@ interface Outgoing {
 
 type UpstreamResponse = WholeResponse | StreamResponse
 
+interface JsonAnswer {
+  readonly text: string
+  readonly value: JsonObject
+}
+
 /** Sends a request and resolves when the upstream has accepted it; every other answer is a failure. */
-async function fetchJson(
-  options: HttpProviderOptions,
-  call: OpenCall,
-  outgoing: Outgoing,
-): Promise<{ readonly text: string; readonly value: JsonObject }> {
-  const response = await request(options, call, outgoing)
+async function fetchJson(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<JsonAnswer> {
+  return readJson(options, call, await request(options, call, outgoing))
+}
+
+function readJson(options: HttpProviderOptions, call: OpenCall, response: UpstreamResponse): JsonAnswer {
   checkAccepted(options, call, response)
   const text = 'text' in response ? response.text : undefined
   if (text === undefined) throw brokenUpstream(options.name, 'sent an answer of more than 32 MiB')

@@ -11,23 +11,32 @@ export interface Subscribers {
 
 /** `end` is called once, when the last subscriber leaves. */
 export function createSubscribers(end: () => void): Subscribers {
-  let present = 0
-  let isOver = false
-  return {
-    join: () => {
-      let isHere = true
-      present += 1
-      return () => {
-        if (!isHere) return
-        isHere = false
-        present -= 1
-        if (present > 0 || isOver) return
-        isOver = true
-        end()
-      }
-    },
-    get isOver() {
-      return isOver
-    },
+  return new SubscriberCount(end)
+}
+
+class SubscriberCount implements Subscribers {
+  isOver = false
+  #present = 0
+  readonly #end: () => void
+
+  constructor(end: () => void) {
+    this.#end = end
+  }
+
+  join(): () => void {
+    let isHere = true
+    this.#present += 1
+    return () => {
+      if (!isHere) return
+      isHere = false
+      this.#leave()
+    }
+  }
+
+  #leave(): void {
+    this.#present -= 1
+    if (this.#present > 0 || this.isOver) return
+    this.isOver = true
+    this.#end()
   }
 }

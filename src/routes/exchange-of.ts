@@ -1,4 +1,3 @@
-import { headersOf } from '../core/http.ts'
 import { hasFlag } from '../core/steering-headers.ts'
 import type { Format } from '../formats/format.ts'
 import { Exchange } from '../pipeline/exchange.ts'
@@ -6,6 +5,6 @@ import type { Call } from './endpoint.ts'
 
 /** The exchange of a call, as the pipeline begins with it. */
 export function exchangeOf({ id, startedAt, request, sink }: Call, format: Format): Exchange {
-  const isDetached = hasFlag(headersOf(request), 'X-Svc-Detach')
+  const isDetached = hasFlag(request, 'x-svc-detach')
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }

@@ -15,19 +15,23 @@ export interface Logs {
   clear(): void
 }
 
-interface Line extends LogEntry {
+interface Line extends Pick<LogEntry, 'at'> {
   readonly log: Queue
+  /** Counts the lines of all logs; the cursor is written from it when the line is read. */
+  readonly sequence: number
   value: string
   readonly bytes: number
   readonly expiresAt: number
-  /** Dropped lines stay in the queue of their log, empty, until half of it is dropped. */
+  /** Dropped lines within the queue of their log stay there, empty, until half of it is dropped. */
   isDropped: boolean
 }
 
 interface Queue {
   readonly name: string
-  lines: Line[]
+  /** Undefined before `head`, so that lines that have left take no memory. */
+  lines: (Line | undefined)[]
   head: number
+  /** Dropped lines from `head` on. */
   dropped: number
 }
 
@@ -75,10 +79,9 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
 
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
-    const cursor = String(sequence).padStart(CURSOR_DIGITS, '0')
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
     const queue = queueIn(logs, log)
-    const line: Line = { log: queue, cursor, at, value, bytes: size, expiresAt, isDropped: false }
+    const line: Line = { log: queue, sequence, at, value, bytes: size, expiresAt, isDropped: false }
     const share = shares.get(shareName) ?? { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity }
     shares.set(shareName, share)
     queue.lines.push(line)
@@ -128,11 +131,16 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     line.isDropped = true
     line.value = ''
     log.dropped += 1
-    if (log.dropped * 2 < sizeOf(log)) return
-    log.lines = log.lines.slice(log.head).filter((one) => !one.isDropped)
-    log.head = 0
-    log.dropped = 0
-    if (log.lines.length === 0) logs.delete(log.name)
+    while (firstOf(log)?.isDropped === true) {
+      shift(log)
+      log.dropped -= 1
+    }
+    if (sizeOf(log) === 0) logs.delete(log.name)
+    else if (log.dropped * 2 >= sizeOf(log)) {
+      log.lines = log.lines.slice(log.head).filter((one) => one?.isDropped === false)
+      log.head = 0
+      log.dropped = 0
+    }
   }
 
   function entries(log: string, query: LogQuery): readonly LogEntry[] {
@@ -145,7 +153,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
       if (line === undefined || found.length >= query.limit) break
       if (line.isDropped || line.expiresAt <= at) continue
       if (line.at < (query.from ?? -Infinity) || line.at >= (query.to ?? Infinity)) continue
-      found.push({ cursor: line.cursor, at: line.at, value: line.value })
+      found.push({ cursor: cursorOf(line), at: line.at, value: line.value })
     }
     return found
   }
@@ -183,12 +191,17 @@ function firstOf(queue: Queue): Line | undefined {
 
 function shift(queue: Queue): Line | undefined {
   const line = queue.lines[queue.head]
+  queue.lines[queue.head] = undefined
   queue.head += 1
   if (queue.head * 2 >= queue.lines.length) {
     queue.lines = queue.lines.slice(queue.head)
     queue.head = 0
   }
   return line
+}
+
+function cursorOf({ sequence }: Line): string {
+  return String(sequence).padStart(CURSOR_DIGITS, '0')
 }
 
 /** The index of the first entry after a cursor, by binary search. */
@@ -198,7 +211,8 @@ function firstAfter(queue: Queue, cursor: string | undefined): number {
   let high = queue.lines.length
   while (low < high) {
     const middle = (low + high) >> 1
-    if ((queue.lines[middle]?.cursor ?? '') > cursor) high = middle
+    const line = queue.lines[middle]
+    if (line !== undefined && cursorOf(line) > cursor) high = middle
     else low = middle + 1
   }
   return low
