@@ -37,7 +37,10 @@ async function complete(planned: Planned, call: UpstreamStreamCall, services: Se
 }
 
 async function openStream(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
+  // The headers of a stream state a bill, for which a long prompt is estimated while the upstream is waited for.
+  const counting = planned.plan.kind === 'ask' ? planned.plan.counted.prepare?.() : undefined
   const { answer, route, ignored } = await services.upstream.stream(planned.resolved.routes, call)
+  if (counting !== undefined) await counting
   return answeredBy(planned, { kind: 'streamed', stream: answer }, route, ignored)
 }
 
