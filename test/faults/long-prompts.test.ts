@@ -1,11 +1,12 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import type * as estimates from '../../src/tokens/estimate.ts'
 import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../../src/index.ts'
 
 /** What is estimated between two turns of the event loop. The clock stands still except for that: no test depends on speed. */
 const watch = { now: 0, inTurn: 0, mostInTurn: 0, all: 0 }
 
 vi.mock('../../src/tokens/estimate.ts', async (load) => {
-  const real = await load<typeof import('../../src/tokens/estimate.ts')>()
+  const real = await load<typeof estimates>()
   const estimateTokens = (text: string): number => {
     watch.inTurn += text.length
     watch.mostInTurn = Math.max(watch.mostInTurn, watch.inTurn)
