@@ -58,7 +58,7 @@ async function finishInTurns(steps: ReturnType<typeof parseSteps>, pause: () => 
 }
 
 /** A body above one of these sizes yields between its steps, and is decoded in slices: characters beyond ASCII decode slowly. */
-const LARGE = 2 * 1024 * 1024
+const LARGE = 1024 * 1024
 const MANY_KEYS = 10_000
 const DECODE_SLICE = 1024 * 1024
 

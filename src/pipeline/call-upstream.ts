@@ -38,9 +38,12 @@ function complete(planned: Planned, call: UpstreamStreamCall, services: Services
 }
 
 function openStream(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
-  return services.upstream
-    .stream(planned.resolved.routes, call)
-    .then(({ answer, route, ignored }) => answeredBy(planned, { kind: 'streamed', stream: answer }, route, ignored))
+  // The headers of a stream state a bill, for which a long prompt is estimated while the upstream is waited for.
+  const counting = planned.plan.kind === 'ask' ? planned.plan.counted.prepare?.() : undefined
+  return services.upstream.stream(planned.resolved.routes, call).then(({ answer, route, ignored }) => {
+    const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, ignored)
+    return counting === undefined ? answered() : counting.then(answered)
+  })
 }
 
 function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {

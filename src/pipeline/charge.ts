@@ -1,5 +1,6 @@
 import { makeBill, type Bill } from '../billing/bill.ts'
 import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/answer.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import { add, nano, times, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
@@ -14,6 +15,11 @@ export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 export interface BilledAnswer {
   readonly usage: Usage | undefined
   completion(): Completion
+}
+
+/** Counts a long prompt with pauses where its bill reads our own count. Returns undefined where nothing is to be waited for. */
+export function prepareBill({ plan }: Planned): MaybePromise<void> {
+  return plan.kind === 'ask' && plan.attempts.isUnreported ? plan.counted.prepare?.() : undefined
 }
 
 /** The bill of a whole answer, by the upstream's usage or, where it left out something, by our own count. */

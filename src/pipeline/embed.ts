@@ -74,7 +74,10 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, of: Size, m
     get estimate() {
       return given + meter.estimateOf(prompt)
     },
+    // The texts were estimated with pauses when they were read.
+    prepare: () => undefined,
     bound,
+    needsEstimate: () => false,
     reserved: boundFor,
     reportable: boundFor,
     count: async () => (await of.count()) + frame,

@@ -18,6 +18,7 @@ import type { Services } from './services.ts'
  * remember.
  */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
+  await parsed.size.prepare()
   const forecast = await services.ledger.forecast(parsed.key, quote(parsed, false))
   const dryRun = dryRunOf(services)
   parsed.reservation = takenNothing(forecast)

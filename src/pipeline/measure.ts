@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { vendorWorkOf } from '../formats/vendor-work.ts'
 import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
@@ -11,6 +12,8 @@ import type { Counter, Route, Size } from './request-values.ts'
 
 /** A count by a vendor takes no longer than this: without it the bound by bytes is used. */
 const COUNT_MS = 10_000
+/** A prompt of at most so many bytes is estimated at once: that takes less than a millisecond. */
+const SHORT_BYTES = 65_536
 /** Vendors call their counts estimates: what they bill can be a few tokens more. */
 const COUNT_SLACK = 16
 
@@ -26,6 +29,7 @@ export class PromptSize implements Size {
   readonly #measured: Measured
   #weight: PromptWeight | undefined
   #estimate: number | undefined
+  #prepared: Promise<void> | undefined
   #isOpen: boolean | undefined
   #local: Promise<number> | undefined
 
@@ -39,13 +43,22 @@ export class PromptSize implements Size {
     return (this.#estimate ??= this.#measured.services.meter.estimateOf(this.#prompt))
   }
 
+  prepare(): MaybePromise<void> {
+    if (this.#estimate !== undefined || this.weight.bytes <= SHORT_BYTES) return undefined
+    return (this.#prepared ??= this.#measured.services.meter.prepare(this.#prompt))
+  }
+
   get bound(): number {
     return this.weight.bytes + softTokens(this.weight)
   }
 
+  needsEstimate(route: Route): boolean {
+    return !this.#isOpenEnded && this.#boundFor(route) > windowOf(route.model)
+  }
+
   reserved(route: Route): number {
     const window = windowOf(route.model)
-    if (this.#asksForVendorWork && this.#measured.services.limits.vendorTools !== 'allow') return window
+    if (this.#isOpenEnded) return window
     const bound = this.#boundFor(route)
     // A longer prompt is answered only after a tier has shortened it, and is then billed by our own count.
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
@@ -84,6 +97,11 @@ export class PromptSize implements Size {
   countBy(tokenizer: 'o200k' | 'cl100k'): Promise<number> {
     const { exchange, services } = this.#measured
     return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
+  }
+
+  /** What the vendor reads by itself has no bound but the window. */
+  get #isOpenEnded(): boolean {
+    return this.#asksForVendorWork && this.#measured.services.limits.vendorTools !== 'allow'
   }
 
   get #asksForVendorWork(): boolean {

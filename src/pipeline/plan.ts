@@ -91,6 +91,10 @@ class Untouched implements Optimized, Counted {
     return this.#size.estimate
   }
 
+  prepare(): MaybePromise<void> {
+    return this.#size.prepare()
+  }
+
   get original(): number {
     return this.#size.estimate
   }

@@ -1,6 +1,7 @@
 import type { Bill } from '../billing/bill.ts'
 import type { Completion } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
@@ -23,10 +24,14 @@ export interface Resolved {
 
 /** The size of a prompt, in tokens. Nothing of it is computed before it is read. */
 export interface Size {
-  /** By our own count. */
+  /** By our own count. Blocks the event loop for a long prompt, unless `prepare` was called before. */
   readonly estimate: number
+  /** Computes the estimate of a long prompt with pauses. Returns undefined where nothing is to be waited for. */
+  prepare(): MaybePromise<void>
   /** The bound by bytes, for token limits. */
   readonly bound: number
+  /** True where `reserved` reads the estimate. */
+  needsEstimate(route: Route): boolean
   /** The most that is reserved for a route: the bound, or the model's window where that is less or work of the vendor is asked for. */
   reserved(route: Route): number
   /** The most that a route's upstream can report of the prompt as it is sent. */
@@ -67,6 +72,8 @@ export interface Keep {
 export interface Counted {
   readonly original: number
   readonly sent: number
+  /** Computes both for a long prompt with pauses. Absent: they are known. */
+  prepare?(): MaybePromise<void>
 }
 
 export type Answer =

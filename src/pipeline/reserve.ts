@@ -8,10 +8,16 @@ import type { Route } from './request-values.ts'
 
 /** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
-  return chain(services.ledger.reserve(parsed.key, quote(parsed)), (reservation) => {
+  const reserving = chain(prepareQuote(parsed), () => services.ledger.reserve(parsed.key, quote(parsed)))
+  return chain(reserving, (reservation) => {
     parsed.reservation = reservation
     return parsed as Reserved
   })
+}
+
+/** The worst case of a prompt above a model's window is read from its estimate, which is computed here with pauses. */
+function prepareQuote({ resolved, size }: Parsed): MaybePromise<void> {
+  return resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
 }
 
 /**

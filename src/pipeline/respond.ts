@@ -1,5 +1,6 @@
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
-import { billFor } from './charge.ts'
+import type { Completion } from '../core/answer.ts'
+import { billFor, prepareBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './head.ts'
 import { keepWhole } from './keep-answer.ts'
@@ -11,9 +12,13 @@ import { writeContext } from './turns.ts'
 
 /** The answer in the caller's own format, with its bill. A stream settles when it ends, however it ends. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
-  const { answer, format, sink } = answered
+  const { answer } = answered
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
-  const { completion } = answer
+  return chain(prepareBill(answered), () => respondWhole(answered, answer.completion, services))
+}
+
+function respondWhole(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
+  const { format, sink } = answered
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)
   const body = format.writeCompletion(completion, metrics, writeContext(answered))

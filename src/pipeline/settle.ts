@@ -1,8 +1,8 @@
 import type { Bill } from '../billing/bill.ts'
-import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
-import { billForFailure, billForLeft } from './charge.ts'
+import { billForFailure, billForLeft, prepareBill } from './charge.ts'
 import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
 import type { AskPlan, Outcome } from './request-values.ts'
 import type { Optimized } from '../savings/tier.ts'
@@ -19,15 +19,13 @@ export function settle(answered: Answered, bill: Bill, outcome: Outcome, service
  * early is tried again.
  */
 export function release(exchange: Exchange, outcome: Outcome, services: Services): MaybePromise<void> {
-  const bill = isPlanned(exchange) ? billOfRelease(exchange) : undefined
-  if (bill !== undefined && isPlanned(exchange))
+  if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
+  const isLeft = exchange.cancellation.isCancelled && exchange.subscribers !== undefined
+  return chain(prepareBill(exchange), () => {
+    const bill = isLeft ? billForLeft(exchange) : billForFailure(exchange)
+    if (bill === undefined) return end(exchange, nothingUsed(exchange), outcome, services)
     return end(exchange, usedBy(exchange, bill), { ...outcome, bill }, services)
-  return end(exchange, nothingUsed(exchange), outcome, services)
-}
-
-function billOfRelease(planned: Planned): Bill | undefined {
-  const isLeft = planned.cancellation.isCancelled && planned.subscribers !== undefined
-  return isLeft ? billForLeft(planned) : billForFailure(planned)
+  })
 }
 
 function isPlanned(exchange: Exchange): exchange is Planned {

@@ -61,6 +61,7 @@ export async function cutToQuery(
   const limit = overflows ? (options.excerptCap ?? options.cap) : options.cap
   let room = Math.max(options.leastRoom ?? 0, limit - taken)
   const cap = taken + room
+  let fitting: Cut | undefined
   for (let attempt = 1; ; attempt++) {
     const picked = await select(
       { units, steps, query, asksForAnswer: asksForAnswer(talk.turns), room, newestRoom, owner, signal },
@@ -69,11 +70,28 @@ export async function cutToQuery(
     const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
     const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
     const cut = await assemble(job, talk, { options, selected }, tools)
-    if (cut.tokens <= cap) return cut
+    const unused = cap - cut.tokens
+    if (unused >= 0 && (fitting !== undefined || !mayRefill(job, options, unused / cap))) return cut
+    if (fitting !== undefined) return fitting
+    if (unused >= 0) {
+      fitting = cut
+      room += Math.floor(unused * REFILLED_PART)
+      continue
+    }
     // The cap has priority over the marker, but not over a summary: without it the text would be lost.
     if (room === 0) return options.notice === undefined ? withoutNotice(job, talk, cut, tools) : cut
-    room = attempt < ATTEMPTS ? Math.max(0, room - (cut.tokens - cap) - NOTICE_ROOM) : 0
+    room = attempt < ATTEMPTS ? Math.max(0, room + unused - NOTICE_ROOM) : 0
   }
+}
+
+/** Less of the cap than this is not filled again. */
+const REFILL_SHARE = 0.005
+/** What is filled in joins less, so that a full refill would pass the cap. */
+const REFILLED_PART = 0.95
+
+/** Messages that become neighbors are joined where roles alternate, and their frames are saved. A summary is not written twice. */
+function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: number): boolean {
+  return prompt.native.dialect === 'anthropic' && notice === undefined && unusedShare > REFILL_SHARE
 }
 
 /** What of a conversation stays in any case, and what is selected from. */

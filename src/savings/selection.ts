@@ -3,6 +3,7 @@ import type { Message } from '../core/prompt.ts'
 import { createBasket, type Basket, type Entry } from './basket.ts'
 import { corpusOf, expandQuery, scoresOf, type Query } from './keywords.ts'
 import { scorePassages } from './passages.ts'
+import { scoreTopics } from './topics.ts'
 import type { Pause } from '../core/pause.ts'
 import type { Reader } from './reading.ts'
 import type { Unit } from './turns.ts'
@@ -54,7 +55,8 @@ const NEWEST_STEP_SHARE = 0.3
 const WHOLE_SHARE_WITH_TOOLS = 0.5
 const TOOL_TRAFFIC = 0.2
 /** Long units say more, but not as much more as they are longer. */
-const LENGTH_POWER = 0.75
+const LENGTH_POWER = 0.6
+const LENGTH_POWER_WITH_TOOLS = 0.75
 /** An answer that was asked for is long and says what it says once. */
 const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_SHARE = 0.75
@@ -62,6 +64,8 @@ const PARTNER_SHARE = 0.5
 /** Without tools a topic goes on over a few turns: those around a hit lend a share of their score. */
 const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3
+/** Where several people talk, the score of the topic around a turn counts beside its own. */
+const TOPIC_SHARE = 0.5
 /** In less room, neighbors of a question and its answer push out other hits. Meetings gain at any size. */
 const NEIGHBORS_ROOM = 8000
 /** In tool traffic what is older is more often overtaken: the oldest is worth 1/e of the newest. */
@@ -80,10 +84,11 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   )
   const query = await expandQuery(corpus, job.query, pause)
   const withTools = shareOfTools(entries) > TOOL_TRAFFIC
-  const scoresOfUnits = await scoresOf(corpus, query, pause)
   const isMeeting = entries.every(({ unit }) => unit.kind === 'user')
+  const own = await scoresOf(corpus, query, pause)
+  const scoresOfUnits = isMeeting ? withTopics(own, await scoreTopics(corpus.texts, query, pause)) : own
   const lends = !withTools && (isMeeting || job.room >= NEIGHBORS_ROOM)
-  rank(entries, lends ? withNeighbors(scoresOfUnits) : scoresOfUnits, withTools ? AGEING : 0)
+  rank(entries, lends ? withNeighbors(scoresOfUnits) : scoresOfUnits, withTools)
   const wantsAnswers = job.asksForAnswer === true && !withTools
   await pause()
   const basket = createBasket(job.room, tools)
@@ -144,6 +149,10 @@ function shareOfTools(entries: readonly Entry[]): number {
   return exchanges / all
 }
 
+function withTopics(own: Float64Array, topics: Float64Array): Float64Array {
+  return own.map((score, at) => score + TOPIC_SHARE * (topics[at] ?? 0))
+}
+
 /** Adds to each score a share of those within three positions. */
 function withNeighbors(scores: Float64Array): Float64Array {
   return scores.map((own, at) => {
@@ -154,13 +163,14 @@ function withNeighbors(scores: Float64Array): Float64Array {
 }
 
 /** Worth of each unit: its own score and half of its partner's, by length and age. */
-function rank(entries: readonly Entry[], scores: Float64Array, ageing: number): void {
+function rank(entries: readonly Entry[], scores: Float64Array, withTools: boolean): void {
+  const [ageing, power] = withTools ? [AGEING, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const greatest = scores.reduce((most, score) => Math.max(most, score), 1e-9)
   for (const [at, entry] of entries.entries()) {
     const own = scores[at] ?? 0
     const fresh = Math.exp((-ageing * (entries.length - 1 - at)) / Math.max(1, entries.length))
     entry.share = (fresh * own) / greatest
-    entry.value = (fresh * (own + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** LENGTH_POWER
+    entry.value = (fresh * (own + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** power
   }
 }
 

@@ -83,10 +83,12 @@ export function createMeter(tokenizer: Tokenizer, seed: number = 0): Meter {
 
   const prepare = async (prompt: Prompt, signal?: AbortSignal): Promise<void> => {
     for (const thing of [...prompt.messages, ...prompt.tools]) {
-      const sizes = sizesOf(thing)
+      const known = seen.get(thing)
+      if (known !== undefined && hasEstimate(known)) continue
       const text = textOf(thing)
-      if (sizes.exact === undefined) sizes.estimate ??= await measureInSlices(text, tokenizer.estimate, pause)
-      sizes.bytes ??= utf8Length(text)
+      const sizes = known ?? sizesOfText(text)
+      seen.set(thing, sizes)
+      if (!hasEstimate(sizes)) sizes.estimate = await measureInSlices(text, tokenizer.estimate, pause)
       const due = pause()
       if (due === undefined) continue
       await due
@@ -130,6 +132,10 @@ export function createMeter(tokenizer: Tokenizer, seed: number = 0): Meter {
       return sum
     },
   }
+}
+
+function hasEstimate({ estimate, exact }: Sizes): boolean {
+  return estimate !== undefined || exact !== undefined
 }
 
 function textOf(thing: Message | Tool): string {

@@ -60,6 +60,11 @@ export class Attempts {
     return attempt
   }
 
+  /** True when the upstream has not reported the prompt's tokens of a paid call. */
+  get isUnreported(): boolean {
+    return this.#all.some(({ isPaid, usage }) => isPaid && promptTokens(usage) === 0)
+  }
+
   /** Cost of all paid calls. `sent` is the local count of the prompt, for calls whose usage the upstream did not report. */
   cost(sent: () => number): NanoUsd {
     return costOfPaid(this.#all, sent)

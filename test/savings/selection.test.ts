@@ -29,3 +29,16 @@ describe('a selection without tool traffic', () => {
     expect(past.flatMap(([asked], at) => (asked !== undefined && sent.includes(aside(at)) ? [] : [at]))).toEqual([])
   })
 })
+
+describe('a cut on the messages front', () => {
+  it('fills the room again that joined messages have freed', async () => {
+    const past = Array.from({ length: 700 }, (_, at) => [
+      user(`${prose(at, 12)}?`),
+      assistant(at % 3 === 0 ? prose(at + 5000, 40) : `Noted ${at}.`),
+    ])
+    const prompt = promptOf([...past.flat(), user(QUESTION)], 'anthropic')
+    const { rewrite } = await waterfallOf()(jobOf(prompt, { wishes: EXTREME }))
+    expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
+    expect(rewrite?.tokens).toBeGreaterThan(16_384 * 0.985)
+  })
+})

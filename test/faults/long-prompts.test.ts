@@ -1,0 +1,114 @@
+import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import type * as estimates from '../../src/tokens/estimate.ts'
+import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../../src/index.ts'
+
+/** What is estimated between two turns of the event loop. The clock stands still except for that: no test depends on speed. */
+const watch = { now: 0, inTurn: 0, mostInTurn: 0, all: 0 }
+
+vi.mock('../../src/tokens/estimate.ts', async (load) => {
+  const real = await load<typeof estimates>()
+  const estimateTokens = (text: string): number => {
+    watch.inTurn += text.length
+    watch.mostInTurn = Math.max(watch.mostInTurn, watch.inTurn)
+    watch.all += text.length
+    watch.now += text.length / CHARACTERS_PER_MS
+    return real.estimateTokens(text)
+  }
+  return { ...real, estimateTokens }
+})
+
+const CHARACTERS_PER_MS = 10_000
+/** 15 milliseconds of a slow machine. */
+const MOST_IN_TURN = 150_000
+
+/** About 443,000 tokens in 900 messages. */
+const words = 'The ledger holds what the reservation took, and settles it once. '
+const messages = Array.from({ length: 901 }, (_, at) => ({
+  role: at % 2 === 0 ? 'user' : 'assistant',
+  content: `${at} ${words.repeat(33)}`,
+}))
+const CHARACTERS = messages.reduce((sum, { content }) => sum + content.length, 0)
+
+const usage = { prompt_tokens: 440_000, completion_tokens: 1, total_tokens: 440_001 }
+const completion = { choices: [{ index: 0, message: { role: 'assistant', content: 'Yes.' }, finish_reason: 'stop' }] }
+const events = [
+  { id: 'x', model: 'large', choices: [{ index: 0, delta: { content: 'Yes.' } }] },
+  { id: 'x', model: 'large', choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] },
+]
+const frames = [...events.map((event) => `data: ${JSON.stringify(event)}\n\n`), 'data: [DONE]\n\n'].join('')
+
+let gateway: Gateway
+let secret: string
+
+async function start(contextWindow: number, answer: () => Response): Promise<void> {
+  const model = { id: 'large', price: { input: 1, output: 2 }, contextWindow, maxOutputTokens: 100 }
+  gateway = createGateway({
+    providers: [openaiCompatible({ name: 'mock', baseUrl: 'http://upstream/v1', models: [model] })],
+    store: memoryStore(),
+    runtime: { fetch: async () => answer(), random: () => 0 },
+    log: () => {},
+  })
+  const limits = { budget_limit_cents: 1_000_000, rate_limit_tokens: 1_000_000_000 }
+  secret = (await gateway.keys.create({ name: 'long', ...limits })).value
+}
+
+async function send(headers: Record<string, string>, more: object): Promise<number> {
+  const response = await gateway.fetch(
+    new Request('http://gateway/v1/chat/completions', {
+      method: 'POST',
+      headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json', ...headers },
+      body: JSON.stringify({ model: 'mock/large', max_tokens: 16, messages, ...more }),
+    }),
+  )
+  await response.text()
+  return response.status
+}
+
+let isWatching = false
+
+beforeEach(() => {
+  Object.assign(watch, { now: 0, inTurn: 0, mostInTurn: 0, all: 0 })
+  vi.spyOn(performance, 'now').mockImplementation(() => watch.now)
+  isWatching = true
+  const turn = (): void => {
+    watch.inTurn = 0
+    if (isWatching) setImmediate(turn)
+  }
+  setImmediate(turn)
+})
+
+afterEach(async () => {
+  isWatching = false
+  vi.restoreAllMocks()
+  await gateway.close()
+})
+
+const whole = (): Response => Response.json({ id: 'x', model: 'large', ...completion, usage })
+const unreported = (): Response => Response.json({ id: 'x', model: 'large', ...completion })
+const stream = (): Response => new Response(frames, { headers: { 'content-type': 'text/event-stream' } })
+const broken = (): Response => new Response('{"choices":', { headers: { 'content-type': 'application/json' } })
+const off = { 'x-savings-level': 'off' }
+const LARGE = 10_000_000
+
+it.each([
+  ['is streamed', LARGE, stream, off, { stream: true }, 200],
+  ['is above the window of its model', 128_000, whole, off, {}, 200],
+  ['gets an answer without usage', LARGE, unreported, off, {}, 200],
+  ['is explained', LARGE, whole, { ...off, 'x-svc-explain': 'true' }, {}, 200],
+  ['has no header', LARGE, whole, {}, {}, 200],
+  ['gets a broken answer', LARGE, broken, off, {}, 502],
+] as const)(
+  'estimates a prompt of 443k tokens in turns when it %s',
+  async (_, window, answer, headers, more, status) => {
+    await start(window, answer)
+    expect(await send(headers, more)).toBe(status)
+    expect(watch.all).toBeGreaterThanOrEqual(CHARACTERS)
+    expect(watch.mostInTurn).toBeLessThanOrEqual(MOST_IN_TURN)
+  },
+)
+
+it('estimates nothing of a prompt of 443k tokens that is sent as it came and whose upstream reports usage', async () => {
+  await start(LARGE, whole)
+  expect(await send(off, {})).toBe(200)
+  expect(watch.all).toBeLessThan(1000)
+})
