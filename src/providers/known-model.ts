@@ -1,3 +1,4 @@
+import * as z from 'zod/mini'
 import type { Model } from '../core/model.ts'
 
 /**
@@ -14,4 +15,28 @@ export interface KnownModel extends Model {
 /** A day as seconds since 1970. */
 export function seconds(day: string): number {
   return Date.parse(day) / 1000
+}
+
+/** Prices that the operator read from a file; made by `priceList` of `sluice/providers`. */
+export interface PriceList {
+  /** The models of a vendor, by the name of its provider. */
+  readonly modelsOf: (vendor: string) => readonly KnownModel[]
+}
+
+export const priceListSchema: z.ZodMiniType<PriceList> = z.custom<PriceList>(
+  (value) => typeof value === 'object' && value !== null && 'modelsOf' in value,
+  { error: 'expected what priceList(…) of sluice/providers returns' },
+)
+
+/** Replaces the prices of known models by those of a list, and adds the models that only the list has. */
+export function withPrices(
+  known: readonly KnownModel[],
+  prices: PriceList | undefined,
+  vendor: string,
+): readonly KnownModel[] {
+  const byId = new Map(known.map((model) => [model.id, model]))
+  for (const model of prices?.modelsOf(vendor) ?? []) {
+    byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt: model.pricedAt })
+  }
+  return [...byId.values()]
 }
