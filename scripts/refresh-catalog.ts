@@ -30,7 +30,7 @@ function rowOf({ id, contextWindow, maxOutputTokens, price }: KnownModel): strin
 export function writeTable(file: unknown, pricedAt: string, source: string): string {
   const prices = priceList(file, { pricedAt })
   const tables = VENDORS.map((vendor) => {
-    const rows = prices.modelsOf(vendor).map((model) => `    ${rowOf(model)},\n`)
+    const rows = prices.over([], vendor).map((model) => `    ${rowOf(model)},\n`)
     return `  ${vendor}: [\n${rows.join('')}  ],\n`
   })
   return [

@@ -2,22 +2,13 @@ import * as z from 'zod/mini'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
 import { anthropicFormat } from '../formats/anthropic/format.ts'
-import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
+import { keyCredentials, type ApiKey } from './credentials.ts'
 import { ANTHROPIC_MODELS } from './anthropic-models.ts'
-import { priceListSchema, withPrices, type PriceList } from './known-model.ts'
+import type { PriceList } from './known-model.ts'
 import { httpProvider } from './http-provider.ts'
 import { createModelBook } from './model-book.ts'
-import { transportOf } from './openai-compatible.ts'
-import {
-  baseUrlSchema,
-  fetchSchema,
-  modelEntrySchema,
-  parseOptions,
-  priceSchema,
-  providerName,
-  trimSlash,
-  type ModelEntry,
-} from './provider-options.ts'
+import { commonFields, transportOf } from './openai-compatible.ts'
+import { parseOptions, trimSlash, type ModelEntry } from './provider-options.ts'
 
 export interface AnthropicOptions {
   /** The first part of `<provider>/<model_id>`: for a second account, or another service of this format. @default 'anthropic' */
@@ -39,14 +30,8 @@ export interface AnthropicOptions {
 }
 
 const schema: z.ZodMiniType<AnthropicOptions> = z.strictObject({
-  name: z.exactOptional(providerName),
-  apiKey: z.exactOptional(apiKeySourceSchema),
-  baseUrl: z.exactOptional(baseUrlSchema),
+  ...commonFields,
   version: z.exactOptional(z.iso.date({ error: 'expected a day, YYYY-MM-DD' })),
-  models: z.exactOptional(z.array(modelEntrySchema)),
-  defaultPrice: z.exactOptional(priceSchema),
-  prices: z.exactOptional(priceListSchema),
-  fetch: z.exactOptional(fetchSchema),
 })
 
 /** Anthropic, or any service that speaks the message format. Throws `invalid-request` with the path and the expectation for wrong options. */
@@ -66,7 +51,7 @@ export function anthropic(options: AnthropicOptions = {}): Provider {
     ...createModelBook({
       who: 'anthropic',
       family: 'claude',
-      known: withPrices(ANTHROPIC_MODELS, parsed.prices, 'anthropic'),
+      known: parsed.prices?.over(ANTHROPIC_MODELS, 'anthropic') ?? ANTHROPIC_MODELS,
       entries: parsed.models,
       defaultPrice: parsed.defaultPrice,
     }),

@@ -4,7 +4,6 @@ import type { Provider } from '../core/ports.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
 import { httpProvider, type HttpProviderOptions } from './http-provider.ts'
-import { withPrices } from './known-model.ts'
 import { createModelBook } from './model-book.ts'
 import { transportOf } from './openai-compatible.ts'
 import { nonEmpty, parseOptions, trimSlash } from './provider-options.ts'
@@ -38,7 +37,7 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
   if (resource === undefined && baseUrl === undefined) {
     throw new GatewayError('invalid-request', 'azureOpenai: options.resource: expected the name of the resource')
   }
-  const known = withPrices([], parsed.prices, 'azure')
+  const known = parsed.prices?.over([], 'azure') ?? []
   requirePrice('azureOpenai', known, parsed)
   const root = trimSlash(baseUrl ?? `https://${resource}.openai.azure.com`)
   const credentials =

@@ -4,7 +4,6 @@ import { anthropicFormat } from '../formats/anthropic/format.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import { fromEnvironment, keyCredentials, missingKey, type SignRequest } from './credentials.ts'
 import { httpProvider } from './http-provider.ts'
-import { withPrices } from './known-model.ts'
 import { createModelBook } from './model-book.ts'
 import { transportOf } from './openai-compatible.ts'
 import { parseOptions, trimSlash } from './provider-options.ts'
@@ -51,7 +50,7 @@ export function bedrock(options: BedrockOptions): Provider {
   const parsed = parseOptions('bedrock', schema, options)
   const { name = 'bedrock', api = 'chat', models, defaultPrice } = parsed
   const region = parsed.region ?? fromEnvironment(['AWS_REGION']) ?? 'us-east-1'
-  const known = withPrices([], parsed.prices, 'bedrock')
+  const known = parsed.prices?.over([], 'bedrock') ?? []
   requirePrice('bedrock', known, parsed)
   const isChat = api === 'chat'
   const host = isChat ? `bedrock-runtime.${region}.amazonaws.com` : `bedrock-mantle.${region}.api.aws`

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
-import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { TransportRequest } from '../core/ports.ts'
 import { apiKeySchema } from './provider-options.ts'
 
@@ -45,18 +45,14 @@ export function keyCredentials({ who, header = 'authorization', apiKey, variable
   })
   if (typeof apiKey === 'string') return { headers: write(apiKey), secrets: [apiKey] }
   const secrets: string[] = []
-  const send = (request: TransportRequest, key: unknown): TransportRequest => {
-    if (typeof key !== 'string' || !apiKeySchema.safeParse(key).success)
-      throw missingKey(who, apiKey === undefined ? variables : [])
-    if (!secrets.includes(key) && secrets.unshift(key) > MAX_SECRETS) secrets.pop()
-    return { ...request, headers: { ...request.headers, ...write(key) } }
-  }
   return {
     headers: {},
     secrets,
-    sign: (request) => {
-      const key = apiKey === undefined ? fromEnvironment(variables) : apiKey()
-      return isPromise(key) ? key.then((value) => send(request, value)) : send(request, key)
+    sign: async (request) => {
+      const key = apiKey === undefined ? fromEnvironment(variables) : await apiKey()
+      if (!apiKeySchema.safeParse(key).success || key === undefined) throw missingKey(who, apiKey ? [] : variables)
+      if (!secrets.includes(key) && secrets.unshift(key) > MAX_SECRETS) secrets.pop()
+      return { ...request, headers: { ...request.headers, ...write(key) } }
     },
   }
 }
@@ -68,11 +64,8 @@ export function fromEnvironment(variables: readonly string[]): string | undefine
 
 /** The operator must act: no retry helps, and no circuit opens. */
 export function missingKey(who: string, variables: readonly string[]): GatewayError {
-  const problem =
-    variables.length === 0
-      ? 'its apiKey function returned no key'
-      : `set the environment variable ${variables.join(' or ')}, or the option apiKey`
-  return new GatewayError('overloaded', `The provider "${who}" has no API key: ${problem}.`, {
+  const remedy = variables.length === 0 ? 'the option apiKey' : `${variables.join(' or ')}, or the option apiKey`
+  return new GatewayError('overloaded', `The provider "${who}" has no API key. Set ${remedy}.`, {
     advice: { shouldRetry: 'false' },
     isCallerSide: true,
   })

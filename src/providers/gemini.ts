@@ -3,7 +3,6 @@ import type { Provider } from '../core/ports.ts'
 import { geminiFormat } from '../formats/gemini/format.ts'
 import { keyCredentials } from './credentials.ts'
 import { httpProvider } from './http-provider.ts'
-import { withPrices } from './known-model.ts'
 import { createModelBook } from './model-book.ts'
 import { transportOf } from './openai-compatible.ts'
 import { parseOptions, trimSlash } from './provider-options.ts'
@@ -29,7 +28,7 @@ export function gemini(options: VendorOptions = {}): Provider {
     ...createModelBook({
       who: 'gemini',
       family: 'gemini',
-      known: withPrices(knownModelsOf('gemini'), parsed.prices, 'gemini'),
+      known: parsed.prices?.over(knownModelsOf('gemini'), 'gemini') ?? knownModelsOf('gemini'),
       entries: models,
       defaultPrice,
     }),

@@ -117,16 +117,7 @@ function guardedFormat({ format, secrets }: HttpProviderOptions): StreamFormat {
 }
 
 /** What a token count must not be told: it is about the prompt, and vendors refuse everything else. */
-const NOT_COUNTED = [
-  'max_tokens',
-  'temperature',
-  'top_p',
-  'top_k',
-  'stop_sequences',
-  'stream',
-  'metadata',
-  'service_tier',
-]
+const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(options: HttpProviderOptions, call: ProviderCall, url: string): Promise<number> {
   const written = parseObject(textOf(options.format.writePrompt(call.prompt, call.model.id).body)) ?? {}

@@ -19,24 +19,11 @@ export function seconds(day: string): number {
 
 /** Prices that the operator read from a file; made by `priceList` of `sluice/providers`. */
 export interface PriceList {
-  /** The models of a vendor, by the name of its provider. */
-  readonly modelsOf: (vendor: string) => readonly KnownModel[]
+  /** Replaces the prices of a vendor's known models by those of the list, and adds the models that only the list has. */
+  readonly over: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
 }
 
 export const priceListSchema: z.ZodMiniType<PriceList> = z.custom<PriceList>(
-  (value) => typeof value === 'object' && value !== null && 'modelsOf' in value,
-  { error: 'expected what priceList(…) of sluice/providers returns' },
+  (value) => typeof value === 'object' && value !== null && 'over' in value,
+  { error: 'expected the result of priceList()' },
 )
-
-/** Replaces the prices of known models by those of a list, and adds the models that only the list has. */
-export function withPrices(
-  known: readonly KnownModel[],
-  prices: PriceList | undefined,
-  vendor: string,
-): readonly KnownModel[] {
-  const byId = new Map(known.map((model) => [model.id, model]))
-  for (const model of prices?.modelsOf(vendor) ?? []) {
-    byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt: model.pricedAt })
-  }
-  return [...byId.values()]
-}

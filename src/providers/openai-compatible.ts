@@ -5,7 +5,7 @@ import type { Provider, Transport } from '../core/ports.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
-import { priceListSchema, withPrices, type KnownModel, type PriceList } from './known-model.ts'
+import { priceListSchema, type KnownModel, type PriceList } from './known-model.ts'
 import { httpProvider } from './http-provider.ts'
 import { createModelBook } from './model-book.ts'
 import {
@@ -43,16 +43,30 @@ export interface OpenaiCompatibleOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
+/** The schema of each field, for options whose fields are all optional. */
+export type OptionFields<options> = {
+  readonly [field in keyof options]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<options[field]>>>
+}
+
+type CommonOptions = Partial<Omit<OpenaiCompatibleOptions, 'headers' | 'family'>>
+
+/** The fields that the options of all HTTP providers share. */
+export const commonFields: OptionFields<CommonOptions> = {
+  name: z.exactOptional(providerName),
+  apiKey: z.exactOptional(apiKeySourceSchema),
+  baseUrl: z.exactOptional(baseUrlSchema),
+  models: z.exactOptional(z.array(modelEntrySchema)),
+  prices: z.exactOptional(priceListSchema),
+  defaultPrice: z.exactOptional(priceSchema),
+  fetch: z.exactOptional(fetchSchema),
+}
+
 const schema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
+  ...commonFields,
   name: providerName,
   baseUrl: baseUrlSchema,
-  apiKey: z.exactOptional(apiKeySourceSchema),
-  models: z.exactOptional(z.array(modelEntrySchema)),
-  defaultPrice: z.exactOptional(priceSchema),
   headers: z.exactOptional(headersSchema),
   family: z.exactOptional(nonEmpty),
-  prices: z.exactOptional(priceListSchema),
-  fetch: z.exactOptional(fetchSchema),
 })
 
 /** Throws `invalid-request` with the path and the expectation for options that are not as described. */
@@ -61,11 +75,10 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
     throw new GatewayError(
       'invalid-request',
-      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens ' +
-        'for whatever model is asked for',
+      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices',
     )
   }
-  return chatProvider('openaiCompatible', parsed, withPrices([], parsed.prices, parsed.name))
+  return chatProvider('openaiCompatible', parsed, parsed.prices?.over([], parsed.name) ?? [])
 }
 
 /**

@@ -1,20 +1,12 @@
 import * as z from 'zod/mini'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import { apiKeySourceSchema, type ApiKey } from './credentials.ts'
-import { priceListSchema, withPrices, type PriceList } from './known-model.ts'
+import type { ApiKey } from './credentials.ts'
+import type { PriceList } from './known-model.ts'
 import { OPENAI_EMBEDDING_MODELS } from './openai-embedding-models.ts'
 import { OPENAI_MODELS } from './openai-models.ts'
-import { chatProvider } from './openai-compatible.ts'
-import {
-  baseUrlSchema,
-  fetchSchema,
-  modelEntrySchema,
-  parseOptions,
-  priceSchema,
-  providerName,
-  type ModelEntry,
-} from './provider-options.ts'
+import { chatProvider, commonFields } from './openai-compatible.ts'
+import { parseOptions, type ModelEntry } from './provider-options.ts'
 
 const KNOWN = [...OPENAI_MODELS, ...OPENAI_EMBEDDING_MODELS]
 
@@ -35,15 +27,7 @@ export interface OpenaiOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
-const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject({
-  name: z.exactOptional(providerName),
-  apiKey: z.exactOptional(apiKeySourceSchema),
-  baseUrl: z.exactOptional(baseUrlSchema),
-  models: z.exactOptional(z.array(modelEntrySchema)),
-  defaultPrice: z.exactOptional(priceSchema),
-  prices: z.exactOptional(priceListSchema),
-  fetch: z.exactOptional(fetchSchema),
-})
+const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
 
 /** The provider `openai`. Throws `invalid-request` with the path and the expectation for wrong options. */
 export function openai(options: OpenaiOptions = {}): Provider {
@@ -52,7 +36,7 @@ export function openai(options: OpenaiOptions = {}): Provider {
   return chatProvider(
     'openai',
     { ...parsed, name, family: 'gpt', baseUrl },
-    withPrices(KNOWN, parsed.prices, 'openai'),
+    parsed.prices?.over(KNOWN, 'openai') ?? KNOWN,
     ['OPENAI_API_KEY'],
   )
 }

@@ -28,11 +28,14 @@ export function priceList(file: unknown, { pricedAt }: PriceListOptions): PriceL
   const rows = isJsonObject(file) ? (readModelsDev(file) ?? readLitellm(file)) : undefined
   if (rows === undefined) throw wrong("expected the parsed JSON of LiteLLM's or models.dev's price file")
   return {
-    modelsOf: (vendor) =>
-      [vendor, ...(VENDOR_IDS[vendor] ?? [])]
-        .flatMap((id) => rows(id))
-        .filter(({ price }) => price.input + price.output > 0)
-        .map((row) => ({ ...row, pricedAt })),
+    over: (known, vendor) => {
+      const byId = new Map(known.map((model) => [model.id, model]))
+      const listed = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((id) => rows(id))
+      for (const model of listed.filter(({ price }) => price.input + price.output > 0)) {
+        byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt })
+      }
+      return [...byId.values()]
+    },
   }
 }
 

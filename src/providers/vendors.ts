@@ -2,19 +2,10 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import { apiKeySourceSchema, type ApiKey } from './credentials.ts'
-import { priceListSchema, withPrices, type PriceList } from './known-model.ts'
-import { chatProvider } from './openai-compatible.ts'
-import {
-  baseUrlSchema,
-  fetchSchema,
-  headersSchema,
-  modelEntrySchema,
-  parseOptions,
-  priceSchema,
-  providerName,
-  type ModelEntry,
-} from './provider-options.ts'
+import type { ApiKey } from './credentials.ts'
+import type { PriceList } from './known-model.ts'
+import { chatProvider, commonFields, type OptionFields } from './openai-compatible.ts'
+import { headersSchema, parseOptions, type ModelEntry } from './provider-options.ts'
 import { knownModelsOf } from './vendor-models.ts'
 
 /** The options of every vendor. */
@@ -38,16 +29,10 @@ export interface VendorOptions {
 }
 
 /** The fields of `VendorOptions`, for the schemas of vendors that have more. */
-export const vendorFields = {
-  name: z.exactOptional(providerName),
-  apiKey: z.exactOptional(apiKeySourceSchema),
-  baseUrl: z.exactOptional(baseUrlSchema),
-  models: z.exactOptional(z.array(modelEntrySchema)),
-  prices: z.exactOptional(priceListSchema),
-  defaultPrice: z.exactOptional(priceSchema),
+export const vendorFields: OptionFields<VendorOptions> = {
+  ...commonFields,
   headers: z.exactOptional(headersSchema),
-  fetch: z.exactOptional(fetchSchema),
-} as const satisfies Record<keyof VendorOptions, z.ZodMiniType>
+}
 
 const schema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 
@@ -63,7 +48,7 @@ interface Vendor {
 function vendor(name: string, { baseUrl, variable }: Vendor): VendorProvider {
   return (options = {}) => {
     const parsed = parseOptions(name, schema, options)
-    const known = withPrices(knownModelsOf(name), parsed.prices, name)
+    const known = parsed.prices?.over(knownModelsOf(name), name) ?? knownModelsOf(name)
     const free = variable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
     const all = { name, baseUrl, ...free, ...parsed }
     requirePrice(name, known, all)

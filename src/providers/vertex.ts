@@ -8,7 +8,6 @@ import { functionSchema } from './bedrock.ts'
 import { keyCredentials, type SignRequest } from './credentials.ts'
 import { generateAddress } from './gemini.ts'
 import { httpProvider, type Address } from './http-provider.ts'
-import { withPrices } from './known-model.ts'
 import { createModelBook } from './model-book.ts'
 import { transportOf } from './openai-compatible.ts'
 import { parseOptions, trimSlash } from './provider-options.ts'
@@ -41,7 +40,7 @@ const schema: z.ZodMiniType<VertexOptions> = z.strictObject({
 export function vertex(options: VertexOptions): Provider {
   const parsed = parseOptions('vertex', schema, options)
   const { name = 'vertex', project, location = 'global', publisher = 'google', models, defaultPrice } = parsed
-  const known = withPrices([], parsed.prices, 'vertex')
+  const known = parsed.prices?.over([], 'vertex') ?? []
   requirePrice('vertex', known, parsed)
   const host = location === 'global' ? 'aiplatform.googleapis.com' : `${location}-aiplatform.googleapis.com`
   const root = trimSlash(parsed.baseUrl ?? `https://${host}`)

@@ -250,7 +250,7 @@ describe('options that are not as described', () => {
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test' }),
-      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens for whatever model is asked for',
+      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices',
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test', models: [{ id: 'm' }] }),
