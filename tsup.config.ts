@@ -7,6 +7,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     express: 'src/express.ts',
     fastify: 'src/fastify.ts',
     next: 'src/next.ts',
+    providers: 'src/providers.ts',
     sqlite: 'src/sqlite.ts',
     redis: 'src/redis.ts',
     postgres: 'src/postgres.ts',
@@ -23,7 +24,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
   // The name `http` alone may be a package; `node:http` never is.
   removeNodeProtocol: false,
   // The drivers are the user's own.
-  external: [/^node:/, '#transport', '#hash', 'pg', 'postgres'],
+  external: [/^node:/, '#transport', '#hash', 'pg', 'postgres', 'aws4fetch'],
   // `npm run types` holds the source to isolatedDeclarations; here it would refuse what it only reports when emitting.
   dts: { compilerOptions: { isolatedDeclarations: false } },
   clean: true,

@@ -30,6 +30,8 @@ export { openaiCompatible, type OpenaiCompatibleOptions } from './providers/open
 export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ModelEntry } from './providers/provider-options.ts'
+export type { ApiKey } from './providers/credentials.ts'
+export type { PriceList } from './providers/known-model.ts'
 export type {
   EmbedCall,
   Embedded,

@@ -16,6 +16,7 @@ const entries = [
   'sluice/express',
   'sluice/fastify',
   'sluice/next',
+  'sluice/providers',
   'sluice/sqlite',
   'sluice/testing',
 ] as const

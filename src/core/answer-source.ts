@@ -1,6 +1,6 @@
 import type { Frame, Step } from './answer.ts'
 import type { ByteSearch } from './byte-search.ts'
-import type { Dialect } from './prompt.ts'
+import type { UpstreamDialect } from './prompt.ts'
 
 /** Reads the events of one upstream stream. */
 export interface StepReader {
@@ -20,7 +20,7 @@ export type IsPlain = (search: ByteSearch) => boolean
 
 /** How the bytes of a stream are read. */
 export interface StreamFormat {
-  readonly dialect: Dialect
+  readonly dialect: UpstreamDialect
   stepReader(): StepReader
   /** Absent: every event is parsed. */
   readonly isPlain?: IsPlain

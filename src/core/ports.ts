@@ -4,7 +4,7 @@ import type { Completion, Step } from './answer.ts'
 import type { AnswerSource } from './answer-source.ts'
 import type { JsonObject } from './json.ts'
 import type { Model, Vocabulary } from './model.ts'
-import type { Dialect, Message, Prompt } from './prompt.ts'
+import type { Message, Prompt, UpstreamDialect } from './prompt.ts'
 
 // ─── Store ───────────────────────────────────────────────────────────────────
 
@@ -359,7 +359,7 @@ export interface Embedded {
 export interface Provider {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
-  readonly dialect: Dialect
+  readonly dialect: UpstreamDialect
   /** True: the provider itself ends each call when it is cancelled or its time is over. @default the gateway ends it */
   readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */

@@ -1,7 +1,10 @@
 import type { Json, JsonObject } from './json.ts'
 
-/** The wire formats this library speaks. */
+/** The wire formats of callers. */
 export type Dialect = 'openai' | 'anthropic' | 'responses'
+
+/** The wire formats of upstreams. */
+export type UpstreamDialect = Dialect | 'gemini'
 
 /** A piece of some bytes: from `start` up to, but not including, `end`. */
 export interface Span {

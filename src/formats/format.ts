@@ -2,7 +2,7 @@ import type { IsPlain, StepReader } from '../core/answer-source.ts'
 import type { Completion, Frame, Step } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
-import type { Dialect, Prompt, ReceivedBody } from '../core/prompt.ts'
+import type { Dialect, Prompt, ReceivedBody, UpstreamDialect } from '../core/prompt.ts'
 
 /**
  * The bill as the wire shows it: the fields of `svc_metrics`. Money is dollars with six fraction digits.
@@ -87,8 +87,26 @@ export interface TurnFormat {
   keep(context: WriteContext, told: string): KeptTurn | undefined
 }
 
-/** One wire format, both ways. Pure: no clock, no network, no store. */
-export interface Format {
+/** The side of a wire format that faces upstreams. Pure: no clock, no network, no store. */
+export interface UpstreamFormat {
+  readonly dialect: UpstreamDialect
+  /**
+   * library → provider, for the upstream model `model`. Throws `invalid-request` for what another dialect's upstream
+   * cannot be told.
+   */
+  writePrompt(prompt: Prompt, model: string): WrittenPrompt
+  /** provider → library. Throws `upstream` when the body is no answer. */
+  readCompletion(body: JsonObject, text?: string): Completion
+  /** provider → library */
+  stepReader(): StepReader
+  /** Which events of a stream may pass unparsed between two sides of this format. @default none */
+  readonly isPlain?: IsPlain
+  /** provider → library: what an upstream's error body says, for any status. `body` is undefined when it was no JSON. */
+  readFailure(status: number, body: JsonObject | undefined): GatewayError
+}
+
+/** One wire format, both ways. */
+export interface Format extends UpstreamFormat {
   readonly dialect: Dialect
   /** caller → library. Throws `invalid-request` with `param`. `received` is that of `parseBody`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
@@ -103,23 +121,10 @@ export interface Format {
   /** An event that only says that the line is alive. */
   readonly heartbeat: Frame | 'comment'
   /**
-   * library → provider, for the upstream model `model`. Throws `invalid-request` for what another dialect's upstream
-   * cannot be told.
-   */
-  writePrompt(prompt: Prompt, model: string): WrittenPrompt
-  /**
    * How an answer's id is written, for formats whose streams can be had again: their events carry ids. Written twice it
    * stays the same. Absent: streams cannot be resumed.
    */
   readonly answerId?: (id: string) => string
-  /** provider → library. Throws `upstream` when the body is no answer. */
-  readCompletion(body: JsonObject, text?: string): Completion
-  /** provider → library */
-  stepReader(): StepReader
-  /** Which events of a stream may pass unparsed between two sides of this format. @default none */
-  readonly isPlain?: IsPlain
   /** Absent: each request says all that it means. */
   readonly turns?: TurnFormat
-  /** provider → library: what an upstream's error body says, for any status. `body` is undefined when it was no JSON. */
-  readFailure(status: number, body: JsonObject | undefined): GatewayError
 }

@@ -5,7 +5,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { EmbedCall, Provider, ProviderCall } from '../core/ports.ts'
 import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'
 
-type Call = Pick<ProviderCall, 'cancellation' | 'signal' | 'runtime' | 'timeouts'>
+type Call = Partial<Pick<ProviderCall, 'cancellation'>> & Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>
 
 /**
  * Returns the provider with calls that end: a provider of the user's own may ignore its signal and its timeouts, and a
@@ -41,7 +41,7 @@ export function boundedProvider(provider: Provider): Provider {
 }
 
 /** Settles like `start()`, but rejects when the call is cancelled or its time is over. A late value is given to `discard`. */
-function bounded<value>(
+export function bounded<value>(
   name: string,
   call: Call,
   start: () => Promise<value>,

@@ -5,20 +5,25 @@ import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { EmbedCall, Embedded, Provider, ProviderCall, Sent, Transport, TransportRequest } from '../core/ports.ts'
-import type { Format } from '../formats/format.ts'
+import type { UpstreamFormat } from '../formats/format.ts'
+import { bounded } from './bounded-provider.ts'
+import type { SignRequest } from './credentials.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
 import { brokenUpstream, parseObject, readAdvice, withoutSecrets } from '../upstream/upstream-failure.ts'
 
+/** An address, or how it is written for a model; the id is percent-encoded. */
+export type Address = string | ((modelId: string, isStream: boolean) => string)
+
 export interface HttpProviderOptions {
   readonly name: string
-  readonly format: Format
+  readonly format: UpstreamFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
-  /** Whole addresses: nothing of a request is ever part of them. */
+  /** Whole addresses: of a request nothing but the id of its model is ever part of them. */
   readonly urls: {
-    readonly create: string
+    readonly create: Address
     /** Where the upstream embeds texts, when it can. */
-    readonly embed?: string
+    readonly embed?: Address
     /** Where the upstream counts a prompt's tokens, when it can. */
     readonly count?: string
     /** An address that answers a GET when the upstream is up. */
@@ -28,8 +33,10 @@ export interface HttpProviderOptions {
   readonly headers: Readonly<Record<string, string>>
   /** Names of caller headers that the upstream understands; they win over `headers`. @default none */
   readonly passes?: readonly string[]
+  /** Called for each request, with the headers and the body as they leave. @default it leaves as it is */
+  readonly sign?: SignRequest | undefined
   /** What must not appear in any message: the keys. @default none */
-  readonly secrets?: readonly string[]
+  readonly secrets?: readonly string[] | (() => readonly string[])
   /** @default the transport of the call's runtime */
   readonly transport?: Transport
 }
@@ -59,29 +66,38 @@ export function httpProvider(options: HttpProviderOptions): Provider {
 
 async function complete(options: HttpProviderOptions, call: ProviderCall): Promise<Sent<Completion>> {
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
-  const response = await request(options, call, { method: 'POST', url: options.urls.create, body })
+  const response = await request(options, call, { method: 'POST', url: writeAddress(options.urls.create, call), body })
   const { text, value } = readJson(options, call, response)
   return { answer: readable(options.name, () => options.format.readCompletion(value, text)), ignored }
+}
+
+function writeAddress(address: Address, { model }: { readonly model: Model }, isStream = false): string {
+  return typeof address === 'string' ? address : address(encodeURIComponent(model.id), isStream)
 }
 
 /** The name and the content type of the answer are checked before anything of it is passed on. */
 async function stream(options: HttpProviderOptions, call: ProviderCall): Promise<Sent<AnswerSource>> {
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
-  const response = await request(options, call, { method: 'POST', url: options.urls.create, body, isStream: true })
+  const response = await request(options, call, {
+    method: 'POST',
+    url: writeAddress(options.urls.create, call, true),
+    body,
+    isStream: true,
+  })
   checkAccepted(options, call, response)
   if ('source' in response) return { answer: response.source, ignored }
   throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
 }
 
-async function embedTexts(options: HttpProviderOptions, call: EmbedCall, url: string): Promise<Embedded> {
+async function embedTexts(options: HttpProviderOptions, call: EmbedCall, address: Address): Promise<Embedded> {
   const { readEmbeddings } = await import('../formats/embeddings.ts')
   const body = JSON.stringify({ ...call.request.native, model: call.model.id })
-  const { value } = await fetchJson(options, call, { method: 'POST', url, body })
+  const { value } = await fetchJson(options, call, { method: 'POST', url: writeAddress(address, call), body })
   return readable(options.name, () => readEmbeddings(value, call.request.inputs.length))
 }
 
 /** An error event may repeat credentials as well as an error response may. */
-function guardedFormat({ format, secrets = [] }: HttpProviderOptions): StreamFormat {
+function guardedFormat({ format, secrets }: HttpProviderOptions): StreamFormat {
   const { dialect, isPlain } = format
   const stepReader = (): StepReader => {
     const readStep = format.stepReader()
@@ -89,7 +105,7 @@ function guardedFormat({ format, secrets = [] }: HttpProviderOptions): StreamFor
       try {
         return readStep(frame)
       } catch (error) {
-        throw GatewayError.is(error) ? withoutSecrets(error, secrets) : error
+        throw GatewayError.is(error) ? withoutSecrets(error, listOf(secrets)) : error
       }
     }
     return Object.assign(read, { isWhole: () => readStep.isWhole?.() === true })
@@ -98,16 +114,7 @@ function guardedFormat({ format, secrets = [] }: HttpProviderOptions): StreamFor
 }
 
 /** What a token count must not be told: it is about the prompt, and vendors refuse everything else. */
-const NOT_COUNTED = [
-  'max_tokens',
-  'temperature',
-  'top_p',
-  'top_k',
-  'stop_sequences',
-  'stream',
-  'metadata',
-  'service_tier',
-]
+const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(options: HttpProviderOptions, call: ProviderCall, url: string): Promise<number> {
   const written = parseObject(textOf(options.format.writePrompt(call.prompt, call.model.id).body)) ?? {}
@@ -178,12 +185,13 @@ function isEncoded(header: ResponseHeader): boolean {
 
 function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
+  const { sign } = options
   const { method, url, body, isStream = false } = outgoing
   const connectMs = Math.min(timeouts.connect, timeouts.total)
   const headers = headersFor(options, call, isStream ? STREAM_TYPE : JSON_TYPE)
-  return sendRequest(
-    body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs },
-    {
+  const unsigned = body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs }
+  const send = (signed: TransportRequest): Promise<UpstreamResponse> =>
+    sendRequest(signed, {
       provider: options.name,
       transport: options.transport ?? runtime.transport,
       runtime,
@@ -193,8 +201,8 @@ function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoin
       maxBytes,
       isStream: isStream ? isEventStream : undefined,
       format: isStream ? guardedFormat(options) : undefined,
-    },
-  )
+    })
+  return sign === undefined ? send(unsigned) : bounded(options.name, call, async () => sign(unsigned)).then(send)
 }
 
 function maxBytes(status: number): number {
@@ -233,7 +241,11 @@ function readRefusal(options: HttpProviderOptions, call: OpenCall, response: Ups
     ...(refusesUs(status) && { advice: { ...told.advice, shouldRetry: 'false' } }),
     ...(status < 500 && { isCallerSide: true }),
   })
-  return withoutSecrets(advised, options.secrets ?? [])
+  return withoutSecrets(advised, listOf(options.secrets))
+}
+
+function listOf(secrets: HttpProviderOptions['secrets'] = []): readonly string[] {
+  return typeof secrets === 'function' ? secrets() : secrets
 }
 
 /** Our own credentials or rights are refused: asking again changes nothing, and the upstream works. */

@@ -1,3 +1,4 @@
+import * as z from 'zod/mini'
 import type { Model } from '../core/model.ts'
 
 /**
@@ -15,3 +16,14 @@ export interface KnownModel extends Model {
 export function seconds(day: string): number {
   return Date.parse(day) / 1000
 }
+
+/** Prices that the operator read from a file; made by `priceList` of `sluice/providers`. */
+export interface PriceList {
+  /** Replaces the prices of a vendor's known models by those of the list, and adds the models that only the list has. */
+  readonly over: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
+}
+
+export const priceListSchema: z.ZodMiniType<PriceList> = z.custom<PriceList>(
+  (value) => typeof value === 'object' && value !== null && 'over' in value,
+  { error: 'expected the result of priceList()' },
+)

@@ -4,11 +4,11 @@ import type { Price } from '../core/money.ts'
 import type { Provider, Transport } from '../core/ports.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
-import type { KnownModel } from './known-model.ts'
+import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
+import { priceListSchema, type KnownModel, type PriceList } from './known-model.ts'
 import { httpProvider } from './http-provider.ts'
 import { createModelBook } from './model-book.ts'
 import {
-  apiKeySchema,
   baseUrlSchema,
   fetchSchema,
   headersSchema,
@@ -27,8 +27,8 @@ export interface OpenaiCompatibleOptions {
   readonly name: string
   /** The address that `/chat/completions` and `/embeddings` follow, usually ending in `/v1`. */
   readonly baseUrl: string
-  /** Sent as `Authorization: Bearer`. @default none is sent */
-  readonly apiKey?: string
+  /** Sent as `Authorization: Bearer`: the key, or a function that returns it for each call. @default none is sent */
+  readonly apiKey?: ApiKey
   /** What GET /v1/models lists. @default none: then `defaultPrice` must be given, and any model id is passed on */
   readonly models?: readonly ModelEntry[]
   /** Dollars per million tokens for every model that has no price of its own; with it any model id is passed on. */
@@ -37,49 +37,82 @@ export interface OpenaiCompatibleOptions {
   readonly headers?: Readonly<Record<string, string>>
   /** The family of models whose id does not tell it. @default the name */
   readonly family?: string
+  /** Prices of your own file, which win over the catalogue's; its other models are served as well. */
+  readonly prices?: PriceList
   /** Used instead of the gateway's own transport, called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
 }
 
+/** The schema of each field, for options whose fields are all optional. */
+export type OptionFields<options> = {
+  readonly [field in keyof options]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<options[field]>>>
+}
+
+type CommonOptions = Partial<Omit<OpenaiCompatibleOptions, 'headers' | 'family'>>
+
+/** The fields that the options of all HTTP providers share. */
+export const commonFields: OptionFields<CommonOptions> = {
+  name: z.exactOptional(providerName),
+  apiKey: z.exactOptional(apiKeySourceSchema),
+  baseUrl: z.exactOptional(baseUrlSchema),
+  models: z.exactOptional(z.array(modelEntrySchema)),
+  prices: z.exactOptional(priceListSchema),
+  defaultPrice: z.exactOptional(priceSchema),
+  fetch: z.exactOptional(fetchSchema),
+}
+
 const schema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
+  ...commonFields,
   name: providerName,
   baseUrl: baseUrlSchema,
-  apiKey: z.exactOptional(apiKeySchema),
-  models: z.exactOptional(z.array(modelEntrySchema)),
-  defaultPrice: z.exactOptional(priceSchema),
   headers: z.exactOptional(headersSchema),
   family: z.exactOptional(nonEmpty),
-  fetch: z.exactOptional(fetchSchema),
 })
 
 /** Throws `invalid-request` with the path and the expectation for options that are not as described. */
 export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   const parsed = parseOptions('openaiCompatible', schema, options)
-  if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined) {
+  if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
     throw new GatewayError(
       'invalid-request',
-      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens ' +
-        'for whatever model is asked for',
+      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices',
     )
   }
-  return chatProvider('openaiCompatible', parsed, [])
+  return chatProvider('openaiCompatible', parsed, parsed.prices?.over([], parsed.name) ?? [])
 }
 
-/** A provider of the chat format; `known` are the catalogue's models of the vendor. */
-export function chatProvider(who: string, options: OpenaiCompatibleOptions, known: readonly KnownModel[]): Provider {
+/**
+ * A provider of the chat format. `known` are the catalogue's models of the vendor, `variables` name the environment
+ * variables that may hold its key; without any, no key is sent where none is given.
+ */
+export function chatProvider(
+  who: string,
+  options: OpenaiCompatibleOptions,
+  known: readonly KnownModel[],
+  variables: readonly string[] = [],
+): Provider {
   const { name, apiKey, models, defaultPrice, headers, family = name } = options
+  const hasKey = apiKey !== undefined || variables.length > 0
+  const credentials = hasKey ? keyCredentials({ who: name, apiKey, variables }) : undefined
   const baseUrl = trimSlash(options.baseUrl)
   return httpProvider({
     name,
     format: openaiFormat,
-    ...createModelBook({ who, family, known, entries: models, defaultPrice }),
+    ...createModelBook({
+      who,
+      family,
+      known,
+      entries: models,
+      defaultPrice,
+    }),
     urls: {
       create: `${baseUrl}/chat/completions`,
       embed: `${baseUrl}/embeddings`,
       ping: `${baseUrl}/models`,
     },
-    headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }), ...headers },
-    secrets: [...(apiKey === undefined ? [] : [apiKey]), ...Object.values(headers ?? {})].filter(isLong),
+    headers: { ...credentials?.headers, ...headers },
+    secrets: () => [...(credentials?.secrets ?? []), ...Object.values(headers ?? {})].filter(isLong),
+    sign: credentials?.sign,
     ...transportOf(options.fetch),
   })
 }

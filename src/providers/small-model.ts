@@ -54,7 +54,11 @@ export function createSmallModel(route: Candidate, options: SmallModelOptions): 
  */
 function promptFor(question: Question, { provider, model }: Candidate): Prompt {
   return {
-    native: { dialect: provider.dialect, value: { ...model.withoutThinking } },
+    // A format that no caller speaks is written from the canonical prompt alone.
+    native:
+      provider.dialect === 'gemini'
+        ? { dialect: 'openai', value: {} }
+        : { dialect: provider.dialect, value: { ...model.withoutThinking } },
     model: model.id,
     messages: [
       { role: 'system', parts: [{ type: 'text', text: question.instruction }] },

@@ -28,16 +28,18 @@ interface Sizes {
 /**
  * The default meter over a tokenizer. Nothing is counted exactly before it is asked for.
  *
- * @param seed Keys the memory of counts, which all tenants share: a number that no caller can know.
+ * @param seed Returns a number that no caller can know: it keys the memory of counts, which all tenants share. It is called
+ * once, by the first count, because a Worker draws no random numbers before its first request.
  */
-export function createMeter(tokenizer: Tokenizer, seed: number = 0): Meter {
+export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(breathe)
   const seen = new WeakMap<Message | Tool, Sizes>()
   const remembered = new LRUCache<number, Sizes>({ max: REMEMBERED_COUNTS })
+  let seedValue: number | undefined
 
   const sizesOfText = (text: string): Sizes => {
     if (text.length < SHORTEST_REMEMBERED) return {}
-    const key = fingerprintOf(text, seed)
+    const key = fingerprintOf(text, (seedValue ??= seed()))
     const known = remembered.get(key)
     if (known !== undefined) return known
     const sizes: Sizes = {}

@@ -41,8 +41,7 @@ const FOLLOW_TIMEOUT_MS = 30_000
 
 export function createServices(sources: ServiceSources): Services {
   const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings, margin } = sources
-  const [seed = 0] = crypto.getRandomValues(new Uint32Array(1))
-  const meter = createMeter(createTokenizer(), seed)
+  const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
   const observing = createObservers({ ...observers, now: runtime.now })
   const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {

@@ -228,7 +228,7 @@ describe('options that are not as described', () => {
   const price = { input: 1, output: 1 }
   const base = { name: 'x', baseUrl: 'https://x.test/v1', defaultPrice: price }
   it.each([
-    [() => openai({} as never), 'openai: options.apiKey: expected the key as a string'],
+    [() => openai({ apiKey: '' }), 'openai: options.apiKey: expected a key of printable characters without blanks'],
     [() => openai({ apiKey: 'a b' }), 'openai: options.apiKey: expected a key of printable characters without blanks'],
     [() => openai({ apiKey: 'k', retries: 3 } as never), 'openai: options: there is no option retries'],
     [
@@ -250,7 +250,7 @@ describe('options that are not as described', () => {
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test' }),
-      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens for whatever model is asked for',
+      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices',
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test', models: [{ id: 'm' }] }),

@@ -1,0 +1,34 @@
+/**
+ * Further vendors, and prices from a file.
+ *
+ * ```ts
+ * import { createGateway } from 'sluice'
+ * import { gemini, groq } from 'sluice/providers'
+ *
+ * const gateway = createGateway({ providers: [gemini(), groq()] })
+ * ```
+ *
+ * @module
+ */
+export {
+  cerebras,
+  deepseek,
+  fireworks,
+  groq,
+  lmStudio,
+  mistral,
+  ollama,
+  openrouter,
+  together,
+  vllm,
+  xai,
+  type VendorOptions,
+  type VendorProvider,
+} from './providers/vendors.ts'
+export { azureOpenai, type AzureOpenaiOptions } from './providers/azure-openai.ts'
+export { bedrock, type AwsCredentials, type BedrockOptions } from './providers/bedrock.ts'
+export { gemini } from './providers/gemini.ts'
+export { vertex, type VertexOptions } from './providers/vertex.ts'
+export { priceList, type PriceListOptions } from './providers/price-list.ts'
+export type { PriceList } from './providers/known-model.ts'
+export type { ApiKey, SignRequest } from './providers/credentials.ts'

@@ -1,0 +1,122 @@
+import * as z from 'zod/mini'
+import type { Provider } from '../core/ports.ts'
+import { anthropicFormat } from '../formats/anthropic/format.ts'
+import { openaiFormat } from '../formats/openai/format.ts'
+import { fromEnvironment, keyCredentials, missingKey, type SignRequest } from './credentials.ts'
+import { httpProvider } from './http-provider.ts'
+import { createModelBook } from './model-book.ts'
+import { transportOf } from './openai-compatible.ts'
+import { parseOptions, trimSlash } from './provider-options.ts'
+import { requirePrice, vendorFields, type VendorOptions } from './vendors.ts'
+
+/** The keys of an AWS account or role. */
+export interface AwsCredentials {
+  readonly accessKeyId: string
+  readonly secretAccessKey: string
+  readonly sessionToken?: string
+}
+
+export interface BedrockOptions extends VendorOptions {
+  /** Such as `us-east-1`. @default the environment variable AWS_REGION */
+  readonly region?: string
+  /** `chat`: the chat format, for all models but Claude. `messages`: the message format, for Claude. @default 'chat' */
+  readonly api?: 'chat' | 'messages'
+  /**
+   * Returns the credentials for a call, which is then signed with SigV4 by the package `aws4fetch`.
+   * @default AWS_BEARER_TOKEN_BEDROCK as the key, else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+   */
+  readonly credentials?: () => AwsCredentials | Promise<AwsCredentials>
+  /** Signs each call in your own way instead. */
+  readonly sign?: SignRequest
+}
+
+const schema: z.ZodMiniType<BedrockOptions> = z.strictObject({
+  ...vendorFields,
+  region: z.exactOptional(z.string().check(z.regex(/^[a-z0-9-]+$/, { error: 'expected a region such as us-east-1' }))),
+  api: z.exactOptional(z.enum(['chat', 'messages'], { error: 'expected chat or messages' })),
+  credentials: z.exactOptional(functionSchema<NonNullable<BedrockOptions['credentials']>>()),
+  sign: z.exactOptional(functionSchema<SignRequest>()),
+})
+
+export function functionSchema<signature>(): z.ZodMiniType<signature> {
+  return z.custom<signature>((value) => typeof value === 'function', { error: 'expected a function' })
+}
+
+/**
+ * Models on Amazon Bedrock by its chat or message endpoint. Bedrock's prices are not in the catalogue.
+ * Throws `invalid-request` with the path and the expectation for wrong options.
+ */
+export function bedrock(options: BedrockOptions): Provider {
+  const parsed = parseOptions('bedrock', schema, options)
+  const { name = 'bedrock', api = 'chat', models, defaultPrice } = parsed
+  const region = parsed.region ?? fromEnvironment(['AWS_REGION']) ?? 'us-east-1'
+  const known = parsed.prices?.over([], 'bedrock') ?? []
+  requirePrice('bedrock', known, parsed)
+  const isChat = api === 'chat'
+  const host = isChat ? `bedrock-runtime.${region}.amazonaws.com` : `bedrock-mantle.${region}.api.aws`
+  const root = trimSlash(parsed.baseUrl ?? `https://${host}`)
+  const credentials = credentialsOf(name, parsed, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' })
+  return httpProvider({
+    name,
+    format: isChat ? openaiFormat : anthropicFormat,
+    ...createModelBook({ who: 'bedrock', family: 'bedrock', known, entries: models, defaultPrice }),
+    urls: { create: isChat ? `${root}/openai/v1/chat/completions` : `${root}/anthropic/v1/messages` },
+    passes: isChat ? [] : ['anthropic-version', 'anthropic-beta'],
+    ...credentials,
+    headers: { ...(!isChat && { 'anthropic-version': '2023-06-01' }), ...credentials.headers, ...parsed.headers },
+    ...transportOf(parsed.fetch),
+  })
+}
+
+interface SigningScope {
+  readonly region: string
+  readonly service: string
+}
+
+type Signing = Pick<Parameters<typeof httpProvider>[0], 'headers' | 'secrets' | 'sign'>
+
+/** The environment decides at the first call, so that a build needs no secrets. */
+function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Signing {
+  if (sign !== undefined) return { headers: {}, sign }
+  if (credentials !== undefined) return { headers: {}, sign: sigV4(credentials, scope) }
+  const bearer = keyCredentials({ who, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
+  if (apiKey !== undefined) return bearer
+  const signed = sigV4(() => environmentCredentials(who), scope)
+  const hasToken = (): boolean => fromEnvironment(['AWS_BEARER_TOKEN_BEDROCK']) !== undefined
+  return { ...bearer, sign: (request) => (hasToken() && bearer.sign ? bearer.sign(request) : signed(request)) }
+}
+
+function environmentCredentials(who: string): AwsCredentials {
+  const accessKeyId = fromEnvironment(['AWS_ACCESS_KEY_ID'])
+  const secretAccessKey = fromEnvironment(['AWS_SECRET_ACCESS_KEY'])
+  if (accessKeyId === undefined || secretAccessKey === undefined) {
+    throw missingKey(who, ['AWS_BEARER_TOKEN_BEDROCK', 'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'])
+  }
+  const sessionToken = fromEnvironment(['AWS_SESSION_TOKEN'])
+  return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) }
+}
+
+/** Signs with AWS's signature version 4. The package `aws4fetch` must be installed. */
+function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: SigningScope): SignRequest {
+  return async (request) => {
+    const { AwsV4Signer } = await import('aws4fetch')
+    const { method, url, headers } = request
+    const body = typeof request.body === 'string' ? request.body : new TextDecoder().decode(request.body)
+    // The headers that the platform may change stay out of the signature.
+    const signer = new AwsV4Signer({
+      ...(await credentials()),
+      ...scope,
+      method,
+      url,
+      body,
+      headers: signable(headers),
+    })
+    const signed = await signer.sign()
+    return { ...request, body, headers: { ...headers, ...Object.fromEntries(signed.headers) } }
+  }
+}
+
+function signable(headers: Readonly<Record<string, string>>): Record<string, string> {
+  const { 'content-type': type } = headers
+  return type === undefined ? {} : { 'content-type': type }
+}

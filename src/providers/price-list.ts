@@ -1,0 +1,146 @@
+import { GatewayError } from '../core/errors.ts'
+import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
+import type { Price } from '../core/money.ts'
+import { familyOf } from './families.ts'
+import type { KnownModel, PriceList } from './known-model.ts'
+
+export interface PriceListOptions {
+  /** The day on which the file was made, YYYY-MM-DD. It is reported as the date of each price. */
+  readonly pricedAt: string
+}
+
+/** What the price files call a vendor, where that is not the provider's own name: models.dev's id, then LiteLLM's. */
+const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
+  gemini: ['google', 'gemini'],
+  together: ['togetherai', 'together_ai'],
+  fireworks: ['fireworks-ai', 'fireworks_ai'],
+  bedrock: ['amazon-bedrock', 'bedrock', 'bedrock_converse', 'bedrock_mantle'],
+  vertex: ['google-vertex', 'vertex_ai-language-models', 'vertex_ai-anthropic_models'],
+}
+
+/**
+ * Reads a price file of LiteLLM (`model_prices_and_context_window.json`) or of models.dev (`api.json`), as parsed JSON.
+ * Models without a price per token are left out, and those of price 0, by which both files also mean an unknown price. Throws `invalid-request` that names the model for a price that is not
+ * an amount of money, and for a file of neither format.
+ */
+export function priceList(file: unknown, { pricedAt }: PriceListOptions): PriceList {
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(pricedAt)) throw wrong(`pricedAt is "${pricedAt}"; expected a day, YYYY-MM-DD`)
+  const rows = isJsonObject(file) ? (readModelsDev(file) ?? readLitellm(file)) : undefined
+  if (rows === undefined) throw wrong("expected the parsed JSON of LiteLLM's or models.dev's price file")
+  return {
+    over: (known, vendor) => {
+      const byId = new Map(known.map((model) => [model.id, model]))
+      const listed = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((id) => rows(id))
+      for (const model of listed.filter(({ price }) => price.input + price.output > 0)) {
+        byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt })
+      }
+      return [...byId.values()]
+    },
+  }
+}
+
+/** The models of a vendor by the id that the file gives to it. */
+type ReadVendor = (id: string) => readonly Omit<KnownModel, 'pricedAt'>[]
+
+/** `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
+function readModelsDev(file: JsonObject): ReadVendor | undefined {
+  const isOne = Object.values(file).some((vendor) => isJsonObject(asObject(vendor)?.['models']))
+  if (!isOne) return undefined
+  return (id) => {
+    const vendor = Object.hasOwn(file, id) ? asObject(file[id]) : undefined
+    return Object.entries(asObject(vendor?.['models']) ?? {}).flatMap(([modelId, value]) => {
+      const model = asObject(value)
+      const cost = asObject(model?.['cost'])
+      if (model === undefined || cost === undefined || !isForText(model)) return []
+      const price = modelsDevPrice(modelId, cost)
+      return [modelOf(modelId, price, asObject(model['limit']) ?? {}, ['context', 'output'])]
+    })
+  }
+}
+
+function isForText(model: JsonObject): boolean {
+  const output = asObject(model['modalities'])?.['output']
+  return model['status'] !== 'deprecated' && (!Array.isArray(output) || (output.length === 1 && output[0] === 'text'))
+}
+
+function modelsDevPrice(id: string, cost: JsonObject): Price {
+  const rates = (from: JsonObject): Omit<Price, 'long'> => ({
+    input: amount(id, from['input']),
+    output: amount(id, from['output']),
+    ...(from['cache_read'] !== undefined && { cacheRead: amount(id, from['cache_read']) }),
+    ...(from['cache_write'] !== undefined && { cacheWrite: amount(id, from['cache_write']) }),
+  })
+  const tiers = Array.isArray(cost['tiers']) ? cost['tiers'].filter(isJsonObject) : []
+  const over = asObject(cost['context_over_200k'])
+  const [tier] = tiers
+  const above = asCount(asObject(tier?.['tier'])?.['size'])
+  if (tier !== undefined && above !== undefined) return { ...rates(cost), long: { ...rates(tier), above } }
+  return over === undefined ? rates(cost) : { ...rates(cost), long: { ...rates(over), above: 200_000 } }
+}
+
+/** `{ [id]: { litellm_provider, input_cost_per_token, … } }`, in dollars per token. */
+function readLitellm(file: JsonObject): ReadVendor | undefined {
+  const entries = Object.entries(file).flatMap(([id, value]) => {
+    const vendor = asString(asObject(value)?.['litellm_provider'])
+    return isJsonObject(value) && vendor !== undefined ? [{ id, vendor, row: value }] : []
+  })
+  if (entries.length === 0) return undefined
+  return (id) =>
+    entries
+      .filter(({ vendor, row }) => vendor === id && isPricedPerToken(row))
+      .map((entry) => {
+        const modelId = entry.id.startsWith(`${id}/`) ? entry.id.slice(id.length + 1) : entry.id
+        return modelOf(modelId, litellmPrice(modelId, entry.row), entry.row, ['max_input_tokens', 'max_output_tokens'])
+      })
+}
+
+const TEXT_MODES: readonly unknown[] = [undefined, 'chat', 'responses', 'completion', 'embedding']
+
+function isPricedPerToken(row: JsonObject): boolean {
+  return row['input_cost_per_token'] !== undefined && TEXT_MODES.includes(row['mode'])
+}
+
+function litellmPrice(id: string, row: JsonObject): Price {
+  const rates = (suffix: string): Omit<Price, 'long'> => {
+    const rate = (field: string): number | undefined => {
+      const value = row[`${field}${suffix}`] ?? (suffix === '' ? undefined : row[field])
+      return value === undefined || value === null ? undefined : amount(id, value, 1e6)
+    }
+    const cacheRead = rate('cache_read_input_token_cost')
+    const cacheWrite = rate('cache_creation_input_token_cost')
+    return {
+      input: rate('input_cost_per_token') ?? 0,
+      output: rate('output_cost_per_token') ?? 0,
+      ...(cacheRead !== undefined && { cacheRead }),
+      ...(cacheWrite !== undefined && { cacheWrite }),
+    }
+  }
+  const above = Object.keys(row).flatMap((field) => /^input_cost_per_token(_above_(\d+)k_tokens)$/.exec(field) ?? [])
+  const [, suffix, thousands] = above
+  if (suffix === undefined) return rates('')
+  return { ...rates(''), long: { ...rates(suffix), above: Number(thousands) * 1000 } }
+}
+
+function modelOf(
+  id: string,
+  price: Price,
+  limits: JsonObject,
+  [context, output]: readonly [string, string],
+): Omit<KnownModel, 'pricedAt'> {
+  const contextWindow = asCount(limits[context]) || 128_000
+  const maxOutputTokens = asCount(limits[output]) || Math.min(16_384, contextWindow)
+  return { id, family: familyOf(id) ?? id, contextWindow, maxOutputTokens, price }
+}
+
+const MAX_PRICE = 10_000
+
+/** An amount in dollars per million tokens, without the noise of a division by a million. */
+function amount(id: string, value: unknown, factor = 1): number {
+  const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
+  if (dollars >= 0 && dollars <= MAX_PRICE) return dollars
+  throw wrong(`the price of "${id}" is ${JSON.stringify(value)}; expected 0 to ${MAX_PRICE} dollars per million tokens`)
+}
+
+function wrong(problem: string): GatewayError {
+  return new GatewayError('invalid-request', `priceList: ${problem}.`)
+}

@@ -1,0 +1,103 @@
+import * as z from 'zod/mini'
+import { GatewayError } from '../core/errors.ts'
+import type { Price } from '../core/money.ts'
+import type { Provider } from '../core/ports.ts'
+import type { ApiKey } from './credentials.ts'
+import type { PriceList } from './known-model.ts'
+import { chatProvider, commonFields, type OptionFields } from './openai-compatible.ts'
+import { headersSchema, parseOptions, type ModelEntry } from './provider-options.ts'
+import { knownModelsOf } from './vendor-models.ts'
+
+/** The options of every vendor. */
+export interface VendorOptions {
+  /** The first part of `<provider>/<model_id>`. @default the vendor's name */
+  readonly name?: string
+  /** The key, or a function that returns it for each call. @default the vendor's environment variable, read by the first call */
+  readonly apiKey?: ApiKey
+  /** @default the vendor's address */
+  readonly baseUrl?: string
+  /** Adds to the catalogue's models, or changes them: a field given here wins. @default the catalogue's models */
+  readonly models?: readonly ModelEntry[]
+  /** Prices of your own file, which win over the catalogue's; its other models are served as well. */
+  readonly prices?: PriceList
+  /** Dollars per million tokens for models that are neither known nor given; with it any model id is passed on. */
+  readonly defaultPrice?: Price
+  /** Further headers for each call. @default none */
+  readonly headers?: Readonly<Record<string, string>>
+  /** Used instead of the gateway's own transport, called as `fetch(url, init)`. */
+  readonly fetch?: typeof globalThis.fetch
+}
+
+/** The fields of `VendorOptions`, for the schemas of vendors that have more. */
+export const vendorFields: OptionFields<VendorOptions> = {
+  ...commonFields,
+  headers: z.exactOptional(headersSchema),
+}
+
+const schema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
+
+/** Makes the provider of one vendor. Throws `invalid-request` with the path and the expectation for wrong options. */
+export type VendorProvider = (options?: VendorOptions) => Provider
+
+interface Vendor {
+  readonly baseUrl: string
+  /** Absent for servers of one's own: they need no key, and nobody bills their tokens. */
+  readonly variable?: string
+}
+
+function vendor(name: string, { baseUrl, variable }: Vendor): VendorProvider {
+  return (options = {}) => {
+    const parsed = parseOptions(name, schema, options)
+    const known = parsed.prices?.over(knownModelsOf(name), name) ?? knownModelsOf(name)
+    const free = variable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
+    const all = { name, baseUrl, ...free, ...parsed }
+    requirePrice(name, known, all)
+    return chatProvider(name, all, known, variable === undefined ? [] : [variable])
+  }
+}
+
+/** A model without a price would be served for nothing. */
+export function requirePrice(
+  who: string,
+  known: readonly unknown[],
+  { models = [], defaultPrice }: Pick<VendorOptions, 'models' | 'defaultPrice'>,
+): void {
+  if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return
+  throw new GatewayError(
+    'invalid-request',
+    `${who}: options.prices: the catalogue has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
+  )
+}
+
+export const openrouter: VendorProvider = vendor('openrouter', {
+  baseUrl: 'https://openrouter.ai/api/v1',
+  variable: 'OPENROUTER_API_KEY',
+})
+export const groq: VendorProvider = vendor('groq', {
+  baseUrl: 'https://api.groq.com/openai/v1',
+  variable: 'GROQ_API_KEY',
+})
+export const mistral: VendorProvider = vendor('mistral', {
+  baseUrl: 'https://api.mistral.ai/v1',
+  variable: 'MISTRAL_API_KEY',
+})
+export const deepseek: VendorProvider = vendor('deepseek', {
+  baseUrl: 'https://api.deepseek.com',
+  variable: 'DEEPSEEK_API_KEY',
+})
+export const xai: VendorProvider = vendor('xai', { baseUrl: 'https://api.x.ai/v1', variable: 'XAI_API_KEY' })
+export const together: VendorProvider = vendor('together', {
+  baseUrl: 'https://api.together.xyz/v1',
+  variable: 'TOGETHER_API_KEY',
+})
+export const fireworks: VendorProvider = vendor('fireworks', {
+  baseUrl: 'https://api.fireworks.ai/inference/v1',
+  variable: 'FIREWORKS_API_KEY',
+})
+export const cerebras: VendorProvider = vendor('cerebras', {
+  baseUrl: 'https://api.cerebras.ai/v1',
+  variable: 'CEREBRAS_API_KEY',
+})
+export const ollama: VendorProvider = vendor('ollama', { baseUrl: 'http://127.0.0.1:11434/v1' })
+export const vllm: VendorProvider = vendor('vllm', { baseUrl: 'http://127.0.0.1:8000/v1' })
+export const lmStudio: VendorProvider = vendor('lmstudio', { baseUrl: 'http://127.0.0.1:1234/v1' })

@@ -1,0 +1,109 @@
+import { describe, expect, it } from 'vitest'
+import { openai, openaiCompatible } from '../../src/index.ts'
+import { groq, openrouter, priceList } from '../../src/providers.ts'
+import { writeTable } from '../../scripts/refresh-catalog.ts'
+
+const pricedAt = '2026-11-20'
+
+const modelsDev = {
+  openai: {
+    models: {
+      'gpt-4o-mini': { cost: { input: 0.2, output: 0.8 }, limit: { context: 128_000, output: 16_384 } },
+      'gpt-of-tomorrow': {
+        cost: { input: 3, output: 12, cache_read: 0.3, tiers: [{ input: 6, output: 18, tier: { size: 200_000 } }] },
+        limit: { context: 1_000_000, output: 64_000 },
+        modalities: { output: ['text'] },
+      },
+      'a-picture': { cost: { input: 1, output: 2 }, modalities: { output: ['image'] } },
+    },
+  },
+  groq: { models: { 'new-llama': { cost: { input: 0.05, output: 0.08 }, limit: { context: 8192, output: 4096 } } } },
+}
+
+const litellm = {
+  sample_spec: { mode: 'one of: chat, …', input_cost_per_token: 0 },
+  'openrouter/vendor/model-1': {
+    litellm_provider: 'openrouter',
+    mode: 'chat',
+    input_cost_per_token: 3e-6,
+    output_cost_per_token: 1.5e-5,
+    cache_read_input_token_cost: 3e-7,
+    input_cost_per_token_above_200k_tokens: 6e-6,
+    output_cost_per_token_above_200k_tokens: 2.25e-5,
+    max_input_tokens: 1_000_000,
+    max_output_tokens: 64_000,
+  },
+  'openrouter/free/model': {
+    litellm_provider: 'openrouter',
+    mode: 'chat',
+    input_cost_per_token: 0,
+    output_cost_per_token: 0,
+  },
+  'openrouter/image': { litellm_provider: 'openrouter', mode: 'image_generation', input_cost_per_token: 1e-6 },
+}
+
+describe('priceList', () => {
+  it("reads models.dev's format: prices replace the catalogue's, and new models are served", () => {
+    const provider = openai({ prices: priceList(modelsDev, { pricedAt }) })
+
+    expect(provider.model('gpt-4o-mini')).toMatchObject({
+      price: { input: 0.2, output: 0.8 },
+      pricedAt,
+      tokenizer: 'o200k',
+    })
+    expect(provider.model('gpt-of-tomorrow')).toMatchObject({
+      price: { input: 3, output: 12, cacheRead: 0.3, long: { above: 200_000, input: 6, output: 18 } },
+      contextWindow: 1_000_000,
+      maxOutputTokens: 64_000,
+      pricedAt,
+    })
+    expect(provider.model('a-picture')).toBeUndefined()
+    expect(provider.models.map(({ id }) => id)).toContain('gpt-of-tomorrow')
+    expect(groq({ prices: priceList(modelsDev, { pricedAt }) }).model('new-llama')?.price.input).toBe(0.05)
+  })
+
+  it("reads LiteLLM's format: dollars per token become dollars per million", () => {
+    const provider = openrouter({ prices: priceList(litellm, { pricedAt }) })
+
+    expect(provider.models.map(({ id }) => id)).toEqual(['vendor/model-1'])
+    expect(provider.model('vendor/model-1')).toMatchObject({
+      price: { input: 3, output: 15, cacheRead: 0.3, long: { above: 200_000, input: 6, output: 22.5 } },
+      contextWindow: 1_000_000,
+    })
+    expect(provider.model('free/model')).toBeUndefined()
+  })
+
+  it('serves any provider of the chat format by the name that the file knows', () => {
+    const provider = openaiCompatible({
+      name: 'groq',
+      baseUrl: 'http://127.0.0.1:1/v1',
+      prices: priceList(modelsDev, { pricedAt }),
+    })
+
+    expect(provider.models.map(({ id }) => id)).toEqual(['new-llama'])
+  })
+
+  it.each([
+    ['an array', [], /LiteLLM's or models.dev's/],
+    ['another object', { a: { b: 1 } }, /LiteLLM's or models.dev's/],
+    ['a negative price', { openai: { models: { x: { cost: { input: -1, output: 1 } } } } }, /the price of "x" is -1/],
+    ['a price as text', { openai: { models: { x: { cost: { input: '1', output: 1 } } } } }, /the price of "x" is "1"/],
+    ['a missing price', { openai: { models: { x: { cost: { input: 1 } } } } }, /the price of "x" is undefined/],
+  ])('refuses %s', (_name, file, message) => {
+    expect(() => openai({ prices: priceList(file, { pricedAt }) })).toThrow(message)
+  })
+
+  it('refuses a date that is not a day', () => {
+    expect(() => priceList(modelsDev, { pricedAt: 'yesterday' })).toThrow(/pricedAt is "yesterday"/)
+  })
+})
+
+describe('scripts/refresh-catalog', () => {
+  it('writes one row per model, with the source and the date', () => {
+    const table = writeTable(modelsDev, pricedAt, 'models.dev')
+
+    expect(table).toContain("const PRICED_AT = '2026-11-20'")
+    expect(table).toContain('The source of the prices below: models.dev.')
+    expect(table).toContain('  groq: [\n    ["new-llama",8192,4096,0.05,0.08],\n  ],')
+  })
+})

@@ -1,0 +1,30 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+
+const execute = promisify(execFile)
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+/** Builds the package into `folder`, with the programs of this test beside it, as a project that depends on it has them. */
+export async function buildProject(folder: string): Promise<void> {
+  const modules = join(folder, 'node_modules')
+  const installed = join(modules, 'sluice')
+  await mkdir(installed, { recursive: true })
+  await cp(join(root, 'package.json'), join(installed, 'package.json'))
+  const tsup = join(root, 'node_modules/tsup/dist/cli-default.js')
+  await execute(process.execPath, [tsup, '--silent', '--no-dts', '--out-dir', join(installed, 'dist')], { cwd: root })
+  const manifest = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
+    readonly dependencies: Readonly<Record<string, string>>
+  }
+  for (const name of Object.keys(manifest.dependencies)) {
+    await mkdir(dirname(join(modules, name)), { recursive: true })
+    await symlink(join(root, 'node_modules', name), join(modules, name))
+  }
+  const programs = fileURLToPath(new URL('programs', import.meta.url))
+  for (const file of await readdir(programs)) await cp(join(programs, file), join(folder, file))
+  await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'project', private: true, type: 'module' }))
+  // Only the program that hosts a Worker imports it.
+  await symlink(join(root, '.ci/runtimes/node_modules/miniflare'), join(modules, 'miniflare'))
+}

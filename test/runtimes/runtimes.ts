@@ -1,0 +1,45 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+/** One runtime: how a program of `programs/` is started in it. */
+export interface InstalledRuntime {
+  readonly name: string
+  /** Undefined where the runtime is not installed. */
+  readonly command: string | undefined
+  readonly args: readonly string[]
+  /** The program that serves. */
+  readonly server: string
+}
+
+const modules = fileURLToPath(new URL('../../.ci/runtimes/node_modules', import.meta.url))
+
+const node20 = process.version.startsWith('v20.') ? process.execPath : undefined
+const node22 = installed('node22/bin/node')
+
+/** The runtimes that `npm ci --prefix .ci/runtimes --ignore-scripts` installs. */
+export const RUNTIMES: readonly InstalledRuntime[] = [
+  { name: 'Node 20', command: node20, args: [], server: 'node.js' },
+  { name: 'Node 22', command: node22, args: [], server: 'node.js' },
+  { name: 'Node 24', command: installed('node24/bin/node'), args: [], server: 'node.js' },
+  { name: 'Bun', command: installed('@oven/bun-linux-x64/bin/bun'), args: ['run'], server: 'bun.js' },
+  {
+    name: 'Deno',
+    command: installed('@deno/linux-x64-glibc/deno'),
+    args: ['run', '--allow-all', '--node-modules-dir=manual', '--quiet'],
+    server: 'deno.js',
+  },
+]
+
+/** workerd runs a bundle; miniflare, which starts it, needs Node 22. */
+export const WORKERD: InstalledRuntime = {
+  name: 'workerd',
+  command: installed('@cloudflare/workerd-linux-64/bin/workerd') && node22,
+  args: [],
+  server: 'workerd-host.js',
+}
+
+function installed(path: string): string | undefined {
+  const file = join(modules, path)
+  return existsSync(file) ? file : undefined
+}
