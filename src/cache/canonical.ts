@@ -15,6 +15,7 @@ import {
   expandShortForm,
   plainSpelling,
 } from './english.ts'
+import { withGrammarWord } from './grammar-typos.ts'
 import { withoutEnd, withoutPleasantries } from './pleasantries.ts'
 import { asWords, isPlainWord, tokenize, type Token } from './tokens.ts'
 
@@ -45,10 +46,11 @@ export function canonicalize(text: string): Canonical {
   return form.items.length > 0 ? form : { items: tokens.map(asWritten), language: 'none' }
 }
 
-function formOf(tokens: readonly Token[]): Canonical {
+function formOf(written: readonly Token[]): Canonical {
+  const tokens = written.map(withGrammarWord)
   const traits = traitsOf(tokens)
-  if (traits.aboutLetters) return { items: tokens.map(asWritten), language: 'none' }
-  if (!traits.english) return { items: withoutEnd(tokens), language: 'unknown' }
+  if (traits.aboutLetters) return { items: written.map(asWritten), language: 'none' }
+  if (!traits.english) return { items: withoutEnd(written), language: 'unknown' }
   const plain = rewrite(tokens, !traits.aboutWords)
   return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }

@@ -7,7 +7,7 @@
 export const ENGLISH_MARKS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
-  need suggest know think said because using every people isn't aren't can't i'm i've i'd did and about between she cannot`,
+  need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
 /** Two of these make a text English as well; each alone is also a word of other languages. */
@@ -53,7 +53,9 @@ const SHORT_ENDINGS: readonly (readonly [string, string, string])[] = [
   ["'ve", 'have', 'i you we they who could would should might must'],
   ["'ll", 'will', 'i you he she it we they that there this what who'],
   ["'s", 'is', 'what who where when why how that there here it he she'],
-  ['s', 'is', 'what where how'],
+  ['s', 'is', 'what where how who that there'],
+  ['ve', 'have', 'you they'],
+  ['ll', 'will', 'you they'],
 ]
 
 const SHORT_FORMS: ReadonlyMap<string, readonly string[]> = new Map([
@@ -65,6 +67,9 @@ const SHORT_FORMS: ReadonlyMap<string, readonly string[]> = new Map([
     ['cant', 'can not'],
     ['cannot', 'can not'],
     ["won't", 'will not'],
+    ['wont', 'will not'],
+    ['gimme', 'give me'],
+    ['lemme', 'let me'],
     ["shan't", 'shall not'],
     ["ain't", 'is not'],
     ["i'm", 'i am'],
@@ -101,7 +106,13 @@ const SAME_WORDS: ReadonlyMap<string, string> = pairs(
   aluminium aluminum|tyre tire|tyres tires|jewellery jewelry|maths math|mathematics math|learnt learned|spelt spelled|
   burnt burned|whilst while|amongst among|towards toward|advert ad|adverts ads|advertisement ad|advertisements ads|
   info information|enormous huge|frequently often|gonna going-to|wanna want-to|u you|ur your|pls please|plz please|
-  thx thanks|btw by-the-way|sofa couch|autumn fall`,
+  thx thanks|btw by-the-way|sofa couch|autumn fall|photograph photo|photographs photos|refrigerator fridge|
+  refrigerators fridges|aeroplane airplane|aeroplanes airplanes|perhaps maybe|rapidly quickly|cuz because|coz because|
+  thru through|ppl people|approx approximately|veggies vegetables|pyjamas pajamas|moustache mustache|cosy cozy|
+  judgement judgment|ageing aging|sceptical skeptical|manoeuvre maneuver|artefact artifact|artefacts artifacts|
+  doughnut donut|doughnuts donuts|yoghurt yogurt|enrol enroll|fulfil fulfill|skilful skillful|instalment installment|
+  instalments installments|anaemia anemia|oestrogen estrogen|foetus fetus|diarrhoea diarrhea|paediatric pediatric|
+  mould mold|plough plow|practise practice`,
 )
 
 /** Verbs of one meaning, where they stand as verbs: a purchase order is no buy order. */
@@ -132,7 +143,7 @@ export function plainSpelling(word: string, before: string): readonly string[] |
 
 const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
 const TELL =
-  '(?:tell me|let me know|explain to me|explain|help me(?: to)? understand|enlighten me(?: on| about)?|clarify for me)'
+  '(?:tell me|let me know|inform me|show me|teach me|explain to me|explain|help me(?: to)? (?:understand|find out|figure out)|enlighten me(?: on| about)?|clarify for me|give me an idea of)'
 /** Requests to an assistant. `can you swim` is a question, and so is `can you write a will without a lawyer`. */
 const TEXTS =
   '(?:poem|haiku|limerick|song|story|essay|summary|paragraph|joke|slogan|outline|function|script|program|query|regex|unit test|blog post|tweet|list)'
@@ -152,19 +163,23 @@ export const OPENINGS: readonly RegExp[] = [
   /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
   new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
   /^(?:please|kindly) (?:, )?(?=\S)/,
-  /^(?:ok|okay|so|well|by the way|in fact|just) , (?=\S)/,
+  /^(?:ok|okay|so|well|by the way|in fact|just|anyway|just (?:wondering|curious|checking)|out of (?:pure )?curiosity|if possible|if you do not mind|if you can|if i may ask) , (?=\S)/,
   new RegExp(`^(?:ok |so |and )(?=${ASK} )`),
   /^(?:sorry|excuse me|apologies|sorry to (?:bother|disturb|trouble) you)(?: ,)?(?: but)?(?: [,.:-])? (?=(?:what|who|when|where|why|how|which|can|could|is|are|do|does) )/,
-  /^(?:i have a (?:quick |short |small )?question|(?:a )?(?:quick|short|small)? ?question|i need (?:some )?help|help)(?: [.,:!-])+ (?=\S)/,
-  new RegExp(`^(?:${MODAL} you (?:please |kindly )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`),
+  /^(?:i have (?:a|one) (?:quick |short |small |simple )?question|(?:my|the|one|another) (?:quick )?question(?: is| for you)?|(?:a )?(?:quick|short|small)? ?question|i need (?:some )?help|help)(?: [.,:!-])+ (?=\S)/,
+  new RegExp(
+    `^(?:(?:${MODAL} (?:you|someone|somebody|anyone|anybody)|would you be able to|is it possible for you to|would it be possible for you to|i would (?:appreciate it|be grateful) if you could) (?:please |kindly )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`,
+  ),
   new RegExp(`^(?:would|do) you mind (?:telling me|letting me know|explaining(?: to me)?)(?: [,:])? (?=${ASK} )`),
   new RegExp(`^(?:is there )?any chance (?:that )?you (?:can|could) (?:${TELL}) (?=${ASK} )`),
   new RegExp(
-    `^i (?:want|need|would like|would love|am trying|am looking|was hoping) to (?:know|ask|understand|find out|learn|figure out|work out|see)(?: [,:])? (?=${ASK} )`,
+    `^i (?:want|wanted|need|would like|would love|am trying|am looking|am curious|am interested|was hoping) to (?:know|ask|ask you|understand|find out|learn|figure out|work out|see|hear)(?: [,:])? (?=${ASK} )`,
   ),
   new RegExp(`^(?:(?:i am|i was)(?: just)? |just )(?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
   new RegExp(`^i wonder(?: [,:])? (?=${ASK} )`),
-  new RegExp(`^(?:do you (?:happen to )?know|may i (?:ask|know)|any idea)(?: [,:])? (?=${KNOWN} )`),
+  new RegExp(
+    `^(?:do you (?:happen to |by any chance )?know|does any(?:one|body) (?:here )?know|(?:may|can|could) i (?:ask|know)|any idea|do you have any idea|have you any idea)(?: [,:])? (?=${KNOWN} )`,
+  ),
   new RegExp(`^${MODAL} you(?: please| kindly)? (?=${REQUEST} )`),
   /^i (?:want|need|would like) you to (?=(?!be |know |understand |not |stop |never |always )[a-z]+ )/,
   /^at (?=what time )/,
@@ -206,7 +221,8 @@ export const HAS_CLAUSES: ReadonlySet<string> = words(
 
 /** Small numbers in words. `one` is also a pronoun. */
 export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
-  'two 2|three 3|four 4|five 5|six 6|seven 7|eight 8|nine 9|ten 10|eleven 11|twelve 12',
+  `two 2|three 3|four 4|five 5|six 6|seven 7|eight 8|nine 9|ten 10|eleven 11|twelve 12|thirteen 13|fourteen 14|fifteen 15|
+  sixteen 16|seventeen 17|eighteen 18|nineteen 19`,
 )
 
 /** Sizes of an answer behind a number: `in three sentences` is not about sentences. */

@@ -2,7 +2,15 @@ import type { Canonical, Item } from './canonical.ts'
 import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
 import { noLexicon, type Lexicon } from './lexicon.ts'
 import { isPlainWord } from './tokens.ts'
-import { differsAtEnd, isFunctionTypo, isKeyboardError, isOneTypo, isTypingError, withoutPossessive } from './typos.ts'
+import {
+  differsAtEnd,
+  isFunctionTypo,
+  isKeyboardError,
+  isOneTypo,
+  isSwapInside,
+  isTypingError,
+  withoutPossessive,
+} from './typos.ts'
 
 /** The kind of difference between two texts that do not ask the same. */
 export type Difference =
@@ -51,7 +59,10 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
   return undefined
 }
 
-/** Returns true when two texts have the same numbers, names, quotations, code and negations, in any order. */
+/**
+ * Returns true when two texts have the same numbers, names, quotations, code and negations in the same order: names that
+ * change places often change roles.
+ */
 export function hasSameFacts(left: Canonical, right: Canonical): boolean {
   return factsOf(left) === factsOf(right)
 }
@@ -65,7 +76,6 @@ function factsOf({ items }: Canonical): string {
   return items
     .filter(isFact)
     .map((item) => item.key.toLowerCase())
-    .sort()
     .join('\u0000')
 }
 
@@ -90,6 +100,10 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
     return caseMatters(one, other, before) ? 'case' : undefined
   }
   if (isLazyCase(one, other) || isLazyCase(other, one)) return undefined
+  if (walk.typos > 0 && (hasMovedCapital(one, other) || hasMovedCapital(other, one))) {
+    walk.typos -= 1
+    return undefined
+  }
   if (walk.typos > 0 && before?.kind !== 'number' && isMisspelled(one, other, walk)) {
     walk.typos -= 1
     return undefined
@@ -111,6 +125,14 @@ function isLazyCase(lazy: Item, proper: Item): boolean {
   return isLazy && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lazy.key
 }
 
+/** Returns true for `uSer` and User: the capital moved along with the letter. */
+function hasMovedCapital(swapped: Item, proper: Item): boolean {
+  const [first, second] = swapped.raw
+  const isSwapped =
+    swapped.kind === 'exact' && first !== undefined && second !== undefined && /^[a-z][A-Z][a-z]+$/.test(swapped.raw)
+  return isSwapped && proper.kind === 'word' && proper.raw === second + first + swapped.raw.slice(2)
+}
+
 function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
@@ -124,26 +146,42 @@ function mayForgive(left: Canonical, right: Canonical): boolean {
 /** Minimum length of a content word. An unknown word that is not longer is often a name in lower case. */
 const CONTEXT_LENGTH = 4
 
-/** Returns true when one of two words is common and the other is not a word: two words, like two names, differ in meaning. */
+/** Minimum length of a misspelled word with a capital letter, which may be a name. */
+const MIN_TITLE_LENGTH = 6
+
+/**
+ * Returns true when one of two words is common and the other is not a word: two words, like two names, differ in meaning.
+ * A long name may have two swapped letters when no word or name has such letters in a row: `Kisrten` is Kirsten.
+ */
 function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   if (one.kind !== 'word' || other.kind !== 'word') return false
   const [left, right] = withoutPossessive(one.key, other.key)
-  const [first, second] = [walk.lexicon(left), walk.lexicon(right)]
-  const isTypo = (first === 'common' && second === 'unknown') || (first === 'unknown' && second === 'common')
+  const classes = [classOf(left, walk.lexicon), classOf(right, walk.lexicon)]
+  const isImpossible = classes.includes('impossible')
+  const isTypo = classes.includes('common') && (isImpossible || classes.includes('unknown'))
+  if (!isPlainWord(one) || !isPlainWord(other)) {
+    if (!isTitle(one) || !isTitle(other) || Math.min(left.length, right.length) < MIN_TITLE_LENGTH) return false
+    if (!isOneTypo(left, right)) return false
+    if (isTypo && isKeyboardError(left, right)) return true
+    return isImpossible && classes[0] !== classes[1] && (isTypo || isSwapInside(left, right))
+  }
   if (!isTypo) return false
-  if (!isPlainWord(one) || !isPlainWord(other)) return isMisspelledTitle(one, other, [left, right])
   if (isFunctionTypo(left, right)) return true
   if (!isOneTypo(left, right)) return false
   const isSlip = isTypingError(left, right) || (left.length > CONTEXT_LENGTH && isKeyboardError(left, right))
-  return isSlip || hasContext(walk.left, one, [left, right])
+  return isSlip || isImpossible || hasContext(walk.left, one, [left, right])
 }
 
-const MIN_TITLE_LENGTH = 6
+/** A word that was respelled is known when it is known as written: `despize` is despise, and no misspelling of despite. */
+function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
+  const given = lexicon(word)
+  if (given === 'common' || given === 'real') return given
+  const british = word.replace(/(?<=[iy])z(?=(?:es?|ed|ing|ations?|ers?)$)/, 's')
+  return british === word ? given : lexicon(british)
+}
 
-/** Long common words with a capital letter: `Project Managre`. Other names differ in any letter. */
-function isMisspelledTitle(one: Item, other: Item, [left, right]: readonly [string, string]): boolean {
-  const isTitle = (item: Item): boolean => /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
-  return isTitle(one) && isTitle(other) && left.length >= MIN_TITLE_LENGTH && isKeyboardError(left, right)
+function isTitle(item: Item): boolean {
+  return /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
 }
 
 /**

@@ -2,17 +2,18 @@ import { hash32 } from './hash.ts'
 
 /**
  * Classifies a lower-case word. Misspellings of `common` words are recognized; `real` words are all words and names one
- * typo away from a common word. An unknown word is taken for common once in a hundred cases and for real once in forty,
- * which costs a hit. A word that the lexicon was built from is never unknown.
+ * typo away from a common word. An unknown word is taken for common or for real about once in a hundred cases,
+ * which costs a hit. A word that the lexicon was built from is never unknown. An `impossible` word is unknown and has
+ * three letters in a row that next to no word or name has: it is a misspelling and no name.
  */
-export type Lexicon = (word: string) => 'common' | 'real' | 'unknown'
+export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
 
 /** Knows no word. Without a lexicon no typo is forgiven. */
 export const noLexicon: Lexicon = () => 'unknown'
 
 /** Bits that a common and a real word set. */
-export const COMMON_PROBES = 7
-export const REAL_PROBES = 5
+export const COMMON_PROBES = 10
+export const REAL_PROBES = 9
 
 /** Endings of regular forms, and what they may replace. */
 const ENDINGS: readonly (readonly [RegExp, readonly string[]])[] = [
@@ -22,9 +23,8 @@ const ENDINGS: readonly (readonly [RegExp, readonly string[]])[] = [
   [/ily$/, ['y']],
   [/s$/, ['']],
   [/es$/, ['']],
-  [/(?:ed|er|ing|able)$/, ['', 'e']],
-  [/(?:ers|ings)$/, ['', 'e']],
-  [/(?:ly|ness|ment|ments|less|ful)$/, ['']],
+  [/(?<=[^aeiou])(?:ed|er|ers|ing|ings)$/, ['', 'e']],
+  [/(?:ly|ness)$/, ['']],
 ]
 
 /** Returns the words that a word may be a regular form of, of at least four letters. */
@@ -41,28 +41,39 @@ export function bitsOfWord(word: string, size: number, probes: number): readonly
   return Array.from({ length: probes }, (_, probe) => ((first + Math.imul(step, probe)) >>> 0) % size)
 }
 
-/** Reads the Bloom filters that bench/cache/build-lexicon.ts wrote. */
-export function readLexicon(commonWords: string, realWords: string): Lexicon {
+/** Returns a number under 19,683 for each three letters of a word of a to z; a word begins and ends with a blank. */
+export function trigramsOf(word: string): readonly number[] {
+  const letters = [0, ...Array.from(word, (letter) => letter.charCodeAt(0) - 0x60), 0]
+  return letters.slice(2).map((last, at) => (letters[at] ?? 0) * 729 + (letters[at + 1] ?? 0) * 27 + last)
+}
+
+/** Reads the filters that bench/cache/build-lexicon.ts wrote. */
+export function readLexicon(commonWords: string, realWords: string, trigrams: string): Lexicon {
   const isCommon = readFilter(commonWords, COMMON_PROBES)
   const isReal = readFilter(realWords, REAL_PROBES)
+  const isTrigram = readBits(trigrams).has
   return (word) => {
     if (isCommon(word)) return 'common'
-    return isReal(word) ? 'real' : 'unknown'
+    if (isReal(word)) return 'real'
+    return /^[a-z]+$/.test(word) && !trigramsOf(word).every(isTrigram) ? 'impossible' : 'unknown'
   }
 }
 
 function readFilter(base64: string, probes: number): (word: string) => boolean {
-  const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))
-  const size = bytes.length * 8
-  const holds = (word: string): boolean =>
-    bitsOfWord(word, size, probes).every((bit) => (((bytes[bit >>> 3] ?? 0) >>> (bit & 7)) & 1) === 1)
+  const { size, has } = readBits(base64)
+  const holds = (word: string): boolean => bitsOfWord(word, size, probes).every(has)
   return (word) => holds(word) || stemsOf(word).some(holds)
 }
 
-/** Loads the English lexicon, about 45 KB. */
+function readBits(base64: string): { readonly size: number; readonly has: (bit: number) => boolean } {
+  const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))
+  return { size: bytes.length * 8, has: (bit) => (((bytes[bit >>> 3] ?? 0) >>> (bit & 7)) & 1) === 1 }
+}
+
+/** Loads the English lexicon, about 130 KB. */
 export async function loadEnglish(): Promise<Lexicon> {
-  const { COMMON_WORDS, REAL_WORDS } = await import('./english-words.ts')
-  return readLexicon(COMMON_WORDS, REAL_WORDS)
+  const { COMMON_WORDS, REAL_WORDS, TRIGRAMS } = await import('./english-words.ts')
+  return readLexicon(COMMON_WORDS, REAL_WORDS, TRIGRAMS)
 }
 
 /** Returns a function that loads the lexicon at its first call, and returns it without a promise once it is loaded. */

@@ -13,6 +13,7 @@ import {
   QUESTION_WORDS,
   SUBJECT_OPENINGS,
 } from './english.ts'
+import { reworded } from './rewordings.ts'
 import { asWords, isPlainWord, type Token } from './tokens.ts'
 
 /** Number of tokens at the head and at the end of a text that are searched for pleasantries. */
@@ -31,7 +32,9 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
   const ended = withoutBeneficiary(withoutEnd(withoutEnding(items)))
   const question = isClause ? asQuestion(ended) : unfronted(ended)
   const bare = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
-  return normalizeHowTo(bare, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
+  const form = normalizeHowTo(bare, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
+  const isOneSentence = form.length <= SEARCHED_TOKENS && !form.some((item) => item.kind === 'stop')
+  return isOneSentence ? reworded(form, lineOf) : form
 }
 
 /** Removes `me` from `write me a poem`, and `for me` at the end of an order. */

@@ -9,7 +9,7 @@ const PLAIN_WORD = /^[a-z]+$/
 
 /**
  * Returns true when one lower-case word becomes the other by one typo: two adjacent letters swapped, one letter added,
- * missing or wrong. The first letter always agrees. Both may be real words: the lexicon decides that.
+ * missing or wrong. The first letter agrees unless it is swapped. Both may be real words: the lexicon decides that.
  */
 export function isOneTypo(left: string, right: string): boolean {
   const short = left.length <= right.length ? left : right
@@ -17,7 +17,8 @@ export function isOneTypo(left: string, right: string): boolean {
   if (short.length < MIN_LENGTH || long.length - short.length > 1 || short === long) return false
   const from = commonStart(short, long)
   // At most two letters differ, and all behind them agree: the cheapest check comes first.
-  if (from === 0 || !long.endsWith(short.slice(from + 2))) return false
+  if (!long.endsWith(short.slice(from + 2))) return false
+  if (from === 0 && !isSwap(short, long, 0)) return false
   if (!PLAIN_WORD.test(short) || !PLAIN_WORD.test(long)) return false
   return short.length === long.length ? isSwapOrWrongLetter(short, long, from) : isExtraLetter(short, long, from)
 }
@@ -40,9 +41,20 @@ function commonStart(left: string, right: string): number {
   return index
 }
 
+/** Returns true when two letters are swapped at `at`, and all others agree. */
+function isSwap(left: string, right: string, at: number): boolean {
+  const swapped = left.length === right.length && left[at] === right[at + 1] && left[at + 1] === right[at]
+  return swapped && left.slice(at + 2) === right.slice(at + 2)
+}
+
+/** Returns true when two letters behind the first are swapped. */
+export function isSwapInside(left: string, right: string): boolean {
+  const from = commonStart(left, right)
+  return from > 0 && isSwap(left, right, from)
+}
+
 function isSwapOrWrongLetter(left: string, right: string, from: number): boolean {
-  const swapped = left[from] === right[from + 1] && left[from + 1] === right[from]
-  if (swapped && left.slice(from + 2) === right.slice(from + 2)) return true
+  if (isSwap(left, right, from)) return true
   if (left.slice(from + 1) !== right.slice(from + 1)) return false
   const [one = '', other = ''] = [left[from], right[from]]
   if (from === left.length - 1 && ENDINGS.includes(one) && ENDINGS.includes(other)) return false
@@ -86,14 +98,13 @@ export function withoutPossessive(left: string, right: string): readonly [string
   return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
 }
 
-/** Returns true when one word becomes the other by one added, missing, wrong or swapped letter after the first. */
+/** Returns true when one word becomes the other by two swapped letters, or by one added, missing or wrong after the first. */
 function isOneEdit(left: string, right: string): boolean {
   const [short, long] = left.length <= right.length ? [left, right] : [right, left]
   const from = commonStart(short, long)
+  if (isSwap(short, long, from)) return true
   if (from === 0 || long.length - short.length > 1) return false
-  if (short.length < long.length) return short.slice(from) === long.slice(from + 1)
-  const isSwapped = short[from] === long[from + 1] && short[from + 1] === long[from]
-  return short.slice(from + 1) === long.slice(from + 1) || (isSwapped && short.slice(from + 2) === long.slice(from + 2))
+  return short.slice(short.length < long.length ? from : from + 1) === long.slice(from + 1)
 }
 
 /**

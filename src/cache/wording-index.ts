@@ -41,7 +41,7 @@ interface Wordings {
   readonly byId: Map<string, Wording>
   readonly byKey: Map<string, Set<Wording>>
   readonly byWord: Map<string, Set<Wording>>
-  /** Plain words by first letter and length: a typo changes the length by one at most, and never the first letter. */
+  /** Plain words by first letter and length: a typo changes the length by one at most, the first letter only by a swap. */
   readonly byShape: Map<string, Set<string>>
 }
 
@@ -141,12 +141,14 @@ function removeFrom(scope: Scope, id: string): void {
   }
 }
 
-/** Returns the words of a form, in lower case: the guard forgives `youtube` for YouTube. */
+/** Returns the words of a form without articles, in lower case: the guard forgives `youtube` for YouTube. */
 function wordsOf(form: Canonical): readonly string[] {
   const words: string[] = []
-  for (const item of form.items) if (item.article === undefined) words.push(item.key.toLowerCase())
+  for (const item of form.items) if (!ARTICLES.has(item.key)) words.push(item.key.toLowerCase())
   return words
 }
+
+const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
 /**
  * Adds candidates with typos. The word that the fewest questions have decides: each candidate has this word or one
@@ -186,10 +188,11 @@ function rarestOf(wordings: Wordings, words: readonly string[]): string | undefi
 function neighborsOf(wordings: Wordings, word: string): readonly string[] {
   if (!isPlain(word)) return []
   const neighbors: string[] = []
-  for (const change of [-1, 0, 1]) {
-    for (const other of wordings.byShape.get(shapeOf(word, change)) ?? []) {
-      if (mayBeTypo(word, other)) neighbors.push(other)
-    }
+  const shapes = [shapeOf(word, -1), shapeOf(word, 0), shapeOf(word, 1)]
+  // The first two letters may be swapped.
+  if (word.charAt(0) !== word.charAt(1)) shapes.push(shapeOf(word.slice(1), 1))
+  for (const shape of shapes) {
+    for (const other of wordings.byShape.get(shape) ?? []) if (mayBeTypo(word, other)) neighbors.push(other)
   }
   return neighbors
 }

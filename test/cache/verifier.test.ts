@@ -40,6 +40,7 @@ describe('the small model as a verifier', () => {
   it.each([
     ['What is the capital of France?', 'Which city is the seat of government in Spain?'],
     ['What is 5 percent of the price in euros?', 'How much in euros is 6 percent of the price?'],
+    ['Does Anna love Paul?', 'Does Paul love Anna?'],
     ['Is it safe to swim here?', 'Is swimming here not dangerous?'],
     ['What does "gate" mean here?', 'Here, what is the meaning of "gates"?'],
   ])('is not asked about %j and %j, whose facts differ', async (stored, question) => {

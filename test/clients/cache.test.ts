@@ -174,4 +174,22 @@ describe('a small model as the verifier of the cache', () => {
     expect(costs[1]?.[0]).not.toBe(costs[0]?.[0])
     expect(costs[1]?.[1]).toBe(costs[0]?.[1])
   })
+
+  it('asks the upstream when the small model fails, or does not answer before the deadline of the cache', async () => {
+    const never = gate()
+    for (const small of [() => ({ kind: 'failure', status: 500 }) as const, async () => (await never.opened, 'YES')]) {
+      const { openai } = await stage({
+        cache: { ...options.cache, timeoutMs: 20 },
+        reply: ({ body }) => (body['model'] === 'small' ? small() : 'Paris'),
+      })
+      await openai.chat.completions.create(ask('What is the capital of France?'))
+      const { data, response } = await openai.chat.completions
+        .create(ask('Which city is the seat of government in France?'))
+        .withResponse()
+
+      expect(response.headers.get('x-svc-cache')).toBe('MISS')
+      expect(data.choices[0]?.message.content).toBe('Paris')
+    }
+    never.open()
+  })
 })

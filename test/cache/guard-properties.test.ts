@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest'
+import { canonicalize, type Canonical } from '../../src/cache/canonical.ts'
+import { differenceOf } from '../../src/cache/guard.ts'
+import { loadEnglish } from '../../src/cache/lexicon.ts'
+import { createWordingIndex } from '../../src/cache/wording-index.ts'
+
+const lexicon = await loadEnglish()
+
+/** Questions with a gap, and fillings of which each makes another question. */
+const GAPS: readonly (readonly [string, string, readonly string[]])[] = [
+  ['numbers', 'How do I divide @ apples among my friends?', ['12', '21', '2', '112', '1.2', '12,5', '-12']],
+  ['units', 'What is the price of 5 @ of flour today?', ['kg', 'g', 'mg', 'lb', 'tons', 'tonnes']],
+  ['years', 'Which teams won the cup in @ abroad?', ['1998', '1989', '1999', '98']],
+  ['names', 'Did @ ever play chess with the director?', ['Brian', 'Brain', 'Bryan', 'Ryan', 'Marion', 'Marian']],
+  ['places', 'How do I travel to @ in winter by train?', ['Austria', 'Australia', 'Iran', 'Iraq', 'Niger', 'Nigeria']],
+  ['negation', 'Which plants @ grow in the shade?', ['do', "don't", 'never', 'hardly', 'can', "can't", 'cannot ever']],
+  ['with and without', 'Should I drink coffee @ milk in the morning?', ['with', 'without', 'before', 'after']],
+  ['modifiers', 'Is she @ teacher at the school?', ['a', 'a good', 'a bad', 'the only', 'the best', 'a former']],
+  ['tense', 'What @ the manager think about the plan?', ['did', 'does', 'will', 'would', 'should']],
+  ['words', 'How do I prepare for the @ next summer?', ['trial', 'trail', 'train', 'trails', 'rail']],
+  [
+    'roles',
+    'Why did @ at the office party?',
+    ['Anna thank Paul', 'Paul thank Anna', 'Anna blame Paul', 'Paul blame Anna'],
+  ],
+  ['quantity', 'May I take @ books home from the library?', ['all', 'some', 'most', 'many', 'no', 'few', 'a few']],
+  ['order', 'Is the market @ the bridge in spring?', ['above', 'below', 'behind', 'beyond', 'under', 'over']],
+]
+
+/** Variations that keep the question. */
+const VARIATIONS: readonly ((text: string) => string)[] = [
+  (text) => text,
+  (text) => text.toLowerCase().replace(/[?]$/, ''),
+  (text) => `Hi, ${text} Thanks!`,
+  (text) => `${text.slice(0, -1)}, please?`,
+  (text) => text.replace(/\bthe\b/, 'teh'),
+  (text) => text.replace(/\bHow do I\b/, 'Can you tell me how I can'),
+  (text) => text.replace(/\bHow do I\b/, 'What are the steps to'),
+  (text) =>
+    text.replace(/\b(pla)(nts?)\b/, (_, head: string, tail: string) => `${head}${tail.slice(1, 2)}n${tail.slice(2)}`),
+  (text) => `${text.charAt(0).toLowerCase()}${text.charAt(1).toUpperCase()}${text.slice(2)}`,
+]
+
+interface Written {
+  readonly text: string
+  readonly form: Canonical
+}
+
+const written = (text: string): Written => ({ text, form: canonicalize(text) })
+
+function hits(left: Written, right: Written): boolean {
+  return differenceOf(left.form, right.form, { lexicon, typos: 2 }) === undefined
+}
+
+describe.each(GAPS)('%s in "%s"', (_, question, fillings) => {
+  const asked = fillings.map((filling) => question.replace('@', filling))
+
+  it('never agree when they differ, in any combination of variations', () => {
+    const forms = asked.map((text) => VARIATIONS.map((vary) => written(vary(text))))
+    const wrong = forms.flatMap((lefts, at) =>
+      forms
+        .flatMap((rights, other) => (at === other ? [] : rights))
+        .flatMap((right) => lefts.flatMap((left) => (hits(left, right) ? [`${left.text} | ${right.text}`] : []))),
+    )
+
+    expect(wrong).toEqual([])
+  })
+
+  it('agree with themselves in another variation', () => {
+    for (const text of asked) {
+      expect(hits(written(text), written(`Hi, ${text} Thanks!`))).toBe(true)
+      expect(hits(written(text), written(text.replace(/\bthe\b/, 'teh')))).toBe(true)
+    }
+  })
+})
+
+describe('a misspelling with two swapped letters', () => {
+  it.each(['weather', 'kitchen', 'garden', 'minister'])('of %s is found by the index at any place', (word) => {
+    const question = `Where did people build the ${word} in the old town?`
+    for (let at = 0; at < word.length - 1; at += 1) {
+      const swapped = word.slice(0, at) + word.charAt(at + 1) + word.charAt(at) + word.slice(at + 2)
+      const index = createWordingIndex()
+      index.add({ id: 'stored', scope: 'scope', text: question, form: canonicalize(question) })
+      const found = index.find('scope', canonicalize(question.replace(word, swapped)), 1)
+
+      expect(found.map(({ wording }) => wording.id)).toEqual(['stored'])
+    }
+  })
+})
