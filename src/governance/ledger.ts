@@ -2,7 +2,7 @@ import type { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { nano } from '../core/money.ts'
 import { periodOf } from '../core/period.ts'
-import type { Charge, Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
+import type { Charge, Claim, ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../core/ports.ts'
 import { claimsFor, countable, outputFor, recountFor, type Wanted } from './claims.ts'
 import { UNLIMITED } from './field-schema.ts'
 import type { Forecast } from './forecast.ts'
@@ -105,15 +105,15 @@ export function createLedger(options: LedgerOptions): Ledger {
     { quote, windows, limits, wanted, ticket }: Step,
     { rate, granted }: { readonly rate: RateStatus; readonly granted: number },
   ): Reservation {
-    const settlementFor = (used: Used): Settlement =>
-      settlement({ ticket, windows, limits, used: checked(used, granted) })
+    const settlementFor = (used: Used, entries: readonly SettledEntry[] = []): Settlement =>
+      settlement({ ticket, windows, limits, used: checked(used, granted), entries })
     let settling: { readonly done: MaybePromise<void> } | undefined
     return {
       rate,
       quote,
       outputTokens: outputFor(wanted, quote, granted),
       settlement: settlementFor,
-      settle: (used) => (settling ??= { done: settlements.settle(settlementFor(used)) }).done,
+      settle: (used, entries) => (settling ??= { done: settlements.settle(settlementFor(used, entries)) }).done,
     }
   }
 
@@ -206,9 +206,10 @@ interface Settled {
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
   readonly used: Used
+  readonly entries: readonly SettledEntry[]
 }
 
-function settlement({ ticket, windows, limits, used }: Settled): Settlement {
+function settlement({ ticket, windows, limits, used, entries }: Settled): Settlement {
   const tokens = countable(used.promptTokens + used.completionTokens)
   const amounts = { requests: 1, tokens, budget: used.billed }
   const charges: Charge[] = []
@@ -219,7 +220,7 @@ function settlement({ ticket, windows, limits, used }: Settled): Settlement {
   if (used.billed > 0) {
     for (const { counter, expiresAt } of windows.spares) charges.push({ counter, amount: used.billed, expiresAt })
   }
-  return { ticket, charges, tallies: talliesOf(windows.tallies, used) }
+  return { ticket, charges, tallies: talliesOf(windows.tallies, used), entries }
 }
 
 /** Whatever an upstream's numbers lead to, the books get whole numbers of 0 and more; money that is no number is what was held. */

@@ -1,7 +1,7 @@
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
-import type { Settlement } from '../core/ports.ts'
+import type { SettledEntry, Settlement } from '../core/ports.ts'
 
 /** What `X-RateLimit-*` say. Without a limit: the greatest safe integer, and the end of the current hour. */
 export interface RateStatus {
@@ -60,11 +60,16 @@ export interface Reservation {
   readonly quote: Quote
   /** The answer's limit that the budgets pay for: at most the quote's. */
   readonly outputTokens: number
-  /** Replaces what was held by what was used. Only the first call counts; a request that used nothing settles zeros. */
-  settle(used: Used): MaybePromise<void>
   /**
-   * What `settle` writes, as data: whoever must not lose it with this process keeps it, and may hand it to the store
+   * Replaces what was held by what was used, and appends the audit entries in the same step. Only the first call counts; a
+   * request that used nothing settles zeros.
+   *
+   * @param entries @default none
+   */
+  settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
+  /**
+   * What `settle` writes, as data: a caller that must not lose it with this process keeps it, and may hand it to the store
    * again later. The store takes the settlement of a ticket once.
    */
-  settlement(used: Used): Settlement
+  settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
 }

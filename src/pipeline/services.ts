@@ -4,7 +4,7 @@ import type { Cancellation } from '../core/cancellation.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { Embedded, EmbeddingRequest, Meter, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Embedded, EmbeddingRequest, Meter, Runtime, Sent, SettledEntry, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
@@ -75,7 +75,10 @@ export interface Ledger {
 
 /** Observes finished requests: audit, metrics, log. Never rejects and never throws. */
 export interface Observers {
+  /** Records metrics and the log line. Appends the audit record too, unless the request has a settlement to carry it. */
   observeRequest(exchange: Exchange, outcome: Outcome): MaybePromise<void>
+  /** The audit record of a request, for its settlement to carry. */
+  auditEntries(exchange: Exchange, outcome: Outcome): readonly SettledEntry[]
   /** A settlement that the store did not take: its amounts are logged, so that none is lost unseen. */
   unsettled(reserved: Reserved, used: Used, cause: unknown): void
   /** Logs a failure whose cause no caller sees. */

@@ -39,7 +39,7 @@ function end(exchange: Exchange, used: Used, outcome: Outcome, services: Service
   if (exchange.isEnded) return
   exchange.isEnded = true
   exchange.room?.leave()
-  const settled = settleReservation(exchange, used, services)
+  const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
   if (exchange.plan?.kind === 'ask') finish(exchange.plan, outcome, services)
   return isPromise(observed) ? observed.then(() => settled) : settled
@@ -62,12 +62,17 @@ function reportCacheRead(optimized: Optimized, { completion }: Outcome): void {
 }
 
 /** Never rejects: what the store did not take is logged and tried again. */
-function settleReservation(exchange: Exchange, used: Used, services: Services): MaybePromise<void> {
+function settleReservation(
+  exchange: Exchange,
+  used: Used,
+  outcome: Outcome,
+  { observers }: Services,
+): MaybePromise<void> {
   const { reservation } = exchange
   if (reservation === undefined) return
-  const failed = (cause: unknown): void => services.observers.unsettled(exchange as Reserved, used, cause)
+  const failed = (cause: unknown): void => observers.unsettled(exchange as Reserved, used, cause)
   try {
-    const settled = reservation.settle(used)
+    const settled = reservation.settle(used, observers.auditEntries(exchange, outcome))
     return isPromise(settled) ? settled.catch(failed) : settled
   } catch (cause) {
     failed(cause)
