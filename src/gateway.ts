@@ -11,7 +11,14 @@ import type { RateStatus } from './governance/reservation.ts'
 import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
 import { toFetch, type FetchHandler } from './http/web-handler.ts'
-import { checkOptions, DEFAULT_LIMITS, DEFAULT_MARGIN, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
+import {
+  checkOptions,
+  DEFAULT_LIMITS,
+  DEFAULT_MARGIN,
+  DEFAULT_STORE_TIMEOUT_MS,
+  DEFAULT_TIMEOUTS,
+  type GatewayOptions,
+} from './options.ts'
 import { rateStatusOfCaller } from './pipeline/authenticate.ts'
 import { asFailure } from './pipeline/fail.ts'
 import { INTERNAL } from './pipeline/observe-requests.ts'
@@ -27,7 +34,7 @@ import { createRequestLog } from './records/request-log.ts'
 import { createAuthorize } from './routes/authorize.ts'
 import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
 import type { MetricsReports } from './routes/metrics.ts'
-import { guardStore } from './stores/guarded.ts'
+import { DEFAULT_CALL_TIMEOUT_MS, guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
 import { breathe } from './tokens/breathe.ts'
 import { createBatches } from './wiring/batches.ts'
@@ -85,7 +92,12 @@ export function createGateway(options: GatewayOptions): Gateway {
   checkOptions(options)
   const { basePath = '' } = options
   const runtime = createRuntime(options.runtime)
-  const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), { after: runtime.after })
+  const { storeTimeoutMs = DEFAULT_STORE_TIMEOUT_MS } = options
+  const servesWithoutStore = options.onStoreFailure === 'allow'
+  const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), {
+    after: runtime.after,
+    timeoutMs: Math.min(DEFAULT_CALL_TIMEOUT_MS, storeTimeoutMs),
+  })
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
   const breaker = createCircuitBreaker(options.circuitBreaker)
@@ -102,6 +114,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     store,
     runtime,
     totalMs: timeouts.total,
+    keyCacheMs: options.keyCacheMs,
+    allowsUnreserved: servesWithoutStore,
     onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ ticket }) => {
       const cause = new Error('A settlement was given up: its request is not billed. The store was away for too long.')
@@ -117,6 +131,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     failover,
     directory,
     timeouts,
+    storeTimeoutMs,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
     observers,
     cache,
@@ -124,7 +139,12 @@ export function createGateway(options: GatewayOptions): Gateway {
     savings: options.savings,
     margin: marginOf(options.margin),
   })
-  const metrics = createMetricsReports({ ...observers, cache, now: runtime.now })
+  const metrics = createMetricsReports({
+    ...observers,
+    cache,
+    now: runtime.now,
+    unsettled: governance.ledger.unsettled,
+  })
   const { keys, budgets, rateLimits } = governance
   const admin = {
     authorize: createAuthorize(options.admin, runtime),
@@ -137,7 +157,9 @@ export function createGateway(options: GatewayOptions): Gateway {
   const traffic = createTraffic(runtime)
   const batches = createBatches(options.batches, { store, services, keyById: governance.keyById, traffic })
   const states = (): ProviderStates => providerStates(options.providers, failover.circuits())
-  const route = createRouter(endpoints({ services, directory, store, states, basePath, admin, traffic, batches }))
+  const route = createRouter(
+    endpoints({ services, directory, store, servesWithoutStore, states, basePath, admin, traffic, batches }),
+  )
 
   const handle: HttpHandler = (request, sink) => {
     let id = ''

@@ -34,6 +34,9 @@ export interface Quote {
   }
 }
 
+/** Waits for a call of the store as long as the request may; see pipeline/store-wait. */
+export type WaitForStore = <value>(given: MaybePromise<value>) => MaybePromise<value>
+
 /** Counts the prompt and returns the quote by that count, which cannot be recounted in the same way again. */
 export interface Recount {
   readonly run: () => Promise<Quote>
@@ -55,6 +58,8 @@ export interface Used {
 
 /** Places and money taken in advance. */
 export interface Reservation {
+  /** False when the store failed and the request is served all the same: nothing is held, and the settlement bills it. */
+  readonly isReserved: boolean
   readonly rate: RateStatus
   /** The quote that fitted. */
   readonly quote: Quote

@@ -110,8 +110,9 @@ interface Withheld {
 function withhold(services: Services): Withheld {
   let settling: Settling | undefined
   let ending: { readonly exchange: Exchange; readonly outcome: Outcome } | undefined
-  const reserve: Services['ledger']['reserve'] = async (key, quote) => {
-    const reservation = await services.ledger.reserve(key, quote)
+  const reserve: Services['ledger']['reserve'] = async (key, quote, wait) => {
+    const reservation = await services.ledger.reserve(key, quote, wait)
+    if (!reservation.isReserved) throw notReserved()
     return {
       ...reservation,
       settle: (used, audit = []) => {
@@ -134,6 +135,11 @@ function withhold(services: Services): Withheld {
       if (counts && ending !== undefined) await services.observers.observeRequest(ending.exchange, ending.outcome)
     },
   }
+}
+
+/** An item can wait for the store, whatever `onStoreFailure` says: its settlement is kept in the store itself. */
+function notReserved(): GatewayError {
+  return new GatewayError('overloaded', 'The store failed before this item was reserved. It is tried again.')
 }
 
 function commitSettlement({ reservation, used, audit }: Settling, counts: boolean): MaybePromise<void> {

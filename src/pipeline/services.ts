@@ -12,7 +12,7 @@ import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import type { Format } from '../formats/format.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import type { Forecast } from '../governance/forecast.ts'
-import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
+import type { Quote, RateStatus, Reservation, Used, WaitForStore } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -68,7 +68,7 @@ export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
 /** Reserves places and money in advance; see governance/ledger. */
 export interface Ledger {
-  reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation>
+  reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
 }
@@ -173,5 +173,7 @@ export interface Services {
   readonly bodyLimits: RequestBodyLimits
   readonly bodyRoom: BodyRoom
   readonly timeouts: Timeouts
+  /** Maximum time that one request waits for the store, over all its calls, in milliseconds. */
+  readonly storeTimeoutMs: number
   readonly runtime: Runtime
 }

@@ -7,6 +7,7 @@ import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
 import type { AskPlan, Outcome } from './request-values.ts'
 import type { Optimized } from '../savings/tier.ts'
 import type { Services } from './services.ts'
+import { waitForStore } from './store-wait.ts'
 
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
 export function settle(answered: Answered, bill: Bill, outcome: Outcome, services: Services): MaybePromise<void> {
@@ -42,7 +43,15 @@ function end(exchange: Exchange, used: Used, outcome: Outcome, services: Service
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
   if (exchange.plan?.kind === 'ask') finish(exchange.plan, outcome, services)
-  return isPromise(observed) ? observed.then(() => settled) : settled
+  // A settlement or audit record that takes too long goes on without the caller.
+  const ended = isPromise(observed) ? observed.then(() => settled) : settled
+  return isPromise(ended) ? waitAtMost(exchange, ended, services) : ended
+}
+
+async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Services): Promise<void> {
+  try {
+    await waitForStore(exchange, ended, services)
+  } catch {}
 }
 
 /** Nothing that is kept of an answer can fail the request. */

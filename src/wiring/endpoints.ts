@@ -19,6 +19,7 @@ export interface EndpointRooms {
   readonly services: Services
   readonly directory: Directory
   readonly store: Store
+  readonly servesWithoutStore: boolean
   readonly states: () => ProviderStates
   readonly basePath: string
   readonly admin: Omit<AdminParts, 'line'>
@@ -30,7 +31,8 @@ export interface EndpointRooms {
 export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
   const { services, directory, store, states, basePath, admin, traffic } = rooms
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
-  const status = { store, providers: states, runtime: services.runtime }
+  const { servesWithoutStore } = rooms
+  const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
