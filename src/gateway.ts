@@ -34,7 +34,7 @@ import { createRequestLog } from './records/request-log.ts'
 import { createAuthorize } from './routes/authorize.ts'
 import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
 import type { MetricsReports } from './routes/metrics.ts'
-import { DEFAULT_CALL_TIMEOUT_MS, guardStore } from './stores/guarded.ts'
+import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
 import { breathe } from './tokens/breathe.ts'
 import { createBatches } from './wiring/batches.ts'
@@ -96,7 +96,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const servesWithoutStore = options.onStoreFailure === 'allow'
   const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), {
     after: runtime.after,
-    timeoutMs: Math.min(DEFAULT_CALL_TIMEOUT_MS, storeTimeoutMs),
+    timeoutMs: Math.ceil(storeTimeoutMs * CALL_SHARE),
   })
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
@@ -209,6 +209,9 @@ export function createGateway(options: GatewayOptions): Gateway {
       ),
   }
 }
+
+/** The part of a request's time for the store that one call may take: 2 of 5 seconds. */
+const CALL_SHARE = 0.4
 
 function requestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`

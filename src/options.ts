@@ -56,8 +56,8 @@ export interface GatewayOptions {
    */
   readonly onStoreFailure?: 'refuse' | 'allow'
   /**
-   * Maximum time that one request waits for the store, over all its calls, in milliseconds; one call waits for at most
-   * 2,000 of them. @default 5,000
+   * Maximum time that one request waits for the store, over all its calls, in milliseconds. One call takes at most two
+   * fifths of it. @default 5,000
    */
   readonly storeTimeoutMs?: number
   /**
@@ -122,6 +122,8 @@ const milliseconds = z
     z.maximum(MAX_TIMEOUT_MS, { error: `at most ${MAX_TIMEOUT_MS} milliseconds (24 hours) were expected` }),
   )
 
+const KEY_CACHE = 'milliseconds from 0 to 5,000 were expected'
+
 /** The values are checked by the room; that no other name is there is checked here. */
 const CACHE_OPTIONS = [
   'enabled',
@@ -156,12 +158,7 @@ const schema = z.strictObject({
   onStoreFailure: z.optional(z.enum(['refuse', 'allow'], { error: 'refuse or allow was expected' })),
   storeTimeoutMs: z.optional(milliseconds),
   keyCacheMs: z.optional(
-    z
-      .int({ error: 'a whole number of milliseconds was expected' })
-      .check(
-        z.minimum(0, { error: 'at least 0 milliseconds were expected' }),
-        z.maximum(5_000, { error: 'at most 5,000 milliseconds were expected' }),
-      ),
+    z.int({ error: KEY_CACHE }).check(z.minimum(0, { error: KEY_CACHE }), z.maximum(5_000, { error: KEY_CACHE })),
   ),
   margin: z.optional(
     z.union([z.number().check(z.minimum(0), z.maximum(1000)), functionFor<(call: MarginCall) => number>('margin')], {

@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
+import { storeFault } from '../core/errors.ts'
 import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
@@ -20,7 +20,7 @@ export function waitForStore<value>(
   return new Promise((resolve, reject) => {
     const expire = (): void => {
       exchange.storeMs = storeTimeoutMs
-      reject(tooSlow(storeTimeoutMs))
+      reject(storeFault(`did not answer within ${storeTimeoutMs} ms`))
     }
     if (left === 0) expire()
     const cancel = runtime.after(left, expire)
@@ -39,12 +39,4 @@ export function waitForStore<value>(
       },
     )
   })
-}
-
-function tooSlow(ms: number): GatewayError {
-  return new GatewayError(
-    'overloaded',
-    `The gateway's store took longer than ${ms} ms for this request. Nothing was served or charged; try again later.`,
-    { retryAfterSeconds: 1 },
-  )
 }

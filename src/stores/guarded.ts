@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, storeFault } from '../core/errors.ts'
 import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 
@@ -8,7 +8,7 @@ export interface GuardOptions {
   readonly timeoutMs?: number
 }
 
-export const DEFAULT_CALL_TIMEOUT_MS = 2_000
+const TIMEOUT_MS = 2_000
 /** Time between two pings of a silent store. */
 const PROBE_MS = 250
 
@@ -21,7 +21,7 @@ const PROBE_MS = 250
  * A store that answers no call for the time of one call is silent: further calls reject at once instead of waiting as
  * long, until a ping is answered.
  */
-export function guardStore(store: Store, { after, timeoutMs = DEFAULT_CALL_TIMEOUT_MS }: GuardOptions): Store {
+export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: GuardOptions): Store {
   if (store.local === true) return store
   let answers = 0
   let isSilent = false
@@ -43,7 +43,7 @@ export function guardStore(store: Store, { after, timeoutMs = DEFAULT_CALL_TIMEO
   }
 
   function guarded<result>(work: () => MaybePromise<result>, late?: (result: result) => void): Promise<result> {
-    if (isSilent) return Promise.reject(fault('does not answer', undefined))
+    if (isSilent) return Promise.reject(storeFault('does not answer'))
     return attempt(work, late)
   }
 
@@ -54,14 +54,14 @@ export function guardStore(store: Store, { after, timeoutMs = DEFAULT_CALL_TIMEO
       let isOver = false
       const cancel = after(timeoutMs, () => {
         isOver = true
-        reject(fault(`did not answer within ${timeoutMs} ms`, undefined))
+        reject(storeFault(`did not answer within ${timeoutMs} ms`))
         if (seen === answers) silent()
       })
       const fail = (cause: unknown): void => {
         cancel()
         const isKnown = GatewayError.is(cause) || cause instanceof RangeError
         if (isKnown) answered()
-        reject(isKnown ? cause : fault('failed', cause))
+        reject(isKnown ? cause : storeFault('failed', cause))
       }
       const succeed = (value: result): void => {
         cancel()
@@ -102,12 +102,4 @@ export function guardStore(store: Store, { after, timeoutMs = DEFAULT_CALL_TIMEO
     ping: () => guarded(() => store.ping()),
     close: () => store.close(),
   }
-}
-
-function fault(what: string, cause: unknown): GatewayError {
-  return new GatewayError(
-    'overloaded',
-    `The gateway's store ${what}. Nothing was served or charged; try again later.`,
-    { retryAfterSeconds: 1, cause },
-  )
 }
