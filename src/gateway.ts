@@ -1,4 +1,5 @@
 import type { HttpHandler, HttpRequest } from './core/http.ts'
+import { lazy } from './core/lazy.ts'
 import { isPromise } from './core/maybe-promise.ts'
 import type { ProviderStates } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
@@ -31,8 +32,8 @@ import { providerStates } from './providers/provider-states.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
-import { createAuthorize } from './routes/authorize.ts'
 import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
+import type { Authorize } from './routes/authorize.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
@@ -146,8 +147,11 @@ export function createGateway(options: GatewayOptions): Gateway {
     unsettled: governance.ledger.unsettled,
   })
   const { keys, budgets, rateLimits } = governance
+  const loadAuthorize = lazy(async () =>
+    (await import('./routes/authorize.ts')).createAuthorize(options.admin, runtime),
+  )
   const admin = {
-    authorize: createAuthorize(options.admin, runtime),
+    authorize: async (...given: Parameters<Authorize>) => (await loadAuthorize())(...given),
     keys,
     budgets,
     rateLimits,
