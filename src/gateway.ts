@@ -1,4 +1,5 @@
 import type { HttpHandler, HttpRequest } from './core/http.ts'
+import { lazy } from './core/lazy.ts'
 import { isPromise } from './core/maybe-promise.ts'
 import type { ProviderStates } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
@@ -11,7 +12,14 @@ import type { RateStatus } from './governance/reservation.ts'
 import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
 import { toFetch, type FetchHandler } from './http/web-handler.ts'
-import { checkOptions, DEFAULT_LIMITS, DEFAULT_MARGIN, DEFAULT_TIMEOUTS, type GatewayOptions } from './options.ts'
+import {
+  checkOptions,
+  DEFAULT_LIMITS,
+  DEFAULT_MARGIN,
+  DEFAULT_STORE_TIMEOUT_MS,
+  DEFAULT_TIMEOUTS,
+  type GatewayOptions,
+} from './options.ts'
 import { rateStatusOfCaller } from './pipeline/authenticate.ts'
 import { asFailure } from './pipeline/fail.ts'
 import { INTERNAL } from './pipeline/observe-requests.ts'
@@ -24,8 +32,8 @@ import { providerStates } from './providers/provider-states.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
-import { createAuthorize } from './routes/authorize.ts'
 import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
+import type { Authorize } from './routes/authorize.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
@@ -85,7 +93,12 @@ export function createGateway(options: GatewayOptions): Gateway {
   checkOptions(options)
   const { basePath = '' } = options
   const runtime = createRuntime(options.runtime)
-  const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), { after: runtime.after })
+  const { storeTimeoutMs = DEFAULT_STORE_TIMEOUT_MS } = options
+  const servesWithoutStore = options.onStoreFailure === 'allow'
+  const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), {
+    after: runtime.after,
+    timeoutMs: Math.ceil(storeTimeoutMs * CALL_SHARE),
+  })
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
   const breaker = createCircuitBreaker(options.circuitBreaker)
@@ -102,6 +115,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     store,
     runtime,
     totalMs: timeouts.total,
+    keyCacheMs: options.keyCacheMs,
+    allowsUnreserved: servesWithoutStore,
     onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ ticket }) => {
       const cause = new Error('A settlement was given up: its request is not billed. The store was away for too long.')
@@ -117,6 +132,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     failover,
     directory,
     timeouts,
+    storeTimeoutMs,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
     observers,
     cache,
@@ -124,10 +140,18 @@ export function createGateway(options: GatewayOptions): Gateway {
     savings: options.savings,
     margin: marginOf(options.margin),
   })
-  const metrics = createMetricsReports({ ...observers, cache, now: runtime.now })
+  const metrics = createMetricsReports({
+    ...observers,
+    cache,
+    now: runtime.now,
+    unsettled: governance.ledger.unsettled,
+  })
   const { keys, budgets, rateLimits } = governance
+  const loadAuthorize = lazy(async () =>
+    (await import('./routes/authorize.ts')).createAuthorize(options.admin, runtime),
+  )
   const admin = {
-    authorize: createAuthorize(options.admin, runtime),
+    authorize: async (...given: Parameters<Authorize>) => (await loadAuthorize())(...given),
     keys,
     budgets,
     rateLimits,
@@ -137,7 +161,9 @@ export function createGateway(options: GatewayOptions): Gateway {
   const traffic = createTraffic(runtime)
   const batches = createBatches(options.batches, { store, services, keyById: governance.keyById, traffic })
   const states = (): ProviderStates => providerStates(options.providers, failover.circuits())
-  const route = createRouter(endpoints({ services, directory, store, states, basePath, admin, traffic, batches }))
+  const route = createRouter(
+    endpoints({ services, directory, store, servesWithoutStore, states, basePath, admin, traffic, batches }),
+  )
 
   const handle: HttpHandler = (request, sink) => {
     let id = ''
@@ -187,6 +213,9 @@ export function createGateway(options: GatewayOptions): Gateway {
       ),
   }
 }
+
+/** The part of a request's time for the store that one call may take: 2 of 5 seconds. */
+const CALL_SHARE = 0.4
 
 function requestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`

@@ -38,6 +38,9 @@ export const DEFAULT_LIMITS: Limits = {
 
 export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
+/** Milliseconds that one request waits for the store, over all its calls. */
+export const DEFAULT_STORE_TIMEOUT_MS = 5_000
+
 export const DEFAULT_MARGIN = 1.5
 
 /** Everything that a gateway can be told. Unknown options are refused at the start. */
@@ -46,6 +49,22 @@ export interface GatewayOptions {
   readonly providers: readonly Provider[]
   /** Keys, budgets and what must outlive a request. @default memoryStore(), which lives as long as the process */
   readonly store?: Store
+  /**
+   * What happens to a request whose key, limits or budget cannot be checked because the store fails. `refuse`: 503, and no
+   * upstream is called. `allow`: a key that this process has seen before is served without limits, and billed when the
+   * store is back. @default 'refuse'
+   */
+  readonly onStoreFailure?: 'refuse' | 'allow'
+  /**
+   * Maximum time that one request waits for the store, over all its calls, in milliseconds. One call takes at most two
+   * fifths of it. @default 5,000
+   */
+  readonly storeTimeoutMs?: number
+  /**
+   * How long a process remembers keys, shared budgets and rate limits, in milliseconds, 0 to 5,000: changes by another
+   * process take effect after it, those by the process itself at once. @default 2,000
+   */
+  readonly keyCacheMs?: number
   /** billed = theoretical cost × margin: a number, or a function of key and model. @default 1.5 */
   readonly margin?: number | ((call: MarginCall) => number)
   /** Models, prices and aliases of your own. */
@@ -103,6 +122,8 @@ const milliseconds = z
     z.maximum(MAX_TIMEOUT_MS, { error: `at most ${MAX_TIMEOUT_MS} milliseconds (24 hours) were expected` }),
   )
 
+const KEY_CACHE = 'milliseconds from 0 to 5,000 were expected'
+
 /** The values are checked by the room; that no other name is there is checked here. */
 const CACHE_OPTIONS = [
   'enabled',
@@ -134,6 +155,11 @@ const schema = z.strictObject({
     )
     .check(z.minLength(1, { error: 'at least one provider was expected' })),
   store: z.optional(objectWith<Store>('a store, such as memoryStore()', ['get', 'set', 'swap', 'reserve', 'settle'])),
+  onStoreFailure: z.optional(z.enum(['refuse', 'allow'], { error: 'refuse or allow was expected' })),
+  storeTimeoutMs: z.optional(milliseconds),
+  keyCacheMs: z.optional(
+    z.int({ error: KEY_CACHE }).check(z.minimum(0, { error: KEY_CACHE }), z.maximum(5_000, { error: KEY_CACHE })),
+  ),
   margin: z.optional(
     z.union([z.number().check(z.minimum(0), z.maximum(1000)), functionFor<(call: MarginCall) => number>('margin')], {
       error: 'a number from 0 to 1000, or a function that answers one, was expected',

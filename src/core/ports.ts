@@ -61,8 +61,8 @@ export interface Settlement {
   readonly charges: readonly Charge[]
   readonly tallies: readonly Tally[]
   /**
-   * Appended in the same step, so that a request needs no third call for its audit record. An entry that is larger than
-   * its quota is left out.
+   * Appended in the same step: the audit record of the request, which then needs no third call. An entry that is larger
+   * than its quota is left out.
    * @default none
    */
   readonly entries?: readonly SettledEntry[]
@@ -160,8 +160,8 @@ export interface Store {
   settle(settlement: Settlement): MaybePromise<boolean>
   levels(counters: readonly string[]): MaybePromise<readonly Level[]>
   tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
-  /** Adds to an append-only log. */
-  append(log: string, entry: NewLogEntry): MaybePromise<void>
+  /** Adds to an append-only log, or to each of several logs in one step. */
+  append(log: string | readonly string[], entry: NewLogEntry): MaybePromise<void>
   /** Entries of a log in the order they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
   /** True for a store that is part of this process and never waits: its calls need no deadline. @default false */

@@ -3,7 +3,7 @@ import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Store } from '../core/ports.ts'
 import { changeKey, makeKey } from './key-fields.ts'
 import type { KeyChange, NewKey } from './key-schema.ts'
-import { createRecent } from './recent.ts'
+import { createRecent, orLast } from './recent.ts'
 import { parseKeyRecord } from './record-schema.ts'
 import { createRecordTable, type Page, type PageQuery, type RecordTable } from './record-table.ts'
 import { createSecret, hashSecret, isSameHash, prefixOfSecret } from './secret.ts'
@@ -46,6 +46,8 @@ export interface KeyringOptions {
   readonly shared: SharedLimits
   /** How long a look-up may be answered from memory, in milliseconds. @default 2,000 */
   readonly cacheMs?: number
+  /** While the store fails, a look-up returns the key that it last found. @default false: it rejects */
+  readonly keepsStale?: boolean
 }
 
 const KEYS = 'key:'
@@ -55,11 +57,12 @@ const CACHED = 10_000
 const CACHE_MS = 2_000
 
 export function createKeyring(options: KeyringOptions): Keyring {
-  const { store, now, uuid, shared, cacheMs = CACHE_MS } = options
+  const { store, now, uuid, shared, cacheMs = CACHE_MS, keepsStale = false } = options
   const keys: RecordTable<VirtualKey> = createRecordTable({
     store,
     now,
     cacheMs,
+    keepsStale,
     prefix: KEYS,
     label: 'virtual key',
     parse: parseKeyRecord,
@@ -87,11 +90,12 @@ export function createKeyring(options: KeyringOptions): Keyring {
     if (remembered !== undefined) return remembered.value
     if (unknown.get(hash, at) !== undefined) return undefined
     const seen = placed
-    return chain(store.get(HASHES + hash), (id) => {
+    const remember = (id: string | undefined): string | undefined => {
       if (id !== undefined) known.put(hash, id, at + cacheMs)
       else if (seen === placed) unknown.put(hash, undefined, at + cacheMs)
       return id
-    })
+    }
+    return orLast(store.get(HASHES + hash), remember, keepsStale ? known.last(hash) : undefined)
   }
 
   async function point(hash: string, id: string): Promise<void> {

@@ -1,19 +1,18 @@
-import type { GatewayError } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { nano } from '../core/money.ts'
 import { periodOf } from '../core/period.ts'
-import type { Charge, Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../core/ports.ts'
-import { claimsFor, countable, outputFor, recountFor, type Wanted } from './claims.ts'
-import { UNLIMITED } from './field-schema.ts'
+import type { ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../core/ports.ts'
+import { claimsFor, outputFor, recountFor, type Wanted } from './claims.ts'
 import type { Forecast } from './forecast.ts'
 import { createKeyWindows, type KeyWindows } from './key-windows.ts'
-import { forgottenAt, type Limit } from './limits-in-force.ts'
+import type { Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
 import { refusal } from './refusal.ts'
-import type { Quote, RateStatus, Recount, Reservation, Used } from './reservation.ts'
+import type { Quote, RateStatus, Recount, Reservation, Used, WaitForStore } from './reservation.ts'
+import { checkedUsage, settlementOf, withSpares } from './settlement-of.ts'
 import { createSettlements, type SettlementsOptions } from './settlements.ts'
 import type { SharedLimits } from './shared-limits.ts'
-import { talliesOf } from './usage-tally.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /** Who may use how much: takes places and money in advance and settles what was really used. */
@@ -24,14 +23,18 @@ export interface Ledger {
    * A request that failed later is settled with zeros: it keeps its place in the request limits (it was served an
    * upstream call or the attempt of one), and gets back tokens and money. Settling rejects when the store does not
    * take it; it is then tried again by later settlements.
+   *
+   * @param wait Limits how long a call of the store is waited for. @default without a limit
    */
-  reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation>
+  reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
   /** What `X-RateLimit-*` say where nothing was reserved; without a valid key both limits are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   /** What `reserve` would say at this moment; takes nothing. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
   /** Tries once more the settlements that the store did not take; resolves to how many are left. */
   retry(): Promise<number>
+  /** Settlements that wait for the store, and those that were given up. */
+  unsettled(): Unsettled
 }
 
 export interface LedgerOptions {
@@ -43,47 +46,58 @@ export interface LedgerOptions {
   readonly lapsesAfterMs?: number
   /** Sends settlements that the store did not take again. @default only later settlements send them */
   readonly settlements?: SettlementsOptions
+  /** Serves requests whose reservation the store did not take, and bills them when it is back. @default false */
+  readonly allowsUnreserved?: boolean
 }
 
 const LAPSE_MS = 600_000
 
 export function createLedger(options: LedgerOptions): Ledger {
-  const { store, now, uuid, shared, lapsesAfterMs = LAPSE_MS } = options
+  const { store, now, uuid, shared, lapsesAfterMs = LAPSE_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
   const windowsOf = createKeyWindows(shared)
 
-  function reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> {
-    return chain(attempt(key, quote, undefined), (outcome) =>
-      'reservation' in outcome ? outcome.reservation : reserveCounted(key, outcome),
+  function reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (given) => given): MaybePromise<Reservation> {
+    return chain(attempt({ key, quote, wait }), (outcome) =>
+      'reservation' in outcome ? outcome.reservation : reserveCounted(key, outcome, wait),
     )
   }
 
   /** Repeats the step with exact counts, until nothing more can be counted. */
-  async function reserveCounted(key: VirtualKey, refused: Refused): Promise<Reservation> {
+  async function reserveCounted(key: VirtualKey, refused: Refused, wait: WaitForStore): Promise<Reservation> {
     let places: RateStatus | undefined
     for (let { recount, refusal: failure } = refused; ;) {
       if (recount === undefined) throw failure
-      if (recount.asksUpstream) places ??= await takePlaces(key)
-      const outcome = await attempt(key, await recount.run(), places)
+      if (recount.asksUpstream) places ??= await takePlaces(key, wait)
+      const outcome = await attempt({ key, quote: await recount.run(), places, wait })
       if ('reservation' in outcome) return outcome.reservation
       recount = outcome.recount
       failure = outcome.refusal
     }
   }
 
-  /** One atomic step. `places` are given where the places of the request limits are taken already. */
-  function attempt(key: VirtualKey, quote: Quote, places: RateStatus | undefined): MaybePromise<Outcome> {
+  function attempt({ key, quote, places, wait }: Attempt): MaybePromise<Outcome> {
     const at = now()
-    return chain(windowsOf(key, at), (windows) => {
+    return chain(wait(windowsOf(key, at)), (windows) => {
       const inForce = windows.limits
       const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
       const wanted = claimsFor(limits, quote)
       const claims = withSpares(wanted, windows)
       const request = { ticket: uuid(), claims, least: wanted.least, lapsesAfterMs }
-      return chain(take(request), (result) =>
-        outcomeOf({ quote, places, at, windows, limits, wanted, ticket: request.ticket, result }),
-      )
+      const step = { quote, places, at, windows, limits, wanted }
+      const taken = chain(take(request, wait), (result) => outcomeOf({ ...step, ticket: request.ticket, result }))
+      return allowsUnreserved && isPromise(taken) ? taken.catch((error) => unreserved(step, error)) : taken
     })
+  }
+
+  /** The store failed: the request is served without a reservation, and billed under a ticket that is opened later. */
+  function unreserved(step: Omit<Step, 'ticket' | 'result'>, error: unknown): Outcome {
+    if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
+    const opening = { ticket: uuid(), claims: [], lapsesAfterMs }
+    const { limits: claimed, worst } = step.wanted
+    const rate = rateStatus(claimed, [], { now: step.at, refused: undefined })
+    const reservation = reservationOf({ ...step, ticket: opening.ticket }, { rate, granted: worst, opening })
+    return { reservation }
   }
 
   function outcomeOf(step: Step): Outcome {
@@ -102,29 +116,31 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   function reservationOf(
-    { quote, windows, limits, wanted, ticket }: Step,
-    { rate, granted }: { readonly rate: RateStatus; readonly granted: number },
+    { quote, windows, limits, wanted, ticket }: Omit<Step, 'result'>,
+    { rate, granted, opening }: Granted,
   ): Reservation {
-    const settlementFor = (used: Used): Settlement =>
-      settlement({ ticket, windows, limits, used: checked(used, granted) })
+    const settlementFor = (used: Used, entries: readonly SettledEntry[] = []): Settlement =>
+      settlementOf({ ticket, windows, limits, used: checkedUsage(used, granted), entries })
     let settling: { readonly done: MaybePromise<void> } | undefined
     return {
+      isReserved: opening === undefined,
       rate,
       quote,
       outputTokens: outputFor(wanted, quote, granted),
       settlement: settlementFor,
-      settle: (used) => (settling ??= { done: settlements.settle(settlementFor(used)) }).done,
+      settle: (used, entries) =>
+        (settling ??= { done: settlements.settle(settlementFor(used, entries), opening) }).done,
     }
   }
 
   /** Takes a place of each request limit for good: the upstream is asked even if the request is refused afterwards. */
-  async function takePlaces(key: VirtualKey): Promise<RateStatus> {
+  async function takePlaces(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
-    const limits = (await windowsOf(key, at)).limits.filter(({ kind }) => kind === 'requests')
+    const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
     const { claims } = claimsFor(limits, NO_PROMPT)
     const ticket = uuid()
-    const result = await take({ ticket, claims, lapsesAfterMs })
+    const result = await take({ ticket, claims, lapsesAfterMs }, wait)
     const refused = result.accepted ? undefined : limits[result.refused]
     const rate = rateStatus(limits, result.levels, { now: at, refused })
     if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens: 0 })
@@ -133,15 +149,33 @@ export function createLedger(options: LedgerOptions): Ledger {
     return rate
   }
 
-  /** A step that failed on the way back may have happened: what it took is given back at once, not after the lapse. */
-  function take(request: ReserveRequest): MaybePromise<ReserveResult> {
-    const giveBack = (error: unknown): never => {
-      const given = store.settle({ ticket: request.ticket, charges: [], tallies: [] })
-      if (isPromise(given)) given.catch(() => {})
+  /**
+   * A step that failed on the way back may have happened, and one that takes too long may still happen: what it took is
+   * given back at once, not when it expires.
+   */
+  function take(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
+    const result = store.reserve(request)
+    return isPromise(result) ? waitOrGiveBack(result, request.ticket, wait) : result
+  }
+
+  async function waitOrGiveBack(
+    result: Promise<ReserveResult>,
+    ticket: string,
+    wait: WaitForStore,
+  ): Promise<ReserveResult> {
+    try {
+      return await wait(result)
+    } catch (error) {
+      void giveBackAfter(result, ticket)
       throw error
     }
-    const result = store.reserve(request)
-    return isPromise(result) ? result.catch(giveBack) : result
+  }
+
+  async function giveBackAfter(result: Promise<ReserveResult>, ticket: string): Promise<void> {
+    await Promise.allSettled([result])
+    try {
+      await store.settle({ ticket, charges: [], tallies: [] })
+    } catch {}
   }
 
   function status(key: VirtualKey | undefined): MaybePromise<RateStatus> {
@@ -165,7 +199,30 @@ export function createLedger(options: LedgerOptions): Ledger {
       return forecast(key, quote, { store, shared, now })
     },
     retry: settlements.retry,
+    unsettled: () => ({ waiting: settlements.waiting(), dropped: settlements.dropped() }),
   }
+}
+
+/** Settlements that the store did not take. */
+export interface Unsettled {
+  readonly waiting: number
+  readonly dropped: number
+}
+
+/** One atomic step to make. */
+interface Attempt {
+  readonly key: VirtualKey
+  readonly quote: Quote
+  /** Present where the places of the request limits are taken already. */
+  readonly places?: RateStatus | undefined
+  readonly wait: WaitForStore
+}
+
+interface Granted {
+  readonly rate: RateStatus
+  readonly granted: number
+  /** Opens the ticket of a request that the store did not reserve. */
+  readonly opening?: ReserveRequest
 }
 
 /** A step that took nothing. */
@@ -189,52 +246,3 @@ interface Step {
 }
 
 const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => nano(0) }
-
-/** A budget whose window changes while this request runs finds its money held in the new window too. */
-function withSpares({ claims, worst }: Wanted, { spares }: KeyWindows): readonly Claim[] {
-  if (worst === 0) return claims
-  const all = [...claims]
-  for (const { counter, expiresAt, isHeld } of spares) {
-    if (isHeld) all.push({ counter, max: UNLIMITED, expiresAt, amount: worst, elastic: true })
-  }
-  return all
-}
-
-interface Settled {
-  readonly ticket: string
-  /** Those of the moment when the places were taken. */
-  readonly windows: KeyWindows
-  readonly limits: readonly Limit[]
-  readonly used: Used
-}
-
-function settlement({ ticket, windows, limits, used }: Settled): Settlement {
-  const tokens = countable(used.promptTokens + used.completionTokens)
-  const amounts = { requests: 1, tokens, budget: used.billed }
-  const charges: Charge[] = []
-  for (const { counter, kind, every, period } of limits) {
-    const amount = amounts[kind]
-    if (amount > 0) charges.push({ counter, amount, expiresAt: forgottenAt(every, period) })
-  }
-  if (used.billed > 0) {
-    for (const { counter, expiresAt } of windows.spares) charges.push({ counter, amount: used.billed, expiresAt })
-  }
-  return { ticket, charges, tallies: talliesOf(windows.tallies, used) }
-}
-
-/** Whatever an upstream's numbers lead to, the books get whole numbers of 0 and more; money that is no number is what was held. */
-function checked(used: Used, held: number): Used {
-  return {
-    promptTokens: orElse(used.promptTokens, 0),
-    completionTokens: orElse(used.completionTokens, 0),
-    savedTokens: Number.isSafeInteger(used.savedTokens) ? used.savedTokens : 0,
-    theoretical: nano(orElse(used.theoretical, 0)),
-    actual: nano(orElse(used.actual, 0)),
-    billed: nano(orElse(used.billed, held)),
-    model: used.model,
-  }
-}
-
-function orElse(amount: number, otherwise: number): number {
-  return Number.isFinite(amount) ? countable(amount) : otherwise
-}

@@ -1,6 +1,10 @@
+import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+
 /** What was looked up lately, bounded: full, it forgets what was put in first. */
 export interface Recent<value> {
   get(key: string, now: number): { readonly value: value } | undefined
+  /** The last value, however old. */
+  last(key: string): { readonly value: value } | undefined
   put(key: string, value: value, until: number): void
   forget(key: string): void
 }
@@ -21,5 +25,15 @@ export function createRecent<value>(most: number): Recent<value> {
     if (oldest !== undefined) entries.delete(oldest)
   }
 
-  return { get, put, forget: (key) => void entries.delete(key) }
+  return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
+}
+
+/** Continues with what a look-up found, or returns the last value where the look-up itself fails and there is one. */
+export function orLast<found, value>(
+  finding: MaybePromise<found>,
+  goOn: (found: found) => value,
+  last: { readonly value: value } | undefined,
+): MaybePromise<value> {
+  if (last === undefined || !isPromise(finding)) return chain(finding, goOn)
+  return finding.then(goOn, () => last.value)
 }

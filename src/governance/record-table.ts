@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Store } from '../core/ports.ts'
-import { createRecent } from './recent.ts'
+import { createRecent, orLast } from './recent.ts'
 
 /** Records of one kind in the store, as JSON text under `<prefix><id>`. */
 export interface RecordTable<record> {
@@ -40,6 +40,8 @@ export interface RecordTableOptions<record> {
   readonly parse: (value: unknown) => record | undefined
   /** How long `find` may answer from memory, in milliseconds. @default 2,000 */
   readonly cacheMs?: number
+  /** While the store fails, `find` returns the record that it last read. @default false: it rejects */
+  readonly keepsStale?: boolean
 }
 
 const CACHED = 10_000
@@ -54,7 +56,7 @@ export function isSafeId(id: string): boolean {
 }
 
 export function createRecordTable<record>(options: RecordTableOptions<record>): RecordTable<record> {
-  const { store, now, prefix, label, cacheMs = CACHE_MS } = options
+  const { store, now, prefix, label, cacheMs = CACHE_MS, keepsStale = false } = options
   const recent = createRecent<record | undefined>(CACHED)
   /** A look-up that began before a change must not be remembered after it. */
   let changes = 0
@@ -80,11 +82,12 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     const known = recent.get(id, at)
     if (known !== undefined) return known.value
     const seen = changes
-    return chain(load(id), (text) => {
+    const remember = (text: string | undefined): record | undefined => {
       const record = text === undefined ? undefined : parse(text)
       if (seen === changes) recent.put(id, record, at + cacheMs)
       return record
-    })
+    }
+    return orLast(load(id), remember, keepsStale ? recent.last(id) : undefined)
   }
 
   async function write(id: string, expected: string | undefined, value: string | undefined): Promise<boolean> {

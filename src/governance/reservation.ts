@@ -1,7 +1,7 @@
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
-import type { Settlement } from '../core/ports.ts'
+import type { SettledEntry, Settlement } from '../core/ports.ts'
 
 /** What `X-RateLimit-*` say. Without a limit: the greatest safe integer, and the end of the current hour. */
 export interface RateStatus {
@@ -34,6 +34,9 @@ export interface Quote {
   }
 }
 
+/** Waits for a call of the store as long as the request may; see pipeline/store-wait. */
+export type WaitForStore = <value>(given: MaybePromise<value>) => MaybePromise<value>
+
 /** Counts the prompt and returns the quote by that count, which cannot be recounted in the same way again. */
 export interface Recount {
   readonly run: () => Promise<Quote>
@@ -55,16 +58,23 @@ export interface Used {
 
 /** Places and money taken in advance. */
 export interface Reservation {
+  /** False when the store failed and the request is served all the same: nothing is held, and the settlement bills it. */
+  readonly isReserved: boolean
   readonly rate: RateStatus
   /** The quote that fitted. */
   readonly quote: Quote
   /** The answer's limit that the budgets pay for: at most the quote's. */
   readonly outputTokens: number
-  /** Replaces what was held by what was used. Only the first call counts; a request that used nothing settles zeros. */
-  settle(used: Used): MaybePromise<void>
   /**
-   * What `settle` writes, as data: whoever must not lose it with this process keeps it, and may hand it to the store
+   * Replaces what was held by what was used, and appends the audit entries in the same step. Only the first call counts; a
+   * request that used nothing settles zeros.
+   *
+   * @param entries @default none
+   */
+  settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
+  /**
+   * What `settle` writes, as data: a caller that must not lose it with this process keeps it, and may hand it to the store
    * again later. The store takes the settlement of a ticket once.
    */
-  settlement(used: Used): Settlement
+  settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
 }

@@ -1,17 +1,28 @@
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
-import type { Runtime, Settlement, Store } from '../core/ports.ts'
+import type { ReserveRequest, Runtime, Settlement, Store } from '../core/ports.ts'
 
 /** Hands settlements to the store, and again those that it did not take. */
 export interface Settlements {
   /**
    * Rejects when the store fails. The settlement is then kept and sent again: by later settlements, by `retry`, and by
    * itself while any is kept.
+   *
+   * @param opening Opens the ticket first, for a request that was served without a reservation. @default the ticket is open
    */
-  settle(settlement: Settlement): MaybePromise<void>
+  settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
   /** Waits for settlements under way, then sends once more what is kept; resolves to how many are still left. */
   retry(): Promise<number>
+  /** How many are kept to be sent again. */
+  waiting(): number
   /** How many were given up: too many were kept, or the store refused the amounts. */
   dropped(): number
+}
+
+/** A settlement on its way to the store. */
+interface Sending {
+  readonly settlement: Settlement
+  /** Absent once the ticket is open: opening it a second time after its settlement would bill it twice. */
+  opening: ReserveRequest | undefined
 }
 
 export interface SettlementsOptions {
@@ -30,25 +41,42 @@ const RETRY_MS = 1_000
 /** A ticket is settled once, however often it is sent, so sending again is safe. */
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
   const { after, maxKept = MAX_KEPT, onDropped } = options
-  const kept: Settlement[] = []
+  const kept: Sending[] = []
   const underWay = new Set<Promise<void>>()
   let isRetrying = false
   let isScheduled = false
   let dropped = 0
 
-  function settle(settlement: Settlement): MaybePromise<void> {
+  function settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void> {
+    const sending: Sending = { settlement, opening }
     const failed = (error: unknown): never => {
       if (isRefused(error)) drop(settlement)
-      else keep(settlement)
+      else keep(sending)
       throw error
     }
     let settled: MaybePromise<boolean>
     try {
-      settled = store.settle(settlement)
+      settled = send(sending)
     } catch (error) {
       return failed(error)
     }
     return isPromise(settled) ? track(settled.then(retryKept, failed)) : retryKept()
+  }
+
+  function send(sending: Sending): MaybePromise<boolean> {
+    const { settlement, opening } = sending
+    return opening === undefined ? store.settle(settlement) : openAndSend(sending, opening)
+  }
+
+  async function openAndSend(sending: Sending, opening: ReserveRequest): Promise<boolean> {
+    try {
+      await store.reserve(opening)
+    } catch (error) {
+      // An earlier try has opened the ticket.
+      if (!isRefused(error)) throw error
+    }
+    sending.opening = undefined
+    return store.settle(sending.settlement)
   }
 
   async function track(settled: Promise<void>): Promise<void> {
@@ -60,10 +88,10 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     }
   }
 
-  function keep(settlement: Settlement): void {
-    kept.push(settlement)
+  function keep(sending: Sending): void {
+    kept.push(sending)
     const oldest = kept.length > maxKept ? kept.shift() : undefined
-    if (oldest !== undefined) drop(oldest)
+    if (oldest !== undefined) drop(oldest.settlement)
     schedule()
   }
 
@@ -108,17 +136,17 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   /** A settlement that the store will never take must not keep others back. */
-  async function isTaken(settlement: Settlement): Promise<boolean> {
+  async function isTaken(sending: Sending): Promise<boolean> {
     try {
-      await store.settle(settlement)
+      await send(sending)
     } catch (error) {
       if (!isRefused(error)) return false
-      drop(settlement)
+      drop(sending.settlement)
     }
     return true
   }
 
-  return { settle, retry, dropped: () => dropped }
+  return { settle, retry, waiting: () => kept.length, dropped: () => dropped }
 }
 
 /** The store answered that the settlement is wrong: sending it again cannot help. */

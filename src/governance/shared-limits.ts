@@ -13,6 +13,7 @@ export function createSharedLimits(parts: {
   readonly store: Store
   readonly now: () => number
   readonly cacheMs?: number
+  readonly keepsStale?: boolean
 }): SharedLimits {
   return {
     budgets: createRecordTable({ ...parts, prefix: 'budget:', label: 'budget', parse: parseBudgetRecord }),

@@ -2,7 +2,9 @@ import type { Batch } from '../batches/batch.ts'
 import { writeLine, type ItemResult, type StoredRequest } from '../batches/item-queue.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError, type FailureKind } from '../core/errors.ts'
+import type { MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
+import type { SettledEntry } from '../core/ports.ts'
 import { anthropicFormat } from '../formats/anthropic/format.ts'
 import type { Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
@@ -86,6 +88,13 @@ function waitOf(failure: GatewayError | undefined): number | undefined {
   return retryAfterSeconds === undefined ? DEFAULT_WAIT_MS : retryAfterSeconds * 1000
 }
 
+/** What an item settles when it is committed. */
+interface Settling {
+  readonly reservation: Reservation
+  readonly used: Used
+  readonly audit: readonly SettledEntry[]
+}
+
 interface Withheld {
   /** The same services, which settle and record nothing. */
   readonly services: Services
@@ -99,14 +108,15 @@ interface Withheld {
  * settled: only then can a process that takes over from a dead one finish its work without a second bill.
  */
 function withhold(services: Services): Withheld {
-  let settling: { readonly reservation: Reservation; readonly used: Used } | undefined
+  let settling: Settling | undefined
   let ending: { readonly exchange: Exchange; readonly outcome: Outcome } | undefined
-  const reserve: Services['ledger']['reserve'] = async (key, quote) => {
-    const reservation = await services.ledger.reserve(key, quote)
+  const reserve: Services['ledger']['reserve'] = async (key, quote, wait) => {
+    const reservation = await services.ledger.reserve(key, quote, wait)
+    if (!reservation.isReserved) throw notReserved()
     return {
       ...reservation,
-      settle: (used) => {
-        settling ??= { reservation, used }
+      settle: (used, audit = []) => {
+        settling ??= { reservation, used, audit }
       },
     }
   }
@@ -119,12 +129,21 @@ function withhold(services: Services): Withheld {
   return {
     services: { ...services, ledger: { ...services.ledger, reserve }, observers },
     failure: () => ending?.outcome.failure,
-    settlement: () => settling?.reservation.settlement(settling.used),
+    settlement: () => settling?.reservation.settlement(settling.used, settling.audit),
     commit: async (counts) => {
-      if (settling !== undefined) await settling.reservation.settle(counts ? settling.used : unbilled(settling.used))
+      if (settling !== undefined) await commitSettlement(settling, counts)
       if (counts && ending !== undefined) await services.observers.observeRequest(ending.exchange, ending.outcome)
     },
   }
+}
+
+/** An item can wait for the store, whatever `onStoreFailure` says: its settlement is kept in the store itself. */
+function notReserved(): GatewayError {
+  return new GatewayError('overloaded', 'The store failed before this item was reserved. It is tried again.')
+}
+
+function commitSettlement({ reservation, used, audit }: Settling, counts: boolean): MaybePromise<void> {
+  return counts ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
 }
 
 /** The vendor was paid also for an answer that does not count. */

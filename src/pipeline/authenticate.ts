@@ -6,10 +6,12 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readSecret } from '../http/credentials.ts'
 import type { Authenticated, Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
+import { waitForStore } from './store-wait.ts'
 
 /** Finds the key of a request: 401. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
-  return chain(findCaller(exchange.request, services), (key) => withKey(exchange, key))
+  const finding = findCaller(exchange.request, services)
+  return chain(waitForStore(exchange, finding, services), (key) => withKey(exchange, key))
 }
 
 export function withKey(exchange: Exchange, key: VirtualKey): Authenticated {

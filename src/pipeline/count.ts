@@ -1,5 +1,6 @@
 import { headersOf } from '../core/http.ts'
 import { ONE_REQUEST } from '../governance/places.ts'
+import type { WaitForStore } from '../governance/reservation.ts'
 import { authenticate } from './authenticate.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Authenticated, Exchange, Parsed } from './exchange.ts'
@@ -10,6 +11,7 @@ import { readSteering } from './read-steering.ts'
 import { release } from './settle.ts'
 import type { Services } from './services.ts'
 import { Stages } from './stages.ts'
+import { waitForStore } from './store-wait.ts'
 
 /** Milliseconds after which an upstream that counts is not waited for: the prompt is then counted here. */
 const DEADLINE_MS = 10_000
@@ -29,7 +31,8 @@ async function parseCounted(authenticated: Authenticated, services: Services): P
 }
 
 async function respondWithCount(parsed: Parsed, services: Services): Promise<undefined> {
-  const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST)
+  const wait: WaitForStore = (given) => waitForStore(parsed, given, services)
+  const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
   parsed.reservation = reservation
   const { tokens, isEstimated } = await countTokens(parsed, services)
   await release(parsed, { status: 200 }, services)

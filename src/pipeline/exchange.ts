@@ -74,6 +74,8 @@ export class Exchange {
   route: Route | undefined = undefined
   /** Names of hints that the upstream's format could not carry. */
   ignored: readonly string[] = []
+  /** How long the request has waited for the store so far, in milliseconds. */
+  storeMs = 0
   /** The request has been settled, or needs no settlement. */
   isEnded = false
 

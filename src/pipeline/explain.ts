@@ -11,6 +11,7 @@ import { plan } from './plan.ts'
 import { quote } from './reserve.ts'
 import type { Parsed, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
+import { waitForStore } from './store-wait.ts'
 
 /**
  * Answers what would happen to a request: its limits, its cache state, its tier, its tokens, its prices and its route.
@@ -19,11 +20,13 @@ import type { Services } from './services.ts'
  */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
   await parsed.size.prepare()
-  const forecast = await services.ledger.forecast(parsed.key, quote(parsed, false))
+  const forecast = await waitForStore(parsed, services.ledger.forecast(parsed.key, quote(parsed, false)), services)
   const dryRun = dryRunOf(services)
   parsed.reservation = takenNothing(forecast)
   const planned = await plan(parsed as Reserved, dryRun.services)
   const body = describe(planned, { told: forecast, found: dryRun.found(), hasCache: services.memory !== undefined })
+  // No settlement follows that could carry the audit record.
+  parsed.reservation = undefined
   await services.observers.observeRequest(parsed, { status: 200 })
   sendJson(parsed.sink, 200, baseHeaders(parsed.id, forecast.rate), JSON.stringify(body))
   return undefined
@@ -31,6 +34,7 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
 
 function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Reservation {
   return {
+    isReserved: false,
     rate,
     quote: seen,
     outputTokens,

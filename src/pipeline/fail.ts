@@ -6,6 +6,7 @@ import type { Exchange } from './exchange.ts'
 import { baseHeaders, sendJson } from './head.ts'
 import { release } from './settle.ts'
 import type { Services } from './services.ts'
+import { waitForStore } from './store-wait.ts'
 
 /** The one place where a failure becomes a response, in the caller's format. Never rejects. */
 export async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
@@ -47,6 +48,12 @@ export function asFailure(error: unknown): GatewayError {
   )
 }
 
-async function rateOf({ reservation, key }: Exchange, services: Services): Promise<RateStatus> {
-  return reservation?.rate ?? rateStatusOf(key, services)
+async function rateOf(exchange: Exchange, services: Services): Promise<RateStatus> {
+  const { reservation, key } = exchange
+  if (reservation !== undefined) return reservation.rate
+  try {
+    return await waitForStore(exchange, rateStatusOf(key, services), services)
+  } catch {
+    return rateStatusOf(undefined, services)
+  }
 }

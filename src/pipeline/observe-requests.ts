@@ -20,7 +20,7 @@ export const INTERNAL = 'a request failed by a fault of the gateway'
 
 /**
  * Writes each finished request into the metrics, the log and, where it used a key, the audit trail. Requests without a
- * known key stay out of the trail: whoever has no key must not be able to fill it.
+ * known key stay out of the trail, so that callers without a key cannot fill it.
  */
 export function createObservers({ audit, metrics, log, now }: ObserverTargets): Observers {
   const failed: Observers['failed'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
@@ -33,8 +33,11 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
       const cutOff = outcome.bill?.cutOff
       if (cutOff !== undefined) log.event('WARN', IMPLAUSIBLE, now(), cutOffFields(exchange, cutOff))
       log.write(finished)
-      return finished.keyId === undefined ? undefined : audit.write(finished)
+      const isCarried = exchange.reservation !== undefined
+      return finished.keyId === undefined || isCarried ? undefined : audit.write(finished)
     },
+    auditEntries: (exchange, outcome) =>
+      exchange.key === undefined ? [] : audit.entriesOf(finishedOf(exchange, outcome, now())),
     unsettled: (reserved, used, cause) => {
       failed('the store did not take a settlement; it is tried again', cause, {
         request_id: reserved.id,

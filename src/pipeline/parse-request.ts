@@ -18,6 +18,7 @@ import type { Authenticated, Parsed } from './exchange.ts'
 import { readSteering } from './read-steering.ts'
 import type { Limits, RequestBodyLimits, Services } from './services.ts'
 import type { Resolved, Route } from './request-values.ts'
+import { waitForStore } from './store-wait.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
@@ -32,7 +33,8 @@ export function parsePrompt(
   services: Services,
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
-  return chain(services.turns.recall(format, key, given.body), (whole) => {
+  const recalled = services.turns.recall(format, key, given.body)
+  return chain(waitForStore(exchange, recalled, services), (whole) => {
     const { body, received } = given
     const isWhole = whole === body
     const read = isWhole ? format.readPrompt(body, received) : format.readPrompt(whole)

@@ -1,14 +1,16 @@
 import { createQuote, type Candidate } from '../governance/quote.ts'
-import type { Quote } from '../governance/reservation.ts'
+import type { Quote, WaitForStore } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Parsed, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
 import type { Route } from './request-values.ts'
+import { waitForStore } from './store-wait.ts'
 
 /** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
-  const reserving = chain(prepareQuote(parsed), () => services.ledger.reserve(parsed.key, quote(parsed)))
+  const wait: WaitForStore = (given) => waitForStore(parsed, given, services)
+  const reserving = chain(prepareQuote(parsed), () => services.ledger.reserve(parsed.key, quote(parsed), wait))
   return chain(reserving, (reservation) => {
     parsed.reservation = reservation
     return parsed as Reserved

@@ -4,7 +4,7 @@ import type { Cancellation } from '../core/cancellation.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { Embedded, EmbeddingRequest, Meter, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Embedded, EmbeddingRequest, Meter, Runtime, Sent, SettledEntry, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
@@ -12,7 +12,7 @@ import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import type { Format } from '../formats/format.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import type { Forecast } from '../governance/forecast.ts'
-import type { Quote, RateStatus, Reservation, Used } from '../governance/reservation.ts'
+import type { Quote, RateStatus, Reservation, Used, WaitForStore } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -68,14 +68,17 @@ export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
 /** Reserves places and money in advance; see governance/ledger. */
 export interface Ledger {
-  reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation>
+  reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
 }
 
 /** Observes finished requests: audit, metrics, log. Never rejects and never throws. */
 export interface Observers {
+  /** Records metrics and the log line. Appends the audit record too, unless the request has a settlement to carry it. */
   observeRequest(exchange: Exchange, outcome: Outcome): MaybePromise<void>
+  /** The audit record of a request, for its settlement to carry. */
+  auditEntries(exchange: Exchange, outcome: Outcome): readonly SettledEntry[]
   /** A settlement that the store did not take: its amounts are logged, so that none is lost unseen. */
   unsettled(reserved: Reserved, used: Used, cause: unknown): void
   /** Logs a failure whose cause no caller sees. */
@@ -170,5 +173,7 @@ export interface Services {
   readonly bodyLimits: RequestBodyLimits
   readonly bodyRoom: BodyRoom
   readonly timeouts: Timeouts
+  /** Maximum time that one request waits for the store, over all its calls, in milliseconds. */
+  readonly storeTimeoutMs: number
   readonly runtime: Runtime
 }

@@ -7,6 +7,7 @@ import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
 import type { AskPlan, Outcome } from './request-values.ts'
 import type { Optimized } from '../savings/tier.ts'
 import type { Services } from './services.ts'
+import { waitForStore } from './store-wait.ts'
 
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
 export function settle(answered: Answered, bill: Bill, outcome: Outcome, services: Services): MaybePromise<void> {
@@ -37,10 +38,18 @@ function end(exchange: Exchange, used: Used, outcome: Outcome, services: Service
   if (exchange.isEnded) return
   exchange.isEnded = true
   exchange.room?.leave()
-  const settled = settleReservation(exchange, used, services)
+  const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
   if (exchange.plan?.kind === 'ask') finish(exchange.plan, outcome, services)
-  return isPromise(observed) ? observed.then(() => settled) : settled
+  // A settlement or audit record that takes too long goes on without the caller.
+  const ended = isPromise(observed) ? observed.then(() => settled) : settled
+  return isPromise(ended) ? waitAtMost(exchange, ended, services) : ended
+}
+
+async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Services): Promise<void> {
+  try {
+    await waitForStore(exchange, ended, services)
+  } catch {}
 }
 
 /** Nothing that is kept of an answer can fail the request. */
@@ -60,12 +69,17 @@ function reportCacheRead(optimized: Optimized, { completion }: Outcome): void {
 }
 
 /** Never rejects: what the store did not take is logged and tried again. */
-function settleReservation(exchange: Exchange, used: Used, services: Services): MaybePromise<void> {
+function settleReservation(
+  exchange: Exchange,
+  used: Used,
+  outcome: Outcome,
+  { observers }: Services,
+): MaybePromise<void> {
   const { reservation } = exchange
   if (reservation === undefined) return
-  const failed = (cause: unknown): void => services.observers.unsettled(exchange as Reserved, used, cause)
+  const failed = (cause: unknown): void => observers.unsettled(exchange as Reserved, used, cause)
   try {
-    const settled = reservation.settle(used)
+    const settled = reservation.settle(used, observers.auditEntries(exchange, outcome))
     return isPromise(settled) ? settled.catch(failed) : settled
   } catch (cause) {
     failed(cause)

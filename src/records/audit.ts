@@ -2,7 +2,7 @@ import type { FailureKind } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
-import type { LogEntry, NewLogEntry, Store } from '../core/ports.ts'
+import type { LogEntry, NewLogEntry, SettledEntry, Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import { endingOf, shortened, tokensUsed, type Ending, type Finished } from './finished.ts'
 import { guardSink, type Sink } from './guarded-sink.ts'
@@ -49,6 +49,8 @@ export interface AuditPage {
 export interface Audit {
   /** Never rejects: a record that the store or `onRecord` did not take is counted in `dropped`. */
   write(finished: Finished): MaybePromise<void>
+  /** The entries that `write` would append, for a settlement to carry. `onRecord` gets the record at once. */
+  entriesOf(finished: Finished): readonly SettledEntry[]
   read(query?: AuditQuery): Promise<AuditPage>
   dropped(): number
 }
@@ -61,40 +63,37 @@ export interface AuditOptions {
   readonly onRecord?: Sink<AuditRecord>
 }
 
-const isTaken = (): boolean => true
-const isLost = (): boolean => false
-
 const ALL = 'audit'
 const DEFAULT_LIMIT = 100
 const MOST = 1_000
 
-/** Each record stands in the log of all and in that of its key, so that both are read without a search. */
+/** Each record is in the log of all keys and in that of its key, so that both are read without a search. */
 export function createAudit({ store, keepMs, onRecord }: AuditOptions): Audit {
   const sink = guardSink(onRecord)
   let dropped = 0
 
   function write(finished: Finished): MaybePromise<void> {
-    const record = toRecord(finished)
-    const entry = entryOf(finished, record, keepMs)
-    sink.hand(record)
-    const first = append(ALL, entry)
-    const second = finished.keyId === undefined ? true : append(logOf(finished.keyId), entry)
-    if (!isPromise(first) && !isPromise(second)) return count(first && second)
-    return Promise.all([first, second]).then((taken) => count(taken.every(Boolean)))
-  }
-
-  /** False when the store did not take the entry. */
-  function append(log: string, entry: NewLogEntry): MaybePromise<boolean> {
     try {
-      const appended = store.append(log, entry)
-      return isPromise(appended) ? appended.then(isTaken, isLost) : true
+      const appended = store.append(logsOf(finished), handOn(finished))
+      return isPromise(appended) ? appended.catch(drop) : appended
     } catch {
-      return false
+      drop()
     }
   }
 
-  function count(isWritten: boolean): void {
-    if (!isWritten) dropped += 1
+  function handOn(finished: Finished): NewLogEntry {
+    const record = toRecord(finished)
+    sink.hand(record)
+    return entryOf(finished, record, keepMs)
+  }
+
+  function drop(): void {
+    dropped += 1
+  }
+
+  function entriesOf(finished: Finished): readonly SettledEntry[] {
+    const entry = handOn(finished)
+    return logsOf(finished).map((log) => ({ ...entry, log }))
   }
 
   async function read({ keyId, limit = DEFAULT_LIMIT, ...range }: AuditQuery = {}): Promise<AuditPage> {
@@ -106,7 +105,7 @@ export function createAudit({ store, keepMs, onRecord }: AuditOptions): Audit {
     return next === undefined ? { records } : { records, next }
   }
 
-  return { write, read, dropped: () => dropped + sink.dropped() }
+  return { write, entriesOf, read, dropped: () => dropped + sink.dropped() }
 }
 
 /**
@@ -126,6 +125,10 @@ function entryOf(finished: Finished, record: AuditRecord, keepMs: number | undef
 
 function logOf(keyId: string): string {
   return `${ALL}:${keyId}`
+}
+
+function logsOf({ keyId }: Finished): readonly string[] {
+  return keyId === undefined ? [ALL] : [ALL, logOf(keyId)]
 }
 
 function toRecord(finished: Finished): AuditRecord {

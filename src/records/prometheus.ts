@@ -5,16 +5,22 @@ import type { MetricsTotals } from './metrics.ts'
 /** The content type of `writePrometheus`. */
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-/** What is told besides the requests: records that their sinks did not take. */
+/** Records that their sinks did not take. */
 export interface Drops {
   readonly log: number
   readonly audit: number
+  /** Settlements that were given up, with their audit records. */
+  readonly settlement: number
 }
 
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
-/** The metrics in Prometheus' text format. Label values come from closed sets. */
-export function writePrometheus(totals: MetricsTotals, drops: Drops): string {
+/**
+ * The metrics in Prometheus' text format. Label values come from closed sets.
+ *
+ * @param waiting settlements that the store did not take yet
+ */
+export function writePrometheus(totals: MetricsTotals, drops: Drops, waiting: number): string {
   const { theoretical, actual, billed } = totals
   const costs = Object.entries({ theoretical, actual, billed })
   const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
@@ -29,6 +35,9 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops): string {
       Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(nano(amount))])),
     ),
     ...counter('sluice_dropped_records_total', 'Records that their sink did not take.', 'sink', { ...drops }),
+    '# HELP sluice_waiting_settlements Settlements that the store did not take yet; they are sent again.',
+    '# TYPE sluice_waiting_settlements gauge',
+    `sluice_waiting_settlements ${waiting}`,
     ...latency(totals),
     '',
   ].join('\n')

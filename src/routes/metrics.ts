@@ -24,11 +24,6 @@ export function metrics(desk: MetricsReports): Handler {
   }
 }
 
-/** GET /metrics/cache. */
-export function cacheMetrics(desk: MetricsReports): () => Promise<JsonObject> {
-  return async () => desk.cache()
-}
-
 /** Clients of JSON often take plain text, too; scrapers do not take JSON. */
 function wantsText(accept: string): boolean {
   const wanted = accept.toLowerCase()

@@ -11,10 +11,13 @@ export interface StatusParts {
   readonly store: Store
   readonly providers: () => ProviderStates
   readonly runtime: Services['runtime']
+  /** True when requests are served while the store fails. @default false */
+  readonly servesWithoutStore?: boolean
 }
 
 /**
- * GET /health: 503 when the store cannot be reached, `degraded` (200) while a circuit is not closed. The names of the
+ * GET /health: 503 when the store cannot be reached, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
+ * 'allow'` a store that cannot be reached is `degraded` too. The names of the
  * services are those of the specification: optimizer is the waterfall, bifrost the routing to providers, redis the
  * store, mcp_tools the search in stored contexts. Open to everyone, tells no names or addresses.
  */
@@ -22,7 +25,9 @@ export function health(parts: StatusParts): Handler {
   return async (call) => {
     const store = await answers(parts)
     const routing = Object.values(parts.providers()).every((state) => state === 'healthy')
-    const status: Health = !store ? 'unhealthy' : routing ? 'healthy' : 'degraded'
+    const isDegraded = !store || !routing
+    const isUnhealthy = !store && !parts.servesWithoutStore
+    const status: Health = isUnhealthy ? 'unhealthy' : isDegraded ? 'degraded' : 'healthy'
     const body = {
       status,
       timestamp: new Date(parts.runtime.now()).toISOString(),
@@ -33,7 +38,7 @@ export function health(parts: StatusParts): Handler {
         mcp_tools: store ? 'healthy' : 'unhealthy',
       },
     }
-    sendJson(call.sink, store ? 200 : 503, adminHeaders(call), JSON.stringify(body))
+    sendJson(call.sink, isUnhealthy ? 503 : 200, adminHeaders(call), JSON.stringify(body))
   }
 }
 
@@ -44,7 +49,7 @@ export function ready(parts: StatusParts): Handler {
     const states = Object.entries(parts.providers())
     const providers = Object.fromEntries(states.map(([name, state]) => [name, state !== 'away']))
     const routing = Object.values(providers).some(Boolean)
-    const isReady = store && routing
+    const isReady = (store || parts.servesWithoutStore) && routing
     const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }
     sendJson(call.sink, isReady ? 200 : 503, adminHeaders(call), JSON.stringify(body))
   }

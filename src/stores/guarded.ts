@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, storeFault } from '../core/errors.ts'
 import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 
@@ -9,27 +9,65 @@ export interface GuardOptions {
 }
 
 const TIMEOUT_MS = 2_000
+/** Time between two pings of a silent store. */
+const PROBE_MS = 250
 
 /**
  * The same store, whose calls never hang: one that fails or does not answer in time rejects with `overloaded`, so that
  * a request is answered with 503 and nothing is served without its limits. A RangeError is a fault of the caller and
- * passes. What the store says is kept as the cause and never shown. A step that was given up may still happen in the
- * store; every step is safe to be sent again, save `append`.
+ * passes. The error of the store is kept as the cause and never shown. A step that was given up may still happen in the
+ * store; every step is safe to be sent again, except `append`.
+ *
+ * A store that answers no call for the time of one call is silent: further calls reject at once instead of waiting as
+ * long, until a ping is answered.
  */
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: GuardOptions): Store {
   if (store.local === true) return store
+  let answers = 0
+  let isSilent = false
 
-  function guarded<result>(work: () => MaybePromise<result>): Promise<result> {
+  function answered(): void {
+    answers += 1
+    isSilent = false
+  }
+
+  function probe(): void {
+    const again = (): void => void after(PROBE_MS, () => isSilent && probe(), { isBackground: true })
+    attempt(() => store.ping()).catch(again)
+  }
+
+  function silent(): void {
+    if (isSilent) return
+    isSilent = true
+    probe()
+  }
+
+  function guarded<result>(work: () => MaybePromise<result>, late?: (result: result) => void): Promise<result> {
+    if (isSilent) return Promise.reject(storeFault('does not answer'))
+    return attempt(work, late)
+  }
+
+  /** @param late Called with a result that came after its time. */
+  function attempt<result>(work: () => MaybePromise<result>, late?: (result: result) => void): Promise<result> {
     return new Promise((resolve, reject) => {
-      const cancel = after(timeoutMs, () => reject(fault(`did not answer within ${timeoutMs} ms`, undefined)))
+      const seen = answers
+      let isOver = false
+      const cancel = after(timeoutMs, () => {
+        isOver = true
+        reject(storeFault(`did not answer within ${timeoutMs} ms`))
+        if (seen === answers) silent()
+      })
       const fail = (cause: unknown): void => {
         cancel()
         const isKnown = GatewayError.is(cause) || cause instanceof RangeError
-        reject(isKnown ? cause : fault('failed', cause))
+        if (isKnown) answered()
+        reject(isKnown ? cause : storeFault('failed', cause))
       }
       const succeed = (value: result): void => {
         cancel()
-        resolve(value)
+        answered()
+        if (isOver) late?.(value)
+        else resolve(value)
       }
       try {
         const result = work()
@@ -41,13 +79,21 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Guar
     })
   }
 
+  /** What a reservation holds that was accepted too late is given back at once, not when it expires. */
+  const giveBack = (ticket: string): void =>
+    void attempt(() => store.settle({ ticket, charges: [], tallies: [] })).catch(() => {})
+
   return {
     get: (key) => guarded(() => store.get(key)),
     set: (key, value, options) => guarded(() => store.set(key, value, options)),
     swap: (key, expected, value, options) => guarded(() => store.swap(key, expected, value, options)),
     delete: (key) => guarded(() => store.delete(key)),
     list: (prefix, options) => guarded(() => store.list(prefix, options)),
-    reserve: (request) => guarded(() => store.reserve(request)),
+    reserve: (request) =>
+      guarded(
+        () => store.reserve(request),
+        ({ accepted }) => accepted && giveBack(request.ticket),
+      ),
     settle: (settlement) => guarded(() => store.settle(settlement)),
     levels: (counters) => guarded(() => store.levels(counters)),
     tallies: (names) => guarded(() => store.tallies(names)),
@@ -56,14 +102,4 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Guar
     ping: () => guarded(() => store.ping()),
     close: () => store.close(),
   }
-}
-
-function fault(what: string, cause: unknown): GatewayError {
-  return new GatewayError(
-    'overloaded',
-    `The gateway's store ${what}. Nothing was served or charged; try again later.`,
-    {
-      cause,
-    },
-  )
 }

@@ -89,7 +89,9 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     },
     levels: (names) => names.map((name) => counters.level(name)),
     tallies: async (names) => names.map((name) => tallies.get(name)),
-    append: (log, entry) => logs.append(log, entry),
+    append: (log, entry) => {
+      for (const one of [log].flat()) logs.append(one, entry)
+    },
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => {},
     close: async () => {

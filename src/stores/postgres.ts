@@ -118,7 +118,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     levels: async (names) => listOf(await call('read_levels', { counters: names.map(encodeText) })).map(levelIn),
     tallies: async (names) => listOf(await call('read_tallies', { names: names.map(encodeText) })).map(amountsIn),
     append: async (log, entry) => {
-      await call('append', { entry: entryRequest({ ...entry, log }, limits) })
+      await call('append', { entries: [log].flat().map((one) => entryRequest({ ...entry, log: one }, limits)) })
       sweep.start()
     },
     entries: async (log, query) =>

@@ -63,7 +63,10 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
       }),
     levels: (names) => names.map((name) => counters.level(name)),
     tallies: async (names) => names.map((name) => counters.tally(name)),
-    append: (log, entry) => sql.atomically(() => logs.append(log, entry)),
+    append: (log, entry) =>
+      sql.atomically(() => {
+        for (const one of [log].flat()) logs.append(one, entry)
+      }),
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => void sql.row('SELECT 1'),
     close: async () => {},

@@ -10,8 +10,6 @@ import type { BatchHandlers } from '../routes/batches.ts'
 import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
 import { completions } from '../routes/completions.ts'
-import { getModel, listModels } from '../routes/models.ts'
-import { health, ready } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
 
@@ -19,6 +17,7 @@ export interface EndpointRooms {
   readonly services: Services
   readonly directory: Directory
   readonly store: Store
+  readonly servesWithoutStore: boolean
   readonly states: () => ProviderStates
   readonly basePath: string
   readonly admin: Omit<AdminParts, 'line'>
@@ -30,7 +29,12 @@ export interface EndpointRooms {
 export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
   const { services, directory, store, states, basePath, admin, traffic } = rooms
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
-  const status = { store, providers: states, runtime: services.runtime }
+  const { servesWithoutStore } = rooms
+  const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
+  const models = (name: 'listModels' | 'getModel'): Handler =>
+    lazily(async () => (await import('../routes/models.ts'))[name](listed, services))
+  const probe = (name: 'health' | 'ready'): Handler =>
+    lazily(async () => (await import('../routes/status.ts'))[name](status))
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
@@ -68,10 +72,10 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
         lazily(() => embeddings(services)),
       ),
     },
-    { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
-    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
-    { method: 'GET', path: '/health', handle: health(status) },
-    { method: 'GET', path: '/ready', handle: ready(status) },
+    { method: 'GET', path: '/v1/models', handle: models('listModels') },
+    { method: 'GET', path: '/v1/models/*id', handle: models('getModel') },
+    { method: 'GET', path: '/health', handle: probe('health') },
+    { method: 'GET', path: '/ready', handle: probe('ready') },
     ...adminEndpoints({ ...admin, line: services }),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))

@@ -26,6 +26,10 @@ export interface GovernanceParts {
   readonly onFailure: (cause: unknown) => void
   /** Notified of a settlement that is given up: its request is not billed. */
   readonly onSettlementDropped?: (settlement: Settlement) => void
+  /** How long look-ups of keys and shared records are remembered, in milliseconds. @default 2,000 */
+  readonly keyCacheMs?: number | undefined
+  /** Serves known keys while the store fails, and bills them afterwards. @default false */
+  readonly allowsUnreserved?: boolean
 }
 
 /** A request settles within this time after its deadline. */
@@ -39,8 +43,10 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const { store, runtime } = parts
   const { now, uuid } = runtime
   const configured = parseConfiguration(configuration ?? {})
-  const shared = createSharedLimits({ store, now })
-  const keyring = createKeyring({ store, now, uuid, shared })
+  const { keyCacheMs, allowsUnreserved = false } = parts
+  const remembering = { keepsStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
+  const shared = createSharedLimits({ store, now, ...remembering })
+  const keyring = createKeyring({ store, now, uuid, shared, ...remembering })
   const inPlace = startOnce(() => applyConfiguration(configured, { keyring, shared }), parts.onFailure, runtime.after)
   const starting = inPlace()
   if (isPromise(starting)) starting.catch(() => {})
@@ -59,6 +65,7 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
       uuid,
       shared,
       lapsesAfterMs: parts.totalMs + SETTLE_MS,
+      allowsUnreserved,
       settlements: {
         after: runtime.after,
         ...(parts.onSettlementDropped !== undefined && { onDropped: parts.onSettlementDropped }),

@@ -1,4 +1,5 @@
 import type { SemanticCache } from '../cache/semantic-cache.ts'
+import type { Unsettled } from '../governance/ledger.ts'
 import { writePrometheus } from '../records/prometheus.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
@@ -12,14 +13,19 @@ export function createMetricsReports(parts: {
   readonly log: Pick<RequestLog, 'dropped'>
   readonly cache: Pick<SemanticCache, 'stats'> | undefined
   readonly now: () => number
+  readonly unsettled: () => Unsettled
 }): MetricsReports {
-  const { metrics, audit, log, cache, now } = parts
+  const { metrics, audit, log, cache, now, unsettled } = parts
   return {
     summary: () => metrics.summary(now()),
     cache: () => {
       const { hitRate = 0, totalRequests = 0, hits = 0, misses = 0 } = cache?.stats() ?? {}
       return { hit_rate: hitRate, total_requests: totalRequests, cache_hits: hits, cache_misses: misses }
     },
-    prometheus: () => writePrometheus(metrics.totals(), { log: log.dropped(), audit: audit.dropped() }),
+    prometheus: () => {
+      const { waiting, dropped } = unsettled()
+      const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
+      return writePrometheus(metrics.totals(), drops, waiting)
+    },
   }
 }

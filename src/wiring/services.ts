@@ -28,6 +28,7 @@ export interface ServiceSources {
   readonly directory: Directory
   readonly failover: Failover
   readonly timeouts: Timeouts
+  readonly storeTimeoutMs: number
   readonly limits: Limits
   readonly observers: Omit<ObserverTargets, 'now'>
   readonly cache: SemanticCache | undefined
@@ -70,6 +71,7 @@ export function createServices(sources: ServiceSources): Services {
     bodyLimits: bodyLimitsOf({ limits, runtime }),
     bodyRoom: new BodyRoom({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after: runtime.after }),
     timeouts,
+    storeTimeoutMs: sources.storeTimeoutMs,
     runtime,
   }
 }

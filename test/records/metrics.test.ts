@@ -64,7 +64,7 @@ describe('the metrics', () => {
   it('are written in the format of Prometheus', () => {
     const metrics = createMetrics(START)
     metrics.record(finished({ latencyMs: 100, tier: 2, model: 'x"\n# evil' }))
-    const text = writePrometheus(metrics.totals(), { log: 3, audit: 0 })
+    const text = writePrometheus(metrics.totals(), { log: 3, audit: 0, settlement: 2 }, 5)
     const line = /^(# (HELP|TYPE) sluice_\w+ .+|sluice_\w+(\{\w+="[\w.]+"\})? -?\d+(\.\d+)?(e[+-]\d+)?)$/
     const lines = text.split('\n')
     expect(lines.pop()).toBe('')
@@ -73,6 +73,8 @@ describe('the metrics', () => {
     expect(lines).toContain('sluice_tier_requests_total{tier="2"} 1')
     expect(lines).toContain('sluice_cost_dollars_total{kind="billed"} 0.03')
     expect(lines).toContain('sluice_dropped_records_total{sink="log"} 3')
+    expect(lines).toContain('sluice_dropped_records_total{sink="settlement"} 2')
+    expect(lines).toContain('sluice_waiting_settlements 5')
     expect(lines).toContain('sluice_request_duration_seconds_sum 0.1')
     expect(lines).toContain('sluice_request_duration_seconds_count 1')
     const names = lines.filter((one) => one.startsWith('# TYPE')).map((one) => one.split(' ')[2])

@@ -51,7 +51,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
       expect(requests).toBe(500)
       expect(billedUsd).toBeCloseTo(500 * oneUsd, 6)
     },
-    180_000,
+    600_000,
   )
 
   it.skipIf(server === undefined)(
@@ -79,6 +79,6 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
         { spent: logged.length, held: 0 },
       ])
     },
-    120_000,
+    600_000,
   )
 })

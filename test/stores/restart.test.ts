@@ -57,7 +57,7 @@ it('keys, budgets, usage, audit, batches, recordings and idempotency records sur
     })
     const batchId = (JSON.parse(made.text) as { readonly id: string }).id
     await expect
-      .poll(async () => (await send(gateway, key.value, `/v1/messages/batches/${batchId}`)).text, { timeout: 15_000 })
+      .poll(async () => (await send(gateway, key.value, `/v1/messages/batches/${batchId}`)).text, { timeout: 280_000 })
       .toContain('"ended"')
     return { key, first, messageId, batchId, usage: await gateway.keys.usage(key.id) }
   })

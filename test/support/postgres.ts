@@ -9,7 +9,7 @@ export interface OpenPostgres {
 }
 
 export async function openPool(url: string): Promise<OpenPostgres> {
-  const client = new Pool({ connectionString: url, max: 10, query_timeout: 10_000 })
+  const client = new Pool({ connectionString: url, max: 10, query_timeout: 120_000 })
   return { client, close: () => client.end() }
 }
 

@@ -12,7 +12,7 @@ export interface TestServer {
   readonly stop: () => Promise<void>
 }
 
-const START_MS = 10_000
+const START_MS = 60_000
 
 /** The Redis of REDIS_URL, or one started from the binary on the PATH. Prints a notice when there is neither. */
 export function redisServer(variable: 'REDIS_URL' | 'REDIS8_URL' = 'REDIS_URL'): TestServer | undefined {
@@ -44,7 +44,7 @@ function skipped(variable: string, more = ''): undefined {
   process.stdout.write(`Skipped: tests that need ${variable}. It is not set${more}.\n`)
 }
 
-function isOnPath(name: string): boolean {
+export function isOnPath(name: string): boolean {
   try {
     execFileSync('which', [name], { stdio: 'ignore' })
     return true
@@ -58,6 +58,37 @@ function ownRedis(): TestServer {
     const options = ['--port', String(port), '--bind', '127.0.0.1', '--dir', directory, '--save', '']
     return { child: spawn('redis-server', options, { stdio: 'ignore' }), url: `redis://127.0.0.1:${port}` }
   })
+}
+
+/** A Redis that keeps what it has confirmed, for tests that end it with SIGKILL and start it again on the same port. */
+export function restartableRedis(): {
+  readonly start: () => Promise<number>
+  readonly kill: () => Promise<void>
+  readonly remove: () => Promise<void>
+} {
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-server-'))
+  let port: number | undefined
+  let child: ChildProcess | undefined
+  const kill = async (): Promise<void> => {
+    const ended = child === undefined || new Promise((resolve) => child?.once('exit', resolve))
+    child?.kill('SIGKILL')
+    await ended
+    child = undefined
+  }
+  return {
+    start: async () => {
+      port ??= await freePort()
+      const options = ['--port', String(port), '--bind', '127.0.0.1', '--dir', directory, '--save', '']
+      child = spawn('redis-server', [...options, '--appendonly', 'yes', '--appendfsync', 'always'], { stdio: 'ignore' })
+      await untilOpen(port)
+      return port
+    },
+    kill,
+    remove: async () => {
+      await kill()
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
 }
 
 function ownPostgres(): TestServer {

@@ -157,7 +157,6 @@ function settle(schema: string, { maxAmount, lateMs }: Constants): string {
       moment bigint := ${schema}.now_of(request);
       counter_names text[];
       counter_ends bigint[];
-      entry jsonb;
     BEGIN
       PERFORM 1 FROM ${schema}.tickets t WHERE t.name = ticket_name AND t.lapses_at + ${lateMs} > moment FOR UPDATE;
       IF NOT FOUND THEN RETURN '{"settled":false}'; END IF;
@@ -195,9 +194,7 @@ function settle(schema: string, { maxAmount, lateMs }: Constants): string {
         ON CONFLICT (name) DO UPDATE SET
           amounts = ${schema}.add_amounts(CASE WHEN t.ends_at <= moment THEN '{}' ELSE t.amounts END, excluded.amounts),
           ends_at = CASE WHEN excluded.ends_at = ${maxAmount} THEN t.ends_at ELSE excluded.ends_at END;
-      FOR entry IN SELECT value FROM jsonb_array_elements(request->'entries') ORDER BY value->>'share' COLLATE "C" LOOP
-        PERFORM ${schema}.append_entry(entry, moment);
-      END LOOP;
+      PERFORM ${schema}.append_entries(request->'entries', moment);
       RETURN '{"settled":true}';
     END $f$;
   `

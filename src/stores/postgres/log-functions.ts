@@ -31,10 +31,19 @@ export function logFunctions(schema: string, never: number): string {
       PERFORM ${schema}.count_share('logs', share_name, 1, size);
     END $f$;
 
+    -- Entries in the order of their shares: one order of locks for all writers.
+    CREATE FUNCTION ${schema}.append_entries(entries jsonb, moment bigint) RETURNS void LANGUAGE plpgsql AS $f$
+    DECLARE entry jsonb;
+    BEGIN
+      FOR entry IN SELECT value FROM jsonb_array_elements(entries) ORDER BY value->>'share' COLLATE "C" LOOP
+        PERFORM ${schema}.append_entry(entry, moment);
+      END LOOP;
+    END $f$;
+
     CREATE FUNCTION ${schema}.append(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE request jsonb := input::jsonb;
     BEGIN
-      PERFORM ${schema}.append_entry(request->'entry', ${schema}.now_of(request));
+      PERFORM ${schema}.append_entries(request->'entries', ${schema}.now_of(request));
       RETURN '{}';
     END $f$;
 

@@ -63,21 +63,32 @@ export function createRunScript(client: RedisClient): RunScript {
   }
 }
 
-type Send = (how: 'sha' | 'text', script: string, key: string, argument: string) => Promise<unknown>
+type Send = (how: 'sha' | 'text', script: string, base: string, argument: string) => Promise<unknown>
+
+/**
+ * The keys that a script declares: two of one slot, neither of which exists. While the slot moves to another node of a
+ * cluster, a call with one absent key is sent to the new node, which has not all counters yet and would count from zero. A
+ * call with two is answered TRYAGAIN until the slot has moved.
+ */
+function keysOf(base: string): [string, string] {
+  return [base, `${base}:slot`]
+}
 
 function senderOf(client: RedisClient): Send {
   if ('evalSha' in client) {
-    return (how, script, key, argument) => {
-      const options = { keys: [key], arguments: [argument] }
+    return (how, script, base, argument) => {
+      const options = { keys: keysOf(base), arguments: [argument] }
       return how === 'sha' ? client.evalSha(script, options) : client.eval(script, options)
     }
   }
   if ('call' in client) {
-    return (how, script, key, argument) =>
-      how === 'sha' ? client.evalsha(script, 1, key, argument) : client.eval(script, 1, key, argument)
+    return (how, script, base, argument) =>
+      how === 'sha'
+        ? client.evalsha(script, 2, ...keysOf(base), argument)
+        : client.eval(script, 2, ...keysOf(base), argument)
   }
-  return (how, script, key, argument) =>
-    how === 'sha' ? client.evalsha(script, [key], [argument]) : client.eval(script, [key], [argument])
+  return (how, script, base, argument) =>
+    how === 'sha' ? client.evalsha(script, keysOf(base), [argument]) : client.eval(script, keysOf(base), [argument])
 }
 
 function isMissingScript(error: unknown): boolean {

@@ -13,7 +13,7 @@ export interface Values {
   swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): Promise<boolean>
   delete(key: string): Promise<boolean>
   list(prefix: string, after: string | undefined, limit: number): Promise<readonly string[]>
-  append(log: string, entry: NewLogEntry): Promise<void>
+  append(log: string | readonly string[], entry: NewLogEntry): Promise<void>
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
 }
 
@@ -76,8 +76,10 @@ export function createValues({ run, limits }: RedisContext): Values {
     swap,
     delete: async (key) => fieldOf(await write(key, undefined, {}), 'found') === true,
     list,
-    append: async (log, entry) =>
-      void (await run(APPEND, undefined, { limits, entries: [entryRequest({ ...entry, log }, limits)] })),
+    append: async (log, entry) => {
+      const requests = [log].flat().map((one) => entryRequest({ ...entry, log: one }, limits))
+      await run(APPEND, undefined, { limits, entries: requests })
+    },
     entries,
   }
 }

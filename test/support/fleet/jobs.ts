@@ -27,6 +27,9 @@ export type FleetReport =
   | { readonly type: 'statuses'; readonly statuses: Readonly<Record<string, number>> }
   | { readonly type: 'settled'; readonly ticket: string }
 
+/** A store that is slow because the machine is busy must not change what a fleet counts. */
+export const PATIENT: Pick<GatewayOptions, 'storeTimeoutMs'> = { storeTimeoutMs: 300_000 }
+
 /** The same gateway in every process. */
 export function gatewayOptions(store: Store): GatewayOptions {
   return {

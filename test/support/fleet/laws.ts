@@ -1,8 +1,9 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
+import type { Level, Store } from '../../../src/core/ports.ts'
 import { createGateway } from '../../../src/index.ts'
 import { createFleet, exitOf } from './fleet.ts'
-import { gatewayOptions, MODEL } from './jobs.ts'
+import { gatewayOptions, MODEL, PATIENT } from './jobs.ts'
 import { openStore, type StorePlace } from './open-store.ts'
 
 /** What a fleet did with one key. */
@@ -38,7 +39,7 @@ export async function askFromFleet({
   const { store, close } = await openStore(place)
   const fleet = await createFleet()
   try {
-    const gateway = createGateway(gatewayOptions(store))
+    const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT })
     const { id, value: secret } = await gateway.keys.create({
       name: 'fleet',
       rate_limit_requests: requestLimit,
@@ -69,7 +70,7 @@ export async function askFromFleet({
 /** The bill of one request of the fleet. */
 async function billOfOne(): Promise<number> {
   const { store } = await openStore({ engine: 'memory', location: '', name: '' })
-  const gateway = createGateway(gatewayOptions(store))
+  const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT })
   const { id, value } = await gateway.keys.create({ name: 'one' })
   const response = await gateway.fetch(
     new Request('http://gateway/v1/chat/completions', {
@@ -130,9 +131,8 @@ export async function settleUnderKills(
       children[index] = fleet.start(job, onReport)
     }
     await Promise.all(children.map((child) => fleet.kill(child)))
-    await pause(LAPSE_MS + 500)
+    const levels = await levelsWithoutHolds(store, counters)
     const [tally] = await store.tallies(['usage:k:1d:0'])
-    const levels = await store.levels(counters)
     return { reported, logged: await readLog(store), tallied: tally?.['requests'] ?? 0, levels }
   } finally {
     await fleet.close()
@@ -140,7 +140,16 @@ export async function settleUnderKills(
   }
 }
 
-async function readLog(store: Awaited<ReturnType<typeof openStore>>['store']): Promise<readonly string[]> {
+/** Waits until what killed processes held has expired, and returns the levels. */
+async function levelsWithoutHolds(store: Store, counters: readonly string[]): Promise<readonly Level[]> {
+  for (;;) {
+    const levels = await store.levels(counters)
+    if (levels.every(({ held }) => held === 0)) return levels
+    await pause(100)
+  }
+}
+
+async function readLog(store: Store): Promise<readonly string[]> {
   const values: string[] = []
   for (let after = ''; ;) {
     const page = await store.entries('audit', { limit: 1_000, ...(after !== '' && { after }) })

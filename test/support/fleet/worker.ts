@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { createGateway } from '../../../src/index.ts'
 import type { Store } from '../../../src/core/ports.ts'
-import { gatewayOptions, MODEL, type FleetJob, type FleetReport } from './jobs.ts'
+import { gatewayOptions, MODEL, PATIENT, type FleetJob, type FleetReport } from './jobs.ts'
 import { openStore } from './open-store.ts'
 
 /** A process of a fleet. Its job is in its first argument; it reports over the channel to its parent. */
@@ -16,7 +16,7 @@ async function report(message: FleetReport): Promise<void> {
 
 /** Sends requests through a gateway, `atOnce` at a time, and reports how often each status was answered. */
 async function ask(count: number, atOnce: number, secret: string): Promise<void> {
-  const gateway = createGateway(gatewayOptions(store))
+  const gateway = createGateway({ ...gatewayOptions(store), ...PATIENT })
   const statuses: Record<string, number> = {}
   let left = count
   const work = async (): Promise<void> => {

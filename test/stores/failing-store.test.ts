@@ -1,0 +1,236 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Provider, Store } from '../../src/core/ports.ts'
+import { createGateway, memoryStore, type Gateway, type GatewayOptions } from '../../src/index.ts'
+import { gatewayOptions, MODEL } from '../support/fleet/jobs.ts'
+
+type Mode = 'pass' | 'fail' | 'hang' | 'slow'
+type Method = 'get' | 'reserve' | 'settle' | 'levels' | 'append' | 'ping'
+
+/** A network store in memory whose calls fail, hang or take 1.9 seconds while a test says so. */
+function failingStore() {
+  const inner = memoryStore()
+  const state: {
+    mode: Mode
+    modes: Partial<Record<Method, Mode>>
+    readonly calls: Method[]
+    readonly held: (() => void)[]
+  } = { mode: 'pass', modes: {}, calls: [], held: [] }
+  const answer = async <result>(method: Method, work: () => result | Promise<result>): Promise<result> => {
+    state.calls.push(method)
+    const mode = state.modes[method] ?? state.mode
+    if (mode === 'fail') throw new Error('connection refused')
+    if (mode === 'hang') await new Promise<void>((resolve) => void state.held.push(resolve))
+    if (mode === 'slow') await new Promise((resolve) => setTimeout(resolve, 1_900))
+    return work()
+  }
+  const store: Store = {
+    ...inner,
+    get: (key) => answer('get', () => inner.get(key)),
+    reserve: (request) => answer('reserve', () => inner.reserve(request)),
+    settle: (settlement) => answer('settle', () => inner.settle(settlement)),
+    levels: (counters) => answer('levels', () => inner.levels(counters)),
+    append: (log, entry) => answer('append', () => inner.append(log, entry)),
+    ping: () => answer('ping', () => inner.ping()),
+    // What is stored outlives the gateway.
+    close: async () => {},
+  }
+  return { store, state, inner }
+}
+
+async function gatewayOn(store: Store, more: Partial<GatewayOptions> = {}) {
+  const options = gatewayOptions(store)
+  const [provider] = options.providers
+  if (provider === undefined) throw new Error('The options of the fleet have one provider.')
+  const calls = { upstream: 0 }
+  const counted: Provider = {
+    ...provider,
+    complete: (call) => {
+      calls.upstream += 1
+      return provider.complete(call)
+    },
+  }
+  const gateway = createGateway({ ...options, providers: [counted], ...more })
+  const { id, value } = await gateway.keys.create({ name: 'app', budget_limit_cents: 1_000 })
+  return { gateway, id, secret: value, calls }
+}
+
+async function ask(gateway: Gateway, secret: string) {
+  const response = await gateway.fetch('http://gateway/v1/chat/completions', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: MODEL, max_tokens: 16, messages: [{ role: 'user', content: 'Hello there.' }] }),
+  })
+  await response.text()
+  return { status: response.status, retryAfter: response.headers.get('retry-after') }
+}
+
+const requestsOf = async (gateway: Gateway, id: string) => (await gateway.keys.usage(id))['requests']
+
+describe('a request while its store does not answer', () => {
+  beforeEach(() => void vi.useFakeTimers())
+  afterEach(() => void vi.useRealTimers())
+
+  it('is answered 503 with Retry-After after the time of one call, without an upstream call', async () => {
+    const { store, state } = failingStore()
+    const { gateway, secret, calls } = await gatewayOn(store)
+    expect((await ask(gateway, secret)).status).toBe(200)
+    state.mode = 'hang'
+    const asked = ask(gateway, secret)
+    await vi.advanceTimersByTimeAsync(2_000)
+    expect(await asked).toEqual({ status: 503, retryAfter: '1' })
+    expect(calls.upstream).toBe(1)
+  })
+
+  it('is answered at once when the store has been silent, until the store answers a ping', async () => {
+    const { store, state } = failingStore()
+    const { gateway, secret } = await gatewayOn(store)
+    await ask(gateway, secret)
+    state.mode = 'hang'
+    const first = ask(gateway, secret)
+    await vi.advanceTimersByTimeAsync(2_000)
+    expect((await first).status).toBe(503)
+    state.calls.length = 0
+    expect((await ask(gateway, secret)).status).toBe(503)
+    expect(state.calls).toEqual([])
+    state.mode = 'pass'
+    for (const resolve of state.held.splice(0)) resolve()
+    await vi.advanceTimersByTimeAsync(3_000)
+    expect((await ask(gateway, secret)).status).toBe(200)
+  })
+
+  it('is answered 503 after storeTimeoutMs when many slow calls together take longer', async () => {
+    const { store, state } = failingStore()
+    const { gateway, secret, calls } = await gatewayOn(store, { keyCacheMs: 0 })
+    state.mode = 'slow'
+    const asked = ask(gateway, secret)
+    await vi.advanceTimersByTimeAsync(5_000)
+    expect(await asked).toEqual({ status: 503, retryAfter: '1' })
+    expect(calls.upstream).toBe(0)
+  })
+
+  it('leaves nothing held when its reservation was accepted too late', async () => {
+    const { store, state, inner } = failingStore()
+    const { gateway, id, secret } = await gatewayOn(store)
+    await ask(gateway, secret)
+    state.modes = { reserve: 'hang' }
+    const asked = ask(gateway, secret)
+    await vi.advanceTimersByTimeAsync(2_000)
+    expect((await asked).status).toBe(503)
+    for (const resolve of state.held.splice(0)) resolve()
+    await vi.advanceTimersByTimeAsync(0)
+    const month = Date.UTC(new Date().getUTCFullYear(), new Date().getUTCMonth())
+    const [level] = await inner.levels([`budget:key:${id}:1M:${month}`])
+    expect(level?.held).toBe(0)
+    expect(level?.spent).toBeGreaterThan(0)
+  })
+
+  it('has its answer although the settlement hangs, and is billed when the store answers again', async () => {
+    const { store, state } = failingStore()
+    const { gateway, id, secret } = await gatewayOn(store)
+    await ask(gateway, secret)
+    state.modes = { settle: 'hang' }
+    const asked = ask(gateway, secret)
+    await vi.advanceTimersByTimeAsync(2_000)
+    expect((await asked).status).toBe(200)
+    expect(await requestsOf(gateway, id)).toBe(1)
+    expect(gateway.metrics.prometheus()).toContain('sluice_waiting_settlements 1')
+    state.modes = {}
+    await vi.advanceTimersByTimeAsync(3_000)
+    expect(await requestsOf(gateway, id)).toBe(2)
+    expect((await gateway.audit.read({ keyId: id })).records).toHaveLength(2)
+    expect(gateway.metrics.prometheus()).toContain('sluice_waiting_settlements 0')
+  })
+})
+
+describe("with onStoreFailure 'allow'", () => {
+  it('a known key is served while the store fails, and billed and audited once when it is back', async () => {
+    const { store, state } = failingStore()
+    const { gateway, id, secret, calls } = await gatewayOn(store, { onStoreFailure: 'allow', keyCacheMs: 0 })
+    expect((await ask(gateway, secret)).status).toBe(200)
+    state.mode = 'fail'
+    for (let n = 0; n < 3; n += 1) expect((await ask(gateway, secret)).status).toBe(200)
+    expect(calls.upstream).toBe(4)
+    state.mode = 'pass'
+    await expect.poll(() => requestsOf(gateway, id), { timeout: 60_000 }).toBe(4)
+    expect((await gateway.audit.read({ keyId: id })).records).toHaveLength(4)
+    await gateway.close()
+    const again = createGateway(gatewayOptions(store))
+    expect(await requestsOf(again, id)).toBe(4)
+  })
+
+  it('a settlement whose reply was lost is not billed a second time', async () => {
+    const { store, inner } = failingStore()
+    let fails = true
+    const losing: Store = {
+      ...store,
+      reserve: async (request) => {
+        if (fails && request.claims.length > 0) throw new Error('cut')
+        return inner.reserve(request)
+      },
+      settle: async (settlement) => {
+        const isSettled = await inner.settle(settlement)
+        if (fails && settlement.tallies.length > 0) throw new Error('cut')
+        return isSettled
+      },
+    }
+    const { gateway, id, secret } = await gatewayOn(losing, { onStoreFailure: 'allow' })
+    expect((await ask(gateway, secret)).status).toBe(200)
+    fails = false
+    await gateway.close()
+    expect(await requestsOf(createGateway(gatewayOptions(store)), id)).toBe(1)
+  })
+
+  it('a key that this process has not seen is 503, and an expired one is 401', async () => {
+    const { store, state } = failingStore()
+    let time = Date.now()
+    const { gateway } = await gatewayOn(store, { onStoreFailure: 'allow', runtime: { now: () => time } })
+    const unseen = await gateway.keys.create({ name: 'unseen' })
+    const expired = await gateway.keys.create({ name: 'expired', expires_at: new Date(time + 60_000).toISOString() })
+    expect((await ask(gateway, expired.value)).status).toBe(200)
+    state.mode = 'fail'
+    expect((await ask(gateway, unseen.value)).status).toBe(503)
+    time += 60_000
+    expect((await ask(gateway, expired.value)).status).toBe(401)
+  })
+
+  it('/ready stays 200 and /health is degraded while the store fails; by default both are 503', async () => {
+    for (const [onStoreFailure, status, health] of [
+      ['allow', 200, 'degraded'],
+      ['refuse', 503, 'unhealthy'],
+    ] as const) {
+      const { store, state } = failingStore()
+      const { gateway } = await gatewayOn(store, { onStoreFailure })
+      state.mode = 'fail'
+      const ready = await gateway.fetch('http://gateway/ready')
+      expect(ready.status).toBe(status)
+      expect(await ready.json()).toMatchObject({ dependencies: { redis: false } })
+      const found = await gateway.fetch('http://gateway/health')
+      expect(found.status).toBe(status)
+      expect(await found.json()).toMatchObject({ status: health })
+      state.mode = 'pass'
+      expect((await gateway.fetch('http://gateway/ready')).status).toBe(200)
+    }
+  })
+})
+
+describe('a key that was switched off', () => {
+  it('is refused at once by the process that did it, and by another after keyCacheMs', async () => {
+    let time = Date.now()
+    const { store } = failingStore()
+    const runtime = { now: () => time }
+    const { gateway: here, id, secret } = await gatewayOn(store, { runtime, keyCacheMs: 5_000 })
+    const there = createGateway({ ...gatewayOptions(store), runtime, keyCacheMs: 5_000 })
+    const never = createGateway({ ...gatewayOptions(store), runtime, keyCacheMs: 0 })
+    for (const gateway of [here, there, never]) expect((await ask(gateway, secret)).status).toBe(200)
+    await here.keys.update(id, { is_active: false })
+    expect((await ask(here, secret)).status).toBe(401)
+    expect((await ask(never, secret)).status).toBe(401)
+    expect((await ask(there, secret)).status).toBe(200)
+    time += 5_000
+    expect((await ask(there, secret)).status).toBe(401)
+  })
+
+  it('cannot be remembered for longer than 5 seconds', () => {
+    expect(() => createGateway({ ...gatewayOptions(memoryStore()), keyCacheMs: 5_001 })).toThrow('keyCacheMs')
+  })
+})
