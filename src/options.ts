@@ -114,7 +114,7 @@ const CACHE_OPTIONS = [
   'maxBytes',
   'embedder',
   'index',
-  'store',
+  'answers',
   'verifyHit',
   'timeoutMs',
 ]

@@ -42,11 +42,7 @@ const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,40}$/
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const { client, schema = 'sluice', now } = options
-  if (!SCHEMA_NAME.test(schema)) {
-    throw new RangeError(
-      `The schema is ${JSON.stringify(schema)}; expected lower-case letters, digits and underscores.`,
-    )
-  }
+  checkSchema(schema)
   const limits = { ...BULK_LIMITS, ...options.limits }
   const runQuery = createRunQuery(client)
   const call = createCallFunction(runQuery, schema, now)
@@ -127,6 +123,12 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     close: () => sweep.finish(),
     migrate: () => migratePostgres(runQuery, schema),
   }
+}
+
+/** Throws for a name that would need quotation marks. */
+export function checkSchema(schema: string): void {
+  if (SCHEMA_NAME.test(schema)) return
+  throw new RangeError(`The schema is ${JSON.stringify(schema)}; expected lower-case letters, digits and underscores.`)
 }
 
 /** Digits of the two parts of a cursor, so that cursors compare as text: the transaction and the entry. */

@@ -8,7 +8,7 @@ import { defineScript, type Script } from './client.ts'
  * the server as well; with a clock of the caller's they are kept an hour longer, and the scripts compare the times.
  * Amounts are exact up to 2^53. They leave as text, because cjson writes 14 digits.
  */
-const COMMON = `
+export const COMMON: string = `
 local base, request = KEYS[1], cjson.decode(ARGV[1])
 local call = redis.call
 local now, slack = request.now, 3600000
