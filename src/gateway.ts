@@ -69,7 +69,7 @@ export interface Gateway {
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
-   * Ends detached work, then upstream connections, waits for settlements under way, and closes the store. Requests under
+   * Ends detached work, then upstream connections, waits for settlements and cached answers under way, and closes the store. Requests under
    * way are not waited for: end the server first.
    */
   readonly close: () => Promise<void>
@@ -182,8 +182,16 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     batches: { work: batches.work },
     close: () =>
-      closeAll([batches.stop, replay.close, runtime.close, governance.ledger.retry, () => store.close()], (cause) =>
-        services.observers.failed('a step of closing the gateway failed', cause),
+      closeAll(
+        [
+          batches.stop,
+          replay.close,
+          runtime.close,
+          governance.ledger.retry,
+          async () => cache?.flush(),
+          () => store.close(),
+        ],
+        (cause) => services.observers.failed('a step of closing the gateway failed', cause),
       ),
   }
 }

@@ -24,6 +24,8 @@ export interface CacheParts {
   readonly store: AnswerStore
   readonly search: CandidateSearch
   readonly tallies: Tallies
+  /** Answers that are being stored. */
+  readonly writes: Set<Promise<unknown>>
   readonly lexicon: () => Lexicon | Promise<Lexicon>
   readonly pause: () => Promise<void>
 }
@@ -52,6 +54,7 @@ export function createCacheParts(options: SemanticCacheOptions): CacheParts {
     store,
     search,
     tallies: emptyTallies(),
+    writes: new Set(),
     lexicon: lazyLexicon(),
     pause,
   }

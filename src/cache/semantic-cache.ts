@@ -62,6 +62,8 @@ export interface SemanticCache {
   /** Removes all entries, or those that requests of one key stored. */
   clear(which?: { readonly key?: string }): void | Promise<void>
   stats(): CacheStatistics
+  /** Resolves when the answers that are being stored are stored, or were given up. */
+  flush(): Promise<void>
 }
 
 /** Added to the similarity of hits that were reported as wrong. */
@@ -84,6 +86,7 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
     reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, served.get(id) ?? id), undefined),
     clear: (which = {}) => attempt(parts.tallies, () => clear(parts, which.key), undefined),
     stats: () => statisticsOf(parts.tallies, parts.store.size()),
+    flush: async () => void (await Promise.all(parts.writes)),
   }
 }
 
@@ -167,7 +170,10 @@ function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives):
     ...(directives.read && directives.write ? { id: lookup.key.id, ...claimOf(parts, lookup) } : {}),
     store: (completion, promptTokens) => {
       if (!directives.write || !isStorable(completion)) return false
-      return attempt(tallies, () => store(parts, lookup, { completion, promptTokens }), false)
+      return track(
+        parts.writes,
+        attempt(tallies, () => store(parts, lookup, { completion, promptTokens }), false),
+      )
     },
     becameHit: () => {
       if (!isCounted) return
@@ -176,6 +182,13 @@ function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives):
       tallies.hits += 1
     },
   }
+}
+
+/** Remembers a write while it runs; it never rejects. */
+function track(writes: Set<Promise<unknown>>, stored: boolean | Promise<boolean>): boolean | Promise<boolean> {
+  if (!isPending(stored)) return stored
+  writes.add(stored)
+  return stored.finally(() => writes.delete(stored))
 }
 
 function claimOf(parts: CacheParts, lookup: Lookup): Pick<CacheMiss, 'claim'> {
