@@ -37,6 +37,7 @@ import { createGovernance } from './wiring/governance.ts'
 import { createMetricsReports } from './wiring/metrics.ts'
 import { createReplay } from './wiring/replay.ts'
 import { createServices } from './wiring/services.ts'
+import { createStoreWarnings } from './wiring/store-warnings.ts'
 
 /** A running gateway. */
 export interface Gateway {
@@ -108,6 +109,9 @@ export function createGateway(options: GatewayOptions): Gateway {
       observers.log.failure('settlement dropped', cause, runtime.now(), { ticket })
     },
   })
+  const warn = createStoreWarnings([store, options.cache === false ? undefined : options.cache?.index], (warning) =>
+    observers.log.event('WARN', 'store warning', runtime.now(), { warning }),
+  )
   const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
   const services = createServices({
@@ -145,6 +149,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       id = requestId(runtime.uuid())
       const start = { id, startedAt: runtime.now(), request, sink }
       batches.start()
+      warn()
       const { handle: answer, variables } = route(request.method, request.path)
       const done = answer(new IncomingCall(start, variables))
       if (isPromise(done)) done.catch((error: unknown) => refuseCall({ id, request, sink }, error))

@@ -120,9 +120,20 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     entries: async (log, query) =>
       listOf(await call('read_entries', { ...entriesRequest(query), log: encodeText(log) })).map(entryIn),
     ping: async () => void (await runQuery('SELECT 1', [])),
+    warnings: async () => settingsAtRisk(await runQuery(RISKS, [])),
     close: () => sweep.finish(),
     migrate: () => migratePostgres(runQuery, schema),
   }
+}
+
+/** Settings under which a committed step can be lost. */
+const RISKS = `SELECT name AS risk FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
+
+function settingsAtRisk(rows: readonly unknown[]): readonly string[] {
+  return rows.map(
+    (row) =>
+      `${textOf(fieldOf(row, 'risk'))} of PostgreSQL is off: a failure of its host can lose the last settled requests. Set it to on.`,
+  )
 }
 
 /** Throws for a name that would need quotation marks. */

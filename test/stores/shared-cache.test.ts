@@ -21,6 +21,7 @@ import { postgresServer, redisCluster, redisServer, type TestServer } from '../s
 
 const redis7 = redisServer()
 const redis8 = redisServer('REDIS8_URL')
+const valkey = redisServer('VALKEY_URL')
 const cluster = redisCluster()
 const postgres = postgresServer()
 
@@ -94,6 +95,7 @@ const redisSetups: readonly {
 }[] = [
   { name: 'ioredis on Redis 7', server: redis7, open: openIoredis },
   { name: 'ioredis on Redis 8', server: redis8, open: openIoredis },
+  { name: 'ioredis on Valkey', server: valkey, open: openIoredis },
   { name: 'node-redis on Redis 8', server: redis8, open: openNodeRedis },
   { name: '@upstash/redis on Redis 8', server: redis8, open: openUpstash },
   { name: 'a cluster of Redis 7', server: cluster, open: openCluster },

@@ -374,3 +374,15 @@ while #found < request.limit do
 end
 return cjson.encode({ entries = found })
 `)
+
+/** Settings on which the guarantees depend. A server that does not report them is not warned of. */
+export const READ_SETTINGS: Script = defineScript(`
+local function setting(section, pattern)
+  local info = redis.pcall('INFO', section)
+  return type(info) == 'string' and string.match(info, pattern) or nil
+end
+return cjson.encode({
+  appendOnly = setting('persistence', 'aof_enabled:(%d)'),
+  policy = setting('memory', 'maxmemory_policy:([%w-]+)'),
+})
+`)
