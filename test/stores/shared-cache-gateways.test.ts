@@ -157,15 +157,16 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
     await (await one?.fetch(questionOf(secret, QUESTION)))?.text()
     const { store, close } = await openStore(shared)
     closers.push(close)
-    const key = await vi.waitUntil(async () => (await store.list('answer:', { limit: 1 }))[0])
+    const key = await vi.waitUntil(async () => (await store.list('answer:', { limit: 1 }))[0], 10_000)
     const text = (await store.get(key)) ?? ''
     for (const damaged of [text.replace('Paris', 'Rome!'), text.slice(0, -5), '', '{}', 'null']) {
       await store.set(key, damaged, { ttlMs: 60_000 })
       const response = await two?.fetch(questionOf(secret, QUESTION))
       expect([response?.status, response?.headers.get('x-svc-cache')]).toEqual([200, 'MISS'])
       expect(await response?.text()).toContain('Paris.')
-      // An answer is stored after it was sent.
-      await vi.waitUntil(async () => (await store.get(key)) !== damaged)
+      // An answer is stored after it was sent, and its claim ends last.
+      await vi.waitUntil(async () => (await store.list('answer-claim:', { limit: 1 })).length === 0, 10_000)
+      expect(await store.get(key)).not.toBe(damaged)
     }
   })
 })
