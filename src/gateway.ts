@@ -45,6 +45,7 @@ import { createGovernance } from './wiring/governance.ts'
 import { createMetricsReports } from './wiring/metrics.ts'
 import { createReplay } from './wiring/replay.ts'
 import { createServices } from './wiring/services.ts'
+import { createStoreWarnings } from './wiring/store-warnings.ts'
 
 /** A running gateway. */
 export interface Gateway {
@@ -77,7 +78,7 @@ export interface Gateway {
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
-   * Ends detached work, then upstream connections, waits for settlements under way, and closes the store. Requests under
+   * Ends detached work, then upstream connections, waits for settlements and cached answers under way, and closes the store. Requests under
    * way are not waited for: end the server first.
    */
   readonly close: () => Promise<void>
@@ -123,6 +124,9 @@ export function createGateway(options: GatewayOptions): Gateway {
       observers.log.failure('settlement dropped', cause, runtime.now(), { ticket })
     },
   })
+  const warn = createStoreWarnings([store, options.cache === false ? undefined : options.cache?.index], (warning) =>
+    observers.log.event('WARN', 'store warning', runtime.now(), { warning }),
+  )
   const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
   const services = createServices({
@@ -171,6 +175,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       id = requestId(runtime.uuid())
       const start = { id, startedAt: runtime.now(), request, sink }
       batches.start()
+      warn()
       const { handle: answer, variables } = route(request.method, request.path)
       const done = answer(new IncomingCall(start, variables))
       if (isPromise(done)) done.catch((error: unknown) => refuseCall({ id, request, sink }, error))
@@ -208,8 +213,16 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     batches: { work: batches.work },
     close: () =>
-      closeAll([batches.stop, replay.close, runtime.close, governance.ledger.retry, () => store.close()], (cause) =>
-        services.observers.failed('a step of closing the gateway failed', cause),
+      closeAll(
+        [
+          batches.stop,
+          replay.close,
+          runtime.close,
+          governance.ledger.retry,
+          async () => cache?.flush(),
+          () => store.close(),
+        ],
+        (cause) => services.observers.failed('a step of closing the gateway failed', cause),
       ),
   }
 }

@@ -66,7 +66,7 @@ export type { Store } from './core/ports.ts'
 
 // Tier 1
 export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/verifier.ts'
-export type { AnswerStore, CachedAnswer } from './cache/answer-store.ts'
+export type { AnswerStore, CachedAnswer } from './core/cached-answer.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'
 export type { Embedder, Neighbor, VectorIndex } from './core/ports.ts'
 

@@ -135,7 +135,7 @@ const CACHE_OPTIONS = [
   'maxBytes',
   'embedder',
   'index',
-  'store',
+  'answers',
   'verifyHit',
   'timeoutMs',
 ]

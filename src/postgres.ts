@@ -15,5 +15,14 @@
  * @module
  */
 export { postgresStore, type PostgresStore, type PostgresStoreOptions } from './stores/postgres.ts'
+export {
+  postgresAnswerStore,
+  postgresVectorIndex,
+  type PostgresAnswerStore,
+  type PostgresAnswerStoreOptions,
+  type PostgresVectorIndex,
+  type PostgresVectorIndexOptions,
+} from './stores/postgres/shared-cache.ts'
+export type { StoredAnswersOptions } from './stores/stored-answers.ts'
 export type { PostgresClient, QueryClient, UnsafeClient } from './stores/postgres/client.ts'
 export type { BulkLimits, PoolLimit } from './stores/bounds.ts'

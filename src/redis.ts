@@ -13,5 +13,12 @@
  * @module
  */
 export { redisStore, type RedisStoreOptions } from './stores/redis.ts'
+export {
+  redisAnswerStore,
+  redisVectorIndex,
+  type RedisAnswerStoreOptions,
+  type RedisVectorIndexOptions,
+} from './stores/redis/shared-cache.ts'
+export type { StoredAnswersOptions } from './stores/stored-answers.ts'
 export type { IoredisClient, NodeRedisClient, RedisClient, UpstashClient } from './stores/redis/client.ts'
 export type { BulkLimits, PoolLimit } from './stores/bounds.ts'

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
+import type { AnswerStore } from '../core/cached-answer.ts'
 import type { Embedder, Runtime, VectorIndex } from '../core/ports.ts'
-import type { AnswerStore } from './answer-store.ts'
 import type { VerifyHit } from './verifier.ts'
 
 export interface SemanticCacheOptions {
@@ -22,14 +22,14 @@ export interface SemanticCacheOptions {
   readonly embedder?: Embedder
   /** @default in memory */
   readonly index?: VectorIndex
-  /** @default in memory */
-  readonly store?: AnswerStore
+  /** Where answers are kept; `index` and `answers` of one database are shared by all its processes. @default in memory */
+  readonly answers?: AnswerStore
   /**
    * A further check of the best candidate, after the guard. `smallModelVerifier()` also judges candidates that the guard
    * refuses for their wording alone. @default none
    */
   readonly verifyHit?: VerifyHit
-  /** Maximum time of each call of the embedder, the index, the store and the verifier, in milliseconds. @default 1000 */
+  /** Maximum time of each call of the embedder, the index, the answers and the verifier, in milliseconds. @default 1000 */
   readonly timeoutMs?: number
   /** Lets other work run: a search pauses every few milliseconds. @default a timer of 0 ms of the runtime */
   readonly pause?: () => Promise<void>

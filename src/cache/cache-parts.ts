@@ -1,4 +1,6 @@
-import { createMemoryAnswerStore, type AnswerStore } from './answer-store.ts'
+import type { AnswerStore } from '../core/cached-answer.ts'
+import { createMemoryAnswerStore } from './answer-store.ts'
+import { boundAnswers, boundIndex } from './bounded-parts.ts'
 import type { SemanticCacheOptions } from './cache-options.ts'
 import type { CandidateSearch } from './candidate-search.ts'
 import { createFlatIndex } from './flat-index.ts'
@@ -22,6 +24,8 @@ export interface CacheParts {
   readonly store: AnswerStore
   readonly search: CandidateSearch
   readonly tallies: Tallies
+  /** Answers that are being stored. */
+  readonly writes: Set<Promise<unknown>>
   readonly lexicon: () => Lexicon | Promise<Lexicon>
   readonly pause: () => Promise<void>
 }
@@ -31,17 +35,18 @@ export function createCacheParts(options: SemanticCacheOptions): CacheParts {
   const pause = options.pause ?? (() => new Promise<void>((resolve) => void runtime.after(0, resolve)))
   const search = createSearch(options, { pause, timeoutMs, hasComparable: (scope) => store.hasComparable(scope) })
   const store: AnswerStore =
-    options.store ??
-    createMemoryAnswerStore({
-      maxEntries,
-      maxBytes,
-      indexBytes: search.bytesOf,
-      onRemove: ({ scope, id, comparable }) => {
-        const removed = comparable ? search.remove(scope, id) : undefined
-        // The entry is gone from the store already, so that a vector left behind finds nothing.
-        if (isPending(removed)) removed.catch(() => {})
-      },
-    })
+    options.answers === undefined
+      ? createMemoryAnswerStore({
+          maxEntries,
+          maxBytes,
+          indexBytes: search.bytesOf,
+          onRemove: ({ scope, id, comparable }) => {
+            const removed = comparable ? search.remove(scope, id) : undefined
+            // The entry is gone from the store already, so that a vector left behind finds nothing.
+            if (isPending(removed)) removed.catch(() => {})
+          },
+        })
+      : boundAnswers(options.answers, { runtime, timeoutMs })
   return {
     options,
     threshold: options.similarityThreshold ?? DEFAULT_THRESHOLD,
@@ -49,6 +54,7 @@ export function createCacheParts(options: SemanticCacheOptions): CacheParts {
     store,
     search,
     tallies: emptyTallies(),
+    writes: new Set(),
     lexicon: lazyLexicon(),
     pause,
   }
@@ -64,11 +70,14 @@ interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
  */
 function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
   const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options
-  const isOwn = options.index === undefined && options.store === undefined
+  const isOwn = options.index === undefined && options.answers === undefined
   if (isOwn && embedder === hashingEmbedder()) return createWordingSearch()
   const { timeoutMs, hasComparable, pause } = parts
   const bounds = isOwn ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
   const { dimensions } = embedder
-  const index = options.index ?? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
+  const index =
+    options.index === undefined
+      ? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
+      : boundIndex(options.index, { runtime, timeoutMs })
   return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isOwn, hasComparable })
 }

@@ -1,6 +1,6 @@
 import type { Completion } from '../core/answer.ts'
 import { add, type NanoUsd } from '../core/money.ts'
-import type { CachedAnswer } from './answer-store.ts'
+import type { CachedAnswer } from '../core/cached-answer.ts'
 import type { CacheParts } from './cache-parts.ts'
 import type { Candidate, Lookup } from './candidate-search.ts'
 import { canonicalize } from './canonical.ts'
@@ -41,8 +41,8 @@ type Found = CacheHit | undefined
  */
 export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
   const { key, threshold } = lookup
-  return whenReady(findEntry(parts, lookup, key.id), (same) => {
-    if (same !== undefined) return hitOf(same, 1)
+  return whenReady(findSame(parts, lookup), (same) => {
+    if (same !== undefined) return same
     if (!key.comparable || threshold >= 1) return undefined
     return whenReady(parts.search.find(lookup, MAX_CANDIDATES), (candidates) => {
       if (candidates.length === 0) return undefined
@@ -51,6 +51,11 @@ export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<F
       )
     })
   })
+}
+
+/** Returns the stored answer to the same text. */
+export function findSame(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
+  return whenReady(findEntry(parts, lookup, lookup.key.id), (same) => (same === undefined ? undefined : hitOf(same, 1)))
 }
 
 interface Comparison {
@@ -129,10 +134,18 @@ function verified(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found 
   })
 }
 
-function served(parts: CacheParts, { entry, similarity }: Accepted): CacheHit | Promise<CacheHit> {
+function served(parts: CacheParts, { entry, similarity }: Accepted): CacheHit {
   const hit = hitOf(entry, similarity)
   if (similarity <= (entry.servedAt ?? 0)) return hit
-  return whenReady(parts.store.amend(entry.id, { servedAt: similarity }), () => hit)
+  const failed = (): void => void (parts.tallies.failures += 1)
+  try {
+    const amended = parts.store.amend(entry.id, { servedAt: similarity })
+    // The caller does not wait for it.
+    if (isPending(amended)) amended.catch(failed)
+  } catch {
+    failed()
+  }
+  return hit
 }
 
 /** Returns an entry that lives and has the scope of this question, although an index may name others. */

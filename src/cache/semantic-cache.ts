@@ -3,13 +3,14 @@ import { LRUCache } from 'lru-cache'
 import type { Completion } from '../core/answer.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { AnswerStore, CachedAnswer } from './answer-store.ts'
+import type { AnswerStore, CachedAnswer } from '../core/cached-answer.ts'
 import { NO_DIRECTIVES, type CacheDirectives } from './cache-directives.ts'
 import { cacheKeyOf, type CacheKey } from './cache-key.ts'
+import { createAnswerClaim, type AnswerClaim } from './claimed-answer.ts'
 import { checkCacheOptions, type SemanticCacheOptions } from './cache-options.ts'
 import { createCacheParts, type CacheParts } from './cache-parts.ts'
 import type { Lookup } from './candidate-search.ts'
-import { findAnswer, type CacheHit } from './find-answer.ts'
+import { findAnswer, findSame, type CacheHit } from './find-answer.ts'
 import { emptyTallies, statisticsOf, type CacheStatistics, type Tallies } from './statistics.ts'
 import { isStorable } from './storable.ts'
 import { isTimeSensitive } from './time-sensitivity.ts'
@@ -41,6 +42,8 @@ export interface CacheMiss {
   store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
   /** Counts the request as a hit: the answer of an identical request was shared with it. */
   becameHit(): void
+  /** Lets one of several processes answer identical requests. Absent where the store of answers cannot. */
+  readonly claim?: AnswerClaim<CacheHit>
 }
 
 /** Tier 1. Methods return promises only where a part of the cache must wait. A part that fails causes a miss. */
@@ -59,6 +62,8 @@ export interface SemanticCache {
   /** Removes all entries, or those that requests of one key stored. */
   clear(which?: { readonly key?: string }): void | Promise<void>
   stats(): CacheStatistics
+  /** Resolves when the answers that are being stored are stored, or were given up. */
+  flush(): Promise<void>
 }
 
 /** Added to the similarity of hits that were reported as wrong. */
@@ -81,6 +86,7 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
     reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, served.get(id) ?? id), undefined),
     clear: (which = {}) => attempt(parts.tallies, () => clear(parts, which.key), undefined),
     stats: () => statisticsOf(parts.tallies, parts.store.size()),
+    flush: async () => void (await Promise.all(parts.writes)),
   }
 }
 
@@ -161,10 +167,13 @@ function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives):
   return {
     hit: false,
     spent: lookup.spent,
-    ...(directives.read && directives.write ? { id: lookup.key.id } : {}),
+    ...(directives.read && directives.write ? { id: lookup.key.id, ...claimOf(parts, lookup) } : {}),
     store: (completion, promptTokens) => {
       if (!directives.write || !isStorable(completion)) return false
-      return attempt(tallies, () => store(parts, lookup, { completion, promptTokens }), false)
+      return track(
+        parts.writes,
+        attempt(tallies, () => store(parts, lookup, { completion, promptTokens }), false),
+      )
     },
     becameHit: () => {
       if (!isCounted) return
@@ -173,6 +182,23 @@ function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives):
       tallies.hits += 1
     },
   }
+}
+
+/** Remembers a write while it runs; it never rejects. */
+function track(writes: Set<Promise<unknown>>, stored: boolean | Promise<boolean>): boolean | Promise<boolean> {
+  if (!isPending(stored)) return stored
+  writes.add(stored)
+  return stored.finally(() => writes.delete(stored))
+}
+
+function claimOf(parts: CacheParts, lookup: Lookup): Pick<CacheMiss, 'claim'> {
+  const { claims } = parts.store
+  if (claims === undefined) return {}
+  const { runtime } = parts.options
+  const { key, cancellation } = lookup
+  const read = async (): Promise<CacheHit | undefined> =>
+    attempt(parts.tallies, () => findSame(parts, lookup), undefined, cancellation)
+  return { claim: createAnswerClaim({ claims, id: key.id, runtime, cancellation, read }) }
 }
 
 type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>

@@ -86,7 +86,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
         pending.set(scope, waiting.set(id, { text, expiresAt }))
         return undefined
       }
-      return whenReady(vectorOf(lookup), (vector) => index.add({ id, scope, vector, expiresAt }))
+      return whenReady(vectorOf(lookup), (vector) => index.add({ id, scope, owner: lookup.keyId, vector, expiresAt }))
     },
     remove: (scope, id) => {
       forget(scope, id)

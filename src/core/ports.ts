@@ -168,6 +168,8 @@ export interface Store {
   readonly local?: boolean
   /** Resolves when the storage answers. */
   ping(): Promise<void>
+  /** Promises that the storage cannot keep as it is configured, one sentence each. */
+  warnings?(): Promise<readonly string[]>
   close(): Promise<void>
 }
 
@@ -191,6 +193,8 @@ export interface VectorIndex {
   add(entry: {
     readonly id: string
     readonly scope: string
+    /** The key whose request stored the entry. An index that several keys share may bound what each of them adds. */
+    readonly owner?: string
     readonly vector: Float32Array
     readonly expiresAt: number
   }): void | Promise<void>
@@ -202,6 +206,8 @@ export interface VectorIndex {
   ): readonly Neighbor[] | Promise<readonly Neighbor[]>
   remove(id: string): void | Promise<void>
   clear(): void | Promise<void>
+  /** Promises that the storage cannot keep as it is configured, one sentence each. */
+  warnings?(): Promise<readonly string[]>
 }
 
 // ─── Tokens ──────────────────────────────────────────────────────────────────

@@ -22,6 +22,8 @@ export interface Recalled {
   readonly spent: NanoUsd
 }
 
+type AnswerLeader = Leader<SharedAnswer, never>
+
 type Found = { readonly replay: Plan } | Recalled
 
 const NOT_CACHED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
@@ -67,12 +69,30 @@ function join(
   const joined = singleFlight.join(`${reserved.key.id} ${miss.id}`, { cancellation: reserved.cancellation })
   return chain(joined, (role) => {
     const { spent } = miss
-    if (role.role !== 'follower') {
-      return { keep: keepFor(miss, role.role === 'leader' ? role : undefined, services), spent }
-    }
+    if (role.role === 'leader') return lead(reserved, miss, role, services)
+    if (role.role !== 'follower') return { keep: keepFor(miss, undefined, services), spent }
     miss.becameHit()
     return { replay: replayOf(reserved, role.value, spent) }
   })
+}
+
+/** Calls the upstream, unless another process does so for an identical request and stores its answer. */
+function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Found> {
+  const { spent, claim } = miss
+  const found: Found = { keep: keepFor(miss, leader, services), spent }
+  if (claim === undefined) return found
+  return claim.join().then(
+    (shared) => {
+      if (shared === undefined) return found
+      leader.complete({ shared })
+      miss.becameHit()
+      return { replay: replayOf(reserved, shared, spent) }
+    },
+    (reason: unknown) => {
+      leader.complete('handed-over')
+      throw reason
+    },
+  )
 }
 
 /** Bills what the stored answer would have cost this request. */
@@ -95,15 +115,12 @@ function replayOf(
  * Stores a complete answer, then shares it with the followers. The caller whose answer it is does not wait for that: a
  * slow embedder must not delay it.
  */
-function keepFor(
-  miss: CacheMiss,
-  leader: Leader<SharedAnswer, never> | undefined,
-  { observers }: Pick<Services, 'observers'>,
-): Keep {
+function keepFor(miss: CacheMiss, leader: AnswerLeader | undefined, { observers }: Pick<Services, 'observers'>): Keep {
   return {
     finish: ({ status, completion, bill }: Outcome) => {
       if (status !== 200 || completion === undefined || bill === undefined) {
         leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
+        void miss.claim?.release()
         return
       }
       const shared = (): SharedAnswer => ({ completion: completion(), promptTokens: bill.originalTokens })
@@ -115,12 +132,12 @@ function keepFor(
   }
 }
 
-async function share(
-  miss: CacheMiss,
-  read: () => SharedAnswer,
-  leader: Leader<SharedAnswer, never> | undefined,
-): Promise<void> {
-  const shared = read()
-  const isStored = await miss.store(shared.completion, shared.promptTokens)
-  leader?.complete(isStored ? { shared } : 'not-shared')
+async function share(miss: CacheMiss, read: () => SharedAnswer, leader: AnswerLeader | undefined): Promise<void> {
+  try {
+    const shared = read()
+    const isStored = await miss.store(shared.completion, shared.promptTokens)
+    leader?.complete(isStored ? { shared } : 'not-shared')
+  } finally {
+    await miss.claim?.release()
+  }
 }

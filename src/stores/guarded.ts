@@ -100,6 +100,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Guar
     append: (log, entry) => guarded(() => store.append(log, entry)),
     entries: (log, query) => guarded(() => store.entries(log, query)),
     ping: () => guarded(() => store.ping()),
+    ...(store.warnings !== undefined && { warnings: () => guarded(async () => (await store.warnings?.()) ?? []) }),
     close: () => store.close(),
   }
 }

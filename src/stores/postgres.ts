@@ -42,11 +42,7 @@ const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,40}$/
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const { client, schema = 'sluice', now } = options
-  if (!SCHEMA_NAME.test(schema)) {
-    throw new RangeError(
-      `The schema is ${JSON.stringify(schema)}; expected lower-case letters, digits and underscores.`,
-    )
-  }
+  checkSchema(schema)
   const limits = { ...BULK_LIMITS, ...options.limits }
   const runQuery = createRunQuery(client)
   const call = createCallFunction(runQuery, schema, now)
@@ -124,9 +120,26 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     entries: async (log, query) =>
       listOf(await call('read_entries', { ...entriesRequest(query), log: encodeText(log) })).map(entryIn),
     ping: async () => void (await runQuery('SELECT 1', [])),
+    warnings: async () => settingsAtRisk(await runQuery(RISKS, [])),
     close: () => sweep.finish(),
     migrate: () => migratePostgres(runQuery, schema),
   }
+}
+
+/** Settings under which a committed step can be lost. */
+const RISKS = `SELECT name AS risk FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
+
+function settingsAtRisk(rows: readonly unknown[]): readonly string[] {
+  return rows.map(
+    (row) =>
+      `${textOf(fieldOf(row, 'risk'))} of PostgreSQL is off: a failure of its host can lose the last settled requests. Set it to on.`,
+  )
+}
+
+/** Throws for a name that would need quotation marks. */
+export function checkSchema(schema: string): void {
+  if (SCHEMA_NAME.test(schema)) return
+  throw new RangeError(`The schema is ${JSON.stringify(schema)}; expected lower-case letters, digits and underscores.`)
 }
 
 /** Digits of the two parts of a cursor, so that cursors compare as text: the transaction and the entry. */

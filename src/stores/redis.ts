@@ -3,7 +3,9 @@ import type { BulkLimits } from './bounds.ts'
 import { createRunScript, type RedisClient } from './redis/client.ts'
 import { createContext } from './redis/context.ts'
 import { createCounters } from './redis/counters.ts'
+import { READ_SETTINGS } from './redis/scripts.ts'
 import { createValues } from './redis/values.ts'
+import { fieldOf, textOf } from './reply.ts'
 
 export interface RedisStoreOptions {
   /** A connected client: ioredis, node-redis, or an HTTP client of Upstash's shape. The caller closes it. */
@@ -48,6 +50,23 @@ export function redisStore(options: RedisStoreOptions): Store {
     append: values.append,
     entries: values.entries,
     ping: async () => void (await values.get('')),
+    warnings: async () => warningsOf(await context.run(READ_SETTINGS, undefined, {})),
     close: async () => {},
   }
+}
+
+function warningsOf(settings: unknown): readonly string[] {
+  const policy = textOf(fieldOf(settings, 'policy'))
+  const warnings: string[] = []
+  if (fieldOf(settings, 'appendOnly') === '0') {
+    warnings.push(
+      'The append-only file of Redis is off: a restart of Redis loses what its last snapshot lacks, budgets and usage included. Set "appendonly yes".',
+    )
+  }
+  if (policy !== '' && policy !== 'noeviction') {
+    warnings.push(
+      `The maxmemory-policy of Redis is ${policy}: Redis may evict keys and budgets to make room. Set "maxmemory-policy noeviction".`,
+    )
+  }
+  return warnings
 }

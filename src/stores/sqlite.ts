@@ -1,7 +1,7 @@
 import type { Store } from '../core/ports.ts'
 import { BULK_LIMITS, bytesOf, isGiant, type BulkLimits } from './bounds.ts'
 import { createCounters } from './sqlite/counters.ts'
-import { createSql, type SqliteDatabase } from './sqlite/database.ts'
+import { createSql, textIn, type Sql, type SqliteDatabase } from './sqlite/database.ts'
 import { createLogs } from './sqlite/logs.ts'
 import { migrateSqlite } from './sqlite/schema.ts'
 import { createValues } from './sqlite/values.ts'
@@ -69,6 +69,14 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
       }),
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => void sql.row('SELECT 1'),
+    warnings: async () => (isInMemory(sql) ? [IN_MEMORY] : []),
     close: async () => {},
   }
+}
+
+const IN_MEMORY =
+  'The SQLite database is in memory: keys, budgets and usage end with the process, and no other process shares them. Open a file.'
+
+function isInMemory(sql: Sql): boolean {
+  return sql.rows('PRAGMA database_list').some((row) => textIn(row, 'name') === 'main' && textIn(row, 'file') === '')
 }

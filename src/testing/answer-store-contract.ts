@@ -1,4 +1,4 @@
-import type { AnswerStore, CachedAnswer } from '../cache/answer-store.ts'
+import type { AnswerStore, CachedAnswer } from '../core/cached-answer.ts'
 import type { TestApi } from './test-api.ts'
 
 const LATER = Date.UTC(2100, 0, 1)
@@ -80,6 +80,27 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       await store.clear()
       expect(await store.get('b')).toBeUndefined()
       expect(await store.hasComparable('s')).toBe(false)
+    })
+
+    it('clears the answers of a key only, also when its name is the start of another', async () => {
+      await store.put(answer('a', { keyId: 'key' }))
+      await store.put(answer('b', { keyId: 'key:1' }))
+      await store.clear('key')
+      expect(await store.get('a')).toBeUndefined()
+      expect(await store.get('b')).toEqual(answer('b', { keyId: 'key:1' }))
+    })
+
+    it('gives the claim on an answer, where it has claims, to one request until it is released', async () => {
+      const { claims } = store
+      if (claims === undefined) return
+      expect(await claims.isTaken('a')).toBe(false)
+      const taken = await Promise.all(['a', 'a', 'a'].map((id) => claims.take(id, 60_000)))
+      expect(taken.filter(Boolean)).toHaveLength(1)
+      expect(await claims.isTaken('a')).toBe(true)
+      expect(await claims.take('b', 60_000)).toBe(true)
+      await claims.release('a')
+      expect(await claims.isTaken('a')).toBe(false)
+      expect(await claims.isTaken('b')).toBe(true)
     })
 
     it('counts its entries', async () => {

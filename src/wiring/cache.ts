@@ -29,5 +29,6 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
     reportWrongHit: (id) => loaded?.reportWrongHit(id),
     clear: (which) => loaded?.clear(which),
     stats: () => loaded?.stats() ?? NO_STATISTICS,
+    flush: async () => loaded?.flush(),
   }
 }

@@ -441,7 +441,7 @@ describe('what fails inside the cache is a miss', () => {
 
   it('a store that rejects', async () => {
     const down = (): Promise<never> => Promise.reject(new Error('down'))
-    const store = {
+    const answers = {
       get: down,
       put: down,
       amend: down,
@@ -450,7 +450,7 @@ describe('what fails inside the cache is a miss', () => {
       clear: down,
       size: () => ({ entries: 0, bytes: 0 }),
     }
-    const { cache, recall, teach } = room({ store })
+    const { cache, recall, teach } = room({ answers })
 
     expect(await teach(CAPITAL, 'Paris')).toBe(false)
     expect(await recall(CAPITAL)).toBeUndefined()

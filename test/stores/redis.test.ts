@@ -16,6 +16,7 @@ import { redisCluster, redisServer, type TestServer } from '../support/servers.t
 
 const redis7 = redisServer()
 const redis8 = redisServer('REDIS8_URL')
+const valkey = redisServer('VALKEY_URL')
 const cluster = redisCluster()
 
 interface Setup {
@@ -31,6 +32,7 @@ const setups: readonly Setup[] = [
   { name: '@upstash/redis', server: redis7, open: openUpstash },
   { name: 'ioredis, owners in slots of their own', server: redis7, open: openIoredis, options: { shardByOwner: true } },
   { name: 'ioredis on Redis 8', server: redis8, open: openIoredis },
+  { name: 'ioredis on Valkey', server: valkey, open: openIoredis },
   { name: 'a cluster', server: cluster, open: openCluster },
   {
     name: 'a cluster, owners in slots of their own',

@@ -15,6 +15,7 @@ export type OpenRedis = (url: string) => Promise<OpenClient>
 
 export const openIoredis: OpenRedis = async (url) => {
   const client = new Redis(url, { lazyConnect: true, enableOfflineQueue: false })
+  client.on('error', () => {})
   await client.connect()
   return { client, close: async () => client.disconnect() }
 }

@@ -15,7 +15,7 @@ export interface TestServer {
 const START_MS = 60_000
 
 /** The Redis of REDIS_URL, or one started from the binary on the PATH. Prints a notice when there is neither. */
-export function redisServer(variable: 'REDIS_URL' | 'REDIS8_URL' = 'REDIS_URL'): TestServer | undefined {
+export function redisServer(variable: 'REDIS_URL' | 'REDIS8_URL' | 'VALKEY_URL' = 'REDIS_URL'): TestServer | undefined {
   const url = process.env[variable]
   if (url !== undefined && url !== '') return external(url)
   if (variable === 'REDIS_URL' && isOnPath('redis-server')) return ownRedis()

@@ -10,19 +10,28 @@ export interface SqliteDriver {
   readonly open: (file: string) => SqliteDatabase & { close(): unknown }
 }
 
-type NodeSqlite = { readonly DatabaseSync: new (file: string) => SqliteDatabase & { close(): unknown } }
+type OpenDatabase = new (file: string) => SqliteDatabase & { close(): unknown }
+type NodeSqlite = { readonly DatabaseSync: OpenDatabase }
 
-/** libsql, and `node:sqlite` where this Node has it (22.13 or newer). */
+/** libsql; on Node 22 or newer better-sqlite3, whose binary crashes older ones; `node:sqlite` where this Node has it. */
 export function sqliteDrivers(): readonly SqliteDriver[] {
   const libsql: SqliteDriver = { name: 'libsql', open: (file) => new Database(file) }
+  if (Number.parseInt(process.versions.node, 10) < 22) {
+    process.stdout.write(
+      `Skipped: better-sqlite3 and node:sqlite. They need Node 22 or newer, and this is ${process.version}.\n`,
+    )
+    return [libsql]
+  }
+  const BetterSqlite = createRequire(import.meta.url)('better-sqlite3') as OpenDatabase
+  const better: SqliteDriver = { name: 'better-sqlite3', open: (file) => new BetterSqlite(file) }
   const node = loadNodeSqlite()
   if (node === undefined) {
     process.stdout.write(
       `Skipped: the node:sqlite driver. Node ${process.version} does not have it; run the tests on Node 22.13 or newer.\n`,
     )
-    return [libsql]
+    return [libsql, better]
   }
-  return [libsql, { name: 'node:sqlite', open: (file) => new node.DatabaseSync(file) }]
+  return [libsql, better, { name: 'node:sqlite', open: (file) => new node.DatabaseSync(file) }]
 }
 
 function loadNodeSqlite(): NodeSqlite | undefined {

@@ -53,7 +53,7 @@ function isMissing(error: unknown): boolean {
 
 function missingSchema(schema: string, cause: unknown): Error {
   return new Error(
-    `The PostgreSQL schema ${schema} is missing or older than this version of sluice. Run "npx sluice migrate", or await store.migrate() at start.`,
+    `The PostgreSQL schema ${schema} is missing or older than this version of sluice. Run "npx sluice migrate", or await store.migrate() at start. A vector index has a migrate() of its own.`,
     { cause },
   )
 }

@@ -8,7 +8,7 @@ import { defineScript, type Script } from './client.ts'
  * the server as well; with a clock of the caller's they are kept an hour longer, and the scripts compare the times.
  * Amounts are exact up to 2^53. They leave as text, because cjson writes 14 digits.
  */
-const COMMON = `
+export const COMMON: string = `
 local base, request = KEYS[1], cjson.decode(ARGV[1])
 local call = redis.call
 local now, slack = request.now, 3600000
@@ -373,4 +373,16 @@ while #found < request.limit do
   after = '(' .. text(tonumber(string.sub(page[#page], 2)))
 end
 return cjson.encode({ entries = found })
+`)
+
+/** Settings on which the guarantees depend. A server that does not report them is not warned of. */
+export const READ_SETTINGS: Script = defineScript(`
+local function setting(section, pattern)
+  local info = redis.pcall('INFO', section)
+  return type(info) == 'string' and string.match(info, pattern) or nil
+end
+return cjson.encode({
+  appendOnly = setting('persistence', 'aof_enabled:(%d)'),
+  policy = setting('memory', 'maxmemory_policy:([%w-]+)'),
+})
 `)

@@ -1,5 +1,5 @@
 import type { Store } from '../../../src/core/ports.ts'
-import { extractive, type GatewayOptions } from '../../../src/index.ts'
+import { extractive, openaiCompatible, type CacheOptions, type GatewayOptions } from '../../../src/index.ts'
 import type { StorePlace } from './open-store.ts'
 
 export const MODEL = 'extractive/extractive'
@@ -22,10 +22,19 @@ export type FleetJob =
       readonly lapsesAfterMs: number
       readonly expiresAt: number
     }
+  | {
+      readonly type: 'recall'
+      readonly place: StorePlace
+      /** The base address of the chat format. */
+      readonly upstream: string
+      readonly secret: string
+      readonly question: string
+    }
 
 export type FleetReport =
   | { readonly type: 'statuses'; readonly statuses: Readonly<Record<string, number>> }
   | { readonly type: 'settled'; readonly ticket: string }
+  | { readonly type: 'recalled'; readonly status: number; readonly cache: string | null; readonly body: string }
 
 /** A store that is slow because the machine is busy must not change what a fleet counts. */
 export const PATIENT: Pick<GatewayOptions, 'storeTimeoutMs'> = { storeTimeoutMs: 300_000 }
@@ -39,4 +48,20 @@ export function gatewayOptions(store: Store): GatewayOptions {
     streams: false,
     margin: 1,
   }
+}
+
+/** A gateway in front of an upstream, with a cache that other processes share. */
+export function cachingOptions(store: Store, upstream: string, cache: CacheOptions): GatewayOptions {
+  const models = [{ id: 'large', price: { input: 1, output: 2 }, contextWindow: 200_000, maxOutputTokens: 1_000 }]
+  const chat = openaiCompatible({ name: 'chat', baseUrl: upstream, apiKey: 'sk-upstream-secret', models })
+  return { providers: [chat], store, cache, runtime: { random: () => 0 } }
+}
+
+/** A request of the chat format. */
+export function questionOf(secret: string, question: string, more: object = {}): Request {
+  return new Request('http://gateway/v1/chat/completions', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'chat/large', messages: [{ role: 'user', content: question }], ...more }),
+  })
 }

@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import Database from 'libsql'
-import { postgresStore } from '../../../src/postgres.ts'
-import { redisStore } from '../../../src/redis.ts'
+import type { CacheOptions } from '../../../src/index.ts'
+import { postgresAnswerStore, postgresStore, postgresVectorIndex } from '../../../src/postgres.ts'
+import { redisAnswerStore, redisStore, redisVectorIndex } from '../../../src/redis.ts'
 import { sqliteStore } from '../../../src/sqlite.ts'
 import type { Store } from '../../../src/core/ports.ts'
 import { memoryStore } from '../../../src/stores/memory.ts'
@@ -37,4 +38,24 @@ export async function openStore({ engine, location, name }: StorePlace): Promise
   const opened = engine === 'redis' ? await openIoredis(location) : await openCluster(location)
   const store = redisStore({ client: opened.client, prefix: name, shardByOwner: engine === 'sharded cluster' })
   return { store, close: opened.close }
+}
+
+export interface OpenedCache {
+  readonly cache: CacheOptions & Required<Pick<CacheOptions, 'index' | 'answers'>>
+  readonly close: () => Promise<void>
+}
+
+/** The semantic cache in a database that several processes can open. */
+export async function openCache({ engine, location, name }: StorePlace): Promise<OpenedCache> {
+  if (engine === 'postgres') {
+    const { client, close } = await openPool(location)
+    const index = postgresVectorIndex({ client, schema: name })
+    const answers = postgresAnswerStore({ client, schema: name })
+    await index.migrate()
+    await answers.migrate()
+    return { cache: { index, answers }, close }
+  }
+  const { client, close } = await openIoredis(location)
+  const given = { client, prefix: name }
+  return { cache: { index: redisVectorIndex(given), answers: redisAnswerStore(given) }, close }
 }

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { createGateway } from '../../../src/index.ts'
 import type { Store } from '../../../src/core/ports.ts'
-import { gatewayOptions, MODEL, PATIENT, type FleetJob, type FleetReport } from './jobs.ts'
-import { openStore } from './open-store.ts'
+import { cachingOptions, gatewayOptions, MODEL, PATIENT, questionOf, type FleetJob, type FleetReport } from './jobs.ts'
+import { openCache, openStore } from './open-store.ts'
 
 /** A process of a fleet. Its job is in its first argument; it reports over the channel to its parent. */
 const job = JSON.parse(process.argv[2] ?? '') as FleetJob
@@ -57,8 +57,20 @@ async function settleForEver(
   }
 }
 
-if (job.type === 'ask') {
-  await ask(job.count, job.atOnce, job.secret)
+/** Asks one question through a gateway whose cache other processes share. */
+async function recall({ place, upstream, secret, question }: FleetJob & { readonly type: 'recall' }): Promise<void> {
+  const opened = await openCache(place)
+  const gateway = createGateway(cachingOptions(store, upstream, opened.cache))
+  const response = await gateway.fetch(questionOf(secret, question))
+  const body = await response.text()
+  await gateway.close()
+  await opened.close()
+  await report({ type: 'recalled', status: response.status, cache: response.headers.get('x-svc-cache'), body })
+}
+
+if (job.type === 'ask' || job.type === 'recall') {
+  if (job.type === 'ask') await ask(job.count, job.atOnce, job.secret)
+  else await recall(job)
   await close()
   process.disconnect()
 } else {

@@ -1,0 +1,167 @@
+import { sha256 } from '#hash'
+import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cached-answer.ts'
+import type { Quota, Store, WriteOptions } from '../core/ports.ts'
+import { bytesOf } from './bounds.ts'
+
+/** How many answers the requests of one key may keep. The one that was written first leaves first. */
+export interface StoredAnswersOptions {
+  /** @default 10,000 */
+  readonly maxEntriesPerKey?: number
+  /** @default 64 MiB */
+  readonly maxBytesPerKey?: number
+}
+
+const MAX_ENTRIES = 10_000
+const MAX_BYTES = 64 * 1024 * 1024
+/** Values per answer: itself, the entry that lists it under its key, and the one that lists it in its scope. */
+const VALUES = 3
+/** Keys that one step of `clear` reads. */
+const PAGE = 200
+const MAX_AMEND_TRIES = 3
+/** Number of answers that `size` knows. */
+const MAX_COUNTED = 10_000
+
+/**
+ * Keeps answers in a store, under their ids. An id contains the hash of its scope, so that a scope is a part of every
+ * key that is read. `answer-of` lists the answers of one key, `answer-in` the comparable ones of one scope.
+ */
+export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
+  const { maxEntriesPerKey = MAX_ENTRIES, maxBytesPerKey = MAX_BYTES } = options
+  const token = crypto.randomUUID()
+  const counted = createCounted(now)
+  const quotaOf = (keyId: string): Quota => ({
+    name: `answers:${keyId}`,
+    maxEntries: maxEntriesPerKey * VALUES,
+    maxBytes: maxBytesPerKey,
+  })
+
+  async function put(answer: CachedAnswer): Promise<boolean> {
+    const { id, keyId, storedAt, expiresAt } = answer
+    const written = { ttlMs: expiresAt - storedAt, quota: quotaOf(keyId) }
+    const text = writeAnswer(answer)
+    const bytes = bytesOf(answerKey(id), text)
+    if (bytes > maxBytesPerKey) return false
+    await store.set(answerKey(id), text, written)
+    await list(answer, written)
+    counted.add(id, { bytes, expiresAt })
+    return true
+  }
+
+  /** Lists an answer after it was written: its quota drops what was written first, and must not drop the lists first. */
+  async function list({ id, keyId, scope, comparable }: CachedAnswer, written: WriteOptions): Promise<void> {
+    const listed = store.set(ownerKey(keyId, id), comparable ? scope : '', written)
+    await Promise.all([listed, ...(comparable ? [store.set(scopeKey(scope, id), '', written)] : [])])
+  }
+
+  async function amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): Promise<void> {
+    for (let tries = 0; tries < MAX_AMEND_TRIES; tries += 1) {
+      const text = await store.get(answerKey(id))
+      const answer = readAnswer(text)
+      const ttlMs = (answer?.expiresAt ?? 0) - now()
+      if (answer === undefined || ttlMs <= 0) return
+      const changed = writeAnswer({ ...answer, ...changes })
+      const written = { ttlMs, quota: quotaOf(answer.keyId) }
+      if (await store.swap(answerKey(id), text, changed, written)) return list(answer, written)
+    }
+  }
+
+  async function remove(id: string): Promise<void> {
+    const answer = readAnswer(await store.get(answerKey(id)))
+    counted.remove(id)
+    const keys = answer === undefined ? [] : [ownerKey(answer.keyId, id), scopeKey(answer.scope, id)]
+    await Promise.all([answerKey(id), ...keys].map((key) => store.delete(key)))
+  }
+
+  async function clear(keyId?: string): Promise<void> {
+    const prefix = keyId === undefined ? 'answer-of:' : ownerKey(keyId, '')
+    for (;;) {
+      const keys = await store.list(prefix, { limit: PAGE })
+      if (keys.length === 0) break
+      await Promise.all(
+        keys.map(async (key) => {
+          const id = idIn(key)
+          const scope = await store.get(key)
+          counted.remove(id)
+          await Promise.all([answerKey(id), scopeKey(scope ?? '', id)].map((other) => store.delete(other)))
+          await store.delete(key)
+        }),
+      )
+    }
+  }
+
+  return {
+    get: async (id) => readAnswer(await store.get(answerKey(id))),
+    put,
+    amend,
+    remove,
+    hasComparable: async (scope) => (await store.list(scopeKey(scope, ''), { limit: 1 })).length > 0,
+    clear,
+    size: counted.size,
+    claims: {
+      take: (id, ttlMs) => store.swap(claimKey(id), undefined, token, { ttlMs }),
+      isTaken: async (id) => (await store.get(claimKey(id))) !== undefined,
+      release: async (id) => void (await store.swap(claimKey(id), token, undefined)),
+    },
+  }
+}
+
+const answerKey = (id: string): string => `answer:${id}`
+const claimKey = (id: string): string => `answer-claim:${id}`
+/** Quotation marks end a name, so that no name is the start of another. */
+const ownerKey = (keyId: string, id: string): string => `answer-of:${JSON.stringify(keyId)}:${id}`
+const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.stringify(scope)}:${id}`
+
+function idIn(key: string): string {
+  const [, id = ''] = OWNER_KEY.exec(key) ?? []
+  return id
+}
+
+const OWNER_KEY = /^answer-of:"(?:[^"\\]|\\.)*":(.*)$/s
+
+/** The hash detects an answer that was damaged, or written by another version. */
+function writeAnswer(answer: CachedAnswer): string {
+  const json = JSON.stringify(answer)
+  return `${hashOf(json)} ${json}`
+}
+
+/** A damaged answer is a miss. */
+function readAnswer(text: string | undefined): CachedAnswer | undefined {
+  if (text === undefined) return undefined
+  const space = text.indexOf(' ')
+  const json = text.slice(space + 1)
+  if (text.slice(0, space) !== hashOf(json)) return undefined
+  const answer: CachedAnswer = JSON.parse(json)
+  return answer
+}
+
+function hashOf(json: string): string {
+  return sha256(`answer 1 ${json}`)
+}
+
+interface Counted {
+  add(id: string, entry: { readonly bytes: number; readonly expiresAt: number }): void
+  remove(id: string): void
+  size(): StoreSize
+}
+
+/** Counts what this process stored and has not ended. */
+function createCounted(now: () => number): Counted {
+  const entries = new Map<string, { readonly bytes: number; readonly expiresAt: number }>()
+  return {
+    add: (id, entry) => {
+      entries.delete(id)
+      const [oldest] = entries.keys()
+      if (entries.size >= MAX_COUNTED && oldest !== undefined) entries.delete(oldest)
+      entries.set(id, entry)
+    },
+    remove: (id) => void entries.delete(id),
+    size: () => {
+      let bytes = 0
+      for (const [id, entry] of entries) {
+        if (entry.expiresAt <= now()) entries.delete(id)
+        else bytes += entry.bytes
+      }
+      return { entries: entries.size, bytes }
+    },
+  }
+}

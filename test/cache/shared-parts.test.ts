@@ -1,0 +1,154 @@
+import { describe, expect, it } from 'vitest'
+import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
+import { Cancellation } from '../../src/core/cancellation.ts'
+import type { AnswerClaims, AnswerStore } from '../../src/core/cached-answer.ts'
+import type { VectorIndex } from '../../src/core/ports.ts'
+import { asks, room, says } from './room.ts'
+
+const QUESTION = 'What is the capital of France?'
+
+function memoryAnswers(): AnswerStore {
+  return createMemoryAnswerStore({ maxEntries: 10, maxBytes: 1e6, indexBytes: () => 0, onRemove: () => {} })
+}
+
+/** Lets everything run that waits for no timer. */
+async function settleDown(): Promise<void> {
+  for (let turn = 0; turn < 20; turn += 1) await Promise.resolve()
+}
+
+describe('answers and an index that hang', () => {
+  function hanging(): { readonly answers: AnswerStore; readonly index: VectorIndex; readonly calls: () => number } {
+    let calls = 0
+    const hang = (): Promise<never> => {
+      calls += 1
+      return new Promise(() => {})
+    }
+    return {
+      answers: { ...memoryAnswers(), get: hang, put: hang, hasComparable: hang, amend: hang, remove: hang },
+      index: { add: hang, nearest: hang, remove: hang, clear: hang },
+      calls: () => calls,
+    }
+  }
+
+  it('are a miss once the time is over, and are left alone for ten seconds after three failures', async () => {
+    const { answers, index, calls } = hanging()
+    const { recall, runtime, cache } = room({ answers, index, timeoutMs: 500 })
+    for (let count = 1; count <= 3; count += 1) {
+      const recalled = recall(QUESTION)
+      await settleDown()
+      runtime.advance(500)
+      expect(await recalled).toBeUndefined()
+    }
+    expect(calls()).toBe(3)
+    expect(await recall(QUESTION)).toBeUndefined()
+    expect(calls()).toBe(3)
+    expect(cache.stats().failures).toBe(4)
+
+    runtime.advance(10_000)
+    const recalled = recall(QUESTION)
+    await settleDown()
+    runtime.advance(500)
+    expect(await recalled).toBeUndefined()
+    expect(calls()).toBe(4)
+  })
+
+  it('delay no write for longer than the time of one call', async () => {
+    const { answers, index } = hanging()
+    const { ask, runtime, cache } = room({ answers: { ...answers, get: () => undefined }, index, timeoutMs: 500 })
+    const asked = ask(QUESTION)
+    await settleDown()
+    runtime.advance(500)
+    const miss = await asked
+    const stored = miss.hit ? true : miss.store(says('Paris'), 10)
+    const flushed = cache.flush()
+    runtime.advance(500)
+
+    expect(await stored).toBe(false)
+    await flushed
+  })
+})
+
+describe('a claim on an answer', () => {
+  function claimed(changes: Partial<AnswerClaims> = {}): AnswerStore & { readonly taken: Set<string> } {
+    const taken = new Set<string>()
+    const claims: AnswerClaims = {
+      take: async (id) => {
+        const isFree = !taken.has(id)
+        taken.add(id)
+        return isFree
+      },
+      isTaken: async (id) => taken.has(id),
+      release: async (id) => void taken.delete(id),
+      ...changes,
+    }
+    return { ...memoryAnswers(), claims, taken }
+  }
+
+  async function twoMisses(answers: AnswerStore, cancellation?: Cancellation) {
+    const { ask, runtime } = room({ answers })
+    const first = await ask(QUESTION)
+    const second = await ask(asks(QUESTION), cancellation === undefined ? {} : { cancellation })
+    if (first.hit || second.hit || first.claim === undefined || second.claim === undefined) {
+      throw new Error('two misses with a claim were expected')
+    }
+    return { first, second, claims: [first.claim, second.claim] as const, runtime }
+  }
+
+  it('is taken by the first request, and the second gets the answer of the first', async () => {
+    const answers = claimed()
+    const { first, claims, runtime } = await twoMisses(answers)
+    expect(await claims[0].join()).toBeUndefined()
+    const joined = claims[1].join()
+    await settleDown()
+    await first.store(says('Paris'), 10)
+    await claims[0].release()
+    runtime.advance(25)
+    expect(await joined).toMatchObject({ hit: true, completion: says('Paris') })
+    expect(answers.taken.size).toBe(0)
+  })
+
+  it('lets the second request ask itself when the first one stored nothing', async () => {
+    const { claims, runtime } = await twoMisses(claimed())
+    await claims[0].join()
+    const joined = claims[1].join()
+    await settleDown()
+    await claims[0].release()
+    runtime.advance(25)
+    expect(await joined).toBeUndefined()
+  })
+
+  it('is waited for half a minute at most', async () => {
+    const answers = claimed()
+    const { claims, runtime } = await twoMisses(answers)
+    await claims[0].join()
+    let isOver = false
+    const joined = claims[1].join().finally(() => (isOver = true))
+    for (let waited = 0; waited < 29_000; waited += 500) {
+      await settleDown()
+      runtime.advance(500)
+    }
+    await settleDown()
+    expect(isOver).toBe(false)
+    for (let waited = 0; waited < 2_000; waited += 500) {
+      await settleDown()
+      runtime.advance(500)
+    }
+    expect(await joined).toBeUndefined()
+    await claims[1].release()
+    expect(answers.taken.size).toBe(1)
+  })
+
+  it('is not waited for when the storage fails, or when the caller has left', async () => {
+    const failing = await twoMisses(claimed({ take: () => Promise.reject(new Error('down')) }))
+    expect(await failing.claims[1].join()).toBeUndefined()
+
+    const cancellation = new Cancellation()
+    const left = await twoMisses(claimed(), cancellation)
+    await left.claims[0].join()
+    const joined = left.claims[1].join()
+    await settleDown()
+    cancellation.cancel(new Error('left'))
+    await expect(joined).rejects.toThrow('left')
+    expect(left.runtime.pending()).toBe(0)
+  })
+})

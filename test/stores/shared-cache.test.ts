@@ -1,0 +1,257 @@
+import { randomUUID } from 'node:crypto'
+import { PGlite } from '@electric-sql/pglite'
+import { vector } from '@electric-sql/pglite-pgvector'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { VectorIndex } from '../../src/core/ports.ts'
+import { postgresAnswerStore, postgresVectorIndex } from '../../src/postgres.ts'
+import { redisAnswerStore, redisVectorIndex } from '../../src/redis.ts'
+import { testAnswerStore } from '../contract/answer-store.ts'
+import { testVectorIndex } from '../contract/vector-index.ts'
+import { openPool, openPostgresJs, type OpenPostgres } from '../support/postgres.ts'
+import {
+  openCluster,
+  openIoredis,
+  openNodeRedis,
+  openUpstash,
+  type OpenClient,
+  type OpenRedis,
+} from '../support/redis.ts'
+import { postgresServer, redisCluster, redisServer, type TestServer } from '../support/servers.ts'
+
+const redis7 = redisServer()
+const redis8 = redisServer('REDIS8_URL')
+const valkey = redisServer('VALKEY_URL')
+const cluster = redisCluster()
+const postgres = postgresServer()
+
+const LIMITS = { dimensions: 8, entries: 250 }
+const HOUR_MS = 3_600_000
+const IN_AN_HOUR = Date.now() + HOUR_MS
+
+/** A direction in the plane of the first two axes. */
+function at(degrees: number): Float32Array {
+  const vector = new Float32Array(8)
+  vector[0] = Math.cos((degrees / 180) * Math.PI)
+  vector[1] = Math.sin((degrees / 180) * Math.PI)
+  return vector
+}
+
+type Added = Partial<Parameters<VectorIndex['add']>[0]> & { readonly id: string }
+
+async function add(index: VectorIndex, entry: Added): Promise<void> {
+  await index.add({ scope: 's', owner: 'k', vector: at(0), expiresAt: IN_AN_HOUR, ...entry })
+}
+
+async function idsIn(index: VectorIndex, scope = 's'): Promise<readonly string[]> {
+  const found = await index.nearest(scope, at(0), { least: 0.5, limit: 100 })
+  return found.map(({ id }) => id).toSorted()
+}
+
+/** What an index in a database does besides the contract. `open` opens it as another process does. */
+function testShared(open: (limits?: { maxPerScope?: number; maxPerKey?: number }) => Promise<VectorIndex>): void {
+  it('a full scope loses the vector that ends first', async () => {
+    const index = await open({ maxPerScope: 2 })
+    await add(index, { id: 'first', expiresAt: IN_AN_HOUR })
+    await add(index, { id: 'second', expiresAt: IN_AN_HOUR + 1 })
+    await add(index, { id: 'third', expiresAt: IN_AN_HOUR + 2 })
+    await add(index, { id: 'elsewhere', scope: 't' })
+    expect(await idsIn(index)).toEqual(['second', 'third'])
+    expect(await idsIn(index, 't')).toEqual(['elsewhere'])
+  })
+
+  it('a key that adds too much loses its own vectors, in whichever scope, and no others', async () => {
+    const index = await open({ maxPerKey: 2 })
+    await add(index, { id: 'other', owner: 'other', expiresAt: IN_AN_HOUR - 1_000 })
+    for (const [count, scope] of ['s', 't', 'u'].entries()) {
+      await add(index, { id: `own ${count}`, scope, expiresAt: IN_AN_HOUR + count })
+    }
+    expect(await idsIn(index)).toEqual(['other'])
+    expect([await idsIn(index, 't'), await idsIn(index, 'u')]).toEqual([['own 1'], ['own 2']])
+  })
+
+  it('another process finds what one adds, and not what one removes', async () => {
+    const [one, other] = [await open(), await open()]
+    await add(one, { id: 'a' })
+    expect(await idsIn(other)).toEqual(['a'])
+    await add(one, { id: 'b' })
+    await one.remove('a')
+    expect(await idsIn(other)).toEqual(['b'])
+    await one.clear()
+    expect(await idsIn(other)).toEqual([])
+    await add(other, { id: 'c' })
+    expect(await idsIn(one)).toEqual(['c'])
+  })
+}
+
+afterAll(async () => {
+  for (const server of [redis7, redis8, postgres]) await server?.stop()
+})
+
+const redisSetups: readonly {
+  readonly name: string
+  readonly server: TestServer | undefined
+  readonly open: OpenRedis
+}[] = [
+  { name: 'ioredis on Redis 7', server: redis7, open: openIoredis },
+  { name: 'ioredis on Redis 8', server: redis8, open: openIoredis },
+  { name: 'ioredis on Valkey', server: valkey, open: openIoredis },
+  { name: 'node-redis on Redis 8', server: redis8, open: openNodeRedis },
+  { name: '@upstash/redis on Redis 8', server: redis8, open: openUpstash },
+  { name: 'a cluster of Redis 7', server: cluster, open: openCluster },
+]
+
+for (const { name, server, open } of redisSetups) {
+  describe.skipIf(server === undefined)(`the cache in ${name}`, () => {
+    let opened: OpenClient
+    beforeAll(async () => {
+      opened = await open((await server?.start()) ?? '')
+    })
+    afterAll(() => opened.close())
+    const prefix = (): string => `test-${randomUUID()}`
+
+    testVectorIndex(
+      `redisVectorIndex with ${name}`,
+      async ({ now }) => redisVectorIndex({ client: opened.client, prefix: prefix(), dimensions: 8, now }),
+      LIMITS,
+    )
+    testAnswerStore(`redisAnswerStore with ${name}`, async () =>
+      redisAnswerStore({ client: opened.client, prefix: prefix() }),
+    )
+    describe(`redisVectorIndex with ${name}`, () => {
+      let shared = ''
+      beforeEach(() => {
+        shared = prefix()
+      })
+      testShared(async (limits) =>
+        redisVectorIndex({ client: opened.client, prefix: shared, dimensions: 8, ...limits }),
+      )
+    })
+  })
+}
+
+const openPgliteWithVectors = async (): Promise<OpenPostgres> => {
+  const client = await PGlite.create({ extensions: { vector } })
+  return { client, close: () => client.close() }
+}
+
+async function run({ client }: OpenPostgres, statement: string): Promise<void> {
+  await ('unsafe' in client ? client.unsafe(statement, []) : client.query(statement, []))
+}
+
+const postgresSetups = [
+  { name: 'PGlite', isSkipped: false, open: openPgliteWithVectors },
+  { name: 'pg', isSkipped: postgres === undefined, open: async () => openPool((await postgres?.start()) ?? '') },
+  {
+    name: 'postgres.js',
+    isSkipped: postgres === undefined,
+    open: async () => openPostgresJs((await postgres?.start()) ?? ''),
+  },
+]
+
+describe.each(postgresSetups)('the cache in PostgreSQL with $name', ({ name, isSkipped, open }) => {
+  describe.skipIf(isSkipped)(name, () => {
+    const schema = `cache_${randomUUID().replaceAll('-', '')}`.slice(0, 30)
+    let opened: OpenPostgres
+
+    beforeAll(async () => {
+      opened = await open()
+      await postgresVectorIndex({ client: opened.client, schema, dimensions: 8 }).migrate()
+      await postgresAnswerStore({ client: opened.client, schema }).migrate()
+    }, 60_000)
+    afterAll(async () => {
+      await run(opened, `DROP SCHEMA ${schema} CASCADE`)
+      await opened.close()
+    })
+
+    testVectorIndex(
+      `postgresVectorIndex with ${name}`,
+      async ({ now }) => {
+        const index = postgresVectorIndex({ client: opened.client, schema, dimensions: 8, now })
+        await index.clear()
+        return index
+      },
+      LIMITS,
+    )
+    describe(`postgresVectorIndex with ${name}`, () => {
+      beforeEach(() => postgresVectorIndex({ client: opened.client, schema, dimensions: 8 }).clear())
+      testShared(async (limits) => postgresVectorIndex({ client: opened.client, schema, dimensions: 8, ...limits }))
+
+      it('finds the nearest of a scope with many vectors, among more of another scope', async () => {
+        const index = postgresVectorIndex({ client: opened.client, schema, dimensions: 8 })
+        await run(
+          opened,
+          `INSERT INTO ${schema}.vectors_8 (scope, id, owner, ends_at, vector)
+          SELECT scope, n || ' in ' || scope, 'k', ${IN_AN_HOUR},
+            ('[' || cosd(n * 0.3) || ',' || sind(n * 0.3) || ',0,0,0,0,0,0]')::vector
+          FROM generate_series(0, 1099) n, unnest(ARRAY['s', 't', 'u', 'v']) scope`,
+        )
+        // So few rows are sorted faster than searched. PGlite has one session, whose settings can forbid that.
+        const isSearched = name === 'PGlite'
+        for (const way of ['seqscan', 'bitmapscan', 'sort']) {
+          if (isSearched) await run(opened, `SET enable_${way} TO off`)
+        }
+        for (const entry of [0, 17, 500, 1_099]) {
+          const [nearest, next] = await index.nearest('s', at(entry * 0.3), { least: 0.9, limit: 2 })
+          expect(nearest?.id).toBe(`${entry} in s`)
+          expect(next?.id).toMatch(/ in s$/)
+        }
+        if (isSearched) await run(opened, 'RESET ALL')
+      })
+    })
+    testAnswerStore(`postgresAnswerStore with ${name}`, async () => {
+      const answers = postgresAnswerStore({ client: opened.client, schema })
+      await answers.clear()
+      return answers
+    })
+  })
+})
+
+describe('the cache in Redis', () => {
+  const setups = [
+    { name: 'Redis 7', server: redis7 },
+    { name: 'Redis 8', server: redis8 },
+  ]
+  const clients: Redis[] = []
+  const connect = async (server: TestServer | undefined): Promise<Redis> => {
+    const client = new Redis((await server?.start()) ?? '')
+    clients.push(client)
+    return client
+  }
+  afterAll(() => {
+    for (const client of clients) client.disconnect()
+  })
+
+  it.skipIf(redis7 === undefined || redis8 === undefined)('warns of a server without vector sets', async () => {
+    const warningsOf = async (server: TestServer | undefined): Promise<readonly string[]> =>
+      (await redisVectorIndex({ client: await connect(server) }).warnings?.()) ?? []
+    expect(await warningsOf(redis7)).toEqual([expect.stringContaining('at most 256 questions per scope')])
+    expect(await warningsOf(redis8)).toEqual([])
+  })
+
+  for (const { name, server } of setups) {
+    it.skipIf(server === undefined)(`every key of the index and of its answers ends, on ${name}`, async () => {
+      const client = await connect(server)
+      const prefix = `test-${randomUUID()}`
+      const index = redisVectorIndex({ client, prefix, dimensions: 8 })
+      await add(index, { id: 'a' })
+      await add(index, { id: 'b' })
+      const keys = await client.keys(`{${prefix}}:*`)
+      const lifetimes = await Promise.all(keys.map((key) => client.pttl(key)))
+      expect(keys.length).toBeGreaterThanOrEqual(5)
+      expect(lifetimes.filter((ms) => ms <= 0 || ms > HOUR_MS)).toEqual([])
+    })
+
+    it.skipIf(server === undefined)(`an index finds its way after the data was flushed, on ${name}`, async () => {
+      const client = await connect(server)
+      const prefix = `test-${randomUUID()}`
+      const [one, other] = [0, 1].map(() => redisVectorIndex({ client, prefix, dimensions: 8 }))
+      if (one === undefined || other === undefined) throw new Error('two were made')
+      for (const id of ['a', 'b', 'c']) await add(one, { id })
+      expect(await idsIn(other)).toEqual(['a', 'b', 'c'])
+      await client.del(...(await client.keys(`{${prefix}}:*`)))
+      for (const id of ['d', 'e']) await add(one, { id })
+      expect(await idsIn(other)).toEqual(['d', 'e'])
+    })
+  }
+})
