@@ -78,12 +78,12 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
 }
 
 /**
- * When streams can be resumed by their ids, a replayed answer is an answer of its own: its events and its bill are not
+ * When streams can be resumed or answers continued by their ids, a replayed answer is an answer of its own: its events and its bill are not
  * those of the stored one.
  */
-function underOwnId(completion: Completion, { format }: Planned, { runtime }: Services): Completion {
-  if (format.answerId === undefined) return completion
-  const id = format.answerId(runtime.uuid().replaceAll('-', ''))
+function underOwnId(completion: Completion, { format, id: requestId }: Planned, { runtime }: Services): Completion {
+  const id = format.answerId?.(runtime.uuid().replaceAll('-', '')) ?? format.turns?.answerId(requestId)
+  if (id === undefined) return completion
   const { native, ...others } = completion
   if (native === undefined || native.dialect !== format.dialect) return { ...completion, id }
   return { ...others, id, native: { dialect: native.dialect, value: { ...native.value, id } } }

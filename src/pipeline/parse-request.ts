@@ -12,7 +12,7 @@ import { headersOf } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { breathe } from '../tokens/breathe.ts'
-import { answeringRoutes } from './kind.ts'
+import { answeringRoutes, operatingRoutes, routesOfHolder } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
 import type { Authenticated, Parsed } from './exchange.ts'
 import { readSteering } from './read-steering.ts'
@@ -32,12 +32,12 @@ export function parsePrompt(
   services: Services,
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
-  return chain(services.turns.recall(format, key, given.body), (whole) => {
+  return chain(services.turns.recall(format, key, given.body), ({ body: whole, heldBy }) => {
     const { body, received } = given
     const isWhole = whole === body
     const read = isWhole ? format.readPrompt(body, received) : format.readPrompt(whole)
     const bytes = isWhole ? given.bytes : utf8Length(JSON.stringify(whole))
-    return understand(exchange, { asked: body, read, bytes }, services)
+    return understand(exchange, { asked: body, read, bytes, heldBy }, services)
   })
 }
 
@@ -46,24 +46,35 @@ interface ReadBody {
   readonly read: Prompt
   /** Size of the body in bytes, with the earlier turns that it refers to. */
   readonly bytes: number
+  /** The provider that holds what the body refers to. */
+  readonly heldBy: string | undefined
 }
 
-function understand(exchange: Authenticated, { asked, read, bytes }: ReadBody, services: Services): Parsed {
+function understand(exchange: Authenticated, given: ReadBody, services: Services): Parsed {
   const { key } = exchange
+  const { asked, read, bytes, heldBy } = given
   checkPromptLength(read, services.limits.promptBytes)
   checkTemperature(read.settings, exchange, services.limits.maxTemperature)
   const named = services.resolve(read.model, key)
   checkAccess(key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
-  const resolved = answeringRoutes(named)
+  const answering = operatingRoutes(answeringRoutes(named), read)
+  const resolved = heldBy === undefined ? answering : routesOfHolder(answering, heldBy)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   checkVendorWork(prompt, services)
+  // The vendor goes on with it, whoever reads.
+  if (isInBackground(prompt)) exchange.detach()
   exchange.asked = asked
   exchange.prompt = prompt
   exchange.resolved = resolved
   exchange.size = new PromptSize(prompt, bytes, { exchange, services })
   exchange.margin = marginOf(services, key, resolved.name)
   return exchange as Parsed
+}
+
+/** True for a request of the responses format that its vendor answers although nobody reads. */
+export function isInBackground({ native, stream }: Prompt): boolean {
+  return stream && native.dialect === 'responses' && native.value['background'] === true
 }
 
 /** The JSON body of a request, within the limits of the gateway. */

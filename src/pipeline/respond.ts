@@ -1,3 +1,4 @@
+import type { Completion } from '../core/answer.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { billFor } from './charge.ts'
 import type { Answered } from './exchange.ts'
@@ -9,11 +10,17 @@ import { BillMetrics } from './bill-metrics.ts'
 import { respondWithStream } from './stream-answer.ts'
 import { writeContext } from './turns.ts'
 
+async function respondLater(answered: Answered, completion: Completion, services: Services): Promise<undefined> {
+  const { respondInBackground } = await import('./background.ts')
+  return respondInBackground(answered, completion, services)
+}
+
 /** The answer in the caller's own format, with its bill. A stream settles when it ends, however it ends. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
   const { answer, format, sink } = answered
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
   const { completion } = answer
+  if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)
   const body = format.writeCompletion(completion, metrics, writeContext(answered))

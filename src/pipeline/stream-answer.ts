@@ -13,7 +13,8 @@ import { isRecorded } from './keep-answer.ts'
 import { BillMetrics } from './bill-metrics.ts'
 import { release, settle } from './settle.ts'
 import type { Services } from './services.ts'
-import { keepTurn } from './turns.ts'
+import { isInBackground } from './parse-request.ts'
+import { holderOf, keepTurn } from './turns.ts'
 import { eventSinkOf } from './event-sink.ts'
 
 /** Begins the response and passes the stream on until it ends, breaks or is left by everyone who reads it. */
@@ -30,6 +31,7 @@ class StreamAnswer {
   readonly #buffer: EventBuffer
   readonly #isNamed: boolean
   #isOver = false
+  #isHeld = false
 
   constructor(answered: Answered, stream: UpstreamStream, services: Services) {
     this.#answered = answered
@@ -92,6 +94,7 @@ class StreamAnswer {
   #name(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
+    if (id !== undefined && !this.#isHeld) this.#hold(id)
     if (!this.#isNamed || id === undefined || format.answerId === undefined) return
     this.#services.recordings.name(this.#buffer, {
       owner: key.id,
@@ -99,6 +102,17 @@ class StreamAnswer {
       ...(subscribers !== undefined && { subscribers }),
       isDetached,
     })
+  }
+
+  /** A response in the background can be asked for by its id before its stream has ended. */
+  #hold(id: string): void {
+    this.#isHeld = true
+    const holder = isInBackground(this.#answered.prompt) ? holderOf(this.#answered) : undefined
+    if (holder === undefined) return
+    const { turns, observers } = this.#services
+    turns
+      .hold(this.#answered.key, [id], holder)
+      .catch((cause: unknown) => observers.failed('a response in the background cannot be asked for', cause))
   }
 
   #complete(): void {

@@ -2,6 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Price } from '../core/money.ts'
 import type { Provider, Transport } from '../core/ports.ts'
+import type { Format } from '../formats/format.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import type { KnownModel } from './known-model.ts'
@@ -35,6 +36,11 @@ export interface OpenaiCompatibleOptions {
   readonly defaultPrice?: Price
   /** Further headers for each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
+  /**
+   * True: the service has `/responses` too. Requests to `POST /v1/responses` then leave in this format, unchanged but for
+   * the model. @default false
+   */
+  readonly responses?: boolean
   /** The family of models whose id does not tell it. @default the name */
   readonly family?: string
   /** Used instead of the gateway's own transport, called as `fetch(url, init)`. */
@@ -48,6 +54,7 @@ const schema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
   models: z.exactOptional(z.array(modelEntrySchema)),
   defaultPrice: z.exactOptional(priceSchema),
   headers: z.exactOptional(headersSchema),
+  responses: z.exactOptional(z.boolean()),
   family: z.exactOptional(nonEmpty),
   fetch: z.exactOptional(fetchSchema),
 })
@@ -67,21 +74,28 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
 
 /** A provider of the chat format; `known` are the catalogue's models of the vendor. */
 export function chatProvider(who: string, options: OpenaiCompatibleOptions, known: readonly KnownModel[]): Provider {
-  const { name, apiKey, models, defaultPrice, headers, family = name } = options
+  const { name, apiKey, models, defaultPrice, headers, family = name, responses = false } = options
   const baseUrl = trimSlash(options.baseUrl)
   return httpProvider({
     name,
     format: openaiFormat,
+    ...(responses && { second: { dialect: 'responses', load: responsesFormat, create: `${baseUrl}/responses` } }),
     ...createModelBook({ who, family, known, entries: models, defaultPrice }),
     urls: {
       create: `${baseUrl}/chat/completions`,
       embed: `${baseUrl}/embeddings`,
       ping: `${baseUrl}/models`,
+      ...(responses && { responses: `${baseUrl}/responses` }),
     },
     headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }), ...headers },
     secrets: [...(apiKey === undefined ? [] : [apiKey]), ...Object.values(headers ?? {})].filter(isLong),
     ...transportOf(options.fetch),
   })
+}
+
+async function responsesFormat(): Promise<Format> {
+  const loaded = await import('../formats/responses/format.ts')
+  return loaded.responsesFormat
 }
 
 /** A provider's own fetch replaces the gateway's transport. */

@@ -44,5 +44,5 @@ const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject({
 export function openai(options: OpenaiOptions): Provider {
   const parsed = parseOptions('openai', schema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
-  return chatProvider('openai', { ...parsed, name, family: 'gpt', baseUrl }, KNOWN)
+  return chatProvider('openai', { ...parsed, name, family: 'gpt', baseUrl, responses: true }, KNOWN)
 }

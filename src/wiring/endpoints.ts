@@ -11,6 +11,7 @@ import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
 import { completions } from '../routes/completions.ts'
 import { getModel, listModels } from '../routes/models.ts'
+import type { ResponseHandlers } from '../routes/responses.ts'
 import { health, ready } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
@@ -32,6 +33,7 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
   const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
   const status = { store, providers: states, runtime: services.runtime }
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
+  const storedResponse = (name: keyof ResponseHandlers): Handler => lazily(() => responseHandler(name, services))
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
     { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, services)) },
@@ -58,8 +60,18 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
         lazily(() => responses(services)),
       ),
     },
-    { method: 'GET', path: '/v1/responses/:id', handle: lazily(() => storedResponse('getResponse', services)) },
-    { method: 'DELETE', path: '/v1/responses/:id', handle: lazily(() => storedResponse('deleteResponse', services)) },
+    {
+      method: 'POST',
+      path: '/v1/responses/compact',
+      handle: inTraffic(
+        traffic,
+        lazily(() => compact(services)),
+      ),
+    },
+    { method: 'GET', path: '/v1/responses/:id', handle: storedResponse('read') },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: storedResponse('remove') },
+    { method: 'POST', path: '/v1/responses/:id/cancel', handle: storedResponse('cancel') },
+    { method: 'GET', path: '/v1/responses/:id/input_items', handle: storedResponse('inputItems') },
     {
       method: 'POST',
       path: '/v1/embeddings',
@@ -82,9 +94,14 @@ async function responses(services: Services): Promise<Handler> {
   return completions(responsesFormat, services)
 }
 
-async function storedResponse(name: 'getResponse' | 'deleteResponse', services: Services): Promise<Handler> {
-  const routes = await import('../routes/responses.ts')
-  return routes[name](services)
+async function compact(services: Services): Promise<Handler> {
+  const { compactFormat } = await import('../formats/responses/format.ts')
+  return completions(compactFormat(), services)
+}
+
+async function responseHandler(name: keyof ResponseHandlers, services: Services): Promise<Handler> {
+  const { responseHandlers } = await import('../routes/responses.ts')
+  return responseHandlers(services)[name]
 }
 
 async function countTokens(services: Services): Promise<Handler> {

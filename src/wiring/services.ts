@@ -48,7 +48,8 @@ export function createServices(sources: ServiceSources): Services {
   return {
     findKey: governance.findKey,
     ...(cache !== undefined && { memory: { cache, singleFlight: createSingleFlight({ timeout }) } }),
-    resolve: createResolve(directory.resolve, runtime.random),
+    resolve: createResolve(directory, runtime.random),
+    provider: directory.provider,
     ledger: governance.ledger,
     turns: createTurns(store),
     recordings: replay.recordings,

@@ -2,8 +2,7 @@ import type { Json, JsonObject } from '../../core/json.ts'
 import type { WriteContext } from '../format.ts'
 
 /** The letters that name a request in the ids of its response and of every item in it. */
-export function stemOf(context: WriteContext, answerId: string): string {
-  const id = context.requestId ?? answerId
+export function stemOf(id: string): string {
   return id.replace(/^(?:req|resp|msg|chatcmpl)[_-]/, '').replace(/[^\w-]/g, '_') || '0'
 }
 

@@ -4,6 +4,7 @@ import type { WrittenPrompt } from '../format.ts'
 import { originOf } from '../origins.ts'
 import { replaceModel } from '../parse-body.ts'
 import { itemsOf } from './items.ts'
+import { isSealed } from './seal.ts'
 import { changedSettings, type Changes } from './settings.ts'
 import { writeTool } from './tools.ts'
 import { cannotCarry, writeItems } from './write-items.ts'
@@ -41,7 +42,8 @@ function changedInput(prompt: Prompt): Changes {
   const messages = isInstructed ? others : prompt.messages
   if (isAsItCame(value, messages)) return {}
   const { pathOf } = originOf(prompt)
-  return { input: writeItems(messages, (index) => pathOf(prompt, index + (isInstructed ? 1 : 0))) }
+  const items = writeItems(messages, (index) => pathOf(prompt, index + (isInstructed ? 1 : 0)))
+  return { input: items.filter((item) => !isSealed(item)) }
 }
 
 function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolean {
@@ -51,7 +53,7 @@ function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolea
   return (
     messages.every((message) => message.native !== undefined) &&
     before.length === items.length &&
-    items.every((item, index) => item === before[index])
+    items.every((item, index) => item === before[index] && !isSealed(item))
   )
 }
 

@@ -24,7 +24,7 @@ export function responseWriter(context: WriteContext): ResponseWriter {
   const writing: Writing = { head: undefined, usage: undefined, finish: 'stop' }
 
   const start = (id: string, model: string): NonNullable<Writing['head']> => {
-    const stem = stemOf(context, id)
+    const stem = stemOf(context.requestId ?? id)
     return { frame: responseFrame(context, responseId(stem), model), output: outputWriter(stem) }
   }
   const begin = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
