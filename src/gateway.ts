@@ -123,6 +123,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     replay,
     savings: options.savings,
     margin: marginOf(options.margin),
+    isLossy: options.onUntranslatable === 'drop',
   })
   const metrics = createMetricsReports({ ...observers, cache, now: runtime.now })
   const { keys, budgets, rateLimits } = governance

@@ -54,11 +54,11 @@ function understand(exchange: Authenticated, given: ReadBody, services: Services
   const { key } = exchange
   const { asked, read, bytes, heldBy } = given
   checkPromptLength(read, services.limits.promptBytes)
-  checkTemperature(read.settings, exchange, services.limits.maxTemperature)
   const named = services.resolve(read.model, key)
   checkAccess(key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
   const answering = operatingRoutes(answeringRoutes(named), read)
   const resolved = heldBy === undefined ? answering : routesOfHolder(answering, heldBy)
+  checkTemperature(read, resolved, services.limits.maxTemperature)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   checkVendorWork(prompt, services)
@@ -119,19 +119,19 @@ export function routeName({ provider, model }: Route): string {
   return `${provider.name}/${model.id}`
 }
 
-/** The chat specification's own range; a message upstream checks its own. */
-function checkTemperature(settings: Settings, { format }: Authenticated, greatest: number): void {
+/** The message format has a range of its own, which is also that of its models when they are asked in another format. */
+function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, maximum: number): void {
   const { temperature } = settings
-  if (temperature === undefined || format.dialect !== 'openai') return
-  if (temperature > greatest) {
-    throw new GatewayError(
-      'invalid-request',
-      `temperature is ${temperature}; expected a number from 0 to ${greatest}.`,
-      {
-        param: 'temperature',
-      },
-    )
-  }
+  if (temperature === undefined || native.dialect === 'anthropic') return
+  const isNarrow = routes[0].provider.dialect === 'anthropic'
+  const greatest = isNarrow ? Math.min(1, maximum) : maximum
+  if (temperature <= greatest) return
+  const advice = isNarrow ? 'This model knows no higher one.' : 'The operator can raise it by limits.maxTemperature.'
+  throw new GatewayError(
+    'invalid-request',
+    `temperature is ${temperature}; expected a number from 0 to ${greatest}. ${advice}`,
+    { param: 'temperature' },
+  )
 }
 
 /** Threads are held by an upstream of the message format; elsewhere the official client falls back when told so. */

@@ -3,6 +3,7 @@ import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { billFor } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './head.ts'
+import { checkJson, isAskedInWords } from './json-answer.ts'
 import { keepWhole } from './keep-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
@@ -19,7 +20,7 @@ async function respondLater(answered: Answered, completion: Completion, services
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
   const { answer, format, sink } = answered
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
-  const { completion } = answer
+  const completion = isAskedInWords(answered) ? checkJson(answer.completion) : answer.completion
   if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)

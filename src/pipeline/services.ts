@@ -183,6 +183,8 @@ export interface Services {
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits
   readonly bodyRoom: BodyRoom
+  /** What an upstream's format cannot say is left out of a request instead of refused. */
+  readonly isLossy: boolean
   readonly timeouts: Timeouts
   readonly runtime: Runtime
 }

@@ -9,6 +9,7 @@ import { asFailure, callerLeft } from './fail.ts'
 import type { Answered } from './exchange.ts'
 import type { Outcome } from './request-values.ts'
 import { answerHeaders, baseHeaders, STREAM_HEADERS } from './head.ts'
+import { checkJson, isAskedInWords } from './json-answer.ts'
 import { isRecorded } from './keep-answer.ts'
 import { BillMetrics } from './bill-metrics.ts'
 import { release, settle } from './settle.ts'
@@ -59,7 +60,7 @@ class StreamAnswer {
         this.#name()
         this.#buffer.push(chunk)
       },
-      onWhole: () => this.#guard(() => this.#complete()),
+      onWhole: () => this.#guard(() => this.#end()),
       onError: (error) => this.#guard(() => this.#break(error)),
     })
     cancellation.onCancel(() => this.#guard(() => this.#abandon()))
@@ -113,6 +114,17 @@ class StreamAnswer {
     turns
       .hold(this.#answered.key, [id], holder)
       .catch((cause: unknown) => observers.failed('a response in the background cannot be asked for', cause))
+  }
+
+  #end(): void {
+    if (isAskedInWords(this.#answered)) {
+      try {
+        checkJson(this.#stream.translator.completion())
+      } catch (error) {
+        return this.#break(error)
+      }
+    }
+    this.#complete()
   }
 
   #complete(): void {

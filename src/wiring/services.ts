@@ -34,13 +34,27 @@ export interface ServiceSources {
   readonly replay: Replay
   readonly savings: SavingsOptions | undefined
   readonly margin: Services['margin']
+  readonly isLossy: boolean
 }
 
 /** Maximum time that a request waits for an identical one, in milliseconds, before it calls the upstream itself. */
 const FOLLOW_TIMEOUT_MS = 30_000
 
 export function createServices(sources: ServiceSources): Services {
-  const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings, margin } = sources
+  const {
+    runtime,
+    store,
+    governance,
+    directory,
+    timeouts,
+    limits,
+    observers,
+    cache,
+    replay,
+    savings,
+    margin,
+    isLossy,
+  } = sources
   const [seed = 0] = crypto.getRandomValues(new Uint32Array(1))
   const meter = createMeter(createTokenizer(), seed)
   const observing = createObservers({ ...observers, now: runtime.now })
@@ -71,6 +85,7 @@ export function createServices(sources: ServiceSources): Services {
     limits,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
     bodyRoom: new BodyRoom({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after: runtime.after }),
+    isLossy,
     timeouts,
     runtime,
   }

@@ -35,7 +35,7 @@ export function responseFrame(context: WriteContext, id: string, model: string):
     instructions: echo('instructions', null),
     max_output_tokens: echo('max_output_tokens', null),
     max_tool_calls: echo('max_tool_calls', null),
-    metadata: echo('metadata', {}),
+    metadata: echo('metadata', asked['client_metadata'] ?? {}),
     model,
     parallel_tool_calls: echo('parallel_tool_calls', true),
     previous_response_id: echo('previous_response_id', null),

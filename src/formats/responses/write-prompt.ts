@@ -1,6 +1,7 @@
 import { asArray, type JsonObject } from '../../core/json.ts'
 import type { Message, Prompt, Tool } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
+import { leftOut } from '../origin.ts'
 import { originOf } from '../origins.ts'
 import { replaceModel } from '../parse-body.ts'
 import { itemsOf } from './items.ts'
@@ -60,8 +61,7 @@ function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolea
 /** A prompt of another format, written anew from what the canonical prompt says. Nothing is kept at the upstream. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { beyond, pathOf, names } = originOf(prompt)
-  const { hints, obstacle } = beyond(prompt)
-  if (obstacle !== undefined) throw cannotCarry(obstacle.param, obstacle.what, obstacle.details)
+  const hints = leftOut(prompt, beyond(prompt), ({ param, what, details }) => cannotCarry(param, what, details))
   prompt.tools.forEach((tool, index) => {
     if (tool.parameters === undefined) throw cannotCarry(`tools[${index}]`, `the tool ${tool.name}`)
   })
