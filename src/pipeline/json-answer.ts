@@ -1,15 +1,8 @@
 import type { Completion } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
-import type { Answered } from './exchange.ts'
 
 const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
-
-/** True for an answer in JSON that only an instruction asked for: the message format has no setting for it. */
-export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
-  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
-  return route?.provider.dialect === 'anthropic'
-}
 
 /** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` for one that is none. */
 export function checkJson(completion: Completion): Completion {

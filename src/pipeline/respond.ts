@@ -3,7 +3,7 @@ import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { billFor } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './head.ts'
-import { checkJson, isAskedInWords } from './json-answer.ts'
+import { isAskedInWords, loadJsonCheck } from './stream-answer.ts'
 import { keepWhole } from './keep-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
@@ -18,9 +18,15 @@ async function respondLater(answered: Answered, completion: Completion, services
 
 /** The answer in the caller's own format, with its bill. A stream settles when it ends, however it ends. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
-  const { answer, format, sink } = answered
+  const { answer } = answered
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
-  const completion = isAskedInWords(answered) ? checkJson(answer.completion) : answer.completion
+  const { completion } = answer
+  if (!isAskedInWords(answered)) return respondWith(answered, completion, services)
+  return loadJsonCheck().then(({ checkJson }) => respondWith(answered, checkJson(completion), services))
+}
+
+function respondWith(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
+  const { format, sink } = answered
   if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)

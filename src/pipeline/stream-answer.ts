@@ -1,5 +1,6 @@
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
+import { lazy } from '../core/lazy.ts'
 import type { StepWriter } from '../formats/format.ts'
 import { chain } from '../core/maybe-promise.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -9,7 +10,6 @@ import { asFailure, callerLeft } from './fail.ts'
 import type { Answered } from './exchange.ts'
 import type { Outcome } from './request-values.ts'
 import { answerHeaders, baseHeaders, STREAM_HEADERS } from './head.ts'
-import { checkJson, isAskedInWords } from './json-answer.ts'
 import { isRecorded } from './keep-answer.ts'
 import { BillMetrics } from './bill-metrics.ts'
 import { release, settle } from './settle.ts'
@@ -17,6 +17,14 @@ import type { Services } from './services.ts'
 import { isInBackground } from './parse-request.ts'
 import { holderOf, keepTurn } from './turns.ts'
 import { eventSinkOf } from './event-sink.ts'
+
+/** True for an answer in JSON that only an instruction asked for: the message format has no setting for it. */
+export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
+  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
+  return route?.provider.dialect === 'anthropic'
+}
+
+export const loadJsonCheck: () => Promise<typeof import('./json-answer.ts')> = lazy(() => import('./json-answer.ts'))
 
 /** Begins the response and passes the stream on until it ends, breaks or is left by everyone who reads it. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
@@ -117,14 +125,13 @@ class StreamAnswer {
   }
 
   #end(): void {
-    if (isAskedInWords(this.#answered)) {
-      try {
-        checkJson(this.#stream.translator.completion())
-      } catch (error) {
-        return this.#break(error)
-      }
-    }
-    this.#complete()
+    if (!isAskedInWords(this.#answered)) return this.#complete()
+    loadJsonCheck()
+      .then(({ checkJson }) => checkJson(this.#stream.translator.completion()))
+      .then(
+        () => this.#guard(() => this.#complete()),
+        (error: unknown) => this.#guard(() => this.#break(error)),
+      )
   }
 
   #complete(): void {

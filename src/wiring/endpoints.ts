@@ -10,7 +10,6 @@ import type { BatchHandlers } from '../routes/batches.ts'
 import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
 import { completions } from '../routes/completions.ts'
-import { getModel, listModels } from '../routes/models.ts'
 import type { ResponseHandlers } from '../routes/responses.ts'
 import { health, ready } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
@@ -29,8 +28,7 @@ export interface EndpointRooms {
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
 export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
-  const { services, directory, store, states, basePath, admin, traffic } = rooms
-  const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
+  const { services, store, states, basePath, admin, traffic } = rooms
   const status = { store, providers: states, runtime: services.runtime }
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
   const storedResponse = (name: keyof ResponseHandlers): Handler => lazily(() => responseHandler(name, services))
@@ -80,8 +78,8 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
         lazily(() => embeddings(services)),
       ),
     },
-    { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
-    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
+    { method: 'GET', path: '/v1/models', handle: lazily(() => models('listModels', rooms)) },
+    { method: 'GET', path: '/v1/models/*id', handle: lazily(() => models('getModel', rooms)) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
     ...adminEndpoints({ ...admin, line: services }),
@@ -107,6 +105,12 @@ async function responseHandler(name: keyof ResponseHandlers, services: Services)
 async function countTokens(services: Services): Promise<Handler> {
   const routes = await import('../routes/count-tokens.ts')
   return routes.countTokens(services)
+}
+
+async function models(name: 'listModels' | 'getModel', { directory, services }: EndpointRooms): Promise<Handler> {
+  const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
+  const routes = await import('../routes/models.ts')
+  return routes[name](listed, services)
 }
 
 async function embeddings(services: Services): Promise<Handler> {
