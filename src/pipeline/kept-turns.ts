@@ -4,6 +4,7 @@ import type { Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import type { KeptTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Resolved } from './request-values.ts'
 import type { RecalledBody, Turns } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -71,7 +72,10 @@ async function recall(
   }
   const [heldBy, other] = new Set(holders.values())
   if (other !== undefined) throw heldByTwo(String(heldBy), other)
-  return { body: turns.recall(body, found), ...(heldBy !== undefined && { heldBy }) }
+  return {
+    body: turns.recall(body, found),
+    ...(heldBy !== undefined && { narrow: (resolved: Resolved) => routesOfHolder(resolved, heldBy) }),
+  }
 }
 
 /** The providers that hold these responses and items for the key. */
@@ -159,6 +163,17 @@ function heldName(key: VirtualKey, id: string): string {
 function answerOf(text: string | undefined): JsonObject | undefined {
   const value: unknown = text === undefined ? undefined : JSON.parse(text)
   return isJsonObject(value) ? value : undefined
+}
+
+/** The routes of the provider that holds what a request refers to: 400 where the model is another provider's. */
+function routesOfHolder(resolved: Resolved, holder: string): Resolved {
+  const [first, ...others] = resolved.routes.filter(({ provider }) => provider.name === holder)
+  if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
+  throw new GatewayError(
+    'invalid-request',
+    `The request continues a response that the provider ${holder} holds, but its model is not of that provider. Choose a model of ${holder}, or send the whole conversation as input.`,
+    { param: 'previous_response_id', code: 'previous_response_not_found' },
+  )
 }
 
 function heldByTwo(one: string, other: string): GatewayError {

@@ -13,25 +13,13 @@ export function embeddingRoutes(resolved: Resolved): Resolved {
   return only(resolved, ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined, ANSWERS)
 }
 
-/** The routes of the provider that holds what a request refers to: 400 where the model is another provider's. */
-export function routesOfHolder(resolved: Resolved, holder: string): Resolved {
-  const [first, ...others] = resolved.routes.filter(({ provider }) => provider.name === holder)
-  if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
-  throw new GatewayError(
-    'invalid-request',
-    `The request continues a response that the provider ${holder} holds, but its model is not of that provider. Choose a model of ${holder}, or send the whole conversation as input.`,
-    { param: 'previous_response_id', code: 'previous_response_not_found' },
-  )
-}
-
 /** The routes that know the prompt's operation: 400 where it is one of a format that the model's provider does not have. */
 export function operatingRoutes(resolved: Resolved, { operation, native }: Prompt): Resolved {
   if (operation === undefined) return resolved
   return only(resolved, ({ provider }) => speaks(provider, native.dialect), CANNOT_COMPACT)
 }
 
-const CANNOT_COMPACT =
-  'is of a provider that does not compact conversations. Choose a model of a provider with the responses format, or summarize the conversation yourself'
+const CANNOT_COMPACT = 'cannot compact conversations. Choose a model of a provider with the responses format'
 const EMBEDS = 'embeds texts and answers no prompts. Send it to POST /v1/embeddings, or choose another model'
 const ANSWERS =
   'does not embed texts. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'

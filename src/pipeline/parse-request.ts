@@ -12,11 +12,11 @@ import { headersOf } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { breathe } from '../tokens/breathe.ts'
-import { answeringRoutes, operatingRoutes, routesOfHolder } from './kind.ts'
+import { answeringRoutes, operatingRoutes } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
 import type { Authenticated, Parsed } from './exchange.ts'
 import { readSteering } from './read-steering.ts'
-import type { Limits, RequestBodyLimits, Services } from './services.ts'
+import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 import type { Resolved, Route } from './request-values.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
@@ -32,12 +32,12 @@ export function parsePrompt(
   services: Services,
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
-  return chain(services.turns.recall(format, key, given.body), ({ body: whole, heldBy }) => {
+  return chain(services.turns.recall(format, key, given.body), ({ body: whole, narrow }) => {
     const { body, received } = given
     const isWhole = whole === body
     const read = isWhole ? format.readPrompt(body, received) : format.readPrompt(whole)
     const bytes = isWhole ? given.bytes : utf8Length(JSON.stringify(whole))
-    return understand(exchange, { asked: body, read, bytes, heldBy }, services)
+    return understand(exchange, { asked: body, read, bytes, narrow }, services)
   })
 }
 
@@ -46,18 +46,17 @@ interface ReadBody {
   readonly read: Prompt
   /** Size of the body in bytes, with the earlier turns that it refers to. */
   readonly bytes: number
-  /** The provider that holds what the body refers to. */
-  readonly heldBy: string | undefined
+  readonly narrow: RecalledBody['narrow']
 }
 
 function understand(exchange: Authenticated, given: ReadBody, services: Services): Parsed {
   const { key } = exchange
-  const { asked, read, bytes, heldBy } = given
+  const { asked, read, bytes, narrow } = given
   checkPromptLength(read, services.limits.promptBytes)
   const named = services.resolve(read.model, key)
   checkAccess(key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
   const answering = operatingRoutes(answeringRoutes(named), read)
-  const resolved = heldBy === undefined ? answering : routesOfHolder(answering, heldBy)
+  const resolved = narrow?.(answering) ?? answering
   checkTemperature(read, resolved, services.limits.maxTemperature)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)

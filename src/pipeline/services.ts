@@ -139,8 +139,8 @@ export interface SharedAnswer {
 export interface RecalledBody {
   /** The body itself when it refers to nothing that the gateway keeps. */
   readonly body: JsonObject
-  /** The provider that holds the rest of what the body refers to. */
-  readonly heldBy?: string
+  /** Leaves the routes of the provider that holds what the body refers to. @default every route can answer */
+  readonly narrow?: (resolved: Resolved) => Resolved
 }
 
 /** Answered requests that later ones refer to by their ids. Each key finds its own only. */

@@ -11,7 +11,7 @@ import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
 import { completions } from '../routes/completions.ts'
 import type { ResponseHandlers } from '../routes/responses.ts'
-import { health, ready } from '../routes/status.ts'
+import type { StatusParts } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
 
@@ -80,8 +80,8 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
     },
     { method: 'GET', path: '/v1/models', handle: lazily(() => models('listModels', rooms)) },
     { method: 'GET', path: '/v1/models/*id', handle: lazily(() => models('getModel', rooms)) },
-    { method: 'GET', path: '/health', handle: health(status) },
-    { method: 'GET', path: '/ready', handle: ready(status) },
+    { method: 'GET', path: '/health', handle: lazily(() => state('health', status)) },
+    { method: 'GET', path: '/ready', handle: lazily(() => state('ready', status)) },
     ...adminEndpoints({ ...admin, line: services }),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
@@ -105,6 +105,11 @@ async function responseHandler(name: keyof ResponseHandlers, services: Services)
 async function countTokens(services: Services): Promise<Handler> {
   const routes = await import('../routes/count-tokens.ts')
   return routes.countTokens(services)
+}
+
+async function state(name: 'health' | 'ready', parts: StatusParts): Promise<Handler> {
+  const routes = await import('../routes/status.ts')
+  return routes[name](parts)
 }
 
 async function models(name: 'listModels' | 'getModel', { directory, services }: EndpointRooms): Promise<Handler> {
