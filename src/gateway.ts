@@ -1,6 +1,6 @@
 import type { HttpHandler, HttpRequest } from './core/http.ts'
 import { isPromise } from './core/maybe-promise.ts'
-import type { ProviderStates } from './core/ports.ts'
+import type { ProviderStates, Runtime } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import type { Format } from './formats/format.ts'
 import { openaiFormat } from './formats/openai/format.ts'
@@ -24,7 +24,8 @@ import { providerStates } from './providers/provider-states.ts'
 import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
-import { createAuthorize } from './routes/authorize.ts'
+import { lazy } from './core/lazy.ts'
+import type { Authorize } from './routes/authorize.ts'
 import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { guardStore } from './stores/guarded.ts'
@@ -128,7 +129,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const metrics = createMetricsReports({ ...observers, cache, now: runtime.now })
   const { keys, budgets, rateLimits } = governance
   const admin = {
-    authorize: createAuthorize(options.admin, runtime),
+    authorize: lazyAuthorize(options.admin, runtime),
     keys,
     budgets,
     rateLimits,
@@ -219,4 +220,10 @@ function formatOf(request: HttpRequest): Format {
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
+}
+
+/** Administration is rare: its code is loaded by its first request. */
+function lazyAuthorize(admin: GatewayOptions['admin'], runtime: Pick<Runtime, 'after'>): Authorize {
+  const load = lazy(async () => (await import('./routes/authorize.ts')).createAuthorize(admin, runtime))
+  return async (request, limits) => (await load())(request, limits)
 }
