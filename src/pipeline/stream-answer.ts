@@ -1,3 +1,4 @@
+import type { Completion } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
 import { lazy } from '../core/lazy.ts'
@@ -24,7 +25,9 @@ export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'rou
   return route?.provider.dialect === 'anthropic'
 }
 
-export const loadJsonCheck: () => Promise<typeof import('./json-answer.ts')> = lazy(() => import('./json-answer.ts'))
+export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): Completion }> = lazy(
+  () => import('./json-answer.ts'),
+)
 
 /** Begins the response and passes the stream on until it ends, breaks or is left by everyone who reads it. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {

@@ -27,11 +27,9 @@ export const CUSTOM_INPUT = 'input'
 export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
   const declared: Declaring = { tools: [], called: new Map(), left: [] }
   for (const tool of tools) declare(declared, tool.native.value, undefined)
-  for (const { parts } of messages) {
-    for (const part of parts) {
-      if (part.type !== 'opaque') continue
-      for (const tool of asArray(part.native.value['tools'])) if (isJsonObject(tool)) declare(declared, tool, undefined)
-    }
+  const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
+  for (const item of items) {
+    for (const tool of asArray(item.native.value['tools'])) if (isJsonObject(tool)) declare(declared, tool, undefined)
   }
   return declared
 }
