@@ -1,7 +1,7 @@
 import type { HttpHandler, HttpRequest } from './core/http.ts'
 import { lazy } from './core/lazy.ts'
 import { isPromise } from './core/maybe-promise.ts'
-import type { ProviderStates } from './core/ports.ts'
+import type { ProviderStates, Runtime } from './core/ports.ts'
 import { anthropicFormat } from './formats/anthropic/format.ts'
 import type { Format } from './formats/format.ts'
 import { openaiFormat } from './formats/openai/format.ts'
@@ -143,6 +143,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     replay,
     savings: options.savings,
     margin: marginOf(options.margin),
+    isLossy: options.onUntranslatable === 'drop',
   })
   const metrics = createMetricsReports({
     ...observers,
@@ -151,11 +152,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     unsettled: governance.ledger.unsettled,
   })
   const { keys, budgets, rateLimits } = governance
-  const loadAuthorize = lazy(async () =>
-    (await import('./routes/authorize.ts')).createAuthorize(options.admin, runtime),
-  )
   const admin = {
-    authorize: async (...given: Parameters<Authorize>) => (await loadAuthorize())(...given),
+    authorize: lazyAuthorize(options.admin, runtime),
     keys,
     budgets,
     rateLimits,
@@ -260,4 +258,10 @@ function formatOf(request: HttpRequest): Format {
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
+}
+
+/** Administration is rare: its code is loaded by its first request. */
+function lazyAuthorize(admin: GatewayOptions['admin'], runtime: Pick<Runtime, 'after'>): Authorize {
+  const load = lazy(async () => (await import('./routes/authorize.ts')).createAuthorize(admin, runtime))
+  return async (request, limits) => (await load())(request, limits)
 }

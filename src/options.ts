@@ -84,6 +84,11 @@ export interface GatewayOptions {
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
   readonly basePath?: string
   readonly limits?: Partial<Limits>
+  /**
+   * What happens to a request whose model is reached in another format that cannot say all of it: `refuse` answers 400 and
+   * names the field, `drop` leaves it out and names it in `X-Svc-Ignored`. @default 'refuse'
+   */
+  readonly onUntranslatable?: 'refuse' | 'drop'
   /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
   /** When a model of a provider that fails is skipped; see docs/operating.md. */
@@ -203,6 +208,7 @@ const schema = z.strictObject({
       heartbeatMs: z.optional(whole),
     }),
   ),
+  onUntranslatable: z.optional(z.enum(['refuse', 'drop'], { error: 'refuse or drop was expected' })),
   timeouts: z.optional(
     z.strictObject({
       connect: z.optional(milliseconds),

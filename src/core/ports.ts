@@ -4,7 +4,7 @@ import type { Completion, Step } from './answer.ts'
 import type { AnswerSource } from './answer-source.ts'
 import type { JsonObject } from './json.ts'
 import type { Model, Vocabulary } from './model.ts'
-import type { Message, Prompt, UpstreamDialect } from './prompt.ts'
+import type { Dialect, Message, Prompt, UpstreamDialect } from './prompt.ts'
 
 // ─── Store ───────────────────────────────────────────────────────────────────
 
@@ -361,11 +361,20 @@ export interface Embedded {
   readonly inputTokens?: number
 }
 
+/** A call about a response that the upstream holds. */
+export interface HeldResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  /** Follows the address of all responses: `/resp_1/input_items?limit=2`. */
+  readonly path: string
+}
+
 /** One upstream service. */
 export interface Provider {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
   readonly dialect: UpstreamDialect
+  /** Another dialect that the upstream speaks as well: requests in it are not translated. @default none */
+  readonly secondDialect?: Dialect
   /** True: the provider itself ends each call when it is cancelled or its time is over. @default the gateway ends it */
   readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */
@@ -377,6 +386,8 @@ export interface Provider {
   stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step> | AnswerSource>>
   /** Turns texts into vectors. Absent: the upstream cannot. */
   embed?(call: EmbedCall): Promise<Embedded>
+  /** Reads, cancels or deletes a response that the upstream holds. Resolves with the JSON text of the upstream's answer. */
+  heldResponse?(call: HeldResponseCall): Promise<string>
   /** Asks the upstream itself to count a prompt's tokens, where it can. */
   countTokens?(call: ProviderCall): Promise<number>
   /** Resolves when the upstream can be reached. */
@@ -390,3 +401,8 @@ export interface Provider {
 export type ProviderState = 'healthy' | 'degraded' | 'away'
 
 export type ProviderStates = Readonly<Record<string, ProviderState>>
+
+/** True when the provider takes prompts of this dialect as they are. */
+export function speaks(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
+  return provider.dialect === dialect || provider.secondDialect === dialect
+}

@@ -165,6 +165,10 @@ export interface Prompt {
   readonly settings: Settings
   readonly tools: readonly Tool[]
   readonly stream: boolean
+  /** What is done with the conversation: `compact` has the vendor shorten it. @default it is answered */
+  readonly operation?: 'compact'
+  /** True: what the upstream's format cannot say is left out and named. @default it is refused */
+  readonly isLossy?: boolean
 }
 
 /** The text of one part that a model reads as words: text, thinking, tool calls and results, documents of plain text. Images, other documents and opaque parts have none. */

@@ -7,6 +7,8 @@ export type QuotaKind =
   | 'batch'
   /** Responses that `previous_response_id` can refer to. */
   | 'turn'
+  /** Ids of responses that an upstream holds for the key. */
+  | 'held-response'
   /** Streams and answers that can be replayed. */
   | 'recording'
   /** Answers under an Idempotency-Key. */
@@ -29,6 +31,7 @@ const MIB = 1024 * 1024
 const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
   turn: { maxEntries: 5_000, maxBytes: 16 * MIB },
+  'held-response': { maxEntries: 20_000, maxBytes: 16 * MIB },
   recording: { maxEntries: 5_000, maxBytes: 16 * MIB },
   idempotency: { maxEntries: 10_000, maxBytes: 16 * MIB },
   savings: { maxEntries: 5_000, maxBytes: 16 * MIB },

@@ -89,7 +89,7 @@ function distanceOf(known: string, given: string): number {
 }
 
 /** The Levenshtein distance. */
-function distance(left: string, right: string): number {
+export function distance(left: string, right: string): number {
   let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
   for (let row = 1; row <= left.length; row++) {
     const current = [row]

@@ -1,3 +1,4 @@
+import type { ByteSearch } from '../core/byte-search.ts'
 import type { IsPlain, StepReader } from '../core/answer-source.ts'
 import type { Completion, Frame, Step } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -47,6 +48,8 @@ export interface WrittenPrompt {
 export interface StepWriter {
   /** Frames that can leave now; the frame that must carry the bill is held back. */
   write(step: Step): readonly Frame[]
+  /** Notified of whole events that leave as received, past this writer. */
+  passed?(events: ByteSearch): void
   /** The frames that close a whole stream, the bill on the one that tells why the answer ended. */
   end(metrics: Metrics): readonly Frame[]
   /** The frames that end a stream which broke, where they depend on what was written. @default writeFailureFrame */
@@ -68,6 +71,8 @@ export interface References {
   readonly continued: string | undefined
   /** The turns of whose answers it takes parts, each once. */
   readonly quoted: readonly string[]
+  /** Items that no turn of the gateway holds, each once: the upstream that wrote them may. */
+  readonly foreign: readonly string[]
 }
 
 /** What was found of them. */
@@ -75,6 +80,8 @@ export interface Recalled {
   readonly continued: KeptTurn | undefined
   /** Answers by the ids of their turns. */
   readonly quoted: ReadonlyMap<string, JsonObject>
+  /** The ids of responses and items that an upstream holds for the key: references to them stay as they are. */
+  readonly held: ReadonlySet<string>
 }
 
 /** What a format must say whose servers keep answered requests, so that later ones refer to them by their ids. */
@@ -85,6 +92,14 @@ export interface TurnFormat {
   recall(body: JsonObject, found: Recalled): JsonObject
   /** What to keep, or undefined where the caller wants nothing kept. `told` is the whole body, or the last frame's data. */
   keep(context: WriteContext, told: string): KeptTurn | undefined
+  /** The ids of an answer by which later requests can refer to it: its own, and those of its items. */
+  idsOf(answer: JsonObject): readonly string[]
+  /** True for an answer that its upstream has accepted and not yet generated. */
+  isUnfinished(completion: Completion): boolean
+  /** The id of an answer that the gateway gives to a request itself. */
+  answerId(requestId: string): string
+  /** True when the prompt refers to what an upstream holds, so that the gateway does not see all of it. */
+  refersToUpstream(prompt: Prompt): boolean
 }
 
 /** The side of a wire format that faces upstreams. Pure: no clock, no network, no store. */

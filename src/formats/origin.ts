@@ -1,3 +1,4 @@
+import type { GatewayError } from '../core/errors.ts'
 import type { Json } from '../core/json.ts'
 import type { Prompt } from '../core/prompt.ts'
 
@@ -8,14 +9,16 @@ export interface Obstacle {
   /** Completes "… cannot be sent": `this field`, `a web_search block`. */
   readonly what: string
   readonly details?: Json
+  /** True for what is refused even where a prompt may lose something: it stands for the conversation itself. */
+  readonly isEssential?: boolean
 }
 
 /** What a prompt says beyond the canonical form. */
 export interface Beyond {
   /** Fields that only steer: an answer without them is still the answer that was asked for. */
   readonly hints: readonly string[]
-  /** The first field that another dialect's upstream cannot be told and must be. */
-  readonly obstacle: Obstacle | undefined
+  /** What another dialect's upstream cannot be told and must be, in the order of the body. */
+  readonly obstacles: Iterable<Obstacle>
 }
 
 /**
@@ -28,6 +31,20 @@ export interface Origin {
   readonly pathOf: (prompt: Prompt, index: number) => string
   /** What the caller calls a setting, for errors and the names of hints. */
   readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
+}
+
+/** The names of what is left out of a translated prompt. Throws what `refuse` makes of the first thing that must not be. */
+export function leftOut(
+  prompt: Prompt,
+  { hints, obstacles }: Beyond,
+  refuse: (obstacle: Obstacle) => GatewayError,
+): readonly string[] {
+  const names = [...hints]
+  for (const obstacle of obstacles) {
+    if (prompt.isLossy !== true || obstacle.isEssential === true) throw refuse(obstacle)
+    names.push(obstacle.param)
+  }
+  return [...new Set(names)]
 }
 
 /** Absent, null, switched off or empty: a field that asks for nothing. */

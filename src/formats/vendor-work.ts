@@ -1,4 +1,4 @@
-import { isJsonObject, looseName, type Json, type JsonObject } from '../core/json.ts'
+import { asArray, isJsonObject, looseName, type Json, type JsonObject } from '../core/json.ts'
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 import { isSilent } from './origin.ts'
 
@@ -18,7 +18,7 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   ].map(looseName),
 )
 
-/** Types of tools that the caller runs. Every other type is run by the vendor. */
+/** Types of tools that the caller runs. Every other type is run by the vendor, and so is a shell in a container. */
 const LOCAL_TOOLS: ReadonlySet<string> = new Set([
   'function',
   'custom',
@@ -66,11 +66,14 @@ function isVendorField(name: string): boolean {
 }
 
 function toolOf(tools: readonly Tool[]): string | undefined {
-  const index = tools.findIndex(({ native: { value } }) => {
-    const { type } = value
-    return typeof type === 'string' && !LOCAL_TOOLS.has(type) && !LOCAL_TOOL_VERSIONS.test(type)
-  })
+  const index = tools.findIndex(({ native }) => isRunByVendor(native.value))
   return index === -1 ? undefined : `tools[${index}]`
+}
+
+function isRunByVendor({ type, environment }: JsonObject): boolean {
+  if (typeof type !== 'string') return false
+  if (isJsonObject(environment) && environment['type'] !== 'local') return true
+  return !LOCAL_TOOLS.has(type) && !LOCAL_TOOL_VERSIONS.test(type)
 }
 
 function contentOf(messages: readonly Message[]): string | undefined {
@@ -88,10 +91,20 @@ function leadsOutside(part: Part): boolean {
     case 'tool-result':
       return part.content.some(leadsOutside)
     case 'opaque':
-      return refersOutside(part.native.value)
+      return isReferenceItem(part.native.value) || bringsTools(part.native.value) || refersOutside(part.native.value)
     default:
       return false
   }
+}
+
+/** An item that stands for one that the vendor holds. */
+function isReferenceItem({ type, role, id }: JsonObject): boolean {
+  return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
+}
+
+/** Items such as `additional_tools` declare tools within the conversation. */
+function bringsTools({ tools }: JsonObject): boolean {
+  return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
 
 function refersOutside(value: JsonObject): boolean {

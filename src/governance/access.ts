@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { matchesModel, splitModelName, type Model } from '../core/model.ts'
-import type { Prompt } from '../core/prompt.ts'
+import type { Part, Prompt } from '../core/prompt.ts'
 import { checkFields } from './restricted-fields.ts'
 import type { ProviderConfig, VirtualKey } from './virtual-key.ts'
 
@@ -65,8 +65,14 @@ function hasTools(prompt: Prompt): boolean {
   return (
     prompt.tools.length > 0 ||
     SEARCHING_MODEL.test(prompt.model) ||
-    TOOL_FIELDS.some((field) => isGiven(prompt.native.value, field))
+    TOOL_FIELDS.some((field) => isGiven(prompt.native.value, field)) ||
+    prompt.messages.some(({ parts }) => parts.some(bringsTools))
   )
+}
+
+/** Items of a conversation may declare tools, too (`additional_tools`). */
+function bringsTools(part: Part): boolean {
+  return part.type === 'opaque' && isGiven(part.native.value, 'tools')
 }
 
 function isGiven(body: JsonObject, field: string): boolean {

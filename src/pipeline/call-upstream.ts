@@ -3,13 +3,17 @@ import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { AnswerSource } from '../core/answer-source.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Prompt } from '../core/prompt.ts'
+import { lazy } from '../core/lazy.ts'
+import { speaks } from '../core/ports.ts'
 import { stepsOf } from '../core/steps.ts'
+import type { PortableTarget } from '../formats/portable.ts'
+import type { PortablePrompt } from '../formats/responses/portable-prompt.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { brokenUpstream, isTooDeep } from '../upstream/upstream-failure.ts'
 import { sourceOfStored, UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { Answered, Planned } from './exchange.ts'
 import type { Services, UpstreamStreamCall } from './services.ts'
-import type { Answer, Route } from './request-values.ts'
+import type { Answer, AskPlan, Route } from './request-values.ts'
 import { writeContext } from './turns.ts'
 
 /** Caller headers that belong to the message format and are passed on to an upstream of it. */
@@ -19,8 +23,37 @@ const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
   if (plan.kind === 'replay') return answeredBy(planned, replay(plan.completion, planned, services))
-  const call: UpstreamStreamCall = {
-    promptFor: (route) => promptFor(plan.prompt, route, planned),
+  const { dialect } = prompt.native
+  const isTranslated = planned.resolved.routes.some((route) => !speaks(route.provider, dialect))
+  if (!isTranslated) return ask(planned, { plan, portable: (sent) => ({ prompt: sent, ignored: [] }) }, services)
+  return loadPortable().then((portable) => ask(planned, { plan, portable }, services))
+}
+
+const loadPortable = lazy(async () => (await import('../formats/portable.ts')).portablePrompt)
+
+interface Asking {
+  readonly plan: AskPlan
+  readonly portable: (prompt: Prompt, target: PortableTarget) => PortablePrompt
+}
+
+/** An upstream call, and the names of what a route's prompt lost. */
+interface AskingCall extends UpstreamStreamCall {
+  readonly ignoredFor: (route: Route) => readonly string[]
+}
+
+function ask(planned: Planned, { plan, portable }: Asking, services: Services): Promise<Answered> {
+  const { prompt } = planned
+  const losses = new Map<Route['model'], readonly string[]>()
+  const call: AskingCall = {
+    promptFor: (route) => {
+      const { provider, model } = route
+      if (speaks(provider, prompt.native.dialect)) return promptFor(plan.prompt, route, planned)
+      const target = { dialect: provider.dialect, model, isLossy: services.isLossy }
+      const carried = portable(plan.prompt, target)
+      losses.set(model, carried.ignored)
+      return promptFor(carried.prompt, route, planned)
+    },
+    ignoredFor: ({ model }) => losses.get(model) ?? [],
     translatorFor: (route, source) => translatorFor(planned, route, source),
     headers: formatHeaders(planned.request),
     cancellation: planned.cancellation,
@@ -31,17 +64,20 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   return prompt.stream ? openStream(planned, call, services) : complete(planned, call, services)
 }
 
-function complete(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
+function complete(planned: Planned, call: AskingCall, services: Services): Promise<Answered> {
   return services.upstream
     .complete(planned.resolved.routes, call)
-    .then(({ answer, route, ignored }) => answeredBy(planned, { kind: 'whole', completion: answer }, route, ignored))
+    .then(({ answer, route, ignored }) =>
+      answeredBy(planned, { kind: 'whole', completion: answer }, route, [...call.ignoredFor(route), ...ignored]),
+    )
 }
 
-function openStream(planned: Planned, call: UpstreamStreamCall, services: Services): Promise<Answered> {
+function openStream(planned: Planned, call: AskingCall, services: Services): Promise<Answered> {
   // The headers of a stream state a bill, for which a long prompt is estimated while the upstream is waited for.
   const counting = planned.plan.kind === 'ask' ? planned.plan.counted.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, call).then(({ answer, route, ignored }) => {
-    const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, ignored)
+    const left = [...call.ignoredFor(route), ...ignored]
+    const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, left)
     return counting === undefined ? answered() : counting.then(answered)
   })
 }
@@ -83,12 +119,12 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
 }
 
 /**
- * When streams can be resumed by their ids, a replayed answer is an answer of its own: its events and its bill are not
+ * When streams can be resumed or answers continued by their ids, a replayed answer is an answer of its own: its events and its bill are not
  * those of the stored one.
  */
-function underOwnId(completion: Completion, { format }: Planned, { runtime }: Services): Completion {
-  if (format.answerId === undefined) return completion
-  const id = format.answerId(runtime.uuid().replaceAll('-', ''))
+function underOwnId(completion: Completion, { format, id: requestId }: Planned, { runtime }: Services): Completion {
+  const id = format.answerId?.(runtime.uuid().replaceAll('-', '')) ?? format.turns?.answerId(requestId)
+  if (id === undefined) return completion
   const { native, ...others } = completion
   if (native === undefined || native.dialect !== format.dialect) return { ...completion, id }
   return { ...others, id, native: { dialect: native.dialect, value: { ...native.value, id } } }

@@ -47,7 +47,7 @@ export class Exchange {
   /** Everyone who waits for the answer; absent when nobody is connected, as with the items of a batch. */
   readonly subscribers: Subscribers | undefined
   /** The request goes on without a reader. */
-  readonly isDetached: boolean
+  isDetached: boolean
   /** The caller itself has left. */
   hasLeft = false
   /** Called when the caller itself leaves. */
@@ -88,6 +88,13 @@ export class Exchange {
     this.cancellation = caller.cancellation ?? new Cancellation()
     this.isDetached = caller.isDetached
     this.subscribers = caller.isConnected ? this.#subscribe() : undefined
+  }
+
+  /** Lets the request go on without a reader. */
+  detach(): void {
+    if (this.isDetached) return
+    this.isDetached = true
+    this.subscribers?.join()
   }
 
   /** The request is cancelled when the last subscriber leaves: its caller, a repetition, a follower of its stream. */

@@ -80,9 +80,10 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
   }
 }
 
-function whyNotLookedAt({ plan, prompt, wishes }: Planned): string {
+function whyNotLookedAt(planned: Planned): string {
+  const { plan, wishes } = planned
   if (plan.kind === 'replay') return 'the cache answers'
-  if (isThread({ prompt })) return 'the upstream holds the earlier turns of a thread'
+  if (isThread(planned)) return 'the upstream holds the earlier turns of a thread'
   if (wishes.level === 'off') return 'X-Savings-Level is off'
   const { rewrite } = plan.optimized
   return rewrite === undefined ? 'the prompt is far below every threshold' : `tier ${rewrite.tier} was chosen before it`

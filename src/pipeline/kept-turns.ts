@@ -4,10 +4,16 @@ import type { Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import type { KeptTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Turns } from './services.ts'
+import type { Resolved } from './request-values.ts'
+import type { RecalledBody, Turns } from './services.ts'
 
+const DAY_MS = 24 * 60 * 60 * 1000
 /** How long a turn is kept, from the moment it was answered. */
-const KEPT_MS = 24 * 60 * 60 * 1000
+const KEPT_MS = DAY_MS
+/** How long a key can refer to what an upstream holds for it: vendors delete responses after 30 days. */
+const HELD_MS = 30 * DAY_MS
+/** Ids of one answer that are kept. */
+const MAX_HELD_IDS = 256
 /** A longer conversation is not kept, in UTF-16 units of its JSON. */
 const LONGEST = 4 * 1024 * 1024
 /** Each one is a read of the store; so many are read at once. */
@@ -19,8 +25,8 @@ const MOST_RECALLED = 32 * 1024 * 1024
 export type KeptTurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
 /** The turns of a format whose requests refer to earlier ones. */
-export interface KeptTurns extends Pick<Turns, 'find' | 'forget'> {
-  recall(turns: TurnFormat, key: VirtualKey, body: JsonObject): Promise<JsonObject>
+export interface KeptTurns extends Pick<Turns, 'find' | 'findInput' | 'findHolder' | 'forget' | 'hold'> {
+  recall(turns: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
   keep(key: VirtualKey, turn: KeptTurn): Promise<void>
 }
 
@@ -31,14 +37,22 @@ export interface KeptTurns extends Pick<Turns, 'find' | 'forget'> {
 export function createKeptTurns(store: KeptTurnStore): KeptTurns {
   return {
     find: async (key, id) => answerOf(await read(store, { key, id, half: 'answer' })),
+    findInput: async (key, id) => (await findTurn(store, key, id))?.input,
+    findHolder: async (key, id) => (isKeptId(id) ? store.get(heldName(key, id)) : undefined),
+    hold: async (key, ids, provider) => {
+      const options = { ttlMs: HELD_MS, quota: quotaOf('held-response', key.id) }
+      const held = ids.filter(isKeptId).slice(0, MAX_HELD_IDS)
+      await Promise.all(held.map((id) => store.set(heldName(key, id), provider, options)))
+    },
     recall: (turns, key, body) => recall(store, { turns, key }, body),
     keep: async (key, turn) => {
       if (isKeptId(turn.id)) await write(store, key, turn)
     },
     forget: async (key, id) => {
       if (!isKeptId(id)) return false
-      const [wasThere] = await Promise.all(HALVES.map((half) => store.delete(nameOf({ key, id, half }))))
-      return wasThere === true
+      const names = [...HALVES.map((half) => nameOf({ key, id, half })), heldName(key, id)]
+      const wereThere = await Promise.all(names.map((name) => store.delete(name)))
+      return wereThere.includes(true)
     },
   }
 }
@@ -47,10 +61,40 @@ async function recall(
   store: KeptTurnStore,
   { turns, key }: { readonly turns: TurnFormat; readonly key: VirtualKey },
   body: JsonObject,
-): Promise<JsonObject> {
-  const { continued, quoted } = turns.refersTo(body)
-  const turn = continued === undefined ? undefined : await findTurn(store, key, continued)
-  return turns.recall(body, { continued: turn, quoted: await findQuoted(store, key, quoted) })
+): Promise<RecalledBody> {
+  const { continued, quoted, foreign } = turns.refersTo(body)
+  const holders = await findHolders(store, key, continued === undefined ? foreign : [continued, ...foreign])
+  const isKeptHere = continued !== undefined && !holders.has(continued)
+  const found = {
+    continued: isKeptHere ? await findTurn(store, key, continued) : undefined,
+    quoted: await findQuoted(store, key, quoted),
+    held: new Set(holders.keys()),
+  }
+  const [heldBy, other] = new Set(holders.values())
+  if (other !== undefined) throw heldByTwo(String(heldBy), other)
+  return {
+    body: turns.recall(body, found),
+    ...(heldBy !== undefined && { narrow: (resolved: Resolved) => routesOfHolder(resolved, heldBy) }),
+  }
+}
+
+/** The providers that hold these responses and items for the key. */
+async function findHolders(
+  store: KeptTurnStore,
+  key: VirtualKey,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  if (ids.length > MOST_QUOTED) throw tooMuch(`more than ${MOST_QUOTED} items`)
+  const holders = new Map<string, string>()
+  for (let from = 0; from < ids.length; from += AT_ONCE) {
+    const some = ids.slice(from, from + AT_ONCE).filter(isKeptId)
+    const found = await Promise.all(some.map((id) => store.get(heldName(key, id))))
+    for (const [index, id] of some.entries()) {
+      const provider = found[index]
+      if (provider !== undefined) holders.set(id, provider)
+    }
+  }
+  return holders
 }
 
 type Half = 'answer' | 'input'
@@ -111,9 +155,33 @@ function nameOf({ key, id, half }: Place): string {
   return `turn:${key.id}:${id}:${half}`
 }
 
+/** Each item has a name of its own, because a request may refer to any of them. */
+function heldName(key: VirtualKey, id: string): string {
+  return `held:${key.id}:${id}`
+}
+
 function answerOf(text: string | undefined): JsonObject | undefined {
   const value: unknown = text === undefined ? undefined : JSON.parse(text)
   return isJsonObject(value) ? value : undefined
+}
+
+/** The routes of the provider that holds what a request refers to: 400 where the model is another provider's. */
+function routesOfHolder(resolved: Resolved, holder: string): Resolved {
+  const [first, ...others] = resolved.routes.filter(({ provider }) => provider.name === holder)
+  if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
+  throw new GatewayError(
+    'invalid-request',
+    `The request continues a response that the provider ${holder} holds, but its model is not of that provider. Choose a model of ${holder}, or send the whole conversation as input.`,
+    { param: 'previous_response_id', code: 'previous_response_not_found' },
+  )
+}
+
+function heldByTwo(one: string, other: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `The request refers to responses of two providers, ${one} and ${other}; expected one. Send the items themselves.`,
+    { param: 'input' },
+  )
 }
 
 function tooMuch(what: string): GatewayError {

@@ -1,4 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
+import { speaks } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
 import type { Resolved, Route } from './request-values.ts'
 
 /** The routes that can answer a prompt: 400 where the model only embeds. */
@@ -11,6 +13,13 @@ export function embeddingRoutes(resolved: Resolved): Resolved {
   return only(resolved, ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined, ANSWERS)
 }
 
+/** The routes that know the prompt's operation: 400 where it is one of a format that the model's provider does not have. */
+export function operatingRoutes(resolved: Resolved, { operation, native }: Prompt): Resolved {
+  if (operation === undefined) return resolved
+  return only(resolved, ({ provider }) => speaks(provider, native.dialect), CANNOT_COMPACT)
+}
+
+const CANNOT_COMPACT = 'cannot compact conversations. Choose a model of a provider with the responses format'
 const EMBEDS = 'embeds texts and answers no prompts. Send it to POST /v1/embeddings, or choose another model'
 const ANSWERS =
   'does not embed texts. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'

@@ -1,5 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
+import { speaks } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { vendorWorkOf } from '../formats/vendor-work.ts'
 import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
@@ -109,7 +110,7 @@ export class PromptSize implements Size {
   }
 
   #boundFor({ model, provider }: Route): number {
-    return boundByBytes(this.weight, model, provider.dialect !== this.#prompt.native.dialect)
+    return boundByBytes(this.weight, model, !speaks(provider, this.#prompt.native.dialect))
   }
 }
 

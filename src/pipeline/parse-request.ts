@@ -12,11 +12,11 @@ import { headersOf } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { breathe } from '../tokens/breathe.ts'
-import { answeringRoutes } from './kind.ts'
+import { answeringRoutes, operatingRoutes } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
 import type { Authenticated, Parsed } from './exchange.ts'
 import { readSteering } from './read-steering.ts'
-import type { Limits, RequestBodyLimits, Services } from './services.ts'
+import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 import type { Resolved, Route } from './request-values.ts'
 import { waitForStore } from './store-wait.ts'
 
@@ -34,12 +34,12 @@ export function parsePrompt(
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
   const recalled = services.turns.recall(format, key, given.body)
-  return chain(waitForStore(exchange, recalled, services), (whole) => {
+  return chain(waitForStore(exchange, recalled, services), ({ body: whole, narrow }) => {
     const { body, received } = given
     const isWhole = whole === body
     const read = isWhole ? format.readPrompt(body, received) : format.readPrompt(whole)
     const bytes = isWhole ? given.bytes : utf8Length(JSON.stringify(whole))
-    return understand(exchange, { asked: body, read, bytes }, services)
+    return understand(exchange, { asked: body, read, bytes, narrow }, services)
   })
 }
 
@@ -48,24 +48,34 @@ interface ReadBody {
   readonly read: Prompt
   /** Size of the body in bytes, with the earlier turns that it refers to. */
   readonly bytes: number
+  readonly narrow: RecalledBody['narrow']
 }
 
-function understand(exchange: Authenticated, { asked, read, bytes }: ReadBody, services: Services): Parsed {
+function understand(exchange: Authenticated, given: ReadBody, services: Services): Parsed {
   const { key } = exchange
+  const { asked, read, bytes, narrow } = given
   checkPromptLength(read, services.limits.promptBytes)
-  checkTemperature(read.settings, exchange, services.limits.maxTemperature)
   const named = services.resolve(read.model, key)
   checkAccess(key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
-  const resolved = answeringRoutes(named)
+  const answering = operatingRoutes(answeringRoutes(named), read)
+  const resolved = narrow?.(answering) ?? answering
+  checkTemperature(read, resolved, services.limits.maxTemperature)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   checkVendorWork(prompt, services)
+  // The vendor goes on with it, whoever reads.
+  if (isInBackground(prompt)) exchange.detach()
   exchange.asked = asked
   exchange.prompt = prompt
   exchange.resolved = resolved
   exchange.size = new PromptSize(prompt, bytes, { exchange, services })
   exchange.margin = marginOf(services, key, resolved.name)
   return exchange as Parsed
+}
+
+/** True for a request of the responses format that its vendor answers although nobody reads. */
+export function isInBackground({ native, stream }: Prompt): boolean {
+  return stream && native.dialect === 'responses' && native.value['background'] === true
 }
 
 /** The JSON body of a request, within the limits of the gateway. */
@@ -110,19 +120,19 @@ export function routeName({ provider, model }: Route): string {
   return `${provider.name}/${model.id}`
 }
 
-/** The chat specification's own range; a message upstream checks its own. */
-function checkTemperature(settings: Settings, { format }: Authenticated, greatest: number): void {
+/** The message format has a range of its own, which is also that of its models when they are asked in another format. */
+function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, maximum: number): void {
   const { temperature } = settings
-  if (temperature === undefined || format.dialect !== 'openai') return
-  if (temperature > greatest) {
-    throw new GatewayError(
-      'invalid-request',
-      `temperature is ${temperature}; expected a number from 0 to ${greatest}.`,
-      {
-        param: 'temperature',
-      },
-    )
-  }
+  if (temperature === undefined || native.dialect === 'anthropic') return
+  const isNarrow = routes[0].provider.dialect === 'anthropic'
+  const greatest = isNarrow ? Math.min(1, maximum) : maximum
+  if (temperature <= greatest) return
+  const advice = isNarrow ? 'This model knows no higher one.' : 'The operator can raise it by limits.maxTemperature.'
+  throw new GatewayError(
+    'invalid-request',
+    `temperature is ${temperature}; expected a number from 0 to ${greatest}. ${advice}`,
+    { param: 'temperature' },
+  )
 }
 
 /** Threads are held by an upstream of the message format; elsewhere the official client falls back when told so. */

@@ -62,9 +62,11 @@ async function optimize(reserved: Reserved, { keep, spent }: Recalled, services:
   })
 }
 
-/** The earlier turns of a thread are held by the upstream: they can be neither compared nor cut. */
-export function isThread({ prompt }: Pick<Reserved, 'prompt'>): boolean {
-  return prompt.native.value['thread'] !== undefined
+/** What the upstream holds or does in the background can be neither compared nor cut. */
+export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
+  const { value } = prompt.native
+  if (value['thread'] !== undefined || prompt.operation !== undefined) return true
+  return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
 const NOT_RECALLED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }

@@ -1,25 +1,45 @@
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
+import { distance } from '../core/steering-headers.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { weighProviders } from '../governance/weights.ts'
 import type { Resolve } from './services.ts'
 import type { Resolved, Route } from './request-values.ts'
 
-/** Finds the route of a whole name: an alias, or `<provider>/<model_id>`. */
-export type FindRoute = (name: string) => Route | undefined
+/** The models that can be asked for. */
+export interface ModelNames {
+  /** Finds the route of a whole name: an alias, or `<provider>/<model_id>`. */
+  resolve(name: string): Route | undefined
+  /** The routes of a name without a provider, in the order in which they are tried. */
+  serving(id: string): readonly Route[]
+  /** Every model that is listed, by its whole name. */
+  list(): readonly { readonly name: string }[]
+}
+
+type FindRoute = ModelNames['resolve']
 
 /**
- * A whole name leads to one route. A name without a provider leads to the key's own providers: one drawn by weight
- * first, the others as its fallbacks.
+ * A whole name leads to one route. A name without a provider leads to the key's own providers, one drawn by weight
+ * first, the others as its fallbacks; for a key without providers of its own it leads to those that serve the model.
  */
-export function createResolve(find: FindRoute, random: () => number): Resolve {
+export function createResolve(models: ModelNames, random: () => number): Resolve {
   return (name, key) => {
     if (!isSafeModelName(name)) throw unusable()
-    const route = find(name)
+    const route = models.resolve(name)
     if (route !== undefined) return { name, routes: [route] }
-    return weighed(name, key, find, random) ?? unknown(name)
+    const found =
+      key.providers.length > 0 ? weighed(name, key, models.resolve, random) : permitted(name, key, models.serving(name))
+    if (found !== undefined) return found
+    throw unknown(name, nearMisses(name, key, models))
   }
+}
+
+/** Routes that the key may not use are no fallbacks; where it may use none, the check of its permissions says so. */
+function permitted(name: string, key: VirtualKey, serving: readonly Route[]): Resolved | undefined {
+  const usable = serving.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
+  const [first, ...others] = usable.length > 0 ? usable : serving
+  return first === undefined ? undefined : { name, routes: [first, ...others] }
 }
 
 function weighed(name: string, key: VirtualKey, find: FindRoute, random: () => number): Resolved | undefined {
@@ -39,9 +59,30 @@ function unusable(): GatewayError {
   )
 }
 
-function unknown(name: string): never {
-  const hint = name.includes('/') ? '' : ' Write it as <provider>/<model_id>, such as openai/gpt-5-mini.'
-  throw new GatewayError(
+const MAX_NEAR = 3
+/** Longer names are not compared. */
+const MAX_COMPARED = 80
+
+/** The names most like a name that nobody serves, of the models that the key may use. */
+function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly string[] {
+  if (name.length > MAX_COMPARED) return []
+  const given = name.toLowerCase()
+  const far = Math.max(2, Math.floor(given.length / 3))
+  const distanceTo = (candidate: string): number =>
+    Math.abs(candidate.length - given.length) > far ? far + 1 : distance(candidate.toLowerCase(), given)
+  const near = models.list().flatMap(({ name: whole }) => {
+    const away = Math.min(distanceTo(whole), distanceTo(whole.slice(whole.indexOf('/') + 1)))
+    return away <= far && mayUse(key, whole) ? [{ whole, away }] : []
+  })
+  return near
+    .toSorted((a, b) => a.away - b.away)
+    .slice(0, MAX_NEAR)
+    .map(({ whole }) => whole)
+}
+
+function unknown(name: string, near: readonly string[]): GatewayError {
+  const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`
+  return new GatewayError(
     'invalid-model',
     `There is no model ${name.slice(0, 100)} here.${hint} GET /v1/models lists those there are.`,
     { param: 'model' },

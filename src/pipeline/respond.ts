@@ -3,6 +3,7 @@ import type { Completion } from '../core/answer.ts'
 import { billFor, prepareBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './head.ts'
+import { isAskedInWords, loadJsonCheck } from './stream-answer.ts'
 import { keepWhole } from './keep-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
@@ -10,15 +11,25 @@ import { BillMetrics } from './bill-metrics.ts'
 import { respondWithStream } from './stream-answer.ts'
 import { writeContext } from './turns.ts'
 
+async function respondLater(answered: Answered, completion: Completion, services: Services): Promise<undefined> {
+  const { respondInBackground } = await import('./background.ts')
+  return respondInBackground(answered, completion, services)
+}
+
 /** The answer in the caller's own format, with its bill. A stream settles when it ends, however it ends. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
   const { answer } = answered
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
-  return chain(prepareBill(answered), () => respondWhole(answered, answer.completion, services))
+  const { completion } = answer
+  return chain(prepareBill(answered), () => {
+    if (!isAskedInWords(answered)) return respondWhole(answered, completion, services)
+    return loadJsonCheck().then(({ checkJson }) => respondWhole(answered, checkJson(completion), services))
+  })
 }
 
 function respondWhole(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
   const { format, sink } = answered
+  if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)
   const body = format.writeCompletion(completion, metrics, writeContext(answered))

@@ -3,8 +3,17 @@ import type { AnswerSource } from '../core/answer-source.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
-import type { JsonObject } from '../core/json.ts'
-import type { Embedded, EmbeddingRequest, Meter, Runtime, Sent, SettledEntry, Timeouts } from '../core/ports.ts'
+import type { Json, JsonObject } from '../core/json.ts'
+import type {
+  Embedded,
+  EmbeddingRequest,
+  Meter,
+  Provider,
+  Runtime,
+  Sent,
+  SettledEntry,
+  Timeouts,
+} from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
@@ -138,14 +147,27 @@ export interface SharedAnswer {
   readonly promptTokens: number
 }
 
+/** A body with what it refers to in its place. */
+export interface RecalledBody {
+  /** The body itself when it refers to nothing that the gateway keeps. */
+  readonly body: JsonObject
+  /** Leaves the routes of the provider that holds what the body refers to. @default every route can answer */
+  readonly narrow?: (resolved: Resolved) => Resolved
+}
+
 /** Answered requests that later ones refer to by their ids. Each key finds its own only. */
 export interface Turns {
-  /** The body with what it refers to in its place; the body itself when it refers to nothing. */
-  recall(format: Format, key: VirtualKey, body: JsonObject): MaybePromise<JsonObject>
+  recall(format: Format, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
   /** Keeps an answered request when its format and its caller want that. Never rejects. */
   keep(answered: Answered, serialized: string | undefined): MaybePromise<void>
   /** The answer of a turn, as it was sent. */
   find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
+  /** The conversation of a turn, as it was asked with. */
+  findInput(key: VirtualKey, id: string): Promise<readonly Json[] | undefined>
+  /** The name of the provider that holds a response or an item for the key. */
+  findHolder(key: VirtualKey, id: string): Promise<string | undefined>
+  /** Remembers that a provider holds responses and items for the key. */
+  hold(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
   /** True when there was something to forget. */
   forget(key: VirtualKey, id: string): Promise<boolean>
 }
@@ -154,6 +176,7 @@ export interface Turns {
 export interface Services {
   readonly findKey: FindKey
   readonly resolve: Resolve
+  readonly provider: (name: string) => Provider | undefined
   readonly ledger: Ledger
   /** Absent: no answer is ever stored. */
   readonly memory?: AnswerCache
@@ -172,6 +195,8 @@ export interface Services {
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits
   readonly bodyRoom: BodyRoom
+  /** What an upstream's format cannot say is left out of a request instead of refused. */
+  readonly isLossy: boolean
   readonly timeouts: Timeouts
   /** Maximum time that one request waits for the store, over all its calls, in milliseconds. */
   readonly storeTimeoutMs: number

@@ -1,5 +1,7 @@
+import type { Completion } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
+import { lazy } from '../core/lazy.ts'
 import type { StepWriter } from '../formats/format.ts'
 import { chain } from '../core/maybe-promise.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -13,8 +15,19 @@ import { isRecorded } from './keep-answer.ts'
 import { BillMetrics } from './bill-metrics.ts'
 import { release, settle } from './settle.ts'
 import type { Services } from './services.ts'
-import { keepTurn } from './turns.ts'
+import { isInBackground } from './parse-request.ts'
+import { holderOf, keepTurn } from './turns.ts'
 import { eventSinkOf } from './event-sink.ts'
+
+/** True for an answer in JSON that only an instruction asked for: the message format has no setting for it. */
+export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
+  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
+  return route?.provider.dialect === 'anthropic'
+}
+
+export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): Completion }> = lazy(
+  () => import('./json-answer.ts'),
+)
 
 /** Begins the response and passes the stream on until it ends, breaks or is left by everyone who reads it. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
@@ -30,6 +43,7 @@ class StreamAnswer {
   readonly #buffer: EventBuffer
   readonly #isNamed: boolean
   #isOver = false
+  #isHeld = false
 
   constructor(answered: Answered, stream: UpstreamStream, services: Services) {
     this.#answered = answered
@@ -57,7 +71,7 @@ class StreamAnswer {
         this.#name()
         this.#buffer.push(chunk)
       },
-      onWhole: () => this.#guard(() => this.#complete()),
+      onWhole: () => this.#guard(() => this.#end()),
       onError: (error) => this.#guard(() => this.#break(error)),
     })
     cancellation.onCancel(() => this.#guard(() => this.#abandon()))
@@ -92,6 +106,7 @@ class StreamAnswer {
   #name(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
+    if (id !== undefined && !this.#isHeld) this.#hold(id)
     if (!this.#isNamed || id === undefined || format.answerId === undefined) return
     this.#services.recordings.name(this.#buffer, {
       owner: key.id,
@@ -99,6 +114,27 @@ class StreamAnswer {
       ...(subscribers !== undefined && { subscribers }),
       isDetached,
     })
+  }
+
+  /** A response in the background can be asked for by its id before its stream has ended. */
+  #hold(id: string): void {
+    this.#isHeld = true
+    const holder = isInBackground(this.#answered.prompt) ? holderOf(this.#answered) : undefined
+    if (holder === undefined) return
+    const { turns, observers } = this.#services
+    turns
+      .hold(this.#answered.key, [id], holder)
+      .catch((cause: unknown) => observers.failed('a response in the background cannot be asked for', cause))
+  }
+
+  #end(): void {
+    if (!isAskedInWords(this.#answered)) return this.#complete()
+    loadJsonCheck()
+      .then(({ checkJson }) => checkJson(this.#stream.translator.completion()))
+      .then(
+        () => this.#guard(() => this.#complete()),
+        (error: unknown) => this.#guard(() => this.#break(error)),
+      )
   }
 
   #complete(): void {

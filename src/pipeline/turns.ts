@@ -1,5 +1,6 @@
 import { lazy } from '../core/lazy.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
+import { speaks } from '../core/ports.ts'
 import type { WriteContext } from '../formats/format.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { KeptTurnStore } from './kept-turns.ts'
@@ -12,17 +13,32 @@ export function createTurns(store: KeptTurnStore): Turns {
     return createKeptTurns(store)
   })
   return {
+    findHolder: async (key, id) => (await load()).findHolder(key, id),
+    hold: async (key, ids, provider) => (await load()).hold(key, ids, provider),
+    findInput: async (key, id) => (await load()).findInput(key, id),
     find: async (key, id) => (await load()).find(key, id),
     forget: async (key, id) => (await load()).forget(key, id),
     recall: ({ turns }, key, body) =>
-      turns === undefined ? body : load().then((kept) => kept.recall(turns, key, body)),
+      turns === undefined ? { body } : load().then((kept) => kept.recall(turns, key, body)),
     keep: (answered, serialized) => {
       const { turns } = answered.format
       if (turns === undefined || serialized === undefined) return undefined
       const turn = turns.keep(writeContext(answered), serialized)
-      return turn === undefined ? undefined : load().then((kept) => kept.keep(answered.key, turn))
+      if (turn === undefined) return undefined
+      const holder = holderOf(answered)
+      return load().then((kept) =>
+        holder === undefined
+          ? kept.keep(answered.key, turn)
+          : kept.hold(answered.key, turns.idsOf(turn.answer), holder),
+      )
     },
   }
+}
+
+/** The provider that holds the answer itself, because it gave it in the caller's own format. */
+export function holderOf({ plan, route, format }: Answered): string | undefined {
+  if (plan.kind === 'replay' || route === undefined || !speaks(route.provider, format.dialect)) return undefined
+  return route.provider.name
 }
 
 /** Keeps an answered and settled request. The answer leaves also when that fails. */

@@ -20,7 +20,13 @@ const claudePrice = (input: number, output: number, cacheRead: number): Price =>
 })
 
 /** From Opus 4.7 on: another tokenizer, about 30 percent more tokens for the same text, and no samplers. */
-const newClaude = { contextWindow: 1_000_000, maxOutputTokens: 128_000, refusesSamplers: true } as const
+const CLAUDE_EFFORTS = ['low', 'medium', 'high', 'max'] as const
+const newClaude = {
+  contextWindow: 1_000_000,
+  maxOutputTokens: 128_000,
+  refusesSamplers: true,
+  efforts: CLAUDE_EFFORTS,
+} as const
 const claude45 = { contextWindow: 200_000, maxOutputTokens: 64_000, refusesBothSamplers: true } as const
 
 export const ANTHROPIC_MODELS: readonly KnownModel[] = [
@@ -61,6 +67,7 @@ export const ANTHROPIC_MODELS: readonly KnownModel[] = [
     contextWindow: 1_000_000,
     maxOutputTokens: 128_000,
     refusesBothSamplers: true,
+    efforts: CLAUDE_EFFORTS,
     displayName: 'Claude Opus 4.6',
     price: claudePrice(5, 25, 0.5),
     pricedAt: '2026-10-24',

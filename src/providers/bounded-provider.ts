@@ -2,7 +2,7 @@ import type { AnswerSource } from '../core/answer-source.ts'
 import type { Step } from '../core/answer.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { EmbedCall, Provider, ProviderCall } from '../core/ports.ts'
+import type { EmbedCall, HeldResponseCall, Provider, ProviderCall } from '../core/ports.ts'
 import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'
 
 type Call = Partial<Pick<ProviderCall, 'cancellation'>> & Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>
@@ -14,10 +14,11 @@ type Call = Partial<Pick<ProviderCall, 'cancellation'>> & Pick<ProviderCall, 'si
  */
 export function boundedProvider(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
-  const { name, dialect, embed, countTokens, ping } = provider
+  const { name, dialect, secondDialect, embed, countTokens, heldResponse, ping } = provider
   return {
     name,
     dialect,
+    ...(secondDialect !== undefined && { secondDialect }),
     get models() {
       return provider.models
     },
@@ -35,6 +36,9 @@ export function boundedProvider(provider: Provider): Provider {
     }),
     ...(countTokens !== undefined && {
       countTokens: (call: ProviderCall) => bounded(name, call, async () => countTokens.call(provider, call)),
+    }),
+    ...(heldResponse !== undefined && {
+      heldResponse: (call: HeldResponseCall) => bounded(name, call, async () => heldResponse.call(provider, call)),
     }),
     ...(ping !== undefined && { ping: (call) => ping.call(provider, call) }),
   }

@@ -4,7 +4,7 @@ import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
 import { boundedProvider } from './bounded-provider.ts'
 import { KNOWN_ALIASES } from './known-aliases.ts'
-import { complete } from './model-book.ts'
+import { complete, stemOf } from './model-book.ts'
 import {
   modelEntrySchema,
   modelId,
@@ -19,7 +19,7 @@ import {
 
 /** Another name for a model, with settings and limits of its own. */
 export interface CatalogAlias {
-  /** The name that callers write: no provider before it, hence no slash. */
+  /** The name that callers write. It may contain slashes, and comes before a model of the same name. */
   readonly id: string
   /** `<provider>/<model_id>`. */
   readonly target: string
@@ -57,12 +57,20 @@ export interface CatalogRoute {
 export interface Directory {
   /** An alias, or `<provider>/<model_id>` split at the first slash; undefined for what nobody serves. */
   resolve(name: string): CatalogRoute | undefined
+  /**
+   * The routes of a model id without its provider: of the providers that list it, in their order; else of one that knows
+   * it under another date; else of the first one that takes any id.
+   */
+  serving(id: string): readonly CatalogRoute[]
+  provider(name: string): Provider | undefined
   /** Aliases first, then the listed models of the providers in their order. */
   list(): readonly CatalogRoute[]
 }
 
 const aliasSchema: z.ZodMiniType<CatalogAlias> = z.strictObject({
-  id: z.string().check(z.regex(/^[\w.:@+-]{1,200}$/, { error: 'expected a name without a slash' })),
+  id: z
+    .string()
+    .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a name of letters, digits and . : @ + / _ -' })),
   target: modelId.check(
     z.refine((name) => splitModelName(name) !== undefined, { error: 'expected <provider>/<model_id>' }),
   ),
@@ -101,6 +109,8 @@ export function createDirectory(options: {
   const aliases = aliasRoutes(catalog.aliases ?? [], find)
   return {
     resolve: (name) => (isSafeModelName(name) ? (aliases.get(name) ?? find(name)) : undefined),
+    serving: (id) => serving(id, options.providers, { find, isAdded: (name) => changed.has(name) }),
+    provider: (name) => providers.get(name),
     list() {
       const names = options.providers.flatMap((provider) =>
         provider.models.map((model) => `${provider.name}/${model.id}`),
@@ -109,6 +119,23 @@ export function createDirectory(options: {
       return [...aliases.values(), ...routes]
     },
   }
+}
+
+function serving(
+  id: string,
+  providers: readonly Provider[],
+  { find, isAdded }: { find: (name: string) => CatalogRoute | undefined; isAdded: (name: string) => boolean },
+): readonly CatalogRoute[] {
+  // A name with the provider before it means that provider alone.
+  const prefix = splitModelName(id)?.provider
+  if (!isSafeModelName(id) || providers.some(({ name }) => name === prefix)) return []
+  const routesOf = (fits: (provider: Provider) => boolean): readonly CatalogRoute[] =>
+    providers.filter(fits).flatMap(({ name }) => find(`${name}/${id}`) ?? [])
+  const listing = routesOf(({ name, models }) => isAdded(`${name}/${id}`) || models.some((model) => model.id === id))
+  if (listing.length > 0) return listing
+  const stem = stemOf(id)
+  const dated = routesOf(({ models }) => models.some((model) => stemOf(model.id) === stem))
+  return dated.length > 0 ? dated : routesOf(() => true).slice(0, 1)
 }
 
 function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {

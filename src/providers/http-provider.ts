@@ -4,7 +4,17 @@ import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asCount, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import type { EmbedCall, Embedded, Provider, ProviderCall, Sent, Transport, TransportRequest } from '../core/ports.ts'
+import type {
+  EmbedCall,
+  Embedded,
+  HeldResponseCall,
+  Provider,
+  ProviderCall,
+  Sent,
+  Transport,
+  TransportRequest,
+} from '../core/ports.ts'
+import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
 import { bounded } from './bounded-provider.ts'
 import type { SignRequest } from './credentials.ts'
@@ -14,9 +24,19 @@ import { brokenUpstream, parseObject, readAdvice, withoutSecrets } from '../upst
 /** An address, or how it is written for a model; the id is percent-encoded. */
 export type Address = string | ((modelId: string, isStream: boolean) => string)
 
+/** A second format of an upstream. Its code is loaded with its first request. */
+export interface SecondFormat {
+  readonly dialect: Dialect
+  readonly load: () => Promise<UpstreamFormat>
+  /** Where its requests go. */
+  readonly create: string
+}
+
 export interface HttpProviderOptions {
   readonly name: string
   readonly format: UpstreamFormat
+  /** Requests in this format are not translated. @default none */
+  readonly second?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
   /** Whole addresses: of a request nothing but the id of its model is ever part of them. */
@@ -28,6 +48,8 @@ export interface HttpProviderOptions {
     readonly count?: string
     /** An address that answers a GET when the upstream is up. */
     readonly ping?: string
+    /** Where the upstream holds responses, when it does. */
+    readonly responses?: string
   }
   /** The provider's own headers, credentials included; names in lower case. */
   readonly headers: Readonly<Record<string, string>>
@@ -48,11 +70,12 @@ const MAX_ERROR_BYTES = 64 * 1024
 
 /** One provider for any format: the same deadlines, bounds and failures for every upstream. */
 export function httpProvider(options: HttpProviderOptions): Provider {
-  const { name, format, models, model, urls } = options
-  const { embed, count, ping } = urls
+  const { name, format, second, models, model, urls } = options
+  const { embed, count, ping, responses } = urls
   return {
     name,
     dialect: format.dialect,
+    ...(second !== undefined && { secondDialect: second.dialect }),
     endsCalls: true,
     models,
     model,
@@ -60,11 +83,23 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     stream: (call) => stream(options, call),
     ...(embed !== undefined && { embed: (call: EmbedCall) => embedTexts(options, call, embed) }),
     ...(count !== undefined && { countTokens: (call: ProviderCall) => countTokens(options, call, count) }),
+    ...(responses !== undefined && {
+      heldResponse: (call: HeldResponseCall) => heldResponse(options, call, responses),
+    }),
     ...(ping !== undefined && { ping: (call: OpenCall) => answersAtAll(options, call, ping) }),
   }
 }
 
-async function complete(options: HttpProviderOptions, call: ProviderCall): Promise<Sent<Completion>> {
+/** The same upstream in the format of the prompt, where it is the second one. */
+async function inFormatOf({ native, operation }: Prompt, options: HttpProviderOptions): Promise<HttpProviderOptions> {
+  const { second, urls } = options
+  if (second === undefined || second.dialect !== native.dialect) return options
+  const create = operation === undefined ? second.create : `${second.create}/${operation}`
+  return { ...options, format: await second.load(), urls: { ...urls, create } }
+}
+
+async function complete(provider: HttpProviderOptions, call: ProviderCall): Promise<Sent<Completion>> {
+  const options = provider.second === undefined ? provider : await inFormatOf(call.prompt, provider)
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, { method: 'POST', url: writeAddress(options.urls.create, call), body })
   const { text, value } = readJson(options, call, response)
@@ -76,7 +111,8 @@ function writeAddress(address: Address, { model }: { readonly model: Model }, is
 }
 
 /** The name and the content type of the answer are checked before anything of it is passed on. */
-async function stream(options: HttpProviderOptions, call: ProviderCall): Promise<Sent<AnswerSource>> {
+async function stream(provider: HttpProviderOptions, call: ProviderCall): Promise<Sent<AnswerSource>> {
+  const options = provider.second === undefined ? provider : await inFormatOf(call.prompt, provider)
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, {
     method: 'POST',
@@ -87,6 +123,12 @@ async function stream(options: HttpProviderOptions, call: ProviderCall): Promise
   checkAccepted(options, call, response)
   if ('source' in response) return { answer: response.source, ignored }
   throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
+}
+
+async function heldResponse(options: HttpProviderOptions, call: HeldResponseCall, url: string): Promise<string> {
+  const { method, path } = call
+  const { text } = await fetchJson(options, call, { method, url: `${url}${path}` })
+  return text
 }
 
 async function embedTexts(options: HttpProviderOptions, call: EmbedCall, address: Address): Promise<Embedded> {

@@ -91,7 +91,8 @@ function sameButDate(id: string, byStem: ReadonlyMap<string, Model>): Model | un
   return byStem.get(stemOf(id))
 }
 
-function stemOf(id: string): string {
+/** A model's id without its date. */
+export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }
 

@@ -2,6 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Price } from '../core/money.ts'
 import type { Provider, Transport } from '../core/ports.ts'
+import type { Format } from '../formats/format.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
@@ -35,6 +36,11 @@ export interface OpenaiCompatibleOptions {
   readonly defaultPrice?: Price
   /** Further headers for each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
+  /**
+   * True: the service has `/responses` too. Requests to `POST /v1/responses` then leave in this format, unchanged but for
+   * the model. @default false
+   */
+  readonly responses?: boolean
   /** The family of models whose id does not tell it. @default the name */
   readonly family?: string
   /** Prices of your own file, which win over the catalogue's; its other models are served as well. */
@@ -48,7 +54,7 @@ export type OptionFields<options> = {
   readonly [field in keyof options]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<options[field]>>>
 }
 
-type CommonOptions = Partial<Omit<OpenaiCompatibleOptions, 'headers' | 'family'>>
+type CommonOptions = Partial<Omit<OpenaiCompatibleOptions, 'headers' | 'family' | 'responses'>>
 
 /** The fields that the options of all HTTP providers share. */
 export const commonFields: OptionFields<CommonOptions> = {
@@ -66,6 +72,7 @@ const schema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
   name: providerName,
   baseUrl: baseUrlSchema,
   headers: z.exactOptional(headersSchema),
+  responses: z.exactOptional(z.boolean()),
   family: z.exactOptional(nonEmpty),
 })
 
@@ -91,30 +98,31 @@ export function chatProvider(
   known: readonly KnownModel[],
   variables: readonly string[] = [],
 ): Provider {
-  const { name, apiKey, models, defaultPrice, headers, family = name } = options
+  const { name, apiKey, models, defaultPrice, headers, family = name, responses = false } = options
   const hasKey = apiKey !== undefined || variables.length > 0
   const credentials = hasKey ? keyCredentials({ who: name, apiKey, variables }) : undefined
   const baseUrl = trimSlash(options.baseUrl)
   return httpProvider({
     name,
     format: openaiFormat,
-    ...createModelBook({
-      who,
-      family,
-      known,
-      entries: models,
-      defaultPrice,
-    }),
+    ...(responses && { second: { dialect: 'responses', load: responsesFormat, create: `${baseUrl}/responses` } }),
+    ...createModelBook({ who, family, known, entries: models, defaultPrice }),
     urls: {
       create: `${baseUrl}/chat/completions`,
       embed: `${baseUrl}/embeddings`,
       ping: `${baseUrl}/models`,
+      ...(responses && { responses: `${baseUrl}/responses` }),
     },
     headers: { ...credentials?.headers, ...headers },
     secrets: () => [...(credentials?.secrets ?? []), ...Object.values(headers ?? {})].filter(isLong),
     sign: credentials?.sign,
     ...transportOf(options.fetch),
   })
+}
+
+async function responsesFormat(): Promise<Format> {
+  const loaded = await import('../formats/responses/format.ts')
+  return loaded.responsesFormat
 }
 
 /** A provider's own fetch replaces the gateway's transport. */

@@ -27,8 +27,9 @@ const gpt = (id: string, facts: Omit<KnownModel, 'id' | 'family'>): KnownModel =
   ...facts,
 })
 
-const wideGpt = { contextWindow: 1_050_000, maxOutputTokens: 128_000, refusesSamplers: true } as const
-const gpt5 = { contextWindow: 400_000, maxOutputTokens: 128_000, refusesSamplers: true } as const
+const reasoning = { refusesSamplers: true, efforts: ['low', 'medium', 'high'] } as const
+const wideGpt = { contextWindow: 1_050_000, maxOutputTokens: 128_000, ...reasoning } as const
+const gpt5 = { contextWindow: 400_000, maxOutputTokens: 128_000, ...reasoning } as const
 const gpt41 = { contextWindow: 1_047_576, maxOutputTokens: 32_768 } as const
 const gpt4o = { contextWindow: 128_000, maxOutputTokens: 16_384 } as const
 
@@ -188,7 +189,7 @@ export const OPENAI_MODELS: readonly KnownModel[] = [
   gpt('o3', {
     contextWindow: 200_000,
     maxOutputTokens: 100_000,
-    refusesSamplers: true,
+    ...reasoning,
     displayName: 'o3',
     created: seconds('2025-04-16'),
     price: { input: 2, output: 8, cacheRead: 0.5 },
@@ -197,7 +198,7 @@ export const OPENAI_MODELS: readonly KnownModel[] = [
   gpt('o4-mini', {
     contextWindow: 200_000,
     maxOutputTokens: 100_000,
-    refusesSamplers: true,
+    ...reasoning,
     displayName: 'o4-mini',
     created: seconds('2025-04-16'),
     price: { input: 1.1, output: 4.4, cacheRead: 0.275 },

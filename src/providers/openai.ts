@@ -35,7 +35,7 @@ export function openai(options: OpenaiOptions = {}): Provider {
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
   return chatProvider(
     'openai',
-    { ...parsed, name, family: 'gpt', baseUrl },
+    { ...parsed, name, family: 'gpt', baseUrl, responses: true },
     parsed.prices?.over(KNOWN, 'openai') ?? KNOWN,
     ['OPENAI_API_KEY'],
   )

@@ -76,6 +76,7 @@ const modelFields = {
   defaults: z.exactOptional(samplersSchema),
   refusesBothSamplers: z.exactOptional(z.boolean()),
   refusesSamplers: z.exactOptional(z.boolean()),
+  efforts: z.exactOptional(z.array(nonEmpty)),
   withoutThinking: z.exactOptional(z.record(z.string(), z.json())),
   thresholdFactor: z.exactOptional(thresholdFactor),
   tokenizer: z.exactOptional(z.enum(['o200k', 'cl100k'], { error: 'expected o200k or cl100k' })),

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../core/json.ts'
+import { asArray, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 
@@ -25,6 +25,10 @@ const IMAGE_TOKENS = 9600
 const TRANSLATED_PART = 32
 const TRANSLATED_TOOL = 32
 const TRANSLATED_REQUEST = 32
+/** An instruction in place of a setting that the other format does not have. */
+const TRANSLATED_SHAPE = 128
+/** The schema of a function that stands for a tool which takes one text. */
+const CUSTOM_TOOL = 160
 /** Base64 has 4 characters for 3 bytes; a byte that is not UTF-8 is replaced by a character of 3 bytes. */
 const DECODED_GROWTH = 1.25
 /** A number with an exponent can grow to 25 characters, the name of a call can appear three times, escaped. */
@@ -41,7 +45,23 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   if (prompt.tools.length > 0) weight.frame += TOOL_INSTRUCTION_TOKENS
   weight.frame += prompt.tools.length * TOOL_TOKENS
   weight.translation += TRANSLATED_REQUEST + prompt.tools.length * TRANSLATED_TOOL
+  if (prompt.settings.shape?.type === 'json') weight.translation += TRANSLATED_SHAPE
+  for (const { parameters, native } of prompt.tools) if (parameters === undefined) weighTool(native.value, weight, 0)
   return weight
+}
+
+/** A tool of another kind than a function, and tools within it: in other formats each carries the name of its group. */
+function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
+  weight.translation += CUSTOM_TOOL + groupName
+  const name = typeof tool['name'] === 'string' ? tool['name'].length : 0
+  for (const inner of asArray(tool['tools'])) if (isJsonObject(inner)) weighTool(inner, weight, name)
+}
+
+/** Custom calls become functions whose one argument is JSON text; items may bring tools. */
+function weighOpaque({ input, namespace, ...item }: JsonObject, weight: Weighing): void {
+  if (typeof input === 'string') weight.translation += rewrittenInput(input)
+  if (typeof namespace === 'string') weight.translation += namespace.length
+  for (const tool of asArray(item['tools'])) if (isJsonObject(tool)) weighTool(tool, weight, 0)
 }
 
 interface Weighing {
@@ -65,7 +85,11 @@ function weighPart(part: Part, weight: Weighing): void {
         weight.bytes += Math.ceil(part.source.data.length * DECODED_GROWTH)
       }
       return
+    case 'opaque':
+      return weighOpaque(part.native.value, weight)
     case 'tool-call':
+      if (typeof part.native?.value['namespace'] === 'string')
+        weight.translation += part.native.value['namespace'].length
       weight.translation += rewrittenInput(part.input) + NAME_GROWTH * (part.name.length + part.id.length)
       return
     case 'tool-result':

@@ -139,6 +139,7 @@ export class AnswerTranslator {
     if (!isPlain(search)) return this.#parse(bytes)
     const before = from === 0 ? '' : this.#parse(bytes.subarray(0, from))
     this.#hasRelayed = true
+    this.writer.passed?.(search)
     const relayed = this.#options.isNumbered ? this.#numberBytes(whole) : whole
     const after = to === bytes.length ? '' : this.#parse(bytes.subarray(to))
     return before === '' && after === '' ? relayed : joinChunks([before, relayed, after])

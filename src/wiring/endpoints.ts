@@ -10,6 +10,8 @@ import type { BatchHandlers } from '../routes/batches.ts'
 import type { Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
 import { completions } from '../routes/completions.ts'
+import type { ResponseHandlers } from '../routes/responses.ts'
+import type { StatusParts } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
 
@@ -27,15 +29,10 @@ export interface EndpointRooms {
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
 export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
-  const { services, directory, store, states, basePath, admin, traffic } = rooms
-  const listed = directory.list().map(({ name, provider, model }) => ({ name, provider: provider.name, model }))
-  const { servesWithoutStore } = rooms
+  const { services, store, states, basePath, admin, traffic, servesWithoutStore } = rooms
   const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
-  const models = (name: 'listModels' | 'getModel'): Handler =>
-    lazily(async () => (await import('../routes/models.ts'))[name](listed, services))
-  const probe = (name: 'health' | 'ready'): Handler =>
-    lazily(async () => (await import('../routes/status.ts'))[name](status))
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
+  const storedResponse = (name: keyof ResponseHandlers): Handler => lazily(() => responseHandler(name, services))
   const table: readonly Endpoint<Handler>[] = [
     { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
     { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, services)) },
@@ -62,8 +59,18 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
         lazily(() => responses(services)),
       ),
     },
-    { method: 'GET', path: '/v1/responses/:id', handle: lazily(() => storedResponse('getResponse', services)) },
-    { method: 'DELETE', path: '/v1/responses/:id', handle: lazily(() => storedResponse('deleteResponse', services)) },
+    {
+      method: 'POST',
+      path: '/v1/responses/compact',
+      handle: inTraffic(
+        traffic,
+        lazily(() => compact(services)),
+      ),
+    },
+    { method: 'GET', path: '/v1/responses/:id', handle: storedResponse('read') },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: storedResponse('remove') },
+    { method: 'POST', path: '/v1/responses/:id/cancel', handle: storedResponse('cancel') },
+    { method: 'GET', path: '/v1/responses/:id/input_items', handle: storedResponse('inputItems') },
     {
       method: 'POST',
       path: '/v1/embeddings',
@@ -72,10 +79,10 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
         lazily(() => embeddings(services)),
       ),
     },
-    { method: 'GET', path: '/v1/models', handle: models('listModels') },
-    { method: 'GET', path: '/v1/models/*id', handle: models('getModel') },
-    { method: 'GET', path: '/health', handle: probe('health') },
-    { method: 'GET', path: '/ready', handle: probe('ready') },
+    { method: 'GET', path: '/v1/models', handle: lazily(() => models('listModels', rooms)) },
+    { method: 'GET', path: '/v1/models/*id', handle: lazily(() => models('getModel', rooms)) },
+    { method: 'GET', path: '/health', handle: lazily(() => state('health', status)) },
+    { method: 'GET', path: '/ready', handle: lazily(() => state('ready', status)) },
     ...adminEndpoints({ ...admin, line: services }),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
@@ -86,14 +93,30 @@ async function responses(services: Services): Promise<Handler> {
   return completions(responsesFormat, services)
 }
 
-async function storedResponse(name: 'getResponse' | 'deleteResponse', services: Services): Promise<Handler> {
-  const routes = await import('../routes/responses.ts')
-  return routes[name](services)
+async function compact(services: Services): Promise<Handler> {
+  const { compactFormat } = await import('../formats/responses/format.ts')
+  return completions(compactFormat(), services)
+}
+
+async function responseHandler(name: keyof ResponseHandlers, services: Services): Promise<Handler> {
+  const { responseHandlers } = await import('../routes/responses.ts')
+  return responseHandlers(services)[name]
 }
 
 async function countTokens(services: Services): Promise<Handler> {
   const routes = await import('../routes/count-tokens.ts')
   return routes.countTokens(services)
+}
+
+async function state(name: 'health' | 'ready', parts: StatusParts): Promise<Handler> {
+  const routes = await import('../routes/status.ts')
+  return routes[name](parts)
+}
+
+async function models(name: 'listModels' | 'getModel', { directory, services }: EndpointRooms): Promise<Handler> {
+  const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
+  const routes = await import('../routes/models.ts')
+  return routes[name](listed, services)
 }
 
 async function embeddings(services: Services): Promise<Handler> {

@@ -35,20 +35,35 @@ export interface ServiceSources {
   readonly replay: Replay
   readonly savings: SavingsOptions | undefined
   readonly margin: Services['margin']
+  readonly isLossy: boolean
 }
 
 /** Maximum time that a request waits for an identical one, in milliseconds, before it calls the upstream itself. */
 const FOLLOW_TIMEOUT_MS = 30_000
 
 export function createServices(sources: ServiceSources): Services {
-  const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings, margin } = sources
+  const {
+    runtime,
+    store,
+    governance,
+    directory,
+    timeouts,
+    limits,
+    observers,
+    cache,
+    replay,
+    savings,
+    margin,
+    isLossy,
+  } = sources
   const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
   const observing = createObservers({ ...observers, now: runtime.now })
   const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {
     findKey: governance.findKey,
     ...(cache !== undefined && { memory: { cache, singleFlight: createSingleFlight({ timeout }) } }),
-    resolve: createResolve(directory.resolve, runtime.random),
+    resolve: createResolve(directory, runtime.random),
+    provider: directory.provider,
     ledger: governance.ledger,
     turns: createTurns(store),
     recordings: replay.recordings,
@@ -70,6 +85,7 @@ export function createServices(sources: ServiceSources): Services {
     limits,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
     bodyRoom: new BodyRoom({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after: runtime.after }),
+    isLossy,
     timeouts,
     storeTimeoutMs: sources.storeTimeoutMs,
     runtime,

@@ -396,7 +396,6 @@ describe('errors of responses', () => {
     [{ input: [{ type: 'item_reference', id: 'elsewhere' }] }, 'input[0]'],
     [{ conversation: 'conv_1' }, 'conversation'],
     [{ background: true }, 'background'],
-    [{ tools: [{ type: 'web_search' }] }, 'tools[0]'],
     [{ input: [{ role: 'user', content: [{ type: 'input_audio', data: 'a' }] }] }, 'input[0]'],
     [{ later: 1 }, 'later'],
   ])('%j is a 400 that names %s', async (fields, param) => {

@@ -181,7 +181,12 @@ describe('law: junk', () => {
         for (const format of [responsesFormat, openaiFormat, anthropicFormat]) {
           onlyGatewayErrors(() => {
             const { body, received } = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
-            const whole = responsesFormat.turns?.recall(body, { continued: undefined, quoted: new Map() }) ?? body
+            const whole =
+              responsesFormat.turns?.recall(body, {
+                continued: undefined,
+                quoted: new Map(),
+                held: new Set<string>(),
+              }) ?? body
             expect(responsesFormat.turns?.refersTo(body).quoted).toBeInstanceOf(Array)
             const prompt =
               whole === body ? responsesFormat.readPrompt(body, received) : responsesFormat.readPrompt(whole)

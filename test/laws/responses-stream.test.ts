@@ -176,8 +176,9 @@ describe('law: a whole answer in the responses format', () => {
         const kept = responsesFormat.turns?.keep({ ...context, asked: {} }, told)
         expect(kept?.id).toBe('resp_0123')
         const body = { model: 'a/b', previous_response_id: 'resp_0123', input: 'And then?' }
-        expect(responsesFormat.turns?.refersTo(body)).toEqual({ continued: 'resp_0123', quoted: [] })
-        const whole = responsesFormat.turns?.recall(body, { continued: kept, quoted: new Map() }) ?? {}
+        expect(responsesFormat.turns?.refersTo(body)).toEqual({ continued: 'resp_0123', quoted: [], foreign: [] })
+        const whole =
+          responsesFormat.turns?.recall(body, { continued: kept, quoted: new Map(), held: new Set<string>() }) ?? {}
         const [first, ...others] = responsesFormat.readPrompt(whole).messages
         expect(first?.parts.map(said)).toEqual([{ type: 'text', text: 'Hello?' }])
         expect(others.at(-1)?.parts.map(said)).toEqual([{ type: 'text', text: 'And then?' }])

@@ -198,8 +198,8 @@ describe('the directory', () => {
       'createGateway: options.catalog.models[0]: the model "openai/new" has no price: write price: { input, output } in dollars per million tokens',
     ],
     [
-      { aliases: [{ id: 'a/b', target: 'openai/gpt-4o' }] },
-      'createGateway: options.catalog.aliases[0].id: expected a name without a slash',
+      { aliases: [{ id: 'a b', target: 'openai/gpt-4o' }] },
+      'createGateway: options.catalog.aliases[0].id: expected a name of letters, digits and . : @ + / _ -',
     ],
     [
       { aliases: [{ id: 'a', target: 'gpt-4o' }] },

@@ -62,9 +62,8 @@ export const messageOrigin: Origin = {
 function beyond(prompt: Prompt): Beyond {
   const body = prompt.native.value
   const fields = Object.keys(body).filter((name) => HINTS.has(name) && !isQuiet(body[name]))
-  const output = outputFields(body['output_config']).filter((name) => OUTPUT_HINTS.has(name))
-  const [obstacle] = obstacles(prompt)
-  return { hints: [...fields, ...output.map((name) => `output_config.${name}`)], obstacle }
+  const output = outputFields(body['output_config']).filter((name) => name !== 'effort' && OUTPUT_HINTS.has(name))
+  return { hints: [...fields, ...output.map((name) => `output_config.${name}`)], obstacles: obstacles(prompt) }
 }
 
 /** A system text that stands outside the messages is the first message of the prompt. */
@@ -109,6 +108,7 @@ function* obstaclesInFields({ native, settings }: Prompt): Generator<Obstacle, v
 
 const THREAD: Obstacle = {
   param: 'thread',
+  isEssential: true,
   what: 'a thread that the server holds (send the whole conversation instead)',
   details: { error_code: 'thread_unsupported_request' },
 }

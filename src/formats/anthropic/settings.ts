@@ -37,7 +37,13 @@ export function readSettings(body: JsonObject): Settings {
     ...readStop(body['stop_sequences']),
     ...choice,
     ...readShape(body),
+    ...readEffort(body),
   }
+}
+
+function readEffort(body: JsonObject): Pick<Settings, 'effort'> {
+  const effort = asObject(body['output_config'])?.['effort']
+  return typeof effort === 'string' ? { effort } : {}
 }
 
 /** Throws unless the request says how long the answer may be, which this format demands. */

@@ -1,14 +1,20 @@
 import { GatewayError } from '../../core/errors.ts'
-import type { JsonObject } from '../../core/json.ts'
+import { asObject, type JsonObject } from '../../core/json.ts'
 import type { Prompt } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
-import type { Obstacle, Origin } from '../origin.ts'
+import { leftOut, type Obstacle, type Origin } from '../origin.ts'
 import { originOf } from '../origins.ts'
 import { withUniqueCalls } from './call-ids.ts'
 import { writeSettings } from './settings.ts'
 import { toolsOnceUsed, writeTool } from './tools.ts'
 import { checkToolPairs, writeTurns, type Placed } from './turns.ts'
 import { writeBlocks } from './write-blocks.ts'
+
+/** This format has no setting for an answer of any JSON object. */
+const JSON_INSTRUCTION: JsonObject = {
+  type: 'text',
+  text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
+}
 
 /** The answer's limit where nobody set one: the format demands one. */
 const DEFAULT_MAX_TOKENS = 4096
@@ -20,12 +26,16 @@ const DEFAULT_MAX_TOKENS = 4096
 export function translatePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const origin = originOf(prompt)
   const ignored = checkCarryOver(prompt, origin)
-  const { maxTokens = DEFAULT_MAX_TOKENS, user, ...settings } = prompt.settings
+  const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
   const placed = withUniqueCalls(prompt.messages).map((message, index): Placed => ({
     message,
     path: origin.pathOf(prompt, index),
   }))
-  const system = placed.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path))
+  const system = [
+    ...placed.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path)),
+    ...(settings.shape?.type === 'json' ? [JSON_INSTRUCTION] : []),
+  ]
+  const written = writeSettings(settings)
   const messages = writeTurns(placed.filter((item) => !isSystem(item)))
   if (messages.length === 0) {
     throw cannot('messages', 'messages hold nothing to answer: send at least one user message that is not empty')
@@ -36,7 +46,8 @@ export function translatePrompt(prompt: Prompt, model: string): WrittenPrompt {
     max_tokens: maxTokens,
     ...(system.length === 0 ? {} : { system }),
     messages,
-    ...writeSettings(settings),
+    ...written,
+    ...(effort === undefined ? {} : { output_config: { ...asObject(written['output_config']), effort } }),
     ...writeTools(prompt),
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
     ...(prompt.stream ? { stream: true } : {}),
@@ -56,17 +67,12 @@ function writeTools(prompt: Prompt): JsonObject {
 }
 
 /** The names of what is left out; throws for what must not be. */
-function checkCarryOver(prompt: Prompt, { beyond, names }: Origin): readonly string[] {
-  const { hints, obstacle } = beyond(prompt)
-  const { shape, effort } = prompt.settings
-  if (obstacle !== undefined) throw refusal(obstacle)
+function checkCarryOver(prompt: Prompt, { beyond }: Origin): readonly string[] {
+  const hints = leftOut(prompt, beyond(prompt), refusal)
   prompt.tools.forEach((tool, index) => {
     if (tool.parameters === undefined) throw cannot(`tools[${index}].type`, 'this model takes only functions as tools')
   })
-  if (shape?.type === 'json') {
-    throw cannot(names.shape, "this model answers in the shape of a 'json_schema' or in free text only")
-  }
-  return effort === undefined ? hints : [...hints, names.effort]
+  return hints
 }
 
 function refusal({ param, what, details }: Obstacle): GatewayError {

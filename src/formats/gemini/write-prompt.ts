@@ -2,6 +2,7 @@ import { GatewayError } from '../../core/errors.ts'
 import type { Json, JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Prompt, Settings, ToolChoice } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
+import { leftOut } from '../origin.ts'
 import { originOf } from '../origins.ts'
 import { cannotCarry, writeContents } from './write-contents.ts'
 
@@ -11,8 +12,7 @@ import { cannotCarry, writeContents } from './write-contents.ts'
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const origin = originOf(prompt)
-  const { hints, obstacle } = origin.beyond(prompt)
-  if (obstacle !== undefined) throw cannotCarry(obstacle.param, obstacle.what, obstacle.details)
+  const hints = leftOut(prompt, origin.beyond(prompt), ({ param, what, details }) => cannotCarry(param, what, details))
   prompt.tools.forEach((tool, index) => {
     if (tool.parameters === undefined) throw cannotCarry(`tools[${index}]`, `the tool ${tool.name}`)
   })

@@ -76,8 +76,7 @@ function beyond(prompt: Prompt): Beyond {
   const body = prompt.native.value
   const hints = new Set(Object.keys(body).filter((name) => HINTS.has(name) && !isSilent(body[name])))
   for (const message of prompt.messages) for (const hint of hintsInMessage(message)) hints.add(hint)
-  const [obstacle] = obstacles(prompt)
-  return { hints: [...hints], obstacle }
+  return { hints: [...hints], obstacles: obstacles(prompt) }
 }
 
 function* obstacles(prompt: Prompt): Generator<Obstacle, void, undefined> {

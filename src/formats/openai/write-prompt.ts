@@ -1,6 +1,7 @@
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Prompt, Settings, Tool } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
+import { leftOut } from '../origin.ts'
 import { originOf } from '../origins.ts'
 import { replaceModel } from '../parse-body.ts'
 import { asksForUsage, changedSettings, type Changes } from './settings.ts'
@@ -66,8 +67,7 @@ function listOf(value: Json | undefined): readonly Json[] {
 /** A prompt of another format, written anew from what the canonical prompt says. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const origin = originOf(prompt)
-  const { hints, obstacle } = origin.beyond(prompt)
-  if (obstacle !== undefined) throw cannotCarry(obstacle.param, obstacle.what, obstacle.details)
+  const hints = leftOut(prompt, origin.beyond(prompt), ({ param, what, details }) => cannotCarry(param, what, details))
   prompt.tools.forEach((tool, index) => {
     if (tool.parameters === undefined) throw cannotCarry(`tools[${index}]`, `the tool ${tool.name}`)
   })

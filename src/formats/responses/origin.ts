@@ -22,6 +22,7 @@ const CARRIED: ReadonlySet<string> = new Set([
   'safety_identifier',
   'store',
   'metadata',
+  'client_metadata',
 ])
 
 /** Fields that only steer. */
@@ -38,8 +39,11 @@ const HINTS: ReadonlySet<string> = new Set([
 const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([
   ['top_logprobs', (value: Json) => value === 0],
   ['truncation', (value: Json) => value === 'disabled' || value === 'auto'],
-  ['include', (value: Json) => asArray(value).every((item) => item === 'reasoning.encrypted_content')],
+  ['include', (value: Json) => !asArray(value).includes('message.output_text.logprobs')],
 ])
+
+/** Fields that stand for a conversation which the vendor holds. */
+const ESSENTIAL: ReadonlySet<string> = new Set(['previous_response_id', 'conversation', 'prompt'])
 
 /** The fields of items and content parts that are carried or say nothing, by their type. */
 const ITEM_FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
@@ -65,8 +69,7 @@ function beyond(prompt: Prompt): Beyond {
   const hints = Object.keys(body).filter((name) => HINTS.has(name) && !isSilent(body[name]))
   const inner = [...innerFields(body, 'text', 'format'), ...innerFields(body, 'reasoning', 'effort')]
   const truncates = body['truncation'] === 'auto' ? ['truncation'] : []
-  const [obstacle] = obstacles(prompt)
-  return { hints: [...hints, ...inner, ...truncates], obstacle }
+  return { hints: [...hints, ...inner, ...truncates], obstacles: obstacles(prompt) }
 }
 
 function innerFields(body: JsonObject, field: string, carried: string): readonly string[] {
@@ -89,7 +92,8 @@ function* obstacles(prompt: Prompt): Generator<Obstacle, void, undefined> {
   const body = native.value
   for (const [name, value] of Object.entries(body)) {
     if (value === undefined || isSilent(value) || CARRIED.has(name) || HINTS.has(name)) continue
-    if (HARMLESS.get(name)?.(value) !== true) yield { param: name.slice(0, LONGEST_NAME), what: 'this field' }
+    if (HARMLESS.get(name)?.(value) === true) continue
+    yield { param: name.slice(0, LONGEST_NAME), what: 'this field', isEssential: ESSENTIAL.has(name) }
   }
   const choice = body['tool_choice']
   if (choice !== undefined && choice !== null && settings.toolChoice === undefined) {

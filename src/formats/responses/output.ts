@@ -1,5 +1,6 @@
 import type { AnswerEvent } from '../../core/answer.ts'
-import type { JsonObject } from '../../core/json.ts'
+import { asObject, type JsonObject } from '../../core/json.ts'
+import { CUSTOM_INPUT, type CalledTool } from './called-tools.ts'
 import { itemId } from './response.ts'
 import { reasoningItem } from './write-items.ts'
 
@@ -15,7 +16,15 @@ interface Open {
   readonly id: string
   readonly pieces: string[]
   readonly signature: string[]
-  readonly call?: { readonly call_id: string; readonly name: string }
+  readonly call?: Call
+}
+
+interface Call {
+  readonly call_id: string
+  readonly name: string
+  readonly namespace?: string
+  /** Its arguments are one text, which is written when it is whole. */
+  readonly isCustom: boolean
 }
 
 /** Makes the output items of an answer from canonical events, and the events that tell of them. */
@@ -29,6 +38,8 @@ export interface OutputWriter {
 
 interface Writing {
   readonly stem: string
+  /** Tools that the caller declared otherwise than as functions, by the names that the model knows. */
+  readonly called: ReadonlyMap<string, CalledTool>
   readonly items: JsonObject[]
   /** What the next text or thought continues. */
   current: Open | undefined
@@ -36,8 +47,8 @@ interface Writing {
   readonly calls: Map<number, Open>
 }
 
-export function outputWriter(stem: string): OutputWriter {
-  const writing: Writing = { stem, items: [], current: undefined, calls: new Map() }
+export function outputWriter(stem: string, called: ReadonlyMap<string, CalledTool> = new Map()): OutputWriter {
+  const writing: Writing = { stem, called, items: [], current: undefined, calls: new Map() }
   return {
     take: (event) => take(writing, event),
     finish: (status) => {
@@ -64,14 +75,21 @@ function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
     }
     case 'tool-call-start': {
       const closing = closeCurrent(writing)
-      const call = { call_id: event.id, name: event.name }
+      const tool = writing.called.get(event.name)
+      const namespace = tool?.namespace === undefined ? {} : { namespace: tool.namespace }
+      const call = {
+        call_id: event.id,
+        name: tool?.name ?? event.name,
+        ...namespace,
+        isCustom: tool?.isCustom === true,
+      }
       const { open, events } = begin(writing, 'call', call)
       writing.calls.set(event.index, open)
       return [...closing, ...events]
     }
     case 'tool-call-delta': {
       const call = writing.calls.get(event.index)
-      return call === undefined || event.input === '' ? [] : [growCall(call, event.input)]
+      return call === undefined || event.input === '' ? [] : growCall(call, event.input)
     }
     case 'opaque':
       return event.native.dialect === 'responses' ? addWhole(writing, event.native.value) : []
@@ -131,7 +149,7 @@ function itemOf({ kind, id, pieces, signature, call }: Open, status: ItemStatus 
     case 'thinking':
       return reasoningItem(id, text, signature.length === 0 ? {} : { signature: signature.join('') })
     case 'call':
-      return { id, type: 'function_call', status, arguments: text, ...call }
+      return callItem({ id, status }, text, call)
   }
 }
 
@@ -139,9 +157,27 @@ function outputText(text: string): JsonObject {
   return { type: 'output_text', text, annotations: [], logprobs: [] }
 }
 
-function growCall(call: Open, delta: string): ResponseEvent {
+function callItem(item: JsonObject, text: string, call: Call | undefined): JsonObject {
+  const { isCustom = false, ...names } = call ?? {}
+  if (isCustom) return { ...item, type: 'custom_tool_call', input: customInput(text), ...names }
+  return { ...item, type: 'function_call', arguments: text, ...names }
+}
+
+/** The text of a custom call; arguments that are not as they were asked for are passed on as they are. */
+function customInput(text: string): string {
+  try {
+    const input = asObject(JSON.parse(text))?.[CUSTOM_INPUT]
+    if (typeof input === 'string') return input
+  } catch {
+    // The model wrote something else than JSON.
+  }
+  return text
+}
+
+function growCall(call: Open, delta: string): readonly ResponseEvent[] {
   call.pieces.push(delta)
-  return { type: 'response.function_call_arguments.delta', ...inItem(call), delta }
+  if (call.call?.isCustom === true) return []
+  return [{ type: 'response.function_call_arguments.delta', ...inItem(call), delta }]
 }
 
 /** The seal of a thought may come without any words of it. */
@@ -179,13 +215,21 @@ function closingEvents(open: Open): readonly ResponseEvent[] {
         { type: 'response.reasoning_summary_part.done', ...inSummary(open), part: { type: 'summary_text', text } },
       ]
     case 'call': {
+      if (open.call?.isCustom === true) return customEvents(open, customInput(text))
       // A call without arguments is still called with JSON.
-      const opening = text === '' ? [growCall(open, '{}')] : []
+      const opening = text === '' ? growCall(open, '{}') : []
       const input = open.pieces.join('')
       const name = open.call?.name ?? ''
       return [...opening, { type: 'response.function_call_arguments.done', ...inItem(open), name, arguments: input }]
     }
   }
+}
+
+function customEvents(open: Open, input: string): readonly ResponseEvent[] {
+  return [
+    { type: 'response.custom_tool_call_input.delta', ...inItem(open), delta: input },
+    { type: 'response.custom_tool_call_input.done', ...inItem(open), input },
+  ]
 }
 
 function addRedacted(writing: Writing, redacted: string): readonly ResponseEvent[] {

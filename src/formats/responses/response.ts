@@ -2,8 +2,7 @@ import type { Json, JsonObject } from '../../core/json.ts'
 import type { WriteContext } from '../format.ts'
 
 /** The letters that name a request in the ids of its response and of every item in it. */
-export function stemOf(context: WriteContext, answerId: string): string {
-  const id = context.requestId ?? answerId
+export function stemOf(id: string): string {
   return id.replace(/^(?:req|resp|msg|chatcmpl)[_-]/, '').replace(/[^\w-]/g, '_') || '0'
 }
 
@@ -36,7 +35,7 @@ export function responseFrame(context: WriteContext, id: string, model: string):
     instructions: echo('instructions', null),
     max_output_tokens: echo('max_output_tokens', null),
     max_tool_calls: echo('max_tool_calls', null),
-    metadata: echo('metadata', {}),
+    metadata: echo('metadata', asked['client_metadata'] ?? {}),
     model,
     parallel_tool_calls: echo('parallel_tool_calls', true),
     previous_response_id: echo('previous_response_id', null),

@@ -1,3 +1,5 @@
+import type { JsonObject } from '../../core/json.ts'
+
 /**
  * A vendor's seal on thoughts, and thoughts in its cipher, travel in the `encrypted_content` of a reasoning item. Each
  * has a beginning of its own, so that it is told from what another vendor would put there.
@@ -14,6 +16,12 @@ export interface Thought {
 export function sealThought({ signature, redacted }: Thought): string | undefined {
   if (redacted !== undefined) return CIPHER + redacted
   return signature === undefined || signature === '' ? undefined : SEAL + signature
+}
+
+/** True for the item of a thought that only another vendor can open. */
+export function isSealed(item: JsonObject): boolean {
+  const { signature, redacted } = openThought(item['encrypted_content'])
+  return signature !== undefined || redacted !== undefined
 }
 
 /** What `sealThought` put there; nothing for what another vendor did. */

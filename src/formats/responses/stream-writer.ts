@@ -28,6 +28,9 @@ export function stepWriter(context: WriteContext): StepWriter {
       held = frame
       return []
     },
+    passed: (events) => {
+      for (let at = events.find('\n\n'); at !== -1; at = events.find('\n\n', at + 2)) sequence++
+    },
     end: (metrics) => {
       if (held === undefined) return writer.end(metrics).map(frameOf)
       const data = parsed(held)

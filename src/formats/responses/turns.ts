@@ -1,16 +1,48 @@
+import type { Completion } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { Prompt } from '../../core/prompt.ts'
 import type { KeptTurn, Recalled, References, TurnFormat, WriteContext } from '../format.ts'
 import { isAbsent } from '../fields.ts'
 import { inputItems } from './items.ts'
-import { responseOfItem } from './response.ts'
+import { itemsOf } from './items.ts'
+import { responseId, responseOfItem, stemOf } from './response.ts'
 
 /** `previous_response_id` and references to items, which lead to earlier responses of the same key. */
-export const responseTurns: TurnFormat = { refersTo, recall, keep }
+export const responseTurns: TurnFormat = { refersTo, recall, keep, idsOf, answerId, isUnfinished, refersToUpstream }
 
 function refersTo(body: JsonObject): References {
-  const quoted = asArray(body['input']).flatMap((item) => responseOfItem(referenceIn(item) ?? '') ?? [])
-  return { continued: asString(body['previous_response_id']), quoted: [...new Set(quoted)] }
+  const quoted = new Set<string>()
+  const foreign = new Set<string>()
+  for (const item of asArray(body['input'])) {
+    const id = referenceIn(item)
+    if (id === undefined) continue
+    const response = responseOfItem(id)
+    if (response === undefined) foreign.add(id)
+    else quoted.add(response)
+  }
+  return { continued: asString(body['previous_response_id']), quoted: [...quoted], foreign: [...foreign] }
+}
+
+/** Fields by which the vendor reads what it holds itself. */
+const HELD_FIELDS = ['previous_response_id', 'conversation', 'prompt']
+
+function refersToUpstream({ native, messages }: Prompt): boolean {
+  if (HELD_FIELDS.some((field) => !isAbsent(native.value[field]))) return true
+  return messages.some((message) => itemsOf(message).some((item) => referenceIn(item) !== undefined))
+}
+
+function isUnfinished({ native }: Completion): boolean {
+  const status = native?.value['status']
+  return status === 'queued' || status === 'in_progress'
+}
+
+function answerId(requestId: string): string {
+  return responseId(stemOf(requestId))
+}
+
+function idsOf(answer: JsonObject): readonly string[] {
+  return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
 }
 
 /** The id of the item that an item stands for. A bare id is a reference, too. */
@@ -24,8 +56,11 @@ function referenceIn(item: Json): string | undefined {
 /** The body itself where it refers to nothing. */
 function recall(body: JsonObject, found: Recalled): JsonObject {
   const { previous_response_id: previous, ...others } = body
-  const isContinued = typeof previous === 'string'
-  const refers = asArray(body['input']).some((item) => referenceIn(item) !== undefined)
+  const isContinued = typeof previous === 'string' && !found.held.has(previous)
+  const refers = asArray(body['input']).some((item) => {
+    const id = referenceIn(item)
+    return id !== undefined && !found.held.has(id)
+  })
   if (!isContinued && !refers) return body
   const earlier = isContinued ? conversationOf(previous, found) : []
   const given = body['input'] === undefined ? [] : inputItems(body['input'])
@@ -42,9 +77,9 @@ function conversationOf(id: string, { continued }: Recalled): readonly Json[] {
   )
 }
 
-function resolved(item: Json, param: string, { quoted }: Recalled): Json {
+function resolved(item: Json, param: string, { quoted, held }: Recalled): Json {
   const id = referenceIn(item)
-  if (id === undefined) return item
+  if (id === undefined || held.has(id)) return item
   const answer = quoted.get(responseOfItem(id) ?? '')
   const found = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
   if (found !== undefined) return found

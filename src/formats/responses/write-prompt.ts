@@ -1,9 +1,11 @@
 import { asArray, type JsonObject } from '../../core/json.ts'
 import type { Message, Prompt, Tool } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
+import { leftOut } from '../origin.ts'
 import { originOf } from '../origins.ts'
 import { replaceModel } from '../parse-body.ts'
 import { itemsOf } from './items.ts'
+import { isSealed } from './seal.ts'
 import { changedSettings, type Changes } from './settings.ts'
 import { writeTool } from './tools.ts'
 import { cannotCarry, writeItems } from './write-items.ts'
@@ -41,7 +43,8 @@ function changedInput(prompt: Prompt): Changes {
   const messages = isInstructed ? others : prompt.messages
   if (isAsItCame(value, messages)) return {}
   const { pathOf } = originOf(prompt)
-  return { input: writeItems(messages, (index) => pathOf(prompt, index + (isInstructed ? 1 : 0))) }
+  const items = writeItems(messages, (index) => pathOf(prompt, index + (isInstructed ? 1 : 0)))
+  return { input: items.filter((item) => !isSealed(item)) }
 }
 
 function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolean {
@@ -51,15 +54,14 @@ function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolea
   return (
     messages.every((message) => message.native !== undefined) &&
     before.length === items.length &&
-    items.every((item, index) => item === before[index])
+    items.every((item, index) => item === before[index] && !isSealed(item))
   )
 }
 
 /** A prompt of another format, written anew from what the canonical prompt says. Nothing is kept at the upstream. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { beyond, pathOf, names } = originOf(prompt)
-  const { hints, obstacle } = beyond(prompt)
-  if (obstacle !== undefined) throw cannotCarry(obstacle.param, obstacle.what, obstacle.details)
+  const hints = leftOut(prompt, beyond(prompt), ({ param, what, details }) => cannotCarry(param, what, details))
   prompt.tools.forEach((tool, index) => {
     if (tool.parameters === undefined) throw cannotCarry(`tools[${index}]`, `the tool ${tool.name}`)
   })

@@ -2,6 +2,7 @@ import { NO_USAGE, type AnswerEvent, type Finish, type Usage } from '../../core/
 import type { JsonObject } from '../../core/json.ts'
 import type { Metrics, WriteContext } from '../format.ts'
 import { writeMetrics } from '../openai/stream-writer.ts'
+import { declaredTools, type CalledTool } from './called-tools.ts'
 import { outputWriter, type OutputWriter, type ResponseEvent } from './output.ts'
 import { responseFrame, responseId, stemOf } from './response.ts'
 import { writeFinish, writeUsage } from './usage.ts'
@@ -24,8 +25,8 @@ export function responseWriter(context: WriteContext): ResponseWriter {
   const writing: Writing = { head: undefined, usage: undefined, finish: 'stop' }
 
   const start = (id: string, model: string): NonNullable<Writing['head']> => {
-    const stem = stemOf(context, id)
-    return { frame: responseFrame(context, responseId(stem), model), output: outputWriter(stem) }
+    const stem = stemOf(context.requestId ?? id)
+    return { frame: responseFrame(context, responseId(stem), model), output: outputWriter(stem, calledTools(context)) }
   }
   const begin = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
     if (writing.head !== undefined) return []
@@ -57,4 +58,10 @@ export function responseWriter(context: WriteContext): ResponseWriter {
       return [...opening, ...closing, { type: `response.${ending.status}`, response }]
     },
   }
+}
+
+/** The tools whose calls this format writes in another way than others: none where all are plain functions. */
+function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> {
+  const { called } = declaredTools(prompt)
+  return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
 }

@@ -36,6 +36,7 @@ describe('reading a message request', () => {
       stop: ['END', '\n'],
       toolChoice: { type: 'tool', name: 'search' },
       parallelToolCalls: false,
+      effort: 'high',
       shape: { type: 'schema', schema: { type: 'object' } },
     })
   })

@@ -237,7 +237,6 @@ describe('a chat request for a model that is reached in the message format', () 
       service_tier: 'auto',
       prompt_cache_key: 'a',
       verbosity: 'low',
-      reasoning_effort: 'low',
     }
     const list = [
       {
@@ -251,6 +250,32 @@ describe('a chat request for a model that is reached in the message format', () 
     const named = [...Object.keys(hints), 'messages[].name', 'image_url.detail', 'messages[].reasoning_content']
     expect(ignored.toSorted()).toEqual(named.toSorted())
     expect(Object.keys(bodyOf(bodyText(body)))).toEqual(['model', 'max_tokens', 'messages'])
+  })
+})
+
+describe('a wish that the message format has in another way', () => {
+  it('is the effort of the model, beside the shape of the answer', () => {
+    const json_schema = { name: 'a', schema: { type: 'object' } }
+    const { body, ignored } = write({ reasoning_effort: 'low', response_format: { type: 'json_schema', json_schema } })
+
+    expect(bodyOf(bodyText(body))['output_config']).toEqual({
+      effort: 'low',
+      format: { type: 'json_schema', schema: { type: 'object' } },
+    })
+    expect(ignored).toEqual([])
+  })
+
+  it('is an answer of any JSON object, as an instruction after all others', () => {
+    const { body } = write({
+      response_format: { type: 'json_object' },
+      messages: [{ role: 'system', content: 'A' }, hello],
+    })
+
+    const system = bodyOf(bodyText(body))['system']
+    expect(system).toMatchObject([
+      { text: 'A' },
+      { type: 'text', text: expect.stringContaining('JSON object') as string },
+    ])
   })
 })
 
@@ -271,7 +296,6 @@ describe('what a message upstream cannot be told is refused and its field is nam
     ['field_of_tomorrow', { field_of_tomorrow: 0 }],
     ['__proto__', JSON.parse('{"__proto__":1}') as JsonObject],
     ['constructor', { constructor: 'a' }],
-    ['response_format', { response_format: { type: 'json_object' } }],
     ['response_format', { response_format: { type: 'grammar', grammar: 'a' } }],
     ['tools[1].type', { tools: [search, { type: 'custom', custom: { name: 'a' } }] }],
     [

@@ -188,13 +188,13 @@ describe('a prompt of the message format to a chat upstream', () => {
       thinking: { type: 'enabled', budget_tokens: 1024 },
       service_tier: 'auto',
       container: 'c1',
-      output_config: { effort: 'low', format: null },
+      output_config: { task_budget: 5, format: null },
     }
     const { body, ignored } = openaiFormat.writePrompt(foreign({ settings: { topK: 5 } }, hints), 'm')
     expect([...ignored].sort()).toEqual([
       'container',
       'metadata',
-      'output_config.effort',
+      'output_config.task_budget',
       'service_tier',
       'thinking',
       'top_k',

@@ -285,9 +285,10 @@ describe('a responses request for a model of the message format', () => {
       ],
       tools: [{ name: 'look', input_schema: { type: 'object', properties: {} } }],
       tool_choice: { type: 'none' },
+      output_config: { effort: 'low' },
       metadata: { user_id: 'ada' },
     })
-    expect(ignored).toEqual(['reasoning.effort'])
+    expect(ignored).toEqual([])
   })
 
   it('gives back a thought with the seal that it came with, and no thought of another vendor', () => {
@@ -308,10 +309,10 @@ describe('a responses request for a model of the message format', () => {
     ])
   })
 
-  it('is refused where it wants JSON without a schema', () => {
-    const failure = failureOf(() => translated(anthropicFormat, { text: { format: { type: 'json_object' } } }))
+  it('is told in words where it wants JSON without a schema', () => {
+    const { body } = translated(anthropicFormat, { text: { format: { type: 'json_object' } } })
 
-    expect(failure.details.param).toBe('text.format')
+    expect(JSON.stringify(body['system'])).toContain('exactly one JSON object')
   })
 })
 

@@ -11,7 +11,7 @@ const turn: KeptTurn = {
   input: [{ role: 'user', content: 'One' }],
   answer: { id: 'resp_77', output: [message] },
 }
-const nothing: Recalled = { continued: undefined, quoted: new Map() }
+const nothing: Recalled = { continued: undefined, quoted: new Map(), held: new Set<string>() }
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
 describe('what a body refers to', () => {
@@ -21,13 +21,14 @@ describe('what a body refers to', () => {
     expect(responseTurns.refersTo({ previous_response_id: 'resp_1', input })).toEqual({
       continued: 'resp_1',
       quoted: ['resp_77', 'resp_8_8'],
+      foreign: ['elsewhere'],
     })
   })
 
   it('is nothing in a body without references, which stays itself', () => {
     const body = { model: 'a/b', input: [{ role: 'user', content: 'One' }] }
 
-    expect(responseTurns.refersTo(body)).toEqual({ continued: undefined, quoted: [] })
+    expect(responseTurns.refersTo(body)).toEqual({ continued: undefined, quoted: [], foreign: [] })
     expect(responseTurns.recall(body, nothing)).toBe(body)
   })
 })

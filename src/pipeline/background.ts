@@ -1,0 +1,136 @@
+import type { Completion } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
+import { isJsonObject, type JsonObject } from '../core/json.ts'
+import type { HeldResponseCall } from '../core/ports.ts'
+import { billFor, billForPart, expectedBill } from './charge.ts'
+import type { Answered } from './exchange.ts'
+import { asFailure } from './fail.ts'
+import { answerHeaders, baseHeaders, sendJson } from './head.ts'
+import { settle } from './settle.ts'
+import type { Services } from './services.ts'
+import { holderOf } from './turns.ts'
+
+/** Milliseconds before the first look at a response that the upstream generates. The wait doubles after each look. */
+const FIRST_WAIT_MS = 250
+const MAX_WAIT_MS = 5_000
+/** One look takes no longer than this. */
+const LOOK_MS = 30_000
+
+/**
+ * Answers a request whose response is still to be generated, and settles it when it has been. The reservation is held
+ * until then, so that background work cannot pass a budget. At the end of `timeouts.total` the upstream is asked to
+ * cancel: a reservation that nobody settles would be given back although the vendor is paid.
+ */
+export async function respondInBackground(
+  answered: Answered,
+  completion: Completion,
+  services: Services,
+): Promise<undefined> {
+  const { key, sink, first, format } = answered
+  const holder = holderOf(answered)
+  if (holder !== undefined) await services.turns.hold(key, format.turns?.idsOf(valueOf(completion)) ?? [], holder)
+  const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
+  const headers = answerHeaders(expectedBill(answered), answered.ignored)
+  await first?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
+  new BackgroundWork(answered, completion, services).begin()
+  sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
+  return undefined
+}
+
+function valueOf({ native }: Completion): JsonObject {
+  return native?.value ?? {}
+}
+
+/** One response from its acceptance to its settlement. */
+class BackgroundWork {
+  readonly #answered: Answered
+  readonly #services: Services
+  readonly #deadline: number
+  #latest: Completion
+  #isClosing = false
+  #wake: () => void = () => {}
+
+  constructor(answered: Answered, accepted: Completion, services: Services) {
+    this.#answered = answered
+    this.#services = services
+    this.#latest = accepted
+    this.#deadline = answered.startedAt + services.timeouts.total
+  }
+
+  begin(): void {
+    this.#services.detached.add({
+      end: () => {
+        this.#isClosing = true
+        this.#wake()
+      },
+      ended: this.#follow(),
+    })
+  }
+
+  get #isUnfinished(): boolean {
+    return this.#answered.format.turns?.isUnfinished(this.#latest) === true
+  }
+
+  async #follow(): Promise<void> {
+    const { runtime } = this.#services
+    let waitMs = FIRST_WAIT_MS
+    while (this.#isUnfinished && !this.#isClosing && runtime.now() < this.#deadline) {
+      await this.#pause(waitMs)
+      waitMs = Math.min(MAX_WAIT_MS, 2 * waitMs)
+      if (!(await this.#look('GET', ''))) break
+    }
+    if (this.#isUnfinished) await this.#look('POST', '/cancel')
+    await this.#settle()
+  }
+
+  /** Returns false when the upstream no longer has the response. A look that fails otherwise is repeated. */
+  async #look(method: HeldResponseCall['method'], action: string): Promise<boolean> {
+    const { route, cancellation, format } = this.#answered
+    const { runtime, timeouts } = this.#services
+    try {
+      const text = await route?.provider.heldResponse?.({
+        method,
+        path: `/${encodeURIComponent(this.#latest.id)}${action}`,
+        signal: cancellation.signal,
+        runtime,
+        timeouts: { ...timeouts, total: Math.min(timeouts.total, LOOK_MS) },
+      })
+      const body: unknown = text === undefined ? undefined : JSON.parse(text)
+      if (!isJsonObject(body)) return false
+      this.#latest = format.readCompletion(readable(body))
+      return true
+    } catch (error) {
+      return !(GatewayError.is(error) && error.kind === 'upstream-rejected')
+    }
+  }
+
+  #pause(waitMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = this.#services.runtime.after(waitMs, resolve)
+      this.#wake = () => {
+        cancel()
+        resolve()
+      }
+    })
+  }
+
+  /** A response that did not end is billed by what the upstream last reported of it. */
+  async #settle(): Promise<void> {
+    const [answered, services] = [this.#answered, this.#services]
+    const completion = this.#latest
+    const answer = { usage: completion.usage, completion: () => completion }
+    try {
+      const isWhole = valueOf(completion)['status'] === 'completed'
+      const bill = isWhole ? billFor(answered, answer, services.meter) : billForPart(answered, answer, services.meter)
+      await settle(answered, bill, isWhole ? { status: 200, completion: () => completion } : { status: 200 }, services)
+    } catch (cause) {
+      services.observers.failed('a background response could not be settled', asFailure(cause))
+    }
+  }
+}
+
+/** A failed response has used tokens, too. It is read as one that was broken off. */
+function readable(body: JsonObject): JsonObject {
+  const { error: _error, ...others } = body
+  return body['status'] === 'failed' ? { ...others, status: 'incomplete' } : body
+}

@@ -1,0 +1,32 @@
+import type { Completion } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
+
+const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
+
+/** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` for one that is none. */
+export function checkJson(completion: Completion): Completion {
+  if (completion.finish !== 'stop') return completion
+  const said = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  const text = said.join('').trim()
+  const json = FENCED.exec(text)?.[1] ?? text
+  if (!isObjectText(json)) throw notJson()
+  if (json === text) return completion
+  const others = completion.parts.filter((part) => part.type !== 'text')
+  return { ...completion, parts: [...others, { type: 'text', text: json }] }
+}
+
+function isObjectText(text: string): boolean {
+  try {
+    return isJsonObject(JSON.parse(text))
+  } catch {
+    return false
+  }
+}
+
+function notJson(): GatewayError {
+  return new GatewayError(
+    'upstream',
+    'The model did not answer with a JSON object. Ask again, or send a schema (response_format of type json_schema), which binds the model.',
+  )
+}

@@ -1,0 +1,187 @@
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { Frame } from '../../src/core/answer.ts'
+import { asArray, isJsonObject, type JsonObject } from '../../src/core/json.ts'
+import { anthropic, createGateway, openai, type Gateway, type LogRecord } from '../../src/index.ts'
+import { serve } from '../../src/node.ts'
+import { startUpstream, type Reply, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
+
+/** Installed by `npm ci --prefix test/clients/agents`, or in another folder that AGENTS_DIR names. */
+const folder = process.env['AGENTS_DIR'] ?? fileURLToPath(new URL('agents', import.meta.url))
+const programOf = (name: string): string => join(folder, 'node_modules/.bin', name)
+
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).toReversed()) await close()
+})
+
+interface Place {
+  readonly url: string
+  readonly secret: string
+  readonly upstream: Upstream
+  readonly log: readonly LogRecord[]
+  /** A folder of its own for the agent. */
+  readonly home: string
+}
+
+/** A gateway as its operator would configure it: two vendors, no models named. */
+async function start(reply: Upstream['reply']): Promise<Place> {
+  const log: LogRecord[] = []
+  const upstream = await startUpstream({ reply })
+  const gateway: Gateway = createGateway({
+    providers: [
+      openai({ apiKey: 'sk-vendor', baseUrl: upstream.baseUrl }),
+      anthropic({ apiKey: 'sk-vendor', baseUrl: upstream.url }),
+    ],
+    log: (line) => log.push(line),
+  })
+  const server = await serve(gateway, { port: 0 })
+  // Agents refuse to keep their programs in the folder for temporary files.
+  const home = await mkdtemp(join(homedir(), '.agent-under-test-'))
+  closing.push(upstream.close, gateway.close, server.close, () => rm(home, { recursive: true, force: true }))
+  const key = await gateway.keys.create({ name: 'agent' })
+  return { url: server.url, secret: key.value, upstream, log, home }
+}
+
+function run(name: string, args: readonly string[], { home }: Place, env: Record<string, string>): Promise<string> {
+  const options = { cwd: home, timeout: 150_000, env: { PATH: process.env['PATH'] ?? '', HOME: home, ...env } }
+  return new Promise((resolve, reject) => {
+    const child = execFile(programOf(name), [...args], options, (error, stdout, stderr) => {
+      if (error === null) resolve(stdout)
+      else reject(new Error(`${name} failed: ${stdout}\n${stderr}`, { cause: error }))
+    })
+    child.stdin?.end()
+  })
+}
+
+const answered = (log: readonly LogRecord[]): readonly LogRecord[] =>
+  log.filter((line) => line['outcome'] === 'answered')
+
+describe('Codex with its default model, of which only base URL and key are changed', () => {
+  it.skipIf(!existsSync(programOf('codex')))(
+    'runs two tools and finishes',
+    async () => {
+      const place = await start(codexScript)
+      await writeFile(
+        join(place.home, 'config.toml'),
+        [
+          'model_provider = "gateway"',
+          'check_for_update_on_startup = false',
+          '[analytics]',
+          'enabled = false',
+          '[model_providers.gateway]',
+          'name = "gateway"',
+          `base_url = "${place.url}/v1"`,
+          'env_key = "GATEWAY_KEY"',
+          'wire_api = "responses"',
+        ].join('\n'),
+      )
+
+      const printed = await run(
+        'codex',
+        ['exec', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', 'Use both tools.'],
+        place,
+        { CODEX_HOME: place.home, GATEWAY_KEY: place.secret },
+      )
+
+      expect(printed).toContain('Both tools ran.')
+      const asked = place.upstream.requests.filter(({ path }) => path === '/v1/responses')
+      expect(asked.map(({ body }) => outputsOf(body).length)).toEqual([0, 1, 2])
+      expect(JSON.stringify(outputsOf(asked[2]?.body ?? {})[0])).toContain('from the shell')
+      expect(new Set(asked.map(({ body }) => String(body['model']).includes('/')))).toEqual(new Set([false]))
+      expect(answered(place.log)).toHaveLength(3)
+    },
+    180_000,
+  )
+})
+
+describe('Claude Code with its default model, of which only base URL and key are changed', () => {
+  it.skipIf(!existsSync(programOf('claude')))(
+    'runs two tools and finishes',
+    async () => {
+      const place = await start((request) => claudeScript(request, place.home))
+      await writeFile(join(place.home, 'note.txt'), 'from the file\n')
+
+      const printed = await run('claude', ['-p', 'Use both tools.', '--allowedTools', 'Bash(echo:*)', 'Read'], place, {
+        ANTHROPIC_BASE_URL: place.url,
+        ANTHROPIC_AUTH_TOKEN: place.secret,
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+        DISABLE_AUTOUPDATER: '1',
+      })
+
+      expect(printed).toContain('Both tools ran.')
+      const last = place.upstream.requests.findLast(({ body }) => toolResults(body) === 2)
+      expect(last?.text).toContain('from the shell')
+      expect(last?.text).toContain('from the file')
+      expect(answered(place.log).length).toBeGreaterThanOrEqual(3)
+    },
+    180_000,
+  )
+})
+
+function outputsOf(body: JsonObject): readonly JsonObject[] {
+  return asArray(body['input'])
+    .filter(isJsonObject)
+    .filter(({ type }) => String(type).endsWith('_call_output'))
+}
+
+/** First a custom tool in a namespace, then a function in another one, then words. */
+function codexScript({ index, path, body }: UpstreamRequest): Reply {
+  if (path !== '/v1/responses') return { kind: 'json', value: { models: [], data: [], object: 'list' } }
+  const code = "text((await tools.exec_command({ cmd: 'echo from the shell' })).output)"
+  const steps: readonly JsonObject[] = [
+    { type: 'custom_tool_call', id: 'ctc_1', call_id: 'call_1', namespace: 'functions', name: 'exec', input: code },
+    {
+      type: 'function_call',
+      id: 'fc_2',
+      call_id: 'call_2',
+      namespace: 'clock',
+      name: 'sleep',
+      arguments: '{"duration_ms":1}',
+    },
+    {
+      type: 'message',
+      id: 'msg_3',
+      role: 'assistant',
+      status: 'completed',
+      content: [{ type: 'output_text', text: 'Both tools ran.', annotations: [] }],
+    },
+  ]
+  return { kind: 'events', items: responseEvents(`resp_${index}`, steps[outputsOf(body).length] ?? {}) }
+}
+
+function responseEvents(id: string, item: JsonObject): readonly Frame[] {
+  const usage = { input_tokens: 100, output_tokens: 10, total_tokens: 110 }
+  const response = { id, object: 'response', model: 'as-asked', error: null }
+  const events: readonly JsonObject[] = [
+    { type: 'response.created', response: { ...response, status: 'in_progress', output: [], usage: null } },
+    { type: 'response.output_item.added', output_index: 0, item },
+    { type: 'response.output_item.done', output_index: 0, item },
+    { type: 'response.completed', response: { ...response, status: 'completed', output: [item], usage } },
+  ]
+  return events.map((event, index) => ({
+    event: String(event['type']),
+    data: JSON.stringify({ ...event, sequence_number: index }),
+  }))
+}
+
+function toolResults(body: JsonObject): number {
+  return asArray(body['messages'])
+    .flatMap((message) => (isJsonObject(message) ? asArray(message['content']) : []))
+    .filter((block) => isJsonObject(block) && block['type'] === 'tool_result').length
+}
+
+/** First the shell, then a file, then words. Requests without tools (a title for the session) get words. */
+function claudeScript({ body }: UpstreamRequest, home: string): Reply {
+  if (asArray(body['tools']).length === 0) return 'A title'
+  const steps: readonly Reply[] = [
+    { toolCalls: [{ id: 'toolu_1', name: 'Bash', input: '{"command":"echo from the shell","description":"Echo"}' }] },
+    { toolCalls: [{ id: 'toolu_2', name: 'Read', input: JSON.stringify({ file_path: join(home, 'note.txt') }) }] },
+  ]
+  return steps[toolResults(body)] ?? 'Both tools ran.'
+}

@@ -1,0 +1,111 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { openaiCompatible, type Gateway } from '../../src/index.ts'
+import { PRICE, startStage, type Stage } from '../support/stage.ts'
+import { startUpstream, type Reply, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
+
+const closing: (() => Promise<void>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close()
+})
+
+interface Place extends Stage {
+  /** `<provider> <model as the upstream got it>`. */
+  readonly asked: () => readonly string[]
+}
+
+/** `a` and `b` list models, `open` takes any. */
+async function start(
+  options: { readonly key?: Parameters<Gateway['keys']['create']>[0]; readonly reply?: Upstream['reply'] } = {},
+): Promise<Place> {
+  const reply = options.reply ?? ((): Reply => 'Hello.')
+  const upstream = await startUpstream({ reply })
+  const provider = (name: string, ids: readonly string[]) =>
+    openaiCompatible({ name, baseUrl: `${upstream.url}/${name}`, models: ids.map((id) => ({ id, price: PRICE })) })
+  const stage = await startStage({
+    providers: [
+      openaiCompatible({ name: 'open', baseUrl: `${upstream.url}/open`, defaultPrice: PRICE }),
+      provider('a', ['shared', 'only-a', 'dated-2026-01-02', 'meta/llama-9']),
+      provider('b', ['shared', 'only-b']),
+    ],
+    catalog: { aliases: [{ id: 'team/fast', target: 'a/only-a' }] },
+    ...(options.key !== undefined && { key: options.key }),
+  })
+  closing.push(stage.close, upstream.close)
+  const asked = () => upstream.requests.map(({ path, body }) => `${path.split('/')[1]} ${String(body['model'])}`)
+  return Object.assign(stage, { asked })
+}
+
+async function statusFor(stage: Stage, model: string): Promise<{ status: number; message: string }> {
+  const answered = await fetch(`${stage.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'Hi' }] }),
+  })
+  const body = (await answered.json()) as { error?: { message: string } }
+  return { status: answered.status, message: body.error?.message ?? '' }
+}
+
+describe('a model name without a provider', () => {
+  it.each([
+    ['only-b', 'b only-b'],
+    ['shared', 'a shared'],
+    ['dated-2026-05-05', 'a dated-2026-05-05'],
+    ['meta/llama-9', 'a meta/llama-9'],
+    ['never-heard-of', 'open never-heard-of'],
+    ['team/fast', 'a only-a'],
+    ['b/shared', 'b shared'],
+  ])('%s leads to %s', async (model, expected) => {
+    const stage = await start()
+
+    expect((await statusFor(stage, model)).status).toBe(200)
+    expect(stage.asked()).toEqual([expected])
+  })
+
+  it('falls back to the other providers that list the model, and to no others', async () => {
+    const failing = (request: UpstreamRequest): Reply => ({
+      kind: 'failure',
+      status: request.path.startsWith('/b') ? 400 : 401,
+    })
+    const stage = await start({ reply: failing })
+
+    await statusFor(stage, 'shared')
+
+    expect(stage.asked()).toEqual(['a shared', 'b shared'])
+  })
+
+  it('leads to the key’s own providers first, and to no others', async () => {
+    const key = { name: 'own', provider_configs: [{ provider: 'b', weight: 1 }] }
+    const stage = await start({ key })
+
+    expect((await statusFor(stage, 'shared')).status).toBe(200)
+    expect(stage.asked()).toEqual(['b shared'])
+    expect((await statusFor(stage, 'only-a')).status).toBe(404)
+  })
+
+  it('never falls back to a model that the key may not use', async () => {
+    const stage = await start({ key: { name: 'narrow', allowed_models: ['b/shared'] } })
+
+    expect((await statusFor(stage, 'shared')).status).toBe(200)
+    expect((await statusFor(stage, 'only-a')).status).toBe(403)
+    expect(stage.asked()).toEqual(['b shared'])
+  })
+})
+
+describe('a model name that nobody serves', () => {
+  it.each([
+    ['a/only-x', 'a/only-a'],
+    ['b/shred', 'b/shared'],
+  ])('%s is a 404 that names %s', async (model, near) => {
+    const { status, message } = await statusFor(await start(), model)
+
+    expect(status).toBe(404)
+    expect(message).toMatch(new RegExp(`Did you mean .*${near}`))
+  })
+
+  it('is never told the name of a model that the key may not use', async () => {
+    const stage = await start({ key: { name: 'narrow', allowed_models: ['b/*'] } })
+
+    expect((await statusFor(stage, 'a/only-x')).message).not.toContain('a/only-a')
+    expect((await statusFor(stage, 'b/only-x')).message).toContain('b/only-b')
+  })
+})
