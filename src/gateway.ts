@@ -262,6 +262,6 @@ function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['
 
 /** Administration is rare: its code is loaded by its first request. */
 function lazyAuthorize(admin: GatewayOptions['admin'], runtime: Pick<Runtime, 'after'>): Authorize {
-  const load = lazy(async () => (await import('./routes/authorize.ts')).createAuthorize(admin, runtime))
+  const load = lazy(async () => (await import('./routes/on-demand.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }

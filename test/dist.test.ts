@@ -168,17 +168,16 @@ describe('the weight', () => {
     expect([loaded, running]).toEqual([[], []])
   })
 
-  it('importing the main entry takes little of the processor', async () => {
-    const script = `
-      const before = process.cpuUsage()
-      await import('sluice')
-      const { user, system } = process.cpuUsage(before)
-      console.log(JSON.stringify((user + system) / 1000))`
-    const milliseconds: number[] = []
-    for (let run = 0; run < 5; run += 1) milliseconds.push((await esm(script)) as number)
+  it('importing the main entry loads at most 55 files of its own, and of three dependencies', async () => {
+    const [own, dependencies] = (await commonJs(`
+      require('sluice')
+      const paths = Object.keys(require.cache).map((path) => path.split(/node_modules./).at(-1).replaceAll('\\\\', '/'))
+      const names = new Set(paths.map((path) => path.split('/')[0]))
+      console.log(JSON.stringify([paths.filter((path) => path.startsWith('sluice/')).length, [...names].sort()]))
+    `)) as readonly unknown[]
 
-    // The goal is 40 ms; the least of five runs on a busy machine may still be some times that.
-    expect(Math.min(...milliseconds)).toBeLessThan(160)
+    expect(own).toBeLessThanOrEqual(55)
+    expect(dependencies).toEqual(['eventsource-parser', 'lru-cache', 'sluice', 'zod'])
   })
 })
 

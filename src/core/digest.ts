@@ -53,15 +53,8 @@ interface DigestTools {
   readonly pause: () => Promise<void>
 }
 
-/**
- * Computes the digests of data ahead of their use, with pauses. Returns undefined when there are none, so that a caller
- * waits for nothing.
- */
-export function digestInTurns(data: readonly LongData[], tools: DigestTools): Promise<void> | undefined {
-  return data.length === 0 ? undefined : digestAll(data, tools)
-}
-
-async function digestAll(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
+/** Computes the digests of data ahead of their use, with pauses. */
+export async function digestInTurns(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
   for (const { owner, text } of data) {
     const steps = digestSteps(owner, text(), hash)
     while (steps.next().done !== true) await pause()

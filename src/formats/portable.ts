@@ -1,6 +1,6 @@
 import type { Model } from '../core/model.ts'
 import { withParts, type Message, type Part, type Prompt, type Settings, type UpstreamDialect } from '../core/prompt.ts'
-import { originOf } from './origins.ts'
+import { originOf } from './origin-table.ts'
 import { portableResponse, type PortablePrompt } from './responses/portable-prompt.ts'
 
 /** Where a prompt goes that must be translated. */

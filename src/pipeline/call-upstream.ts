@@ -29,7 +29,10 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   return loadPortable().then((portable) => ask(planned, { plan, portable }, services))
 }
 
-const loadPortable = lazy(async () => (await import('../formats/portable.ts')).portablePrompt)
+const loadPortable = lazy(async () => {
+  const { portablePrompt } = await import('./on-demand.ts')
+  return portablePrompt
+})
 
 interface Asking {
   readonly plan: AskPlan

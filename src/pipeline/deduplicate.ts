@@ -31,7 +31,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
     patienceMs: services.timeouts.total,
   })
   if (claimed.role === 'repetition') {
-    const { repeat } = await import('./repeat.ts')
+    const { repeat } = await import('./rare-stages.ts')
     return repeat(parsed, claimed.repeated, services)
   }
   parsed.first = claimed.first

@@ -76,6 +76,7 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, of: Size, m
     },
     // The texts were estimated with pauses when they were read.
     prepare: () => undefined,
+    mayHoldLongMedia: false,
     bound,
     needsEstimate: () => false,
     reserved: boundFor,

@@ -11,6 +11,8 @@ import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
 import type { Counter, Route, Size } from './request-values.ts'
 
+/** Shorter texts are their own digest: see core/digest.ts. */
+const SHORTEST_LONG_MEDIA = 256 * 1024
 /** A count by a vendor takes no longer than this: without it the bound by bytes is used. */
 const COUNT_MS = 10_000
 /** A prompt of at most so many bytes is estimated at once: that takes less than a millisecond. */
@@ -47,6 +49,10 @@ export class PromptSize implements Size {
   prepare(): MaybePromise<void> {
     if (this.#estimate !== undefined || this.weight.bytes <= SHORT_BYTES) return undefined
     return (this.#prepared ??= this.#measured.services.meter.prepare(this.#prompt))
+  }
+
+  get mayHoldLongMedia(): boolean {
+    return this.#bytes > SHORTEST_LONG_MEDIA
   }
 
   get bound(): number {

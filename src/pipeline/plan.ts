@@ -2,7 +2,7 @@ import { sha256 } from '#hash'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { breathe } from '../tokens/breathe.ts'
-import { digestInTurns, longMediaOf } from '../core/digest.ts'
+import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
 import { KEEP_NOTHING, recall, type Recalled } from './recall.ts'
@@ -37,7 +37,7 @@ function planPrompt(reserved: Reserved, recalled: Recalled, services: Services):
 async function optimize(reserved: Reserved, { keep, spent }: Recalled, services: Services): Promise<Planned> {
   const { prompt, resolved, size, wishes, key, cancellation } = reserved
   const route = resolved.routes[0]
-  await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: breathe })
+  if (size.mayHoldLongMedia) await digestMedia(prompt)
   await services.meter.prepare(prompt, cancellation.signal)
   const rewritten = await services.waterfall({
     prompt,
@@ -60,6 +60,11 @@ async function optimize(reserved: Reserved, { keep, spent }: Recalled, services:
     keep,
     attempts: new Attempts(cancellation),
   })
+}
+
+async function digestMedia(prompt: Prompt): Promise<void> {
+  const { digestInTurns, longMediaOf } = await import('./on-demand.ts')
+  await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: breathe })
 }
 
 /** What the upstream holds or does in the background can be neither compared nor cut. */

@@ -4,7 +4,6 @@ import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
 import type { Leader } from '../cache/single-flight.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
-import { digestInTurns, longBlocksOf } from '../core/digest.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Reserved } from './exchange.ts'
 import type { Outcome } from './request-values.ts'
@@ -35,9 +34,13 @@ const NOT_CACHED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
 export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
   const { memory } = services
   if (memory === undefined) return NOT_CACHED
-  const digested = digestInTurns(longBlocksOf(reserved.prompt), { hash: sha256, pause: breathe })
-  if (digested !== undefined) return digested.then(() => find(reserved, { ...services, memory }))
-  return find(reserved, { ...services, memory })
+  const ready = reserved.size.mayHoldLongMedia ? digestBlocks(reserved) : undefined
+  return chain(ready, () => find(reserved, { ...services, memory }))
+}
+
+async function digestBlocks({ prompt }: Reserved): Promise<void> {
+  const { digestInTurns, longBlocksOf } = await import('./on-demand.ts')
+  await digestInTurns(longBlocksOf(prompt), { hash: sha256, pause: breathe })
 }
 
 function find(reserved: Reserved, services: Services & { readonly memory: AnswerCache }): MaybePromise<Found> {

@@ -28,6 +28,8 @@ export interface Size {
   readonly estimate: number
   /** Computes the estimate of a long prompt with pauses. Returns undefined where nothing is to be waited for. */
   prepare(): MaybePromise<void>
+  /** True when the body may hold media that is named by its digest, which is computed with pauses. */
+  readonly mayHoldLongMedia: boolean
   /** The bound by bytes, for token limits. */
   readonly bound: number
   /** True where `reserved` reads the estimate. */

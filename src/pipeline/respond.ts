@@ -12,7 +12,7 @@ import { respondWithStream } from './stream-answer.ts'
 import { writeContext } from './turns.ts'
 
 async function respondLater(answered: Answered, completion: Completion, services: Services): Promise<undefined> {
-  const { respondInBackground } = await import('./background.ts')
+  const { respondInBackground } = await import('./rare-stages.ts')
   return respondInBackground(answered, completion, services)
 }
 

@@ -26,7 +26,7 @@ export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'rou
 }
 
 export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): Completion }> = lazy(
-  () => import('./json-answer.ts'),
+  () => import('./on-demand.ts'),
 )
 
 /** Begins the response and passes the stream on until it ends, breaks or is left by everyone who reads it. */

@@ -6,5 +6,7 @@ import type { Services } from './services.ts'
 /** Answers a request with `X-Svc-Explain` itself; every other request goes on. The code is loaded when first needed. */
 export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
-  return import('./explain.ts').then((loaded) => loaded.explain(parsed, services)).finally(() => parsed.room?.leave())
+  return import('./rare-stages.ts')
+    .then((loaded) => loaded.explain(parsed, services))
+    .finally(() => parsed.room?.leave())
 }

@@ -16,6 +16,7 @@ import type {
 } from '../core/ports.ts'
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
+import { loadTranslation } from '../formats/translation.ts'
 import { bounded } from './bounded-provider.ts'
 import type { SignRequest } from './credentials.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
@@ -100,10 +101,15 @@ async function inFormatOf({ native, operation }: Prompt, options: HttpProviderOp
 
 async function complete(provider: HttpProviderOptions, call: ProviderCall): Promise<Sent<Completion>> {
   const options = provider.second === undefined ? provider : await inFormatOf(call.prompt, provider)
+  if (isForeign(call.prompt, options)) await loadTranslation()
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, { method: 'POST', url: writeAddress(options.urls.create, call), body })
   const { text, value } = readJson(options, call, response)
   return { answer: readable(options.name, () => options.format.readCompletion(value, text)), ignored }
+}
+
+function isForeign({ native }: Prompt, { format }: HttpProviderOptions): boolean {
+  return native.dialect !== format.dialect
 }
 
 function writeAddress(address: Address, { model }: { readonly model: Model }, isStream = false): string {
@@ -113,6 +119,7 @@ function writeAddress(address: Address, { model }: { readonly model: Model }, is
 /** The name and the content type of the answer are checked before anything of it is passed on. */
 async function stream(provider: HttpProviderOptions, call: ProviderCall): Promise<Sent<AnswerSource>> {
   const options = provider.second === undefined ? provider : await inFormatOf(call.prompt, provider)
+  if (isForeign(call.prompt, options)) await loadTranslation()
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, {
     method: 'POST',
@@ -132,7 +139,7 @@ async function heldResponse(options: HttpProviderOptions, call: HeldResponseCall
 }
 
 async function embedTexts(options: HttpProviderOptions, call: EmbedCall, address: Address): Promise<Embedded> {
-  const { readEmbeddings } = await import('../formats/embeddings.ts')
+  const { readEmbeddings } = await import('../formats/on-demand.ts')
   const body = JSON.stringify({ ...call.request.native, model: call.model.id })
   const { value } = await fetchJson(options, call, { method: 'POST', url: writeAddress(address, call), body })
   return readable(options.name, () => readEmbeddings(value, call.request.inputs.length))
@@ -159,6 +166,7 @@ function guardedFormat({ format, secrets }: HttpProviderOptions): StreamFormat {
 const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(options: HttpProviderOptions, call: ProviderCall, url: string): Promise<number> {
+  if (isForeign(call.prompt, options)) await loadTranslation()
   const written = parseObject(textOf(options.format.writePrompt(call.prompt, call.model.id).body)) ?? {}
   const counted = Object.fromEntries(Object.entries(written).filter(([field]) => !NOT_COUNTED.includes(field)))
   const { value } = await fetchJson(options, call, { method: 'POST', url, body: JSON.stringify(counted) })

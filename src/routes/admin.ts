@@ -2,14 +2,15 @@ import type { BudgetDesk } from '../governance/budgets.ts'
 import type { KeyDesk } from '../governance/keys.ts'
 import type { RateLimitDesk } from '../governance/rate-limits.ts'
 import type { Endpoint } from '../http/router.ts'
-import { lazy } from '../core/lazy.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Authorize } from './authorize.ts'
 import { adminHeaders, IncomingCall, type Call, type Handler } from './endpoint.ts'
-import type { MetricsReports } from './metrics.ts'
+import { idOf, pageOf, readAdminBody } from './admin-input.ts'
+import { readAudit } from './audit.ts'
+import { metrics, type MetricsReports } from './metrics.ts'
 
 /** What the admin API hands on to: the same desks that `gateway.keys`, `gateway.budgets` … are. */
 export interface AdminParts {
@@ -32,8 +33,6 @@ interface Desk {
 }
 
 const BASE = '/api/governance'
-/** Loaded by the first call of an administrator. */
-const input = lazy(() => import('./admin-input.ts'))
 
 /** The paths of the admin API and the metrics. Nothing of them is looked at before the caller is known to be an admin. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
@@ -46,17 +45,17 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
     {
       method: 'GET',
       path: `${BASE}/virtual-keys/:id/usage`,
-      handle: shows(async (call) => keys.usage(await idOf(call))),
+      handle: shows((call) => keys.usage(idOf(call))),
     },
     {
       method: 'GET',
       path: `${BASE}/virtual-keys/:id/rate-limit`,
-      handle: shows(async (call) => keys.rateLimit(await idOf(call))),
+      handle: shows((call) => keys.rateLimit(idOf(call))),
     },
     ...deskEndpoints(`${BASE}/budgets`, parts.budgets, gate, parts.line),
     ...deskEndpoints(`${BASE}/rate-limits`, parts.rateLimits, gate, parts.line),
-    { method: 'GET', path: `${BASE}/audit`, handle: shows(auditOf(parts)) },
-    { method: 'GET', path: '/metrics', handle: gate.admits(metricsOf(parts)) },
+    { method: 'GET', path: `${BASE}/audit`, handle: shows((call) => readAudit(call, parts.audit)) },
+    { method: 'GET', path: '/metrics', handle: gate.admits(metrics(parts.metrics)) },
     { method: 'GET', path: '/metrics/cache', handle: shows(async () => parts.metrics.cache()) },
   ]
 }
@@ -80,37 +79,16 @@ function gateOf({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Ga
 /** The five ways to handle records of one kind. */
 function deskEndpoints(path: string, desk: Desk, gate: Gate, line: AdminParts['line']): readonly Endpoint<Handler>[] {
   const { admits, shows } = gate
-  const create = async (call: Call): Promise<void> => sendAdmin(call, 201, await desk.create(await bodyOf(call, line)))
-  const update = async (call: Call): Promise<object> => desk.update(await idOf(call), await bodyOf(call, line))
+  const create = async (call: Call): Promise<void> =>
+    sendAdmin(call, 201, await desk.create(await readAdminBody(call, line)))
+  const update = async (call: Call): Promise<object> => desk.update(idOf(call), await readAdminBody(call, line))
   return [
     { method: 'POST', path, handle: admits(create) },
-    { method: 'GET', path, handle: shows(async (call) => desk.list((await input()).pageOf(call))) },
-    { method: 'GET', path: `${path}/:id`, handle: shows(async (call) => desk.get(await idOf(call))) },
+    { method: 'GET', path, handle: shows((call) => desk.list(pageOf(call))) },
+    { method: 'GET', path: `${path}/:id`, handle: shows((call) => desk.get(idOf(call))) },
     { method: 'PUT', path: `${path}/:id`, handle: shows(update) },
-    { method: 'DELETE', path: `${path}/:id`, handle: shows(async (call) => desk.delete(await idOf(call))) },
+    { method: 'DELETE', path: `${path}/:id`, handle: shows((call) => desk.delete(idOf(call))) },
   ]
-}
-
-async function idOf(call: Call): Promise<string> {
-  return (await input()).idOf(call)
-}
-
-async function bodyOf(call: Call, line: AdminParts['line']): Promise<unknown> {
-  return (await input()).readAdminBody(call, line)
-}
-
-function auditOf({ audit }: AdminParts): (call: Call) => Promise<object> {
-  return async (call) => {
-    const { readAudit } = await import('./audit.ts')
-    return readAudit(call, audit)
-  }
-}
-
-function metricsOf({ metrics: reports }: AdminParts): Handler {
-  return async (call) => {
-    const { metrics } = await import('./metrics.ts')
-    return metrics(reports)(call)
-  }
 }
 
 /** The limits of the key that asks; it needs no admin. */

@@ -10,17 +10,17 @@ export interface MetricsReports {
   /** `GET /metrics/cache`. */
   cache(): JsonObject
   /** The metrics in Prometheus' text format. */
-  prometheus(): string
+  prometheus(): Promise<string>
 }
 
 /** GET /metrics: JSON, or Prometheus' text where `Accept` asks for it. */
 export function metrics(desk: MetricsReports): Handler {
-  return (call) => {
+  return async (call) => {
     const headers = { ...adminHeaders(call), vary: 'Accept' }
     if (!wantsText(call.request.header('accept') ?? '')) {
       return sendJson(call.sink, 200, headers, JSON.stringify(desk.summary()))
     }
-    call.sink.whole(200, { ...headers, 'content-type': PROMETHEUS_TYPE }, desk.prometheus())
+    call.sink.whole(200, { ...headers, 'content-type': PROMETHEUS_TYPE }, await desk.prometheus())
   }
 }
 

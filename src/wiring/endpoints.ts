@@ -1,13 +1,13 @@
 import type { ProviderStates, Store } from '../core/ports.ts'
 import { anthropicFormat } from '../formats/anthropic/format.ts'
 import { openaiFormat } from '../formats/openai/format.ts'
-import type { Endpoint } from '../http/router.ts'
+import { createRouter, type Endpoint, type Method } from '../http/router.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Directory } from '../providers/catalog.ts'
-import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
+import type { AdminParts } from '../routes/admin.ts'
 import type { BatchHandlers } from '../routes/batches.ts'
-import type { Handler } from '../routes/endpoint.ts'
+import { IncomingCall, type Handler } from '../routes/endpoint.ts'
 import { inTraffic } from '../routes/in-traffic.ts'
 import { completions } from '../routes/completions.ts'
 import type { ResponseHandlers } from '../routes/responses.ts'
@@ -29,7 +29,7 @@ export interface EndpointRooms {
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
 export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
-  const { services, store, states, basePath, admin, traffic, servesWithoutStore } = rooms
+  const { services, store, states, basePath, traffic, servesWithoutStore } = rooms
   const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
   const storedResponse = (name: keyof ResponseHandlers): Handler => lazily(() => responseHandler(name, services))
@@ -83,9 +83,30 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
     { method: 'GET', path: '/v1/models/*id', handle: lazily(() => models('getModel', rooms)) },
     { method: 'GET', path: '/health', handle: lazily(() => state('health', status)) },
     { method: 'GET', path: '/ready', handle: lazily(() => state('ready', status)) },
-    ...adminEndpoints({ ...admin, line: services }),
+    ...adminPaths(rooms),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
+}
+
+const routes = lazy(() => import('../routes/on-demand.ts'))
+
+const METHODS: readonly Method[] = ['GET', 'POST', 'PUT', 'DELETE']
+
+/** The admin API and the metrics, in a router of their own, which is loaded with the first of their requests. */
+function adminPaths({ admin, services, basePath }: EndpointRooms): readonly Endpoint<Handler>[] {
+  const load = lazy(async () => {
+    const { adminEndpoints } = await routes()
+    const table = adminEndpoints({ ...admin, line: services })
+    return createRouter(table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path })))
+  })
+  const handle: Handler = async (call) => {
+    const { id, startedAt, request, sink } = call
+    const route = await load()
+    const found = route(request.method, request.path)
+    return found.handle(new IncomingCall({ id, startedAt, request, sink }, found.variables))
+  }
+  const paths = METHODS.map((method) => ({ method, path: '/api/governance/*path', handle }))
+  return [...paths, { method: 'GET', path: '/metrics', handle }, { method: 'GET', path: '/metrics/cache', handle }]
 }
 
 async function responses(services: Services): Promise<Handler> {
@@ -99,38 +120,33 @@ async function compact(services: Services): Promise<Handler> {
 }
 
 async function responseHandler(name: keyof ResponseHandlers, services: Services): Promise<Handler> {
-  const { responseHandlers } = await import('../routes/responses.ts')
+  const { responseHandlers } = await routes()
   return responseHandlers(services)[name]
 }
 
 async function countTokens(services: Services): Promise<Handler> {
-  const routes = await import('../routes/count-tokens.ts')
-  return routes.countTokens(services)
+  return (await routes()).countTokens(services)
 }
 
 async function state(name: 'health' | 'ready', parts: StatusParts): Promise<Handler> {
-  const routes = await import('../routes/status.ts')
-  return routes[name](parts)
+  return (await routes())[name](parts)
 }
 
 async function models(name: 'listModels' | 'getModel', { directory, services }: EndpointRooms): Promise<Handler> {
   const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
-  const routes = await import('../routes/models.ts')
-  return routes[name](listed, services)
+  return (await routes())[name](listed, services)
 }
 
 async function embeddings(services: Services): Promise<Handler> {
-  const routes = await import('../routes/embeddings.ts')
-  return routes.embeddings(services)
+  return (await routes()).embeddings(services)
 }
 
 async function replayStream(services: Services): Promise<Handler> {
-  const routes = await import('../routes/replay.ts')
-  return routes.replayStream(anthropicFormat, services)
+  return (await routes()).replayStream(anthropicFormat, services)
 }
 
 async function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointRooms): Promise<Handler> {
-  const [{ batchHandlers }, { book, work }] = await Promise.all([import('../routes/batches.ts'), batches.room()])
+  const [{ batchHandlers }, { book, work }] = await Promise.all([routes(), batches.room()])
   return batchHandlers({ book, wake: work.wake, line: services })[name]
 }
 

@@ -1,6 +1,5 @@
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { Unsettled } from '../governance/ledger.ts'
-import { writePrometheus } from '../records/prometheus.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { RequestLog } from '../records/request-log.ts'
@@ -22,7 +21,8 @@ export function createMetricsReports(parts: {
       const { hitRate = 0, totalRequests = 0, hits = 0, misses = 0 } = cache?.stats() ?? {}
       return { hit_rate: hitRate, total_requests: totalRequests, cache_hits: hits, cache_misses: misses }
     },
-    prometheus: () => {
+    prometheus: async () => {
+      const { writePrometheus } = await import('../routes/on-demand.ts')
       const { waiting, dropped } = unsettled()
       const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
       return writePrometheus(metrics.totals(), drops, waiting)

@@ -48,10 +48,8 @@ describe('the digest of a text', () => {
     expect(digestOf(owner, data, sha256)).toBe(digestOf({}, data, sha256))
   })
 
-  it('needs no turn of its own for a prompt without long media', () => {
+  it('is computed ahead for nothing of a prompt without long media', () => {
     const prompt = promptWith('abcd')
-    expect(
-      digestInTurns([...longMediaOf(prompt), ...longBlocksOf(prompt)], { hash: sha256, pause: async () => {} }),
-    ).toBeUndefined()
+    expect([...longMediaOf(prompt), ...longBlocksOf(prompt)]).toEqual([])
   })
 })

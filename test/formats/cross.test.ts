@@ -10,6 +10,9 @@ import type { Format } from '../../src/formats/format.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { failureOf, metrics, svcMetrics } from './openai/support.ts'
 import { bodyText } from '../support/body-text.ts'
+import { loadTranslation } from '../../src/formats/translation.ts'
+
+await loadTranslation()
 
 type Body = Record<string, Json | undefined>
 

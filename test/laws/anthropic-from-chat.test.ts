@@ -5,6 +5,9 @@ import { textOfPart } from '../../src/core/prompt.ts'
 import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
 import { readPrompt } from '../../src/formats/openai/prompt.ts'
 import { bodyText } from '../support/body-text.ts'
+import { loadTranslation } from '../../src/formats/translation.ts'
+
+await loadTranslation()
 
 const text = fc.oneof(fc.string({ maxLength: 20 }), fc.constant(''), fc.constant(' \n'))
 const content = fc.oneof(

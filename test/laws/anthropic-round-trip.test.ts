@@ -5,6 +5,9 @@ import { textOfMessage, withParts } from '../../src/core/prompt.ts'
 import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
+import { loadTranslation } from '../../src/formats/translation.ts'
+
+await loadTranslation()
 
 const json = fc.jsonValue({ maxDepth: 3 }) as fc.Arbitrary<Json>
 const word = fc.string({ minLength: 1, maxLength: 12, unit: 'grapheme' })

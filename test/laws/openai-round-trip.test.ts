@@ -7,6 +7,9 @@ import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { metrics } from '../formats/openai/support.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
+import { loadTranslation } from '../../src/formats/translation.ts'
+
+await loadTranslation()
 
 /** Fields that no reader knows: they begin with x_, and hold anything. */
 const unknown = fc.dictionary(

@@ -14,6 +14,9 @@ import { responsesFormat } from '../../src/formats/responses/format.ts'
 import { boundByBytes, tokensBesideText, weighPrompt } from '../../src/tokens/bound.ts'
 import { createMeter } from '../../src/tokens/size.ts'
 import { createTokenizer } from '../../src/tokens/tokenizer.ts'
+import { loadTranslation } from '../../src/formats/translation.ts'
+
+await loadTranslation()
 
 const model: Model = {
   id: 'upstream-model',

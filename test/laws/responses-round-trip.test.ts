@@ -8,6 +8,9 @@ import { openaiFormat } from '../../src/formats/openai/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { responsesFormat } from '../../src/formats/responses/format.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
+import { loadTranslation } from '../../src/formats/translation.ts'
+
+await loadTranslation()
 
 /** Fields that no reader knows: they begin with x_, and hold anything. */
 const unknown = fc.dictionary(

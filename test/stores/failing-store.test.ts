@@ -133,12 +133,12 @@ describe('a request while its store does not answer', () => {
     await vi.advanceTimersByTimeAsync(2_000)
     expect((await asked).status).toBe(200)
     expect(await requestsOf(gateway, id)).toBe(1)
-    expect(gateway.metrics.prometheus()).toContain('sluice_waiting_settlements 1')
+    expect(await gateway.metrics.prometheus()).toContain('sluice_waiting_settlements 1')
     state.modes = {}
     await vi.advanceTimersByTimeAsync(3_000)
     expect(await requestsOf(gateway, id)).toBe(2)
     expect((await gateway.audit.read({ keyId: id })).records).toHaveLength(2)
-    expect(gateway.metrics.prometheus()).toContain('sluice_waiting_settlements 0')
+    expect(await gateway.metrics.prometheus()).toContain('sluice_waiting_settlements 0')
   })
 })
 

@@ -3,7 +3,7 @@ import { asObject, type JsonObject } from '../../core/json.ts'
 import type { Prompt } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
 import { leftOut, type Obstacle, type Origin } from '../origin.ts'
-import { originOf } from '../origins.ts'
+import { originOf } from '../origin-table.ts'
 import { withUniqueCalls } from './call-ids.ts'
 import { writeSettings } from './settings.ts'
 import { toolsOnceUsed, writeTool } from './tools.ts'
@@ -23,7 +23,7 @@ const DEFAULT_MAX_TOKENS = 4096
  * A request of another format as a message request. Throws `invalid-request`, naming the field, for what cannot be said there and
  * would change the answer; what is only a hint is left out and named in `ignored`.
  */
-export function translatePrompt(prompt: Prompt, model: string): WrittenPrompt {
+export function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const origin = originOf(prompt)
   const ignored = checkCarryOver(prompt, origin)
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings

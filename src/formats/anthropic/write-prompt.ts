@@ -3,7 +3,7 @@ import type { Message, Prompt } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
 import { replaceModel } from '../parse-body.ts'
 import { isAbsent } from './checks.ts'
-import { translatePrompt } from './translate-prompt.ts'
+import { translate } from '../translation.ts'
 import { changedFields } from './settings.ts'
 import { writeTool } from './tools.ts'
 import { writeTurns, type Placed } from './turns.ts'
@@ -14,7 +14,7 @@ import { blocksOf } from './write-blocks.ts'
  * what was rewritten replaced; one of another format is translated.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  if (prompt.native.dialect !== 'anthropic') return translatePrompt(prompt, model)
+  if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
   const changes = changesOf(prompt)
   const { value, received } = prompt.native
   if (Object.keys(changes).length === 0 && received !== undefined) {

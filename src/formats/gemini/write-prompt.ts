@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Prompt, Settings, ToolChoice } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
 import { leftOut } from '../origin.ts'
-import { originOf } from '../origins.ts'
+import { originOf } from '../origin-table.ts'
 import { cannotCarry, writeContents } from './write-contents.ts'
 
 /**

@@ -1,13 +1,9 @@
 import type { Json, JsonObject } from '../../core/json.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
-import { addOrigin } from '../origins.ts'
-import { responsesOrigin } from './origin.ts'
 import { readInput } from './read-items.ts'
 import { readSettings } from './settings.ts'
 import { readTools } from './tools.ts'
-
-addOrigin('responses', responsesOrigin)
 
 /** Fields that stand for an input that the server holds. */
 const HELD_INPUTS = ['previous_response_id', 'conversation', 'prompt'] as const

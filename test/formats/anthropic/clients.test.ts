@@ -10,6 +10,9 @@ import { stepsOf } from '../../../src/core/steps.ts'
 import { anthropicFormat } from '../../../src/formats/anthropic/format.ts'
 import { bodyOf, context, metrics, stepsFrom, written } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
+import { loadTranslation } from '../../../src/formats/translation.ts'
+
+await loadTranslation()
 
 /** An answer of an upstream of the chat format, as this format tells it. */
 const answer: Completion = {

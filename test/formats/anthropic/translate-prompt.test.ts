@@ -4,6 +4,9 @@ import { anthropicFormat } from '../../../src/formats/anthropic/format.ts'
 import { readPrompt } from '../../../src/formats/openai/prompt.ts'
 import { bodyOf, failureOf } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
+import { loadTranslation } from '../../../src/formats/translation.ts'
+
+await loadTranslation()
 
 const hello = { role: 'user', content: 'Hello' }
 const write = (fields: JsonObject) =>

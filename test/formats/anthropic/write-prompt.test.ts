@@ -5,6 +5,9 @@ import { anthropicFormat } from '../../../src/formats/anthropic/format.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
 import { bodyOf, smallBody } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
+import { loadTranslation } from '../../../src/formats/translation.ts'
+
+await loadTranslation()
 
 const read = (fields: JsonObject) => anthropicFormat.readPrompt({ ...smallBody, ...fields })
 const write = (prompt: Prompt) => bodyOf(bodyText(anthropicFormat.writePrompt(prompt, 'sonnet').body))

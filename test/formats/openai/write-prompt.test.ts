@@ -4,6 +4,9 @@ import { withParts, type Message, type Part, type Prompt } from '../../../src/co
 import { openaiFormat } from '../../../src/formats/openai/format.ts'
 import { chat, failureOf, promptOf, sent } from './support.ts'
 import { bodyText } from '../../support/body-text.ts'
+import { loadTranslation } from '../../../src/formats/translation.ts'
+
+await loadTranslation()
 
 describe('a chat prompt to a chat upstream', () => {
   it('leaves as the text that came, with only the model replaced', () => {

@@ -6,6 +6,9 @@ import { openaiFormat } from '../../../src/formats/openai/format.ts'
 import { responsesFormat } from '../../../src/formats/responses/format.ts'
 import { failureOf } from '../openai/support.ts'
 import { bodyText } from '../../support/body-text.ts'
+import { loadTranslation } from '../../../src/formats/translation.ts'
+
+await loadTranslation()
 
 type Body = Record<string, Json | undefined>
 
