@@ -6,8 +6,6 @@ export interface Rewording {
   readonly to: string
 }
 
-const COUNTRY =
-  'country|countries|city|cities|state|planet|continent|language|languages|year|day|month|company|team|animal|river'
 const MADE: readonly (readonly [string, string])[] = [
   ['author|writer', 'wrote'],
   ['inventor', 'invented'],
@@ -64,7 +62,6 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
   where: [['^where (is|are) (.+) (?:located|situated)$', 'where $1 $2']],
   who: MADE.map(([noun, verb]): readonly [string, string] => [`^who is the (?:${noun}) of `, `who ${verb}`]),
   in: [['^in (?:what|which) year ', 'what year']],
-  which: [[`^which (${COUNTRY}) (?!of )`, 'what $1']],
   steps: [[`^steps to ${VERB}`, 'how to']],
   the: [[`^the steps to ${VERB}`, 'how to']],
   is: [

@@ -1,7 +1,6 @@
 import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
-import { joinBytes } from './bytes.ts'
+import { bodyTooLarge, bodyTooLate, bodyUnreadable, joinBytes } from './body.ts'
 import { plainFailure } from './plain-failure.ts'
 
 /** The Web-standard handler: accepts what the global `fetch` accepts, so that it can stand in its place in a client. */

@@ -4,7 +4,7 @@ import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /** A body of at most this many bytes takes no room: it is parsed within one turn of the event loop. */
-const LARGE_BODY = 1024 * 1024
+export const LARGE_BODY: number = 1024 * 1024
 /** Requests of one key that may wait for room. */
 const MAX_WAITING = 100
 const RETRY_AFTER_SECONDS = 5

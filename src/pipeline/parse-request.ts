@@ -14,6 +14,7 @@ import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { breathe } from '../tokens/breathe.ts'
 import { answeringRoutes, operatingRoutes } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
+import { LARGE_BODY } from './body-room.ts'
 import type { Authenticated, Parsed } from './exchange.ts'
 import { readSteering } from './read-steering.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
@@ -87,7 +88,11 @@ export function readJson(
   const { request, key, cancellation } = exchange
   const { bodyLimits, bodyRoom } = services
   checkJsonHeaders(request, bodyLimits.maxBytes)
-  return chain(bodyRoom.enter(key.id, expectedBytes(request, bodyLimits.maxBytes), cancellation), (room) => {
+  const expected = expectedBytes(request, bodyLimits.maxBytes)
+  if (expected > 0 && expected <= LARGE_BODY) {
+    return chain(request.body(bodyLimits), (bytes) => parseBodyInTurns(bytes, limits, breathe))
+  }
+  return chain(bodyRoom.enter(key.id, expected, cancellation), (room) => {
     exchange.room = room
     return chain(request.body(bodyLimits), (bytes) => {
       room.resize(bytes.byteLength)

@@ -2,7 +2,7 @@ import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer-source.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
-import { joinBytes } from '../http/bytes.ts'
+import { joinBytes } from '../http/body.ts'
 import { breathe } from '../tokens/breathe.ts'
 import { brokenUpstream, unreachable } from '../upstream/upstream-failure.ts'
 

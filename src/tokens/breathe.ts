@@ -4,6 +4,8 @@ const waiting: (() => void)[] = []
 const LONG_STEP_MS = 10
 const MAX_REST_MS = 50
 
+let isScheduled = false
+/** Undefined when no step is under way. */
 let stepBegan: number | undefined
 let restsUntil = 0
 
@@ -16,10 +18,11 @@ export function breathe(): Promise<void> {
   endStep()
   return new Promise((resolve) => {
     waiting.push(resolve)
-    if (waiting.length === 1) afterTurn()
+    if (!isScheduled) afterTurn()
   })
 }
 
+/** A step ends where its computation breathes again, or else with the turn. */
 function endStep(): void {
   if (stepBegan === undefined) return
   const now = performance.now()
@@ -30,15 +33,22 @@ function endStep(): void {
 
 function continueOne(): void {
   endStep()
+  isScheduled = false
+  if (waiting.length === 0) return
   const rest = restsUntil === 0 ? 0 : restsUntil - performance.now()
   restsUntil = 0
-  if (rest > 0) return void setTimeout(continueOne, rest)
+  if (rest > 0) {
+    isScheduled = true
+    setTimeout(continueOne, rest)
+    return
+  }
   stepBegan = performance.now()
   waiting.shift()?.()
-  if (waiting.length > 0) afterTurn()
+  afterTurn()
 }
 
 function afterTurn(): void {
+  isScheduled = true
   if (typeof setImmediate === 'function') setImmediate(continueOne)
   else setTimeout(continueOne, 0)
 }

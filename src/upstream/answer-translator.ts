@@ -5,7 +5,7 @@ import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { collector, type Collector } from '../core/steps.ts'
 import type { StepWriter } from '../formats/format.ts'
-import { joinBytes } from '../http/bytes.ts'
+import { joinBytes } from '../http/body.ts'
 import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
 
 /** Whole events as they leave. */

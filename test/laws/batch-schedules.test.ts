@@ -50,7 +50,7 @@ describe('whatever processes work on a batch, and wherever they are killed', () 
       }),
       { numRuns: 150 },
     )
-  })
+  }, 120_000)
 
   it('a cancelled batch ends, each item answered once or canceled, and only answers are paid', async () => {
     await fc.assert(
