@@ -232,7 +232,7 @@ function requestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`
 }
 
-/** Runs every step, whatever fails before it, and rejects with the first failure. */
+/** Runs every step even when one before it fails, and rejects with the first failure. */
 async function closeAll(
   steps: readonly (() => Promise<unknown>)[],
   onFailure: (cause: unknown) => void,

@@ -43,7 +43,7 @@ export const DEFAULT_STORE_TIMEOUT_MS = 5_000
 
 export const DEFAULT_MARGIN = 1.5
 
-/** Everything that a gateway can be told. Unknown options are refused at the start. */
+/** The options of a gateway. Unknown options are refused at the start. */
 export interface GatewayOptions {
   /** Who answers: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
   readonly providers: readonly Provider[]
@@ -75,7 +75,7 @@ export interface GatewayOptions {
   readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that exist from the start. */
   readonly governance?: GovernanceConfiguration
-  /** Who may administrate. @default nobody */
+  /** Decides which requests may use the admin API. @default none */
   readonly admin?: AdminOptions
   /** Messages that can be streamed again; `false` keeps none. @default on, for an hour */
   readonly streams?: false | StreamsOptions

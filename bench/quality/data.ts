@@ -100,7 +100,7 @@ function linesWith(texts: readonly string[], atom: string): string[] {
   return lines
 }
 
-/** True when the identifier stands in the text by itself, not within a longer word. */
+/** True when the identifier is in the text by itself, not within a longer word. */
 function holdsAtom(text: string, wanted: string): boolean {
   const hay = text.toLowerCase()
   for (let at = hay.indexOf(wanted); at !== -1; at = hay.indexOf(wanted, at + 1)) {

@@ -10,7 +10,7 @@ import { createTokenizer } from '../../src/tokens/tokenizer.ts'
 /** What every measurement works with: one meter, so that a conversation is counted once. */
 export const meter: ReturnType<typeof createMeter> = createMeter(createTokenizer())
 
-/** The clock stands still, save where a measurement moves it. */
+/** The clock moves only where a measurement moves it. */
 export const START = 1_700_000_000_000
 
 export const MODEL: Model = {

@@ -2,7 +2,7 @@
 const KEPT_SHARE = 0.8
 const RUN = 4
 
-/** What of the needed texts stands in a prompt. No language model anywhere. */
+/** The share of the needed texts that is in a prompt. No language model is involved. */
 export interface Haystack {
   keeps(text: string): boolean
 }

@@ -97,7 +97,7 @@ async function tierCosts(kind: string, goal: string): Promise<void> {
   const base = { root, kind, table, secondsBetween: 30, step: 8, requests: 120 }
   const extreme = { level: 'extreme', ...NO_WISHES } as const
   const ways = [
-    ['slider, anew on every turn', { wishes: extreme, waterfall: { slider: 'query' } }],
+    ['slider, new choice on every turn', { wishes: extreme, waterfall: { slider: 'query' } }],
     ['slider, auto', { wishes: extreme, waterfall: { slider: 'auto' } }],
     ['slider, stable', { wishes: extreme, waterfall: { slider: 'stable' } }],
     ['family lock', { waterfall: { tiers: (own) => own.filter((one) => one.tier === 4) } }],

@@ -16,7 +16,7 @@ export interface Batch {
   readonly expiresAt: number
   /** Headers of the request that made the batch, which hold for each of its items. */
   readonly headers: Readonly<Record<string, string>>
-  /** `filling` until all of its items are written: before that it is shown to nobody. */
+  /** `filling` until all of its items are written: before that it is not shown. */
   readonly state: 'filling' | 'working' | 'ended'
   readonly cancelledAt?: number
   readonly endedAt?: number

@@ -11,7 +11,7 @@ import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, typ
 export interface Claim {
   readonly batch: OpenBatch
   readonly place: string
-  /** What stands in the store while the claim lasts. */
+  /** The stored value while the claim lasts. */
   held: string
 }
 
@@ -21,7 +21,7 @@ export type Taking =
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
 
-/** What stands in the place of a finished item. */
+/** The stored value of a finished item. */
 export interface ItemResult {
   /** One line of the results. */
   readonly line: string
@@ -30,13 +30,13 @@ export interface ItemResult {
 }
 
 /**
- * The items of batches, claimed by lease. Each item has a `todo` value: a time and a holder. Nobody but the holder
- * touches it before that time; whoever replaces it in one atomic step is the next holder. A process that was killed
+ * The items of batches, claimed by lease. Each item has a `todo` value: a time and a holder. Only the holder
+ * changes it before that time. The process that replaces it in one atomic step is the next holder. A process that was killed
  * holds its items no longer than the lease.
  *
  * An item ends in this order, each step safe to be made twice: its result is put in place together with its
  * settlement, only where no other is; the settlement is made; the result is shortened to its line; the todo goes.
- * Wherever a process dies, whoever claims the item next goes on from there: one result, settled once.
+ * When a process dies at any of these steps, the next holder continues from there: one result, settled once.
  */
 export interface ItemQueue {
   /** Items that are not finished, those after a place, in order. */
@@ -175,7 +175,7 @@ async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts
   return counts
 }
 
-/** How an item ended stands at the beginning of its line, before anything that a caller or a model wrote. */
+/** The end of an item is at the beginning of its line, before all text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
 /** Begins the last field of a line. No text before it can hold the same: in a text, the quotes are escaped. */
@@ -184,8 +184,8 @@ const CUSTOM_ID = ',"custom_id":'
 /** One line of the results. `body` is the JSON text of the message or of the error. */
 export function writeLine(customId: string, end: ItemEnd, body?: string): string {
   const field = end === 'succeeded' ? 'message' : 'error'
-  const told = body === undefined ? '' : `,"${field}":${oneLine(body)}`
-  return `{"result":{"type":"${end}"${told}}${CUSTOM_ID}${JSON.stringify(customId)}}`
+  const content = body === undefined ? '' : `,"${field}":${oneLine(body)}`
+  return `{"result":{"type":"${end}"${content}}${CUSTOM_ID}${JSON.stringify(customId)}}`
 }
 
 const NO_ROOM = {
@@ -222,7 +222,7 @@ function readResult(value: string): ItemResult {
   return isSettlement(settlement) ? { line, settlement } : { line }
 }
 
-/** Only what `writeResult` wrote stands there. */
+/** The line was written by `writeResult`. */
 function isSettlement(value: unknown): value is Settlement {
   return isJsonObject(value) && typeof value['ticket'] === 'string' && Array.isArray(value['charges'])
 }

@@ -37,7 +37,7 @@ function isPast(batch: Batch, at: number): boolean {
   return batch.state === 'ended' && at >= batch.createdAt + RESULTS_FOR_MS
 }
 
-/** When to look at a batch again; undefined when nothing of it shall stay. */
+/** When to look at a batch again; undefined when all of it is removed. */
 function nextLook(batch: Batch, at: number): number | undefined {
   if (batch.state === 'filling') return undefined
   if (at < batch.createdAt + RESULTS_FOR_MS) return batch.createdAt + RESULTS_FOR_MS

@@ -45,7 +45,7 @@ export interface Billable {
  * theoretical = original prompt tokens × input price + completion tokens × output price; actual = all upstream calls
  * at their reported usage; billed = theoretical × margin (decisions 5).
  *
- * The upstream's count of input tokens is the truth, as far as the prompt can have so many; our own counter only tells how many were saved. Mixing the two
+ * The upstream's count of input tokens is the truth, as far as the prompt can have so many; our own counter only states how many were saved. Mixing the two
  * would report savings, or losses, where nothing was rewritten.
  */
 export function makeBill(item: Billable): Bill {

@@ -1,6 +1,6 @@
 import { asWords, type Token } from './tokens.ts'
 
-/** A form of a question and the one form that stands for it. `$1` is what the first group matched, word for word. */
+/** A form of a question and its canonical form. `$1` is the text that the first group matched. */
 export interface Rewording {
   readonly pattern: RegExp
   readonly to: string

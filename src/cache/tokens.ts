@@ -66,7 +66,7 @@ export function tokenize(text: string): readonly Token[] {
 const BLANK = 0x20
 
 /**
- * Returns the end of a word of ASCII letters that stands between blanks, or 0 where there is none at `at`. Most words of
+ * Returns the end of a word of ASCII letters between blanks, or 0 where there is none at `at`. Most words of
  * English texts are found here without the pattern, which is ten times slower.
  */
 function endOfPlainWord(text: string, at: number): number {

@@ -31,7 +31,7 @@ export function promptTokens(usage: Usage): number {
   return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }
 
-/** Why an answer ended. `pause` is a long turn that the caller shall continue. */
+/** Why an answer ended. `pause` is a long turn that the caller continues. */
 export type Finish = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
 /** A finished answer in no dialect. */
@@ -59,7 +59,7 @@ export interface Frame {
 
 /**
  * What a piece of a streamed answer says. Deltas belong to the block that the last `…-start` of their kind opened,
- * save that deltas of several tool calls may alternate: `index` counts the tool calls of the answer from 0.
+ * except that deltas of several tool calls may alternate: `index` counts the tool calls of the answer from 0.
  */
 export type AnswerEvent =
   | { readonly type: 'answer-start'; readonly id: string; readonly model: string }

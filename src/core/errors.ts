@@ -14,7 +14,7 @@ export type FailureKind =
   | 'method-not-allowed'
   | 'request-timeout'
   | 'conflict'
-  /** The caller left before the answer; nobody reads the response. */
+  /** The caller left before the answer; the response is not read. */
   | 'cancelled'
   | 'too-large'
   /** The key has stored as much as it may. */

@@ -10,7 +10,7 @@ export interface BodyLimits {
   readonly after: (ms: number, callback: () => void) => () => void
 }
 
-/** An HTTP request as the pipeline sees it, whatever server received it. */
+/** An HTTP request as the pipeline sees it, from any server. */
 export interface HttpRequest {
   readonly method: string
   /** The path as sent, still percent-encoded, without the query. */

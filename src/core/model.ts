@@ -33,7 +33,7 @@ export interface Model {
   readonly refusesBothSamplers?: boolean
   /** True when the upstream refuses every temperature and top_p but its own. */
   readonly refusesSamplers?: boolean
-  /** How hard the model can be told to think, in its vendor's words. @default unknown: efforts of other formats are left out */
+  /** The reasoning efforts of the model, in its vendor's words. @default unknown: efforts of other formats are left out */
   readonly efforts?: readonly string[]
   /** Fields of the provider's own format that switch thinking off; sent with the short questions of tiers 2, 3 and 4. */
   readonly withoutThinking?: JsonObject

@@ -27,7 +27,7 @@ export interface ReserveRequest {
   readonly claims: readonly Claim[]
   /** The smallest grant of the elastic claims that is of use. @default their amount */
   readonly least?: number
-  /** How long the amounts are held when nobody settles: the process died. */
+  /** How long the amounts are held when they are not settled because the process died. */
   readonly lapsesAfterMs: number
 }
 

@@ -108,8 +108,8 @@ export interface ThinkingPart {
 export type Role = 'system' | 'user' | 'assistant' | 'tool'
 
 /**
- * One message, in the caller's own order: message n here is message n of the body. A system text that stands outside
- * the messages (message format) is the first message here. Tool results stand in messages of role `tool` (chat format,
+ * One message, in the caller's own order: message n here is message n of the body. A system text outside
+ * the messages (message format) is the first message here. Tool results are in messages of role `tool` (chat format,
  * one result each) or `user` (message format).
  */
 export interface Message {
@@ -150,7 +150,7 @@ export interface Settings {
   readonly shape?: AnswerShape
   /** How many answers at once. */
   readonly choices?: number
-  /** How hard a model shall think, in its vendor's own word: `low`, `medium`, `high` … */
+  /** The reasoning effort, in the vendor's own word: `low`, `medium`, `high` … */
   readonly effort?: string
   /** The stable name of the caller's own user, by which a vendor recognises abuse. */
   readonly user?: string

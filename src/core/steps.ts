@@ -8,7 +8,7 @@ export interface Collector {
   completion(): Completion
   /** The protocol's own last event has come: nothing is missing. */
   isWhole(): boolean
-  /** The upstream has told why it ended. */
+  /** The upstream has sent a finish reason. */
   isFinished(): boolean
 }
 

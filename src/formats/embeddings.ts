@@ -109,7 +109,7 @@ const BYTES_PER_NUMBER = 4
 /** Letters that are made at once: a call takes only so many arguments. */
 const LETTERS = 8_192
 
-/** 32-bit floats, least byte first, whatever the machine. */
+/** 32-bit floats, little-endian on every machine. */
 function toBase64(numbers: readonly number[]): string {
   const view = new DataView(new ArrayBuffer(numbers.length * BYTES_PER_NUMBER))
   numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))

@@ -70,7 +70,7 @@ export function failureStatus(failure: GatewayError): number {
   return failure.details.upstream?.status ?? FAILURES['upstream-rejected'].status
 }
 
-/** Longer waits are nothing that a client shall sleep through. */
+/** Maximum wait that a client is asked for. */
 const LONGEST_WAIT_SECONDS = 60
 
 const NUMBER = /^\d{1,15}(\.\d{1,9})?$/

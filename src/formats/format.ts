@@ -28,7 +28,7 @@ export interface Metrics {
 
 /** What a writer must know besides the answer. */
 export interface WriteContext {
-  /** The caller's prompt: says, for one, whether a chat stream shall end in a usage chunk. */
+  /** The caller's prompt. It decides, for example, whether a chat stream ends in a usage chunk. */
   readonly prompt: Prompt
   /** Seconds since 1970. */
   readonly created: number
@@ -50,7 +50,7 @@ export interface StepWriter {
   write(step: Step): readonly Frame[]
   /** Notified of whole events that leave as received, past this writer. */
   passed?(events: ByteSearch): void
-  /** The frames that close a whole stream, the bill on the one that tells why the answer ended. */
+  /** The frames that close a whole stream, with the bill on the frame that has the finish reason. */
   end(metrics: Metrics): readonly Frame[]
   /** The frames that end a stream which broke, where they depend on what was written. @default writeFailureFrame */
   fail?(failure: GatewayError): readonly Frame[]
@@ -61,7 +61,7 @@ export interface KeptTurn {
   readonly id: string
   /** The whole conversation that was asked with, in the format's own items. */
   readonly input: readonly Json[]
-  /** The answer as it was told. */
+  /** The answer as it was sent. */
   readonly answer: JsonObject
 }
 
@@ -86,12 +86,12 @@ export interface Recalled {
 
 /** What a format must say whose servers keep answered requests, so that later ones refer to them by their ids. */
 export interface TurnFormat {
-  /** Reads loosely: what is wrong is told by `readPrompt`. */
+  /** Reads loosely: `readPrompt` reports errors. */
   refersTo(body: JsonObject): References
   /** The body with what it refers to in its place. Throws `invalid-request` for what is not there. */
   recall(body: JsonObject, found: Recalled): JsonObject
-  /** What to keep, or undefined where the caller wants nothing kept. `told` is the whole body, or the last frame's data. */
-  keep(context: WriteContext, told: string): KeptTurn | undefined
+  /** What to keep, or undefined where the caller wants nothing kept. `serialized` is the whole body, or the last frame's data. */
+  keep(context: WriteContext, serialized: string): KeptTurn | undefined
   /** The ids of an answer by which later requests can refer to it: its own, and those of its items. */
   idsOf(answer: JsonObject): readonly string[]
   /** True for an answer that its upstream has accepted and not yet generated. */
@@ -106,8 +106,8 @@ export interface TurnFormat {
 export interface UpstreamFormat {
   readonly dialect: UpstreamDialect
   /**
-   * library → provider, for the upstream model `model`. Throws `invalid-request` for what another dialect's upstream
-   * cannot be told.
+   * library → provider, for the upstream model `model`. Throws `invalid-request` for content of another
+   * dialect that this format cannot express.
    */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
   /** provider → library. Throws `upstream` when the body is no answer. */

@@ -9,7 +9,7 @@ export interface Obstacle {
   /** Completes "… cannot be sent": `this field`, `a web_search block`. */
   readonly what: string
   readonly details?: Json
-  /** True for what is refused even where a prompt may lose something: it stands for the conversation itself. */
+  /** True for what is refused even where a prompt may lose something: it is the conversation itself. */
   readonly isEssential?: boolean
 }
 
@@ -17,7 +17,7 @@ export interface Obstacle {
 export interface Beyond {
   /** Fields that only steer: an answer without them is still the answer that was asked for. */
   readonly hints: readonly string[]
-  /** What another dialect's upstream cannot be told and must be, in the order of the body. */
+  /** Required parts that another dialect cannot express, in the order of the body. */
   readonly obstacles: Iterable<Obstacle>
 }
 

@@ -41,7 +41,7 @@ function cleanJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** What the words so far say of the next atom. `names`: whatever is not a plain word is hidden. */
+/** What the words so far say of the next atom. `names`: every atom that is not a plain word is hidden. */
 type Hides = 'nothing' | 'names' | 'anything'
 
 interface Walk {

@@ -97,7 +97,7 @@ function leadsOutside(part: Part): boolean {
   }
 }
 
-/** An item that stands for one that the vendor holds. */
+/** A reference to an item that the vendor holds. */
 function isReferenceItem({ type, role, id }: JsonObject): boolean {
   return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
 }

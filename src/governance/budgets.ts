@@ -40,7 +40,7 @@ export interface Budgets {
   delete(id: string): Promise<{ readonly id: string; readonly object: 'budget'; readonly deleted: true }>
 }
 
-/** The same, for bodies that nobody has looked at. */
+/** The same for bodies that are not checked yet. */
 export interface BudgetDesk extends Budgets {
   create(fields: unknown): Promise<BudgetRecord>
   update(id: string, change: unknown): Promise<BudgetRecord>

@@ -92,9 +92,9 @@ function refuseDoubles(list: string, values: readonly string[], what: string): v
 }
 
 /**
- * Puts the configuration in place. What it says wins over what the store holds, save that a key which was switched off
- * stays off unless the configuration itself names `is_active`. Usage is counted elsewhere and stays; doing it again,
- * also by several processes at once, changes nothing.
+ * Applies the configuration. It overrides stored records. Exception: a disabled key stays disabled unless the
+ * configuration sets `is_active`. Usage is not changed. Applying it again, also in several processes at once, changes
+ * nothing.
  */
 export async function applyConfiguration(
   configured: Configured,

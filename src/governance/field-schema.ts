@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import { DURATION_CODES, type DurationCode } from '../core/period.ts'
 
-/** What stands for "no limit" wherever an integer is specified; given as a limit, it means none. */
+/** The integer that means "no limit", in requests and in responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
 
 /** 9,000,000 $ in cents: more would leave the safe integers of nano-dollars. */

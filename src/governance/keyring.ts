@@ -20,7 +20,7 @@ export interface Keyring {
   find(secret: string): MaybePromise<VirtualKey | undefined>
   /** The key as it is now. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
-  /** The secret is told here and never again. Throws `invalid-admin-request` when a shared record does not exist. */
+  /** The secret is returned only here. Throws `invalid-admin-request` when a shared record does not exist. */
   create(fields: NewKey): Promise<{ readonly key: VirtualKey; readonly secret: string }>
   /** The key after the change. Throws `not-found` or `invalid-admin-request`. */
   update(id: string, fields: KeyChange): Promise<VirtualKey>

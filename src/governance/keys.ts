@@ -9,7 +9,7 @@ import type { VirtualKey } from './virtual-key.ts'
 /** A key as the admin API writes it; see docs/keys.md for its fields. */
 export type KeyRecord = JsonObject & { readonly id: string; readonly name: string }
 
-/** A new key. `value` is its secret, told this once and stored nowhere. */
+/** A new key. `value` is its secret, which is returned only here and never stored. */
 export type CreatedKey = KeyRecord & { readonly value: string }
 
 /** A page of a list, in ascending order of ids. */
@@ -39,7 +39,7 @@ export interface Keys {
   limits(id: string): Promise<JsonObject>
 }
 
-/** The same, for bodies that nobody has looked at. */
+/** The same for bodies that are not checked yet. */
 export interface KeyDesk extends Keys {
   create(fields: unknown): Promise<CreatedKey>
   update(id: string, change: unknown): Promise<KeyRecord>

@@ -42,7 +42,7 @@ export interface LedgerOptions {
   readonly now: () => number
   readonly uuid: () => string
   readonly shared: SharedLimits
-  /** How long amounts stay held when nobody settles, in milliseconds; longer than any request. @default 600,000 */
+  /** Time in milliseconds after which the held amounts of a reservation that is not settled expire. Longer than any request. @default 600,000 */
   readonly lapsesAfterMs?: number
   /** Sends settlements that the store did not take again. @default only later settlements send them */
   readonly settlements?: SettlementsOptions
@@ -133,7 +133,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     }
   }
 
-  /** Takes a place of each request limit for good: the upstream is asked even if the request is refused afterwards. */
+  /** Takes a place of each request limit and does not return it: the upstream is asked even if the request is refused afterwards. */
   async function takePlaces(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
     const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')

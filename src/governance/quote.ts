@@ -30,7 +30,7 @@ export function createQuote(parts: QuoteParts): Quote {
   return new WorstCase(parts)
 }
 
-/** What nobody reads is not computed. */
+/** Values are computed when they are read. */
 class WorstCase implements Quote {
   readonly outputTokens: number
   readonly #parts: QuoteParts

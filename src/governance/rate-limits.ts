@@ -42,7 +42,7 @@ export interface RateLimits {
   delete(id: string): Promise<{ readonly id: string; readonly object: 'rate_limit'; readonly deleted: true }>
 }
 
-/** The same, for bodies that nobody has looked at. */
+/** The same for bodies that are not checked yet. */
 export interface RateLimitDesk extends RateLimits {
   create(fields: unknown): Promise<RateLimitRecord>
   update(id: string, change: unknown): Promise<RateLimitRecord>

@@ -12,7 +12,7 @@ const WINDOW: Readonly<Record<DurationCode, string>> = {
   '1M': 'month',
 }
 
-/** The error of the limit that refused. It tells the limit, never what others used of it. */
+/** The error of the limit that refused. It names the limit, never the usage of others. */
 export function refusal(
   limit: Limit,
   request: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },

@@ -24,7 +24,7 @@ export interface Permissions {
   readonly disableTools?: boolean
 }
 
-/** A caller's key as it is stored: the secret itself is known only to whoever created it. */
+/** A caller's key as it is stored: the secret itself is not stored. */
 export interface VirtualKey {
   readonly id: string
   readonly name: string

@@ -5,7 +5,7 @@ const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
 /**
  * The caller's secret from `x-bf-vk`, `x-api-key` or `Authorization: Bearer`, undefined when there is none.
- * Two different secrets at once are refused: nobody can say whose request it would be.
+ * Two different secrets in one request are refused: the key of the request would be ambiguous.
  */
 export function readSecret(request: Pick<HttpRequest, 'header'>): string | undefined {
   let secret = readBearer(request)

@@ -137,7 +137,7 @@ function withhold(services: Services): Withheld {
   }
 }
 
-/** An item can wait for the store, whatever `onStoreFailure` says: its settlement is kept in the store itself. */
+/** An item waits for the store with either value of `onStoreFailure`: its settlement is kept in the store itself. */
 function notReserved(): GatewayError {
   return new GatewayError('overloaded', 'The store failed before this item was reserved. It is tried again.')
 }

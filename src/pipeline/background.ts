@@ -19,7 +19,7 @@ const LOOK_MS = 30_000
 /**
  * Answers a request whose response is still to be generated, and settles it when it has been. The reservation is held
  * until then, so that background work cannot pass a budget. At the end of `timeouts.total` the upstream is asked to
- * cancel: a reservation that nobody settles would be given back although the vendor is paid.
+ * cancel: a reservation that is not settled would be given back although the vendor is paid.
  */
 export async function respondInBackground(
   answered: Answered,

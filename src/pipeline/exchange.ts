@@ -25,7 +25,7 @@ export interface ExchangeStart {
 
 /** Who waits for the answer. */
 export interface ExchangeCaller {
-  /** False: nobody is connected. */
+  /** False for work without a client connection, such as the items of a batch. */
   readonly isConnected: boolean
   /** The request goes on without a reader. */
   readonly isDetached: boolean
@@ -44,7 +44,7 @@ export class Exchange {
   readonly sink: ResponseSink
   readonly format: Format
   readonly cancellation: Cancellation
-  /** Everyone who waits for the answer; absent when nobody is connected, as with the items of a batch. */
+  /** The readers of the answer. Absent without a client connection, as for the items of a batch. */
   readonly subscribers: Subscribers | undefined
   /** The request goes on without a reader. */
   isDetached: boolean
@@ -101,7 +101,7 @@ export class Exchange {
   #subscribe(): Subscribers {
     const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller left.')))
     const leave = subscribers.join()
-    // A place that nobody leaves.
+    // A subscriber that never leaves.
     if (this.isDetached) subscribers.join()
     this.request.onDisconnect(() => {
       this.hasLeft = true

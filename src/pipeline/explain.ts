@@ -24,7 +24,7 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   const dryRun = dryRunOf(services)
   parsed.reservation = takenNothing(forecast)
   const planned = await plan(parsed as Reserved, dryRun.services)
-  const body = describe(planned, { told: forecast, found: dryRun.found(), hasCache: services.memory !== undefined })
+  const body = describe(planned, { forecast, found: dryRun.found(), hasCache: services.memory !== undefined })
   // No settlement follows that could carry the audit record.
   parsed.reservation = undefined
   await services.observers.observeRequest(parsed, { status: 200 })

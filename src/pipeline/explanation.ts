@@ -14,19 +14,19 @@ import type { Planned } from './exchange.ts'
 export type Found = CacheHit | CacheMiss | undefined
 
 export interface Seen {
-  readonly told: Forecast
+  readonly forecast: Forecast
   readonly found: Found
   readonly hasCache: boolean
 }
 
 /** A planned request as the caller reads it. */
-export function describe(planned: Planned, { told, found, hasCache }: Seen): JsonObject {
+export function describe(planned: Planned, { forecast, found, hasCache }: Seen): JsonObject {
   const { resolved, margin, plan: planning } = planned
   const bill = expectedBill(planned)
   return {
     object: 'svc.explanation',
     model: resolved.name,
-    would_be: told.refused === undefined ? (planning.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
+    would_be: forecast.refused === undefined ? (planning.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
     cache: describeCache(found, hasCache),
     tier: describeTier(planned, bill),
     tokens: {
@@ -49,7 +49,7 @@ export function describe(planned: Planned, { told, found, hasCache }: Seen): Jso
       model: model.id,
       role: index === 0 ? 'first' : 'fallback',
     })),
-    limits: describeLimits(told),
+    limits: describeLimits(forecast),
   }
 }
 

@@ -33,7 +33,7 @@ async function concludeFirst({ first }: Exchange, failure: GatewayError, body: s
   await (isLasting ? first.remember(answer) : first.forget(answer))
 }
 
-/** The failure of a request whose caller has left, whatever stopped it. */
+/** The failure of a request whose caller has left. The error that stopped it is the cause. */
 export function callerLeft(cause?: unknown): GatewayError {
   return new GatewayError('cancelled', 'The caller left before the end of the answer.', { cause })
 }

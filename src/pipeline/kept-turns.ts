@@ -32,7 +32,7 @@ export interface KeptTurns extends Pick<Turns, 'find' | 'findInput' | 'findHolde
 
 /**
  * Each turn holds its whole conversation, so that it can be continued when the turns before it are gone. The answer
- * stands apart: it is read alone, and far more often.
+ * is stored apart because it is read alone, and far more often.
  */
 export function createKeptTurns(store: KeptTurnStore): KeptTurns {
   return {
@@ -112,8 +112,8 @@ async function read(store: KeptTurnStore, place: Place): Promise<string | undefi
 }
 
 async function findTurn(store: KeptTurnStore, key: VirtualKey, id: string): Promise<KeptTurn | undefined> {
-  const [told, input] = await Promise.all(HALVES.map((half) => read(store, { key, id, half })))
-  const answer = answerOf(told)
+  const [answered, input] = await Promise.all(HALVES.map((half) => read(store, { key, id, half })))
+  const answer = answerOf(answered)
   if (answer === undefined || input === undefined) return undefined
   return { id, answer, input: asArray(JSON.parse(input) as Json) }
 }
@@ -139,7 +139,7 @@ async function findQuoted(
   return found
 }
 
-/** Whoever refers to a turn that could not be kept is told that it is not there. */
+/** A request that refers to a turn that could not be kept is answered with 404. */
 async function write(store: KeptTurnStore, key: VirtualKey, { id, input, answer }: KeptTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > LONGEST) return

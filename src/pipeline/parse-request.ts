@@ -64,7 +64,7 @@ function understand(exchange: Authenticated, given: ReadBody, services: Services
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   checkVendorWork(prompt, services)
-  // The vendor goes on with it, whoever reads.
+  // The vendor continues it without a reader.
   if (isInBackground(prompt)) exchange.detach()
   exchange.asked = asked
   exchange.prompt = prompt
@@ -74,7 +74,7 @@ function understand(exchange: Authenticated, given: ReadBody, services: Services
   return exchange as Parsed
 }
 
-/** True for a request of the responses format that its vendor answers although nobody reads. */
+/** True for a request of the responses format that its vendor answers in the background. */
 export function isInBackground({ native, stream }: Prompt): boolean {
   return stream && native.dialect === 'responses' && native.value['background'] === true
 }
@@ -140,7 +140,7 @@ function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, ma
   )
 }
 
-/** Threads are held by an upstream of the message format; elsewhere the official client falls back when told so. */
+/** Threads are held by an upstream of the message format; elsewhere the error code makes the official client fall back. */
 function checkThread(prompt: Prompt, resolved: Resolved): void {
   if (prompt.native.value['thread'] === undefined) return
   if (resolved.routes.every((route) => route.provider.dialect === prompt.native.dialect)) return

@@ -63,7 +63,7 @@ const MAX_NEAR = 3
 /** Longer names are not compared. */
 const MAX_COMPARED = 80
 
-/** The names most like a name that nobody serves, of the models that the key may use. */
+/** The names nearest to an unknown name, of the models that the key may use. */
 function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly string[] {
   if (name.length > MAX_COMPARED) return []
   const given = name.toLowerCase()

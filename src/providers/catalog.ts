@@ -55,7 +55,7 @@ export interface CatalogRoute {
 
 /** All models that can be asked for. */
 export interface Directory {
-  /** An alias, or `<provider>/<model_id>` split at the first slash; undefined for what nobody serves. */
+  /** An alias, or `<provider>/<model_id>` split at the first slash; undefined when no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
   /**
    * The routes of a model id without its provider: of the providers that list it, in their order; else of one that knows
@@ -194,7 +194,7 @@ function aliasRoutes(
   const replaced = new Set(own.map((alias) => alias.id))
   for (const alias of KNOWN_ALIASES) if (!replaced.has(alias.id)) lay(alias)
   for (const [index, alias] of own.entries()) {
-    if (routes.has(alias.id)) throw wrong(`catalog.aliases[${index}]: the alias "${alias.id}" stands there twice`)
+    if (routes.has(alias.id)) throw wrong(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice`)
     if (lay(alias)) continue
     throw wrong(`catalog.aliases[${index}].target: no configured provider serves "${alias.target}"`)
   }

@@ -46,7 +46,7 @@ export async function embedBatch(
   return readVectors(parseObject(text), texts.length, dimensions)
 }
 
-/** The vectors in the order of the texts, which `index` tells. */
+/** The vectors in the order of the texts, by `index`. */
 function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
   const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
   asArray(answer?.['data']).forEach((item, place) => {

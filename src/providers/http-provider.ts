@@ -162,7 +162,7 @@ function guardedFormat({ format, secrets }: HttpProviderOptions): StreamFormat {
   return { dialect, stepReader, ...(isPlain !== undefined && { isPlain }) }
 }
 
-/** What a token count must not be told: it is about the prompt, and vendors refuse everything else. */
+/** Fields that are removed for a token count: it concerns the prompt, and vendors refuse all other fields. */
 const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(options: HttpProviderOptions, call: ProviderCall, url: string): Promise<number> {
@@ -284,14 +284,14 @@ function readRefusal(options: HttpProviderOptions, call: OpenCall, response: Ups
   const { status } = response
   const text = 'text' in response ? response.text : undefined
   const failure = readable(options.name, () => options.format.readFailure(status, parseObject(text ?? '')))
-  const told = readAdvice(response, call.runtime.now())
-  const advised = new GatewayError(failure.kind, failure.message, {
+  const advised = readAdvice(response, call.runtime.now())
+  const refusal = new GatewayError(failure.kind, failure.message, {
     ...failure.details,
-    ...told,
-    ...(refusesUs(status) && { advice: { ...told.advice, shouldRetry: 'false' } }),
+    ...advised,
+    ...(refusesUs(status) && { advice: { ...advised.advice, shouldRetry: 'false' } }),
     ...(status < 500 && { isCallerSide: true }),
   })
-  return withoutSecrets(advised, listOf(options.secrets))
+  return withoutSecrets(refusal, listOf(options.secrets))
 }
 
 function listOf(secrets: HttpProviderOptions['secrets'] = []): readonly string[] {

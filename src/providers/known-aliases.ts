@@ -11,7 +11,7 @@ const messageDefaults = { temperature: 0.7, topP: 0.9 } as const
 /**
  * The identifiers of the message gateway's model table. Their targets are the models of the same name; Anthropic has
  * retired Sonnet 4 and Opus 4, so an operator of its API points these names elsewhere by `catalog.aliases`.
- * There was never a Haiku 4 of that date: the name stands for Haiku 4.5.
+ * There was never a Haiku 4 of that date: the name is an alias of Haiku 4.5.
  */
 export const KNOWN_ALIASES: readonly KnownAlias[] = [
   {

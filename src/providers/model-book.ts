@@ -8,7 +8,7 @@ import type { ModelEntry } from './provider-options.ts'
 export interface ModelBookOptions {
   /** For messages. */
   readonly who: string
-  /** The family of models whose id tells none. */
+  /** The family of models whose id does not contain one. */
   readonly family: string
   /** The catalogue's models of this vendor. @default none */
   readonly known?: readonly KnownModel[]
@@ -38,7 +38,7 @@ export function createModelBook(options: ModelBookOptions): ModelBook {
   }
   const written = new Set<string>()
   for (const [index, entry] of entries.entries()) {
-    if (written.has(entry.id)) throw wrong(options, `models[${index}]: the model "${entry.id}" stands there twice`)
+    if (written.has(entry.id)) throw wrong(options, `models[${index}]: the model "${entry.id}" is listed twice`)
     written.add(entry.id)
     listed.add(entry.id)
     byId.set(entry.id, describe(entry, byId.get(entry.id), options, index))

@@ -24,7 +24,7 @@ export function embedOffline({ request, model }: EmbedCall): Embedded {
   }
 }
 
-/** Nobody offline knows what words the tokens are; the same tokens are the same text. */
+/** The words of the tokens are not known offline. Equal tokens count as equal texts. */
 function textOf(input: EmbedInput): string {
   return typeof input === 'string' ? input : input.map((token) => `t${token}`).join(' ')
 }

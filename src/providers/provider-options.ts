@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 
-/** A model as an operator describes it. Whatever is left out has the default that stands there. */
+/** A model as an operator describes it. A field that is left out has the default that is named here. */
 export interface ModelEntry extends Omit<
   Model,
   'id' | 'family' | 'contextWindow' | 'upstreamWindow' | 'maxOutputTokens' | 'price'
@@ -10,7 +10,7 @@ export interface ModelEntry extends Omit<
   readonly id: string
   /** Dollars per million tokens. @default the catalogue's for a known model, else the provider's `defaultPrice` */
   readonly price?: Model['price']
-  /** @default the family that the id tells (`llama-3.3` is `llama`), else the provider's name */
+  /** @default the family in the id (`llama-3.3` is `llama`), else the provider's name */
   readonly family?: string
   /** @default 128_000 */
   readonly contextWindow?: number

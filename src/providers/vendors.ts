@@ -41,7 +41,7 @@ export type VendorProvider = (options?: VendorOptions) => Provider
 
 interface Vendor {
   readonly baseUrl: string
-  /** Absent for servers of one's own: they need no key, and nobody bills their tokens. */
+  /** Absent for local servers: they need no key, and their tokens are not billed. */
   readonly variable?: string
 }
 

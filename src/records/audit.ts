@@ -59,7 +59,7 @@ export interface AuditOptions {
   readonly store: Store
   /** How long records are kept, in milliseconds. @default as long as the store keeps them */
   readonly keepMs?: number
-  /** Is told of each record too, for an archive of the operator's own. What it throws is counted in `dropped`. */
+  /** Receives each record too, for an archive of the operator. Errors that it throws are counted in `dropped`. */
   readonly onRecord?: Sink<AuditRecord>
 }
 
@@ -147,7 +147,7 @@ function toRecord(finished: Finished): AuditRecord {
   }
 }
 
-/** Only what `write` wrote stands under these names; anything else is left out. */
+/** Entries under these names that `write` did not write are left out. */
 function fromEntry(entry: LogEntry): AuditRecord | undefined {
   try {
     const value: unknown = JSON.parse(entry.value)

@@ -45,7 +45,7 @@ export interface Finished {
 /** What became of a request. */
 export type Ending = 'answered' | 'refused' | 'failed' | 'left'
 
-/** The status of a request whose caller left: nobody sees it. */
+/** The status in the records of a request whose caller left. It is never sent. */
 const LEFT = 499
 
 export function endingOf(finished: Finished): Ending {
@@ -61,7 +61,7 @@ export function tokensUsed({ bill }: Finished): number {
 
 const LONGEST_NAME = 200
 
-/** Whatever callers choose freely is cut before it is written down. */
+/** Texts that callers choose are cut to a maximum length before they are recorded. */
 export function shortened(name: string | undefined): string | null {
   return name === undefined ? null : name.slice(0, LONGEST_NAME)
 }

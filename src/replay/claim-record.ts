@@ -8,7 +8,7 @@ export interface KeptAnswer {
   readonly body: string
 }
 
-/** What stands in the store under an Idempotency-Key. `fingerprint` tells requests apart. */
+/** The stored value of an Idempotency-Key. Different requests have different fingerprints. */
 export type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
   | { readonly state: 'done'; readonly fingerprint: string; readonly answer: KeptAnswer }

@@ -89,7 +89,7 @@ export class EventBuffer implements Recording {
     return this.#isKept ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
   }
 
-  /** Nobody needs to read: the producer is never paused again. */
+  /** No reader is needed: the producer is never paused again. */
   drain(): void {
     this.#isDraining = true
     this.#updateDemand()

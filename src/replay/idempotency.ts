@@ -28,13 +28,13 @@ export type Repeated =
   | Extract<Outcome, { readonly kind: 'kept' }>
   | (Extract<Outcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
-/** Is told once how the first request ends; further calls do nothing. Nothing here rejects. */
+/** Called once when the first request ends; further calls do nothing. Never rejects. */
 export interface First {
   /** Everyone who waits gets it, and later ones for as long as answers are kept. Resolves when it is in the store. */
   remember(answer: KeptAnswer): Promise<void>
   /** Everyone who waits may follow; when it ends whole it is remembered, else forgotten. */
   share(head: KeptAnswer['head'], recording: Recording): void
-  /** Those who wait get this answer; without one they ask anew, one after the other. The next request asks anew. */
+  /** Waiting requests get this answer. Without one they call the upstream, one after the other, and so does the next request. */
   forget(answer?: KeptAnswer): Promise<void>
 }
 
@@ -49,7 +49,7 @@ export interface Idempotency {
    * or when the first still runs after `patienceMs`; rejects when the store cannot tell, and when the caller leaves.
    */
   claim(asked: Asked): Promise<Claim>
-  /** Resolves when the store was told of everything that ended. */
+  /** Resolves when all ended requests are stored. */
   flush(): Promise<void>
   /** Requests of this process that are not over. */
   readonly size: number
@@ -68,7 +68,7 @@ export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'afte
 const DAY_SECONDS = 86_400
 const LEASE_MS = 30_000
 const POLL_MS = 250
-/** The longest wait for a store whose reads do not show yet what stands in the way of a write. */
+/** Maximum wait for a store whose reads lag behind its writes. */
 const MAX_BACKOFF_MS = 5_000
 const MAX_DOUBLINGS = 10
 

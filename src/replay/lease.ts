@@ -11,7 +11,7 @@ export interface Lease {
 
 export interface LeaseRequest {
   readonly name: string
-  /** What stands there now. */
+  /** The present value. */
   readonly expected: string | undefined
   /** Unlike what anybody else would write. */
   readonly text: string
@@ -23,7 +23,7 @@ export interface LeaseRequest {
 /** A lease is renewed three times before it would lapse: one renewal may fail. */
 const RENEWALS = 3
 
-/** Undefined when something else stands there. Rejects when the store cannot tell. */
+/** Undefined when another value is stored. Rejects when the store fails. */
 export async function takeLease(
   { store, after }: { readonly store: Store } & Pick<Runtime, 'after'>,
   { name, expected, text, leaseMs, quota }: LeaseRequest,

@@ -27,7 +27,7 @@ export interface RecordingName {
   readonly owner: string
   readonly id: string
   readonly subscribers?: Subscribers
-  /** Other processes are told that it is being generated: its caller may come back to any of them. */
+  /** Announces to other processes that it is being generated: its caller may come back to any of them. */
   readonly isDetached?: boolean
 }
 
@@ -38,7 +38,7 @@ export interface Recordings {
   open(options: { readonly owner: string; readonly isKept: boolean }): EventBuffer
   /** Makes a stream known under a name, and keeps it when it has ended. A name that is taken goes to the newer one. */
   name(recording: Recording, name: RecordingName): void
-  /** Keeps an answer that was no stream. Nobody waits for it. */
+  /** Keeps an answer that was not a stream, in the background. */
   keep(kept: Kept, owner: string, id: string): void
   /** `elsewhere`: another process generates it. Rejects when the store cannot tell. */
   find(owner: string, id: string): Promise<Found | undefined>
@@ -72,7 +72,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
 
-  /** Nobody waits for it but who asks for this name, and nobody minds when it fails: the answer was given. */
+  /** Only readers of this name wait for it. A failure is ignored: the answer was already sent. */
   async function save(name: string, work: Promise<unknown>): Promise<void> {
     const saved = work.catch(() => {})
     saving.set(name, saved)

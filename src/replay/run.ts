@@ -17,7 +17,7 @@ export interface Run {
   readonly begun: Promise<boolean>
   /** Undefined: it ended without an answer that others could have. */
   readonly outcome: Promise<Outcome | undefined>
-  /** Resolves when it no longer stands in anyone's way. */
+  /** Resolves when it no longer blocks another request. */
   readonly over: Promise<void>
 }
 

@@ -46,7 +46,7 @@ function carries(request: HttpRequest, key: string): boolean {
   return given.filter((secret) => isSameSecret(secret, key)).length > 0
 }
 
-/** Whatever goes wrong while deciding is no permission. */
+/** An error during the decision denies permission. */
 async function agrees(decide: () => boolean | Promise<boolean>, { after }: Pick<Runtime, 'after'>): Promise<boolean> {
   let cancel: () => void = () => {}
   const late = new Promise<boolean>((resolve) => {

@@ -42,7 +42,7 @@ export class IncomingCall implements Call {
 /** Answers a call; a GatewayError that it throws before it has answered is written by `refuse`. */
 export type Handler = (call: Call) => MaybePromise<void>
 
-/** What responses outside of the model line carry: they are of this moment and for nobody else. */
+/** What responses outside of the model line carry: they are never stored or shared. */
 export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }

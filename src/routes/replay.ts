@@ -187,5 +187,8 @@ function unknownMessage(): GatewayError {
 }
 
 function lostMessage(): GatewayError {
-  return new GatewayError('upstream', 'The process that generated this message ended before the message did. Ask anew.')
+  return new GatewayError(
+    'upstream',
+    'The process that generated this message ended before the message did. Send the request again.',
+  )
 }

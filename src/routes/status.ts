@@ -19,7 +19,7 @@ export interface StatusParts {
  * GET /health: 503 when the store cannot be reached, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
  * 'allow'` a store that cannot be reached is `degraded` too. The names of the
  * services are those of the specification: optimizer is the waterfall, bifrost the routing to providers, redis the
- * store, mcp_tools the search in stored contexts. Open to everyone, tells no names or addresses.
+ * store, mcp_tools the search in stored contexts. Open to everyone; contains no names or addresses.
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {

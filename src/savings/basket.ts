@@ -17,7 +17,7 @@ export interface Entry {
   /** Its score as a share of the best one's, for its passages. */
   share: number
   state: 'out' | 'excerpt' | 'whole'
-  /** What stands for it, unless it is out. */
+  /** Its replacement, unless it is left out. */
   messages: readonly Message[]
   picked: Passage[]
   /** What it takes of the room. */

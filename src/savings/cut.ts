@@ -19,7 +19,7 @@ export interface Cut {
   readonly matches: number
   /** All that stayed, the live turn included. */
   readonly selected: Selected
-  /** What stands in place of what is missing. */
+  /** The text in place of what is missing. */
   readonly notice: string
 }
 

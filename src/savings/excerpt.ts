@@ -1,7 +1,7 @@
 import { withParts, type Message, type Part, type TextPart, type ToolResultPart } from '../core/prompt.ts'
 import type { Unit } from './turns.ts'
 
-/** Where a text stands in a unit: message, part, and the piece of a tool result's content (-1 elsewhere). */
+/** The position of a text in a unit: message, part, and the piece of a tool result's content (-1 elsewhere). */
 export interface Spot {
   readonly message: number
   readonly part: number
@@ -18,11 +18,11 @@ export interface Passage {
   readonly tokens: number
   /** Each term once. */
   readonly terms: Int32Array
-  /** Tells passages of the same text: what was read twice is shown once. */
+  /** Equal for passages of the same text: repeated texts are shown once. */
   readonly mark: number
 }
 
-/** Stands for what an excerpt leaves out. */
+/** Replaces the text that an excerpt leaves out. */
 export const GAP = '[…]'
 
 /**

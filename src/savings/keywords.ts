@@ -3,7 +3,7 @@ import type { Pause } from '../core/pause.ts'
 /** How much each term of a query weighs. */
 export type Query = ReadonlyMap<number, number>
 
-/** The terms of one text: each once, with how often it stands there. */
+/** The terms of one text: each once, with its number of occurrences. */
 export interface TermCounts {
   readonly terms: Int32Array
   readonly counts: Int32Array
@@ -15,7 +15,7 @@ export interface TermCounts {
 export interface Corpus {
   readonly texts: readonly TermCounts[]
   readonly averageLength: number
-  /** In how many texts a term stands. */
+  /** The number of texts that contain a term. */
   readonly spread: ReadonlyMap<number, number>
 }
 
@@ -43,7 +43,7 @@ export async function corpusOf(texts: readonly TermCounts[], pause: Pause): Prom
   return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), spread }
 }
 
-/** How rare a term is: near 0 for one that stands everywhere. */
+/** How rare a term is: near 0 for one that every text contains. */
 export function rarityAmong(texts: number, spread: number): number {
   return Math.log(1 + (texts - spread + 0.5) / (spread + 0.5))
 }

@@ -11,7 +11,7 @@ const LEAST_ROOM = 200
 
 export interface LookUp {
   readonly room: number
-  /** What stands in the prompt anyway. */
+  /** The parts that are in the prompt anyway. */
   readonly selection: Selection
   readonly blocks: readonly Block[]
 }

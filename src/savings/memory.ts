@@ -52,7 +52,7 @@ export function createMemory({ store, now }: MemoryOptions): Memory {
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: LIFE_MS, quota: quotaOf('savings', owner) })
       } catch {
-        // What another process does not know it works out anew.
+        // Another process computes what it does not know.
       }
     },
   }

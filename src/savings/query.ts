@@ -16,7 +16,7 @@ const POINTS_BACK =
 const HOLDS_NAME = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
 const EARLIER_QUESTION_WEIGHT = 0.4
 const EARLIER_ANSWER_WEIGHT = 0.15
-/** A short question that stands alone may still be about what was asked before. */
+/** A short question without references may still be about an earlier question. */
 const EARLIER_TOPIC_WEIGHT = 0.3
 /** How many steps of an agent's loop show what it is about to do. */
 const LOOP_STEPS = 5

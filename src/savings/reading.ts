@@ -51,7 +51,7 @@ export function createReader(estimate: (text: string) => number, pause: Pause): 
   }
 }
 
-/** Tells messages apart whose readings differ: by their texts and by where these are divided. */
+/** Different for messages whose readings differ: in their texts or in where these are divided. */
 function markOf(message: Message): string {
   const parts = message.parts.map((part) => {
     const pieces = part.type === 'tool-result' ? part.content : [part]

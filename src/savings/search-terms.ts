@@ -31,7 +31,7 @@ export interface AskForTerms {
 
 /**
  * Words that the user did not say but the answer needs, as the small model guesses them from the last two user turns.
- * A bonus: whatever goes wrong, and after three seconds, there are none.
+ * Optional: after any failure, and after three seconds, there are none.
  */
 export async function askForTerms({ small, turns, signal, after }: AskForTerms): Promise<SearchTerms> {
   const late = new AbortController()

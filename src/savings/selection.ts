@@ -26,7 +26,7 @@ export interface SelectionJob {
   readonly asksForAnswer?: boolean
   /** Tokens for all that is selected. */
   readonly room: number
-  /** Tokens that the newest unit may take whatever the query. @default 0 */
+  /** Tokens that the newest unit may take with any query. @default 0 */
   readonly newestRoom?: number
   readonly owner: string
   readonly signal: AbortSignal
@@ -43,7 +43,7 @@ export interface Selected {
   readonly matches: number
 }
 
-/** Shares of the room for what has a right of its own, whatever the query. */
+/** Shares of the room that do not depend on the query. */
 const STANDING_SHARE = 0.2
 const USER_SHARE_WITH_TOOLS = 0.35
 const USER_SHARE = 0.75
@@ -175,7 +175,7 @@ function rank(entries: readonly Entry[], scores: Float64Array, withTools: boolea
 }
 
 /**
- * A question's partner is what answered it, and the other way round. Where several people talk and nobody answers as
+ * The partner of a question is its answer, and the other way round. Where several people talk and none answers as
  * the assistant, the turns before and after lend half as much, between them.
  */
 function partnerScore(entries: readonly Entry[], scores: Float64Array, at: number): number {

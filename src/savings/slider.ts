@@ -21,7 +21,7 @@ import { LEVEL_CAPS } from './wishes.ts'
 /**
  * How the slider chooses what stays.
  *
- * - `query`: anew on every turn, what the question needs; the best recall.
+ * - `query`: on every turn a new choice by the question; the best recall.
  * - `stable`: down to half of the cap, then the same choice on every turn until the cap is reached again; the
  *   upstream's own cache goes on knowing the beginning.
  * - `auto`: `query` for a conversation that is new here; for one whose last turn was here within five minutes `stable`,

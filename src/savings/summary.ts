@@ -83,7 +83,7 @@ export async function summarise(job: SummaryJob): Promise<Summary> {
   return { text: await extract(), spent, written: false }
 }
 
-/** Whoever writes the marks into the conversation shall not end the data with them. */
+/** Marks inside the conversation must not end the data. */
 function withoutMarks(text: string): string {
   return text.replaceAll('<<<', '‹‹‹').replaceAll('>>>', '›››')
 }

@@ -13,7 +13,7 @@ const EMPTY_WORDS: ReadonlySet<string> = new Set(
 const NONE = 0
 const LETTER = 1
 const DIGIT = 2
-/** Joins words to a compound when it stands between two of them. */
+/** Joins words to a compound when it is between two of them. */
 const JOINT = 3
 
 const CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {

@@ -2,7 +2,7 @@ import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 
-/** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, stands before them. */
+/** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, runs before them. */
 export type TierNumber = 2 | 3 | 4 | 5
 export type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
 
@@ -16,7 +16,7 @@ export interface Wishes {
 /** The family's cheap model, as a tier sees it: no HTTP, no retries, no formats. */
 export interface SmallModel {
   readonly name: string
-  /** Dollars per million tokens are known to whoever made it; a tier only sees what a call cost. Rejects when the call fails. */
+  /** Its maker knows the price per token; a tier sees only what a call cost. Rejects when the call fails. */
   ask(question: {
     readonly instruction: string
     readonly text: string

@@ -1,13 +1,13 @@
 import { holdsOnlyToolResults, lastUserIndex, type Message } from '../core/prompt.ts'
 
 /**
- * What stands or falls together: a word of the user, an answer, or an answer with all its tool calls and their results.
+ * Messages that are kept or left out together: a word of the user, an answer, or an answer with all its tool calls and their results.
  * A unit is kept, excerpted or dropped whole, so that no call loses its result.
  */
 export interface Unit {
   readonly kind: 'user' | 'assistant' | 'exchange'
   readonly messages: readonly Message[]
-  /** Where each of its messages stands among the prompt's messages. */
+  /** The index of each of its messages among the prompt's messages. */
   readonly places: readonly number[]
 }
 

@@ -26,7 +26,7 @@ export interface MemoryBounds {
   readonly expiring: PoolBounds
   /** Counters of limits and budgets. Full, a reservation that needs a new one fails with 'overloaded'. @default 500,000 */
   readonly counters: number
-  /** Reservations that nobody settled yet. Full, a new one fails with 'overloaded'. @default 100,000 */
+  /** Reservations that are not settled yet. When it is full, a new one fails with 'overloaded'. @default 100,000 */
   readonly tickets: number
   /** Sums for reports, by name and field. Full, the name that was longest not added to is dropped. @default 500,000 */
   readonly tallies: number
@@ -38,7 +38,7 @@ export interface MemoryBounds {
 }
 
 export interface MemoryStoreOptions extends Partial<MemoryBounds> {
-  /** Milliseconds since 1970; the clock of whoever uses the store. @default Date.now */
+  /** Milliseconds since 1970; the clock of the gateway that uses the store. @default Date.now */
   readonly now?: () => number
 }
 

@@ -316,7 +316,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
     })
 
     describe('reservations', () => {
-      it('an accepted reservation holds its amounts and tells the levels after the step', async () => {
+      it('an accepted reservation holds its amounts and returns the levels after the step', async () => {
         expect(await reserve('t', [claim('a', 3, 10), claim('b', 5, 5)])).toMatchObject({
           accepted: true,
           levels: [3, 5],
@@ -524,7 +524,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       })
     })
 
-    describe('holds that nobody settles', () => {
+    describe('holds that are not settled', () => {
       it('are given back when they lapse, not a millisecond before', async () => {
         await reserve('t', [claim('a', 10, 10)])
         clock.advance(599_999)

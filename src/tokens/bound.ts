@@ -27,7 +27,7 @@ const TRANSLATED_TOOL = 32
 const TRANSLATED_REQUEST = 32
 /** An instruction in place of a setting that the other format does not have. */
 const TRANSLATED_SHAPE = 128
-/** The schema of a function that stands for a tool which takes one text. */
+/** The schema of the function that replaces a tool which takes one text. */
 const CUSTOM_TOOL = 160
 /** Base64 has 4 characters for 3 bytes; a byte that is not UTF-8 is replaced by a character of 3 bytes. */
 const DECODED_GROWTH = 1.25

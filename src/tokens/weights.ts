@@ -56,7 +56,7 @@ function documentTokens(source: DocumentPart['source']): number {
   return Math.ceil(source.data.length / PAGE_CHARACTERS) * PAGE_TOKENS
 }
 
-/** The text that stands for the definition of a tool. */
+/** The text by which the definition of a tool is counted. */
 export function toolText(tool: Tool): string {
   return jsonOf(tool.native.value)
 }

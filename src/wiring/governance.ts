@@ -37,7 +37,7 @@ const SETTLE_MS = 60_000
 
 /**
  * Reads the configuration at once, so that a wrong field is an error at the start, and puts it in place before the
- * first key is looked up or shown. `onFailure` is told when that did not work.
+ * first key is looked up or shown. `onFailure` is called when that fails.
  */
 export function createGovernance(configuration: unknown, parts: GovernanceParts): Governance {
   const { store, runtime } = parts
@@ -90,7 +90,7 @@ async function orNothing<value>(reading: Promise<value>): Promise<value | undefi
 
 const REST_MS = 1000
 
-/** Runs until it has succeeded once; a failure is tried again by whoever comes a second later. */
+/** Runs until it has succeeded once. After a failure, the next call that is at least a second later tries again. */
 function startOnce(
   work: () => Promise<void>,
   onFailure: (cause: unknown) => void,

@@ -17,7 +17,7 @@ export interface SavingsOptions {
   readonly thresholds?: Partial<Thresholds>
   /** How tier 5 chooses what stays. @default 'auto' */
   readonly slider?: SliderMode
-  /** Who writes the summaries of tiers 3 and 4: the family's small model, or nobody (`extractive` costs nothing). @default 'model' */
+  /** The writer of the summaries of tiers 3 and 4: the family's small model, or sentences of the text (`extractive`), which cost nothing. @default 'model' */
   readonly summarizer?: 'model' | 'extractive'
   /**
    * Tier 2's prompt: a share of the context, but at least so many tokens, for any context or by its size.
@@ -70,7 +70,7 @@ export interface SavingsParts {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
-  /** Told what a tier would have saved. */
+  /** Called with the savings that a tier would have had. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
   /** Notified of why a trial failed. */
   readonly onShadowFailure: (cause: unknown) => void

@@ -216,7 +216,7 @@ describe('the directory', () => {
           { id: 'a', target: 'openai/o3' },
         ],
       },
-      'createGateway: options.catalog.aliases[1]: the alias "a" stands there twice',
+      'createGateway: options.catalog.aliases[1]: the alias "a" is listed twice',
     ],
     [{ extra: 1 } as CatalogOptions, 'createGateway: options.catalog: there is no option extra'],
   ])('refuses %j', async (catalog, text) => {

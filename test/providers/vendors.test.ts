@@ -273,7 +273,7 @@ describe('options that are not as described', () => {
             { id: 'm', price },
           ],
         }),
-      'openai: options.models[1]: the model "m" stands there twice',
+      'openai: options.models[1]: the model "m" is listed twice',
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'm', price, small: 'claude-haiku-4-5' }] }),

@@ -2,7 +2,7 @@ import type { Message, Part } from '../../core/prompt.ts'
 
 /**
  * The messages with ids of tool calls as this format wants them: letters, digits, `_` and `-` only, and never the same
- * id for two calls of a conversation. Chat clients number their calls anew in each turn, or name them by the function.
+ * id for two calls of a conversation. Chat clients number their calls from the start in each turn, or name them by the function.
  */
 export function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
   const names: Names = { taken: new Set(), latest: new Map(), numbers: new Map() }

@@ -4,7 +4,7 @@ import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 /** What to throw when the value found at `path` is not what was expected. */
 export type Complaint = (path: string, found: Json | undefined, expected: string) => GatewayError
 
-/** Callers are told which field was wrong. */
+/** Errors name the field. */
 export const callerComplaint: Complaint = (path, found, expected) =>
   new GatewayError('invalid-request', `${path} is ${kindOf(found)}; expected ${expected}.`, { param: path })
 

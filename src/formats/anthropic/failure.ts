@@ -77,7 +77,7 @@ const EVENT_KINDS: ReadonlyMap<string, FailureKind> = new Map([
 
 const BROKE_OFF = 'The upstream broke off its answer with an error. Try again later.'
 
-/** The failure that an `error` event tells. */
+/** The failure in an `error` event. */
 export function errorEvent(data: JsonObject): GatewayError {
   const kind = EVENT_KINDS.get(asString(asObject(data['error'])?.['type']) ?? '') ?? 'upstream'
   return new GatewayError(kind, MESSAGES[kind] ?? BROKE_OFF)

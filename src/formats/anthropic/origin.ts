@@ -66,7 +66,7 @@ function beyond(prompt: Prompt): Beyond {
   return { hints: [...fields, ...output.map((name) => `output_config.${name}`)], obstacles: obstacles(prompt) }
 }
 
-/** A system text that stands outside the messages is the first message of the prompt. */
+/** A system text outside the messages is the first message of the prompt. */
 function pathOf(prompt: Prompt, index: number): string {
   const shift = prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
   return index < shift ? 'system' : `messages[${index - shift}]`

@@ -10,12 +10,12 @@ export type BlockReader = (event: BlockEvent, data: JsonObject) => readonly Answ
 interface ToolBlock {
   readonly kind: 'tool'
   readonly index: number
-  /** The input as the start told it: upstreams that do not stream it put it there. */
+  /** The input in the start event: upstreams that do not stream it send it there. */
   readonly input: Json | undefined
   streamed: boolean
 }
 
-/** A block that only this format knows, told when it is whole. */
+/** A block that only this format knows, passed on when it is whole. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
   block: JsonObject

@@ -21,8 +21,8 @@ const NOTHING: Step = { events: [] }
 
 /**
  * Reads the events of one upstream stream. A frame keeps its data word for word, under the event name that its data
- * has; what comes after `message_stop` is dropped. Throws `upstream` for what is no event of this format, and what an
- * `error` event tells.
+ * has; what comes after `message_stop` is dropped. Throws `upstream` for events that are not of this format, and the
+ * failure of an `error` event.
  */
 export function stepReader(): StepReader {
   const reading: Reading = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
@@ -68,7 +68,7 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
   }
 }
 
-/** The output that a start tells is no count yet: a stream without a later one must not pass for a single token. */
+/** The output tokens in a start event are not a count yet: a stream without a later one must not pass for a single token. */
 function readStart(reading: Reading, message: JsonObject): readonly AnswerEvent[] {
   reading.started = true
   const usage = asObject(message['usage'])
@@ -93,11 +93,11 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   ]
 }
 
-/** The counts are cumulative, and how the cache was written is told only at the start: the fields are joined first. */
+/** The counts are cumulative, and only the start states how the cache was written: the fields are joined first. */
 function readNewUsage(reading: Reading, counts: JsonObject | undefined): readonly AnswerEvent[] {
   if (counts === undefined) return []
-  const told = Object.entries(counts).filter(([, value]) => value !== null)
-  reading.usage = { ...reading.usage, ...Object.fromEntries(told) }
+  const present = Object.entries(counts).filter(([, value]) => value !== null)
+  reading.usage = { ...reading.usage, ...Object.fromEntries(present) }
   return [{ type: 'usage', usage: readUsage(reading.usage) }]
 }
 

@@ -42,7 +42,7 @@ export function writeTool(tool: Tool): JsonObject {
 
 /**
  * Declarations for the tools that a conversation used and no longer declares: the format refuses tool blocks without
- * any declared tool. Whoever adds them forbids their use by `tool_choice`.
+ * any declared tool. The caller of this function forbids their use by `tool_choice`.
  */
 export function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()

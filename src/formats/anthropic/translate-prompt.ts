@@ -16,7 +16,7 @@ const JSON_INSTRUCTION: JsonObject = {
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
 }
 
-/** The answer's limit where nobody set one: the format demands one. */
+/** The answer's limit where the caller set none: the format requires one. */
 const DEFAULT_MAX_TOKENS = 4096
 
 /**

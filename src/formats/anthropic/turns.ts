@@ -22,7 +22,7 @@ interface Turn {
 
 /**
  * The messages as turns of alternating roles: neighbours of one role become one message, with tool results first and
- * each call's result once. A message that stands alone and was not rewritten leaves as it came; one that would be empty
+ * each call's result once. A message that is not merged and was not rewritten leaves as it came; one that would be empty
  * is left out before its neighbours are joined.
  */
 export function writeTurns(placed: readonly Placed[]): readonly JsonObject[] {

@@ -4,7 +4,7 @@ import type { DocumentPart, ImagePart, Message, Part, Source, TextSource, ToolRe
 import { readToolInput } from './read-blocks.ts'
 
 /**
- * A part as a content block: its own block when it came from this format, else written anew. Undefined for what says
+ * A part as a content block: its own block when it came from this format, else written from its fields. Undefined for what says
  * nothing: the format refuses texts without a visible character, and thoughts that no vendor has sealed. Throws
  * `invalid-request`, naming `path`, for what this format cannot say.
  */

@@ -49,8 +49,8 @@ function changedMessages(prompt: Prompt): JsonObject {
 }
 
 /**
- * True when the first message stands outside the messages: it was read from there, or it was written anew and there is
- * no place within the messages that it was read from.
+ * True when the first message belongs outside the messages: it was read from there, or it was rewritten and was not read
+ * from a place within the messages.
  */
 function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false

@@ -17,7 +17,7 @@ interface Writing {
 }
 
 /**
- * Writes one stream. Frames of an upstream of this format leave word for word, save that the last `message_delta` waits
+ * Writes one stream. Frames of an upstream of this format leave unchanged, except that the last `message_delta` waits
  * for the bill; steps of any other origin are written in this format's own order of events.
  */
 export function stepWriter(): StepWriter {

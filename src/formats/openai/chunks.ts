@@ -6,7 +6,7 @@ import { writeFinish, writeUsage } from './usage.ts'
 export interface ChunkMaker {
   /** The frames of an event that can leave now. */
   frames(event: AnswerEvent): readonly Frame[]
-  /** The chunk that tells why the answer ended, once it is known. */
+  /** The chunk with the finish reason, once it is known. */
   finish(): Frame | undefined
   /** The chunk with the usage, once it is known. */
   usage(): Frame | undefined

@@ -25,8 +25,8 @@ export function writeFailureFrame(failure: GatewayError): Frame {
 }
 
 /**
- * What an upstream's error means to our caller. Where it blames the caller's own request its words are kept; of its
- * own troubles, and of our credentials there, only the fact is told.
+ * What an upstream's error means to our caller. Where it blames the caller's own request its words are kept. Of its
+ * own failures, and of errors about the gateway's credentials, only the fact is reported.
  */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = upstreamFailureKind(status)
@@ -47,7 +47,7 @@ const OWN_WORDS: Readonly<Partial<Record<string, string>>> = {
   'upstream-timeout': 'The model provider took too long to answer. Retry later.',
 }
 
-/** The object that tells of the error: servers disagree about where it stands. */
+/** The object that describes the error: servers disagree about its place. */
 function errorOf(body: JsonObject | undefined): JsonObject {
   if (body === undefined) return {}
   const { error, detail } = body
@@ -78,7 +78,7 @@ function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
   }
 }
 
-/** Codes are texts in this dialect; a server that repeats its status as a number tells nothing new. */
+/** Codes are texts in this dialect; a number that repeats the status adds nothing. */
 function textOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
 }

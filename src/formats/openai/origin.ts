@@ -99,7 +99,7 @@ function* obstacles(prompt: Prompt): Generator<Obstacle, void, undefined> {
 
 const LONGEST_NAME = 100
 
-/** An assistant message may carry whatever the answer it repeats came with; other messages say only what is meant. */
+/** An assistant message may carry all fields of the answer that it repeats. */
 function* obstaclesInMessage(message: Message, path: string): Generator<Obstacle, void, undefined> {
   const stranger = strangeFields(message).find(
     (name) => (name === 'audio' || message.role !== 'assistant') && name !== 'name',

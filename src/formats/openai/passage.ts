@@ -70,7 +70,7 @@ function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | '
   return choices > 1 && choicesOf(frame).some(endsHere) ? 'finish' : 'content'
 }
 
-/** Also one whose counts nobody can read. */
+/** Also one whose counts are not numbers. */
 function isUsageChunk(frame: Frame): boolean {
   return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parsed(frame)['usage'])
 }
@@ -97,7 +97,7 @@ export function withoutUsage(frame: Frame): Frame {
   return isJsonObject(usage) ? { ...frame, data: JSON.stringify(others) } : frame
 }
 
-/** Adds a field to a chunk without writing the rest of it anew. */
+/** Adds a field to a chunk without serializing the rest of it again. */
 export function withField(frame: Frame, name: string, value: JsonObject): Frame {
   const data = frame.data.trimEnd()
   const hasOwn = data.includes(`"${name}"`)

@@ -24,7 +24,7 @@ interface Reading {
 
 /**
  * Reads chunks: the first choice in canonical events, further ones only natively. Many local servers close a stream
- * without `[DONE]`; it is whole all the same when every choice that began has told why it ended.
+ * without `[DONE]`; it is whole all the same when every choice that began has a finish reason.
  */
 export function stepReader(): StepReader {
   const reading: Reading = {
@@ -60,7 +60,7 @@ function parseChunk(data: string): JsonObject {
     const value: unknown = JSON.parse(data)
     if (isJsonObject(value)) return value
   } catch {
-    // Told below, like any other event that is no object.
+    // Reported below, like any other event that is not an object.
   }
   throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
 }

@@ -4,7 +4,7 @@ import { arrayAt, badField, isAbsent, objectAt, stringAt } from '../fields.ts'
 
 const MOST_TOOLS = 128
 
-/** `tools`, and `functions` as they were called before: both are tools to whoever forbids tools. */
+/** `tools`, and `functions` as they were called before: both are tools where tools are forbidden. */
 export function readTools(body: JsonObject): readonly Tool[] {
   const tools = isAbsent(body['tools']) ? [] : arrayAt(body['tools'], 'tools', MOST_TOOLS)
   const functions = isAbsent(body['functions']) ? [] : arrayAt(body['functions'], 'functions', MOST_TOOLS)

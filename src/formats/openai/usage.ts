@@ -74,7 +74,7 @@ const REASONS: Readonly<Record<Finish, string>> = {
   pause: 'stop',
 }
 
-/** Upstreams say `stop` also of calls that the caller demanded; whoever reads the answer must run them all the same. */
+/** Upstreams say `stop` also of calls that the caller demanded; the caller must run them all the same. */
 export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal: boolean): Finish {
   if (isRefusal) return 'filtered'
   const finish = typeof reason === 'string' ? (FINISHES.get(reason) ?? 'stop') : 'stop'

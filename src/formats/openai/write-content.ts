@@ -53,7 +53,7 @@ export function nativeOf(native: Native | undefined): JsonObject | undefined {
   return native?.dialect === 'openai' ? native.value : undefined
 }
 
-/** What cannot be carried over is told, never silently lost. */
+/** Content that cannot be carried over is reported, never silently lost. */
 export function cannotCarry(param: string, what: string, details?: Json): GatewayError {
   return new GatewayError(
     'invalid-request',

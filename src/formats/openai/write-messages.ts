@@ -2,7 +2,7 @@ import type { JsonObject } from '../../core/json.ts'
 import type { Message, ToolCallPart, ToolResultPart } from '../../core/prompt.ts'
 import { cannotCarry, nativeOf, writeContent, type ContentPart } from './write-content.ts'
 
-/** Messages as this dialect writes them: those that nobody touched leave as they came. */
+/** Messages as this dialect writes them: unchanged ones leave as they came. */
 export function writeMessages(messages: readonly Message[], paramOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const native = nativeOf(message.native)

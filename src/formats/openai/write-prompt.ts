@@ -9,7 +9,7 @@ import { writeMessages } from './write-messages.ts'
 
 /**
  * The body for an upstream of this dialect. Nothing is added but the wish for usage in streams, by which streams are
- * billed; what nobody touched leaves as it came.
+ * billed; unchanged parts leave as they came.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)

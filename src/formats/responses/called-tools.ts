@@ -71,7 +71,7 @@ const CUSTOM_PARAMETERS: JsonObject = {
   additionalProperties: false,
 }
 
-/** The grammar of a custom tool binds no other vendor, so that the model is told of it. */
+/** The grammar of a custom tool binds no other vendor, so it becomes a part of the description. */
 function descriptionOf({ description, format }: JsonObject, isCustom: boolean): { readonly description?: string } {
   const words = asString(description)
   const grammar = isCustom && isJsonObject(format) ? asString(format['definition']) : undefined

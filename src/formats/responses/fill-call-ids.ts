@@ -16,7 +16,7 @@ function withId(item: JsonObject, known?: string): JsonObject {
 
 /**
  * Returns a function that gives a `call_id` to each tool call of a stream that comes without one: the same in all events
- * that show the call, which its place in the output tells apart.
+ * that show the call, which are distinguished by the place of the call in the output.
  */
 export function callIdFiller(): (event: JsonObject) => JsonObject {
   const ids = new Map<Json | undefined, string>()

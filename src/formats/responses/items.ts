@@ -12,7 +12,7 @@ export function itemsOf(message: Message): readonly JsonObject[] {
   return isOne ? [value] : asArray(value['items']).filter(isJsonObject)
 }
 
-/** The native of a message that stands for these items. */
+/** The native of the message that is read from these items. */
 export function nativeOfItems(items: readonly JsonObject[]): Native {
   const [only] = items
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }

@@ -70,8 +70,8 @@ function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
     case 'thinking-start':
       return [...closeCurrent(writing), ...(event.redacted === undefined ? [] : addRedacted(writing, event.redacted))]
     case 'thinking-delta': {
-      const told = event.text === undefined || event.text === '' ? [] : grow(writing, 'thinking', event.text)
-      return event.signature === undefined ? told : [...told, ...sign(writing, event.signature)]
+      const written = event.text === undefined || event.text === '' ? [] : grow(writing, 'thinking', event.text)
+      return event.signature === undefined ? written : [...written, ...sign(writing, event.signature)]
     }
     case 'tool-call-start': {
       const closing = closeCurrent(writing)

@@ -99,12 +99,12 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
   }
 }
 
-/** Thoughts as an item tells them: in full where it does, else their summary. Read loosely, for answers too. */
+/** The thoughts of an item: in full where it holds them, else their summary. Read loosely, for answers too. */
 export function readThought(item: JsonObject, native: Native): Part {
   const { signature, redacted } = openThought(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
-  const told = asArray(item['content']).length > 0 ? item['content'] : item['summary']
-  const text = asArray(told)
+  const thoughts = asArray(item['content']).length > 0 ? item['content'] : item['summary']
+  const text = asArray(thoughts)
     .map((piece) => asString(asObject(piece)?.['text']) ?? '')
     .join('\n')
   return { type: 'thinking', text, ...(signature === undefined ? {} : { signature }), native }

@@ -2,7 +2,7 @@ import type { JsonObject } from '../../core/json.ts'
 
 /**
  * A vendor's seal on thoughts, and thoughts in its cipher, travel in the `encrypted_content` of a reasoning item. Each
- * has a beginning of its own, so that it is told from what another vendor would put there.
+ * has a beginning of its own, which distinguishes it from the content of another vendor.
  */
 const SEAL = 'svc-seal:'
 const CIPHER = 'svc-cipher:'

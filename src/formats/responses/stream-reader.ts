@@ -41,7 +41,7 @@ function parseEvent(text: Frame['data']): JsonObject {
     const value: unknown = JSON.parse(text)
     if (isJsonObject(value)) return value
   } catch {
-    // Told below, like any other event that is no object.
+    // Reported below, like any other event that is not an object.
   }
   throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
 }
@@ -115,7 +115,7 @@ function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 
-/** What was not streamed of an item stands in its end. */
+/** The end event of an item holds the parts that were not streamed. */
 function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   const item = asObject(data['item'])
   if (item === undefined) return []

@@ -9,7 +9,7 @@ export function readTools(value: Json | undefined): readonly Tool[] {
   return arrayAt(value, 'tools', MOST_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
 }
 
-/** A function stands flat in its tool; every other type is run or known by the vendor. */
+/** The fields of a function are those of its tool; every other type is run or known by the vendor. */
 function readTool(item: Json, param: string): Tool {
   const value = objectAt(item, param, 'a tool: an object with a type')
   const native: Native = { dialect: 'responses', value }

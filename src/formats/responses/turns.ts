@@ -45,7 +45,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
 }
 
-/** The id of the item that an item stands for. A bare id is a reference, too. */
+/** The id of the item that an item refers to. A bare id is a reference too. */
 function referenceIn(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
@@ -96,9 +96,9 @@ function shown(id: string): string {
   return JSON.stringify(id.slice(0, LONGEST_ID))
 }
 
-function keep({ prompt, asked }: WriteContext, told: string): KeptTurn | undefined {
+function keep({ prompt, asked }: WriteContext, serialized: string): KeptTurn | undefined {
   if ((asked ?? prompt.native.value)['store'] === false) return undefined
-  const value: unknown = JSON.parse(told)
+  const value: unknown = JSON.parse(serialized)
   const answer = isJsonObject(value) ? (asObject(value['response']) ?? value) : {}
   const id = asString(answer['id'])
   return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }

@@ -4,7 +4,7 @@ import type { ImagePart, Message, Part, ToolResultPart } from '../../core/prompt
 import { itemsOf } from './items.ts'
 import { sealThought } from './seal.ts'
 
-/** Messages as items of this format: those that nobody touched leave as they came. */
+/** Messages as items of this format: unchanged ones leave as they came. */
 export function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const items = itemsOf(message)
@@ -32,7 +32,7 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
   return items
 }
 
-/** The parts that are items of their own; undefined for what stands in the content of a message. */
+/** The parts that are items of their own; undefined for parts of the content of a message. */
 function writeItem(part: Part, path: string): readonly JsonObject[] | undefined {
   switch (part.type) {
     case 'tool-call':
@@ -119,7 +119,7 @@ function nativeOf(part: Part): JsonObject | undefined {
   return part.native?.dialect === 'responses' ? part.native.value : undefined
 }
 
-/** A thought as the item that carries it to whoever asks with it again. */
+/** A thought as the item that carries it to the next request. */
 export function reasoningItem(id: string, text: string, seal: Parameters<typeof sealThought>[0]): JsonObject {
   const sealed = sealThought(seal)
   return {
@@ -130,7 +130,7 @@ export function reasoningItem(id: string, text: string, seal: Parameters<typeof 
   }
 }
 
-/** What cannot be carried over is told, never silently lost. */
+/** Content that cannot be carried over is reported, never silently lost. */
 export function cannotCarry(param: string, what: string, details?: Json): GatewayError {
   return new GatewayError(
     'invalid-request',

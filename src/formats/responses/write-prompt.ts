@@ -10,7 +10,7 @@ import { changedSettings, type Changes } from './settings.ts'
 import { writeTool } from './tools.ts'
 import { cannotCarry, writeItems } from './write-items.ts'
 
-/** The body for an upstream of this format. What nobody touched leaves as it came. */
+/** The body for an upstream of this format. Unchanged parts leave as they came. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'responses' ? writeOwn(prompt, model) : writeForeign(prompt, model)
 }
@@ -58,7 +58,7 @@ function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolea
   )
 }
 
-/** A prompt of another format, written anew from what the canonical prompt says. Nothing is kept at the upstream. */
+/** A prompt of another format, written from the canonical prompt. The upstream keeps nothing. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { beyond, pathOf, names } = originOf(prompt)
   const hints = leftOut(prompt, beyond(prompt), ({ param, what, details }) => cannotCarry(param, what, details))

@@ -3,7 +3,7 @@ export interface Dated {
   dueAt: number
 }
 
-/** Items by the moment they are due. Nothing waits on a timer: whoever uses the queue asks it what is due by now. */
+/** Items by the moment they are due. The queue has no timer: its user asks which items are due. */
 export interface ExpiryQueue<item extends Dated> {
   /** Sets or moves the moment; Infinity takes the item out. */
   schedule(item: item, at: number): void

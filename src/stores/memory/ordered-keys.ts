@@ -56,7 +56,7 @@ export function createOrderedKeys(): OrderedKeys {
   return { add, remove, list, clear: () => void (buckets = []) }
 }
 
-/** Where `key` stands in a sorted list, or would stand. */
+/** The index of `key` in a sorted list, or the index at which it would be inserted. */
 function placeIn(sorted: readonly string[], key: string): number {
   return firstAtLeast(sorted.length, (index) => (sorted[index] ?? '') >= key)
 }

@@ -1,0 +1,47 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const BANNED =
+  /\b(?:whoever|nobody|anew|shall|save that|for good|told|tells|stands|goes by|comes by|a hour|whatever|behaviour|colour)\b/i
+/** Files whose words are data: English that callers write, prompts of small models, and names in tests of stores. */
+const DATA: ReadonlySet<string> = new Set([
+  'src/cache/english.ts',
+  'src/cache/english-words.ts',
+  'src/savings/terms.ts',
+  'src/savings/answer-question.ts',
+  'src/savings/summary.ts',
+  'src/testing/embedder-contract.ts',
+  'src/testing/vector-index-contract.ts',
+  'bench/quality/answer-questions.ts',
+])
+
+function filesIn(folder: string, endings: readonly string[]): readonly string[] {
+  return readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && endings.some((ending) => entry.name.endsWith(ending)))
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)).replaceAll('\\', '/'))
+    .filter((path) => !path.includes('/.build/') && !path.includes('node_modules'))
+}
+
+const prose = [
+  ...['src', 'bench', 'examples'].flatMap((folder) => filesIn(folder, ['.ts', '.md'])),
+  ...filesIn('docs', ['.md']),
+  'README.md',
+].filter((path) => !DATA.has(path))
+
+describe('the language', () => {
+  it('has none of the banned words in comments, messages, docs, benches and examples', () => {
+    const found = prose.flatMap((path) =>
+      readFileSync(join(root, path), 'utf8')
+        .split('\n')
+        .flatMap((line, at) => (BANNED.test(line) ? [`${path}:${at + 1}: ${line.trim()}`] : [])),
+    )
+    expect(found).toEqual([])
+  })
+
+  it('finds a banned word', () => {
+    expect(BANNED.test('It stands there, told by nobody.')).toBe(true)
+  })
+})
