@@ -1,6 +1,6 @@
 /**
- * What optimising a prompt of about 118,000 tokens adds to a request: cold (a conversation that is new here) and known
- * (the same conversation one turn later), as a ratio to parsing and serialising its body once, in the same run.
+ * What optimizing a prompt of about 118,000 tokens adds to a request: cold (a conversation that is new here) and known
+ * (the same conversation one turn later), as a ratio to parsing and serializing its body once, in the same run.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { openaiFormat } from '../src/formats/openai/format.ts'
@@ -69,7 +69,7 @@ async function timed(
   const ms = performance.now() - begun
   await breathe()
   loop.disable()
-  if (rewrite === undefined) throw new Error('nothing was optimised')
+  if (rewrite === undefined) throw new Error('nothing was optimized')
   return { ms, blocked: loop.max / 1e6, tokens: job.tokens }
 }
 
@@ -102,9 +102,9 @@ for (const [name, level] of [
       { role: 'assistant', content: words(round, 300) },
       { role: 'user', content: 'And the ledger?' },
     ]
-    const serialised = performance.now()
+    const serialized = performance.now()
     JSON.stringify(JSON.parse(JSON.stringify({ model: 'mock/large', messages: first })))
-    const bodyMs = (performance.now() - serialised) / 1.5
+    const bodyMs = (performance.now() - serialized) / 1.5
     const one = await timed(waterfall, first, level)
     const two = await timed(waterfall, next, level)
     if (round < 0) continue
@@ -126,5 +126,5 @@ for (const [name, level] of [
     'bytes kept a conversation': kept,
   }
 }
-console.log('\nOptimising a prompt: added time, medians (the ranks are loaded before)')
+console.log('\nOptimizing a prompt: added time, medians (the ranks are loaded before)')
 console.table(rows)

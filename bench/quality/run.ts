@@ -137,8 +137,8 @@ const lazy = (wishes: object) => (): object => ({
 await tier('tier 3, lazy controller', 'mtragun', through(fresh, lazy({ recursive: true })), '92 at 21k')
 const onlyFamily = (): ReturnType<typeof newWaterfall> =>
   newWaterfall({ tiers: (own) => own.filter((one) => one.tier === 4) })
-await tier('tier 4, lazy summariser', 'mtragun', through(onlyFamily, lazy({})), '92 at 13k')
-await tier('tier 4, lazy summariser', 'qmsum', through(onlyFamily, lazy({})), '92 at 13k')
+await tier('tier 4, lazy summarizer', 'mtragun', through(onlyFamily, lazy({})), '92 at 13k')
+await tier('tier 4, lazy summarizer', 'qmsum', through(onlyFamily, lazy({})), '92 at 13k')
 
 for (const front of ['chat', 'messages'] as const) {
   const extreme = await throughFront(front, { 'x-savings-level': 'extreme' })

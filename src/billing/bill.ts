@@ -7,7 +7,7 @@ export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
   readonly completionTokens: number
-  /** Cost without optimisation, at list price. */
+  /** Cost without optimization, at list price. */
   readonly theoretical: NanoUsd
   /** What the upstreams charge for every call that the request made. */
   readonly actual: NanoUsd

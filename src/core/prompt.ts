@@ -152,7 +152,7 @@ export interface Settings {
   readonly choices?: number
   /** The reasoning effort, in the vendor's own word: `low`, `medium`, `high` … */
   readonly effort?: string
-  /** The stable name of the caller's own user, by which a vendor recognises abuse. */
+  /** The stable name of the caller's own user, by which a vendor recognizes abuse. */
   readonly user?: string
 }
 

@@ -3,7 +3,7 @@ import type { SelectionTools } from './selection.ts'
 import { tellUnit } from './summary.ts'
 import type { Unit } from './turns.ts'
 
-/** A stretch of the conversation that is summarised by itself. */
+/** A stretch of the conversation that is summarized by itself. */
 export interface Chunk {
   readonly text: string
   /** The units that end in it. */

@@ -19,7 +19,7 @@ const SMALLEST_LENGTH = 12
  * The sentences of a text that hold most facts, in their order, word for word: a summary without a model, which can
  * neither invent nor obey anything.
  */
-export async function summariseByExtract(
+export async function summarizeByExtract(
   text: string,
   maxTokens: number,
   { estimate, pause }: { readonly estimate: (text: string) => number; readonly pause: Pause },

@@ -7,7 +7,7 @@ import { bestStep, sendingCost } from './net.ts'
 import { growthOf } from './outlook.ts'
 import { rebuild } from './rebuild.ts'
 import type { SelectionTools } from './selection.ts'
-import { stubTokens, summarise, summaryNotice, summaryOf, tellUnit, type Summariser } from './summary.ts'
+import { stubTokens, summarize, summaryNotice, summaryOf, tellUnit, type Summarizer } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
 import { controllerOf, type Rewrite, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import type { Unit } from './turns.ts'
@@ -16,7 +16,7 @@ import { isWarm } from './upstream-cache.ts'
 export interface FamilyOptions {
   readonly thresholds?: Thresholds
   /** @default 'model' */
-  readonly summariser?: Summariser
+  readonly summarizer?: Summarizer
 }
 
 /** Down to this share of the threshold at which the tier starts: 12k of 20k tokens, then it grows again. */
@@ -34,7 +34,7 @@ const KIND = 'family'
  */
 export function createFamilyLock(tools: SelectionTools, memory: Memory, options: FamilyOptions = {}): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
-  const summariser = options.summariser ?? 'model'
+  const summarizer = options.summarizer ?? 'model'
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const talk = talkOf(job.prompt)
@@ -47,7 +47,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
 
   /** Cost of a summary that reads so many tokens. */
   const callsFor = (job: TierJob, read: number): NanoUsd =>
-    summariser === 'extractive' ? ZERO : (job.small?.price(Math.round(read), summaryTokens(job)) ?? ZERO)
+    summarizer === 'extractive' ? ZERO : (job.small?.price(Math.round(read), summaryTokens(job)) ?? ZERO)
 
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
@@ -86,14 +86,14 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     const covered = new Set<Unit>()
     /** A second attempt may cut more than the first one: the summary is extended by that. */
     const notice = async (cut: readonly Unit[], size: number): Promise<string> => {
-      const units = notYetSummarised(talk, cut, freeze).filter((unit) => !covered.has(unit))
+      const units = notYetSummarized(talk, cut, freeze).filter((unit) => !covered.has(unit))
       for (const unit of units) covered.add(unit)
       const earlier = text ?? (freeze === undefined ? undefined : summaryOf(freeze.notice))
       if (units.length > 0 || earlier === undefined) {
         const added = units.map((unit) => tellUnit(unit, 'stub')).join('\n')
         const { small, signal } = job
-        const asked = { text: added, maxTokens, small, summariser, tools, signal }
-        const summary = await summarise(earlier === undefined ? asked : { ...asked, earlier })
+        const asked = { text: added, maxTokens, small, summarizer, tools, signal }
+        const summary = await summarize(earlier === undefined ? asked : { ...asked, earlier })
         spent = add(spent, summary.spent)
         text = summary.text
       }
@@ -107,7 +107,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   }
 
   const strategyOf = (job: TierJob): string => {
-    const by = summariser === 'extractive' ? 'extractive' : controllerOf(job.small)
+    const by = summarizer === 'extractive' ? 'extractive' : controllerOf(job.small)
     return `Family-Lock (${by} -> ${job.modelName})`
   }
 
@@ -137,7 +137,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
 }
 
 /** Units that are cut now and that the last summary does not cover: they came later, or were whole beside it. */
-function notYetSummarised(talk: Talk, cut: readonly Unit[], freeze: Freeze | undefined): readonly Unit[] {
+function notYetSummarized(talk: Talk, cut: readonly Unit[], freeze: Freeze | undefined): readonly Unit[] {
   if (freeze === undefined) return cut
   const whole = new Set(freeze.picks.flatMap(([at, first]) => (first === -1 ? [at] : [])))
   const places = new Map(talk.units.map((unit, at) => [unit, at]))

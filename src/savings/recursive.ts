@@ -5,7 +5,7 @@ import { sha256 } from '#hash'
 import { talkOf } from './freeze.ts'
 import type { Memory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
-import { PROMPT_VERSION, summarise, summaryNotice, type Summariser, type Summary } from './summary.ts'
+import { PROMPT_VERSION, summarize, summaryNotice, type Summarizer, type Summary } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isWanted, type Thresholds } from './thresholds.ts'
 import type { Unit } from './turns.ts'
 import { controllerOf, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
@@ -13,7 +13,7 @@ import { controllerOf, type Tier, type TierForecast, type TierJob, type TierResu
 export interface RecursiveOptions {
   readonly thresholds?: Thresholds
   /** @default 'model' */
-  readonly summariser?: Summariser
+  readonly summarizer?: Summarizer
   /** Tokens of the whole prompt; less where that is more than 45 % of the conversation. @default 20_480 */
   readonly target?: number
 }
@@ -24,7 +24,7 @@ const MAX_SHARE = 0.45
 /** A chunk of 10k tokens together with the prompt around it. */
 const CHUNK = 9200
 const CHUNK_SUMMARY = 800
-/** Summaries take at most this share of the target; above it they are summarised again. */
+/** Summaries take at most this share of the target; above it they are summarized again. */
 const SUMMARY_SHARE = 0.25
 const DEEPEST = 5
 /** A level that shrinks less than this is the last. */
@@ -39,14 +39,14 @@ interface Level {
   readonly spent: NanoUsd
 }
 
-/** Tier 3: all old text in chunks, summarised side by side, again and again until the summaries fit the target. */
+/** Tier 3: all old text in chunks, summarized side by side, again and again until the summaries fit the target. */
 export function createRecursive(tools: SelectionTools, memory: Memory, options: RecursiveOptions = {}): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
-  const summariser = options.summariser ?? 'model'
+  const summarizer = options.summarizer ?? 'model'
   const targetFor = (job: TierJob): number => Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_SHARE))
   const { estimate } = tools.meter.tokenizer
 
-  const controllerFor = (job: TierJob): string => (summariser === 'extractive' ? 'extractive' : controllerOf(job.small))
+  const controllerFor = (job: TierJob): string => (summarizer === 'extractive' ? 'extractive' : controllerOf(job.small))
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const talk = talkOf(job.prompt)
@@ -74,7 +74,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     let texts = chunks
     let spent: NanoUsd = ZERO
     for (let depth = 1; depth <= DEEPEST; depth++) {
-      const level = await summariseAll(job, texts)
+      const level = await summarizeAll(job, texts)
       spent = add(spent, level.spent)
       const before = await sizeOf(texts)
       const after = await sizeOf(level.texts)
@@ -112,13 +112,13 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     return [...joined, held.join('\n\n')]
   }
 
-  const summariseAll = async (job: TierJob, texts: readonly string[]): Promise<Level> => {
+  const summarizeAll = async (job: TierJob, texts: readonly string[]): Promise<Level> => {
     const summaries: string[] = Array.from({ length: texts.length }, () => '')
     let spent: NanoUsd = ZERO
     let next = 0
     const work = async (): Promise<void> => {
       for (let at = next++; at < texts.length; at = next++) {
-        const one = await summariseOne(job, texts[at] ?? '')
+        const one = await summarizeOne(job, texts[at] ?? '')
         summaries[at] = one.text
         spent = add(spent, one.spent)
         await tools.pause()
@@ -129,25 +129,25 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   }
 
   /** A summary that is remembered, by the model or else by extract; a new one is remembered under who wrote it. */
-  const summariseOne = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
+  const summarizeOne = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, small, signal } = job
     const hash = sha256(text)
     const keyOf = (writer: string): string => `chunk:${PROMPT_VERSION}:${writer}:${hash}`
-    const writers = new Set([summariser === 'extractive' ? undefined : small?.name, controllerFor(job)])
+    const writers = new Set([summarizer === 'extractive' ? undefined : small?.name, controllerFor(job)])
     for (const writer of writers) {
       const known = writer === undefined ? undefined : await memory.recall(owner, keyOf(writer))
       if (known !== undefined) return { text: known, spent: ZERO }
     }
-    const summary = await summarise({ text, maxTokens: CHUNK_SUMMARY, small, summariser, tools, signal })
-    const isByModel = summary.written && summariser === 'model' && small !== undefined
+    const summary = await summarize({ text, maxTokens: CHUNK_SUMMARY, small, summarizer, tools, signal })
+    const isByModel = summary.written && summarizer === 'model' && small !== undefined
     await memory.remember(owner, keyOf(isByModel ? small.name : 'extractive'), summary.text)
     return summary
   }
 
   const forecast = (job: TierJob): TierForecast => {
     const calls = Math.ceil(job.tokens / CHUNK) * CHUNK_SUMMARY
-    const price = summariser === 'extractive' ? ZERO : (job.small?.price(job.tokens, calls) ?? ZERO)
-    const callsPerTurn = summariser === 'extractive' ? ZERO : (job.small?.price(CHUNK, CHUNK_SUMMARY) ?? ZERO)
+    const price = summarizer === 'extractive' ? ZERO : (job.small?.price(job.tokens, calls) ?? ZERO)
+    const callsPerTurn = summarizer === 'extractive' ? ZERO : (job.small?.price(CHUNK, CHUNK_SUMMARY) ?? ZERO)
     return { tokens: targetFor(job), calls: price, callsPerTurn }
   }
 

@@ -1,7 +1,7 @@
 import type { NanoUsd } from '../core/money.ts'
 import type { Optimized } from './tier.ts'
 
-/** What optimising would have done to a request that was sent as it came. */
+/** What optimizing would have done to a request that was sent as it came. */
 export interface ShadowRecord {
   readonly strategy: string
   readonly originalTokens: number

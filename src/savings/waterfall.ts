@@ -12,7 +12,7 @@ import { createRecursive } from './recursive.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
 import { createSmallModelPauses, type SmallModelPauses } from './small-model-pause.ts'
-import type { Summariser } from './summary.ts'
+import type { Summarizer } from './summary.ts'
 import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
 import type { Optimized, Tier, TierJob, TierNumber, TierVerdict } from './tier.ts'
 import {
@@ -36,7 +36,7 @@ export interface WaterfallOptions {
   /** How the slider chooses. @default 'auto' */
   readonly slider?: SliderMode
   /** Who writes the summaries of tiers 3 and 4. @default 'model' */
-  readonly summariser?: Summariser
+  readonly summarizer?: Summarizer
   /** Sizes of tier 2's prompt. */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /** Replaces the order 5, 2, 3, 4. */
@@ -47,7 +47,7 @@ export interface WaterfallOptions {
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<Optimized> {
   const { meter, breathe, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
-  const summariser = options.summariser ?? 'model'
+  const summarizer = options.summarizer ?? 'model'
   const pause = createPause(breathe)
   const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
@@ -55,8 +55,8 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const own: readonly Tier[] = [
     createSlider(tools, memory, options.slider === undefined ? {} : { mode: options.slider }),
     createVanishing(tools, memory, { ...options.vanishing, thresholds, after }),
-    createRecursive(tools, memory, { thresholds, summariser }),
-    createFamilyLock(tools, memory, { thresholds, summariser }),
+    createRecursive(tools, memory, { thresholds, summarizer }),
+    createFamilyLock(tools, memory, { thresholds, summarizer }),
   ]
   const tiers = typeof options.tiers === 'function' ? options.tiers(own) : (options.tiers ?? own)
 

@@ -228,7 +228,7 @@ describe.each([
     expect(JSON.stringify(asked)).toContain('"city"')
   })
 
-  it('are optimised by order like every other request, and continue from the whole conversation', async () => {
+  it('are optimized by order like every other request, and continue from the whole conversation', async () => {
     const { openai, upstream } = await stage({ reply: () => 'Forty-two.' })
     const story = Array.from({ length: 60 }, (_item, index) => [
       {

@@ -114,7 +114,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     expect(Number(headers.get('x-svc-optimized-tokens'))).toBeLessThan(Number(headers.get('x-svc-original-tokens')) / 4)
   })
 
-  it('summarises a conversation of 30k tokens by itself', async () => {
+  it('summarizes a conversation of 30k tokens by itself', async () => {
     const headers = await ask({ headers: {}, turns: turns(40) })
 
     expect(headers.get('x-svc-strategy')).toMatch(

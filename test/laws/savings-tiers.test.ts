@@ -32,7 +32,7 @@ async function fixedSize(prompt: Prompt): Promise<number> {
 }
 
 describe.each(orders)('whatever the conversation, with %s', (_, wishes) => {
-  const optimise = async (prompt: Prompt) => {
+  const optimize = async (prompt: Prompt) => {
     const { small } = smallModel((text) => `Facts and values: ${text.slice(0, 200)}`)
     const waterfall = waterfallOf({ thresholds: { vanishing: 9000, recursive: 14_000, family: 4000 } })
     return waterfall(jobOf(prompt, { wishes, small }))
@@ -41,7 +41,7 @@ describe.each(orders)('whatever the conversation, with %s', (_, wishes) => {
   it('system prompt, tools and last user message stay to the byte', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
-        const { rewrite } = await optimise(prompt)
+        const { rewrite } = await optimize(prompt)
         const after = rewrite?.prompt ?? prompt
         expect(after.tools).toBe(prompt.tools)
         expect(systemOf(after)).toEqual(systemOf(prompt))
@@ -55,7 +55,7 @@ describe.each(orders)('whatever the conversation, with %s', (_, wishes) => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
         fc.pre((await liveSize(prompt)) < 3000)
-        const { rewrite } = await optimise(prompt)
+        const { rewrite } = await optimize(prompt)
         expect(liveOf(rewrite?.prompt ?? prompt)).toEqual(liveOf(prompt))
       }),
       RUNS,
@@ -65,7 +65,7 @@ describe.each(orders)('whatever the conversation, with %s', (_, wishes) => {
   it('calls keep their results, and roles alternate where they did', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
-        const { rewrite } = await optimise(prompt)
+        const { rewrite } = await optimize(prompt)
         const { messages } = rewrite?.prompt ?? prompt
         expect(pairsAreValid(messages)).toBe(pairsAreValid(prompt.messages))
         if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
@@ -79,7 +79,7 @@ describe.each(orders)('whatever the conversation, with %s', (_, wishes) => {
   it('a rewritten prompt is smaller, and counted right', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
-        const { rewrite, tokens } = await optimise(prompt)
+        const { rewrite, tokens } = await optimize(prompt)
         if (rewrite === undefined) return
         expect(rewrite.tokens).toBe(await meter.countOf(rewrite.prompt))
         expect(tokens).toBe(await meter.countOf(prompt))

@@ -60,7 +60,7 @@ describe('the extractive provider', () => {
       (_, n) => `Report ${n} tells of the harbour and its ships. Noise ${n * 7}.`,
     ).join(' ')
     const digest = await say([
-      { role: 'system', content: 'Summarise.' },
+      { role: 'system', content: 'Summarize.' },
       { role: 'user', content: text },
     ])
     expect(digest).toContain('harbour')

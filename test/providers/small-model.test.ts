@@ -36,7 +36,7 @@ function routeTo(id: string): Candidate {
 }
 
 const question = {
-  instruction: 'Summarise.',
+  instruction: 'Summarize.',
   text: 'A long story.',
   maxTokens: 100,
   signal: new AbortController().signal,
@@ -49,7 +49,7 @@ describe('a small model', () => {
       {
         model: 'gpt-4o-mini',
         messages: [
-          { role: 'system', content: 'Summarise.' },
+          { role: 'system', content: 'Summarize.' },
           { role: 'user', content: 'A long story.' },
         ],
         max_completion_tokens: 100,
@@ -62,7 +62,7 @@ describe('a small model', () => {
         model: 'gpt-6-luna',
         reasoning_effort: 'none',
         messages: [
-          { role: 'system', content: 'Summarise.' },
+          { role: 'system', content: 'Summarize.' },
           { role: 'user', content: 'A long story.' },
         ],
         max_completion_tokens: 100,
@@ -73,7 +73,7 @@ describe('a small model', () => {
       {
         model: 'claude-haiku-5-5',
         thinking: { type: 'disabled' },
-        system: [{ type: 'text', text: 'Summarise.' }],
+        system: [{ type: 'text', text: 'Summarize.' }],
         messages: [{ role: 'user', content: [{ type: 'text', text: 'A long story.' }] }],
         max_tokens: 100,
       },

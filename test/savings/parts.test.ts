@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { nano } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
 import { createChain } from '../../src/savings/chain.ts'
-import { summariseByExtract } from '../../src/savings/extractive-summary.ts'
+import { summarizeByExtract } from '../../src/savings/extractive-summary.ts'
 import { parseFreeze, talkOf } from '../../src/savings/freeze.ts'
 import { createMemory } from '../../src/savings/memory.ts'
 import { holdsStandingInstruction } from '../../src/savings/pins.ts'
@@ -137,7 +137,7 @@ describe('transcripts', () => {
 describe('the extractive summary', () => {
   it('keeps facts word for word and within its size', async () => {
     const filler = 'It went on for a while and nothing of note was said by anyone there. '
-    const summary = await summariseByExtract(
+    const summary = await summarizeByExtract(
       `${filler.repeat(3)}We decided to move the launch to 2026-03-14 on server eu-west-7.\n${filler}`,
       40,
       { estimate: meter.tokenizer.estimate, pause: () => undefined },

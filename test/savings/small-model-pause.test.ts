@@ -141,7 +141,7 @@ describe('after an ordered tier that declines', () => {
 
   it('a tier runs that asks nothing of a small model', async () => {
     const prompt = await chatOf(138_000, UNRELATED)
-    const waterfall = waterfallOf({ summariser: 'extractive' })
+    const waterfall = waterfallOf({ summarizer: 'extractive' })
     const { rewrite } = await waterfall(jobOf(prompt, { wishes: VANISHING }))
     expect([3, 4]).toContain(rewrite?.tier)
   })

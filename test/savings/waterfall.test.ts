@@ -110,7 +110,7 @@ describe('what pays', () => {
     expect(verdicts.find((verdict) => verdict.tier === 4)?.outcome).toBe('does-not-pay')
   })
 
-  it('the same conversation is optimised when the cache has forgotten it', async () => {
+  it('the same conversation is optimized when the cache has forgotten it', async () => {
     const { store } = textStore()
     const first = await chatOf(22_000)
     await waterfallOf({ store, tiers: [] })(jobOf(first, { model: cached }))
