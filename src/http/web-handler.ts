@@ -1,5 +1,4 @@
 import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
-import type { GatewayError } from '../core/errors.ts'
 import { bodyTooLarge, bodyTooLate, bodyUnreadable, joinBytes } from './body.ts'
 import { plainFailure } from './plain-failure.ts'
 
@@ -149,16 +148,18 @@ class WebSink implements ResponseSink {
   }
 }
 
-/** Counts the bytes as they come, since a Content-Length is only a claim here. What comes too late is not read on. */
+/**
+ * Counts the bytes as they come, since a Content-Length is only a claim here. A body that is late is not read on. Its
+ * stream is not cancelled: streams that Node makes of requests then throw at the next piece, outside of every caller.
+ */
 async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)
   const reader = request.body.getReader()
-  let failure: GatewayError | undefined
-  const stop = (error: GatewayError): void => {
-    failure = error
-    void reader.cancel(error).catch(() => {})
-  }
-  const cancelDeadline = after(readMs, () => stop(bodyTooLate(readMs)))
+  let isLate = false
+  const cancelDeadline = after(readMs, () => {
+    isLate = true
+    reader.releaseLock()
+  })
   const chunks: Uint8Array[] = []
   let size = 0
   try {
@@ -166,14 +167,16 @@ async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLi
       const { done, value } = await reader.read()
       if (done) break
       size += value.byteLength
-      if (size > maxBytes) stop(bodyTooLarge(maxBytes))
-      else chunks.push(value)
+      if (size > maxBytes) break
+      chunks.push(value)
     }
   } catch (cause) {
-    throw failure ?? bodyUnreadable(cause)
+    throw isLate ? bodyTooLate(readMs) : bodyUnreadable(cause)
   } finally {
     cancelDeadline()
   }
-  if (failure !== undefined) throw failure
-  return joinBytes(chunks, size)
+  if (isLate) throw bodyTooLate(readMs)
+  if (size <= maxBytes) return joinBytes(chunks, size)
+  void reader.cancel().catch(() => {})
+  throw bodyTooLarge(maxBytes)
 }

@@ -55,7 +55,6 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
   )
 
   it.each([
-    'large',
     'nobody/large',
     'chat/unknown',
     'chat/LARGE',

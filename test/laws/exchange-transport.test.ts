@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { Transport, TransportHandler } from '../../src/core/ports.ts'
 import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
 import { openaiFormat } from '../../src/formats/openai/format.ts'
@@ -239,6 +239,26 @@ function saidTo({ text }: ScriptedClient, stream: boolean): string {
 }
 
 describe('a request whose upstream is a connection', () => {
+  // The first request in a process loads code on demand, for longer than a play waits for a request without a client.
+  beforeAll(async () => {
+    for (const dialect of ['openai', 'anthropic'] as const) {
+      for (const stream of [true, false]) {
+        const play = new Play({
+          dialect,
+          stream,
+          lineEnd: '\n',
+          tail: '',
+          isDetached: true,
+          clients: 2,
+          storeTurns: 0,
+          refused: 0,
+        })
+        await play.begin()
+        await play.finish()
+      }
+    }
+  })
+
   it('is settled once and answered once, in any order of what can happen to both sides and to the store', async () => {
     await fc.assert(
       fc.asyncProperty(setting, moves, async (given, order) => {
