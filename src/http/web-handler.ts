@@ -175,7 +175,6 @@ async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLi
   } finally {
     cancelDeadline()
   }
-  if (isLate) throw bodyTooLate(readMs)
   if (size <= maxBytes) return joinBytes(chunks, size)
   void reader.cancel().catch(() => {})
   throw bodyTooLarge(maxBytes)

@@ -134,11 +134,9 @@ function sizeOf(bytes: number): number {
 }
 
 function tooMany(): GatewayError {
-  return new GatewayError(
-    'rate-limited',
-    'This key has too many large requests in progress. Send them one after the other.',
-    { retryAfterSeconds: RETRY_AFTER_SECONDS },
-  )
+  return new GatewayError('rate-limited', 'Too many large requests of this key are in progress. Send fewer at once.', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  })
 }
 
 function left(cause: unknown): GatewayError {

@@ -46,7 +46,7 @@ describe('a key with large bodies', () => {
     const refused = await ask(stage, large('a second one'))
     expect(refused.status).toBe(429)
     expect(refused.headers['retry-after']).toBe('5')
-    expect(refused.error['message']).toContain('too many large requests')
+    expect(refused.error['message']).toContain('Too many large requests')
     expect((await ask(stage, CHAT.body)).status).toBe(200)
     expect((await ask(stage, large('from another key'), { secret: other.value })).status).toBe(200)
     release.open()

@@ -77,7 +77,7 @@ describe('the room of large bodies', () => {
     const { room } = createRoom()
     await room.enter('key', 10 * MIB, caller())
     for (let at = 0; at < 100; at++) follow(room.enter('key', 10 * MIB, caller()))
-    expect(() => room.enter('key', 10 * MIB, caller())).toThrow('too many large requests')
+    expect(() => room.enter('key', 10 * MIB, caller())).toThrow('Too many large requests')
   })
 
   it('forgets a caller who leaves while waiting', async () => {
