@@ -197,6 +197,20 @@ export function createGateway(options: GatewayOptions): Gateway {
     refuse(call, failure, { format, rate })
   }
 
+  let closing: Promise<void> = Promise.resolve()
+  const closeOnce = (): Promise<void> =>
+    closeAll(
+      [
+        batches.stop,
+        replay.close,
+        runtime.close,
+        governance.ledger.retry,
+        async () => cache?.flush(),
+        () => store.close(),
+      ],
+      (cause) => services.observers.failed('a step of closing the gateway failed', cause),
+    )
+
   return {
     fetch: toFetch({ handle }),
     handle,
@@ -210,18 +224,11 @@ export function createGateway(options: GatewayOptions): Gateway {
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
     },
     batches: { work: batches.work },
-    close: () =>
-      closeAll(
-        [
-          batches.stop,
-          replay.close,
-          runtime.close,
-          governance.ledger.retry,
-          async () => cache?.flush(),
-          () => store.close(),
-        ],
-        (cause) => services.observers.failed('a step of closing the gateway failed', cause),
-      ),
+    close: () => {
+      // One after the other: a second call must not close the store while the first sends settlements.
+      closing = closing.catch(() => {}).then(closeOnce)
+      return closing
+    },
   }
 }
 

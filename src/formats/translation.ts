@@ -12,6 +12,6 @@ export const loadTranslation: () => Promise<void> = lazy(async () => {
 })
 
 export function translate(dialect: TranslatingDialect, prompt: Prompt, model: string): WrittenPrompt {
-  if (translators === undefined) throw new GatewayError('internal', 'The translation between formats is not loaded.')
+  if (translators === undefined) throw new GatewayError('internal', 'Translation is not loaded.')
   return translators[dialect](prompt, model)
 }

@@ -43,8 +43,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   const { after, maxKept = MAX_KEPT, onDropped } = options
   const kept: Sending[] = []
   const underWay = new Set<Promise<void>>()
-  /** What is kept is sent by one loop at a time, for which every `retry` waits: a store is closed after it. */
-  let sendingKept: Promise<number> | undefined
+  let isRetrying = false
   let isScheduled = false
   let dropped = 0
 
@@ -115,7 +114,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   function retryKept(): MaybePromise<void> {
-    return kept.length === 0 || sendingKept !== undefined ? undefined : chain(sendKept(), () => undefined)
+    return kept.length === 0 ? undefined : chain(sendKept(), () => undefined)
   }
 
   async function retry(): Promise<number> {
@@ -123,17 +122,17 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     return sendKept()
   }
 
-  function sendKept(): Promise<number> {
-    return (sendingKept ??= sendAllKept().finally(() => {
-      sendingKept = undefined
-    }))
-  }
-
-  async function sendAllKept(): Promise<number> {
-    for (let next = kept.shift(); next !== undefined; next = kept.shift()) {
-      if (!(await isTaken(next))) return kept.unshift(next)
+  async function sendKept(): Promise<number> {
+    if (isRetrying) return kept.length
+    isRetrying = true
+    try {
+      for (let next = kept.shift(); next !== undefined; next = kept.shift()) {
+        if (!(await isTaken(next))) return kept.unshift(next)
+      }
+      return 0
+    } finally {
+      isRetrying = false
     }
-    return 0
   }
 
   /** A settlement that the store will never take must not keep others back. */

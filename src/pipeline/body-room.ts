@@ -134,11 +134,11 @@ function sizeOf(bytes: number): number {
 }
 
 function tooMany(): GatewayError {
-  return new GatewayError('rate-limited', 'Too many large requests of this key are in progress. Send fewer at once.', {
+  return new GatewayError('rate-limited', 'Too many large requests are in progress. Send fewer at once.', {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   })
 }
 
 function left(cause: unknown): GatewayError {
-  return new GatewayError('cancelled', 'The caller left before the request was read.', { cause })
+  return new GatewayError('cancelled', 'The caller left.', { cause })
 }

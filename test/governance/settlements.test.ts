@@ -70,27 +70,4 @@ describe('settlements', () => {
     expect(dropped).toEqual(['wrong'])
     expect(state.taken).toEqual(['right'])
   })
-
-  it('that are being sent again are waited for by every retry: a store is closed after it', async () => {
-    const order: string[] = []
-    let open = (): void => {}
-    const opened = new Promise<void>((resolve) => (open = resolve))
-    let isAway = true
-    const settlements = createSettlements({
-      ...memoryStore(),
-      settle: async () => {
-        if (isAway) throw new Error('away')
-        await opened
-        order.push('taken')
-        return true
-      },
-    })
-    await expect(settled(() => settlements.settle(named('a')))).rejects.toThrow('away')
-    isAway = false
-    const retries = ['first', 'second'].map((name) => settlements.retry().then(() => order.push(name)))
-    await new Promise((resolve) => setImmediate(resolve))
-    open()
-    await Promise.all(retries)
-    expect(order).toEqual(['taken', 'first', 'second'])
-  })
 })
