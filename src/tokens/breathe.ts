@@ -4,6 +4,10 @@ const waiting: (() => void)[] = []
 const LONG_STEP_MS = 10
 const MAX_REST_MS = 50
 
+/** The platform's own timers: those that a test fakes may never fire, and all later work would wait for them. */
+const wait: (go: () => void, ms: number) => unknown = setTimeout
+const runLater: (go: () => void) => unknown = typeof setImmediate === 'function' ? setImmediate : (go) => wait(go, 0)
+
 let isScheduled = false
 /** Undefined when no step is under way. */
 let stepBegan: number | undefined
@@ -39,7 +43,7 @@ function continueOne(): void {
   restsUntil = 0
   if (rest > 0) {
     isScheduled = true
-    setTimeout(continueOne, rest)
+    wait(continueOne, rest)
     return
   }
   stepBegan = performance.now()
@@ -49,6 +53,5 @@ function continueOne(): void {
 
 function afterTurn(): void {
   isScheduled = true
-  if (typeof setImmediate === 'function') setImmediate(continueOne)
-  else setTimeout(continueOne, 0)
+  runLater(continueOne)
 }
