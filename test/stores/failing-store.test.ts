@@ -64,6 +64,17 @@ async function ask(gateway: Gateway, secret: string) {
   return { status: response.status, retryAfter: response.headers.get('retry-after') }
 }
 
+/** The platform's own, while a test fakes the timers. */
+const nextTurn = setImmediate
+
+/** Resolves when the request has reached its store: only then does a deadline run that a test can let pass. */
+async function beginToAsk(gateway: Gateway, secret: string, { calls }: { readonly calls: readonly Method[] }) {
+  const before = calls.length
+  const asked = ask(gateway, secret)
+  while (calls.length === before) await new Promise<void>((resolve) => nextTurn(resolve))
+  return { asked }
+}
+
 const requestsOf = async (gateway: Gateway, id: string) => (await gateway.keys.usage(id))['requests']
 
 describe('a request while its store does not answer', () => {
@@ -75,7 +86,7 @@ describe('a request while its store does not answer', () => {
     const { gateway, secret, calls } = await gatewayOn(store)
     expect((await ask(gateway, secret)).status).toBe(200)
     state.mode = 'hang'
-    const asked = ask(gateway, secret)
+    const { asked } = await beginToAsk(gateway, secret, state)
     await vi.advanceTimersByTimeAsync(2_000)
     expect(await asked).toEqual({ status: 503, retryAfter: '1' })
     expect(calls.upstream).toBe(1)
@@ -86,9 +97,9 @@ describe('a request while its store does not answer', () => {
     const { gateway, secret } = await gatewayOn(store)
     await ask(gateway, secret)
     state.mode = 'hang'
-    const first = ask(gateway, secret)
+    const { asked } = await beginToAsk(gateway, secret, state)
     await vi.advanceTimersByTimeAsync(2_000)
-    expect((await first).status).toBe(503)
+    expect((await asked).status).toBe(503)
     state.calls.length = 0
     expect((await ask(gateway, secret)).status).toBe(503)
     expect(state.calls).toEqual([])
@@ -102,7 +113,7 @@ describe('a request while its store does not answer', () => {
     const { store, state } = failingStore()
     const { gateway, secret, calls } = await gatewayOn(store, { keyCacheMs: 0 })
     state.mode = 'slow'
-    const asked = ask(gateway, secret)
+    const { asked } = await beginToAsk(gateway, secret, state)
     await vi.advanceTimersByTimeAsync(5_000)
     expect(await asked).toEqual({ status: 503, retryAfter: '1' })
     expect(calls.upstream).toBe(0)
@@ -113,7 +124,7 @@ describe('a request while its store does not answer', () => {
     const { gateway, id, secret } = await gatewayOn(store)
     await ask(gateway, secret)
     state.modes = { reserve: 'hang' }
-    const asked = ask(gateway, secret)
+    const { asked } = await beginToAsk(gateway, secret, state)
     await vi.advanceTimersByTimeAsync(2_000)
     expect((await asked).status).toBe(503)
     for (const resolve of state.held.splice(0)) resolve()
@@ -129,7 +140,7 @@ describe('a request while its store does not answer', () => {
     const { gateway, id, secret } = await gatewayOn(store)
     await ask(gateway, secret)
     state.modes = { settle: 'hang' }
-    const asked = ask(gateway, secret)
+    const { asked } = await beginToAsk(gateway, secret, state)
     await vi.advanceTimersByTimeAsync(2_000)
     expect((await asked).status).toBe(200)
     expect(await requestsOf(gateway, id)).toBe(1)
