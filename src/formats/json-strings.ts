@@ -32,6 +32,19 @@ function backslashesBefore(bytes: Uint8Array, end: number, start: number): numbe
   return end - at
 }
 
+const LETTER_U = 117
+
+/** Returns `limit`, or the end of the escape that begins before `limit` and ends behind it. `start` is in no escape. */
+export function endOfEscapes(bytes: Uint8Array, start: number, limit: number): number {
+  let at = start
+  while (at < limit) {
+    const escape = bytes.indexOf(BACKSLASH, at)
+    if (escape === -1 || escape >= limit) return limit
+    at = escape + (bytes[escape + 1] === LETTER_U ? 6 : 2)
+  }
+  return at
+}
+
 const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[\w+/=\\-]/.test(String.fromCharCode(byte)) ? 1 : 0,
 )

@@ -1,14 +1,14 @@
-import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { scanJson, type ParseLimits } from './scan-json.ts'
+import { decodeUtf8, notAnObject, parseInSteps, parseJson, type LongStrings, type Steps } from './json-text.ts'
+import { LARGE_BODY_BYTES, scanJson, type ParseLimits } from './scan-json.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** The body's JSON text as received, without a byte order mark; serialized again where a key appears twice. */
-  readonly text: string
+  /** True where an object has the same key twice: the last one counts, and the body leaves serialized again. */
+  readonly hasRepeatedKeys: boolean
   /** The body as received, without a byte order mark; absent where replacing its model alone is not safe. */
   readonly received?: ReceivedBody
   /** The most bytes that the body can take as UTF-8, as received or serialized again: `1e20` becomes 21 digits. */
@@ -17,8 +17,6 @@ export interface ParsedBody {
 
 /** The longest number that `JSON.stringify` writes has 25 characters; the shortest that grows has 3. */
 const EXPONENT_GROWTH = 22
-
-const LONGEST_REASON = 100
 
 /**
  * Reads bytes of a caller as one JSON object. Throws `invalid-request`.
@@ -35,21 +33,20 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   }
 }
 
-/**
- * The same with a pause between its steps, in which the event loop serves others: a body of many megabytes does not block
- * them.
- */
-export function parseBodyInTurns(
-  bytes: Uint8Array,
-  limits: ParseLimits,
-  pause: () => Promise<void>,
-): MaybePromise<ParsedBody> {
-  const steps = parseSteps(bytes, limits)
-  const first = steps.next()
-  return first.done === true ? first.value : finishInTurns(steps, pause)
+/** Serves the event loop between the steps of a parse. */
+export interface Turns {
+  readonly pause: () => Promise<void>
+  readonly uuid: () => string
 }
 
-async function finishInTurns(steps: ReturnType<typeof parseSteps>, pause: () => Promise<void>): Promise<ParsedBody> {
+/** The same in steps of a few milliseconds, between which the event loop serves others. */
+export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: Turns): MaybePromise<ParsedBody> {
+  const steps = parseSteps(bytes, limits, turns.uuid)
+  const first = steps.next()
+  return first.done === true ? first.value : finishInTurns(steps, turns.pause)
+}
+
+async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void>): Promise<ParsedBody> {
   for (;;) {
     await pause()
     const step = steps.next()
@@ -57,25 +54,28 @@ async function finishInTurns(steps: ReturnType<typeof parseSteps>, pause: () => 
   }
 }
 
-/** A body above one of these sizes yields between its steps, and is decoded in slices: characters beyond ASCII decode slowly. */
-const LARGE = 1024 * 1024
-const MANY_KEYS = 10_000
-const DECODE_SLICE = 1024 * 1024
+/** The JSON text of a body as received, without a byte order mark; serialized again where a key appears twice. */
+export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
+  return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
+}
 
-function* parseSteps(received: Uint8Array, limits: ParseLimits): Generator<void, ParsedBody, undefined> {
+const MANY_KEYS = 10_000
+
+function* parseSteps(received: Uint8Array, limits: ParseLimits, uuid?: () => string): Steps<ParsedBody> {
   const bytes = withoutMark(received)
-  const { keys, exponents, modelSpan } = yield* scanJson(bytes, limits)
+  const { keys, exponents, modelSpan, longStrings } = yield* scanJson(bytes, limits)
   const size = received.length + exponents * EXPONENT_GROWTH
-  const isLarge = bytes.length > LARGE || keys > MANY_KEYS
-  const text = yield* decode(bytes, isLarge ? DECODE_SLICE : bytes.length)
+  const stringsOf = (): LongStrings =>
+    uuid === undefined ? { spans: [], placeholder: '' } : { spans: longStrings, placeholder: uuid() }
+  const isLarge = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
+  const text = isLarge ? undefined : decodeUtf8(bytes)
+  const body = objectOf(text === undefined ? yield* parseInSteps(bytes, stringsOf()) : parseJson(text, false))
   if (isLarge) yield
-  const body = parseObject(text)
-  if (isLarge) yield
-  if (countKeys(body) !== keys) return { body, text: JSON.stringify(body), bytes: size }
-  if (modelSpan === undefined) return { body, text, bytes: size }
-  const isAscii = text.length === bytes.length
-  const spliced = isAscii && text.length <= MAX_SPLICED_TEXT ? { bytes, modelSpan, text } : { bytes, modelSpan }
-  return { body, text, bytes: size, received: spliced }
+  if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: size }
+  if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: size }
+  const isSpliced = text?.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT
+  const spliced = isSpliced ? { bytes, modelSpan, text } : { bytes, modelSpan }
+  return { body, hasRepeatedKeys: false, bytes: size, received: spliced }
 }
 
 const encoder = new TextEncoder()
@@ -116,58 +116,9 @@ function withoutMark(bytes: Uint8Array): Uint8Array {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes
 }
 
-const REPLACEMENT = '\uFFFD'
-
-/** Node's own conversion is several times faster than a decoder that checks, and writes U+FFFD where bytes are wrong. */
-function* decode(bytes: Uint8Array, slice: number): Generator<void, string, undefined> {
-  if (isNodeBytes(bytes) && bytes.length <= slice) {
-    const text = bytes.utf8Slice()
-    if (!text.includes(REPLACEMENT)) return text
-  }
-  return yield* decodeStrictly(bytes, slice)
-}
-
-/** The part of Node's Buffer that is used. */
-interface NodeBytes {
-  utf8Slice(): string
-}
-
-function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
-  return 'utf8Slice' in bytes
-}
-
-function* decodeStrictly(bytes: Uint8Array, slice: number): Generator<void, string, undefined> {
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-  let text = ''
-  try {
-    for (let start = 0; start < bytes.length; start += slice) {
-      const end = start + slice
-      text += decoder.decode(bytes.subarray(start, end), { stream: end < bytes.length })
-      if (end < bytes.length) yield
-    }
-  } catch {
-    throw new GatewayError('invalid-request', 'The request body is not valid UTF-8. Send JSON encoded as UTF-8.')
-  }
-  // Reading one character joins the pieces here instead of within JSON.parse, which blocks for long enough by itself.
-  text.charCodeAt(0)
-  return text
-}
-
-function parseObject(text: string): JsonObject {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch (error) {
-    if (text.trim() === '') throw refused('is empty')
-    const reason = error instanceof Error ? error.message.slice(0, LONGEST_REASON) : 'it cannot be parsed'
-    throw refused(`is not valid JSON: ${reason}`)
-  }
+function objectOf(value: unknown): JsonObject {
   if (isJsonObject(value)) return value
-  throw refused(`is ${Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`}`)
-}
-
-function refused(reason: string): GatewayError {
-  return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
+  throw notAnObject(`is ${Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`}`)
 }
 
 /** Fewer than were scanned: some object has the same key twice. */

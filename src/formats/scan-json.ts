@@ -22,6 +22,8 @@ export interface JsonScan {
   readonly exponents: number
   /** The bytes of the top-level `model`; absent unless it is one string under one unescaped key. */
   readonly modelSpan: Span | undefined
+  /** The strings of 4 KiB or more that are no keys, between their quotes; none where the body is not large. */
+  readonly longStrings: readonly Span[]
 }
 
 interface State {
@@ -46,12 +48,15 @@ interface State {
   models: number
   isModelNext: boolean
   modelSpan: Span | undefined
+  readonly longStrings: Span[]
 }
 
+/** A body above this size yields between its steps. */
+export const LARGE_BODY_BYTES = 1024 * 1024
 /** The scan yields after so many bytes. */
 const SLICE = 256 * 1024
 /** A shorter string counts as text also where it is base64. */
-const MIN_BASE64 = 4096
+const MIN_LONG_STRING = 4096
 /** Base64 may hold escaped slashes and line ends; a string with more escapes than this is slow to parse. */
 const MIN_BYTES_PER_ESCAPE = 16
 
@@ -71,8 +76,8 @@ export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Generator<voi
     if (state.at >= bytes.length) break
     yield
   }
-  const { keys, exponents, models, modelSpan } = state
-  return { keys, exponents, modelSpan: models === 1 ? modelSpan : undefined }
+  const { keys, exponents, models, modelSpan, longStrings } = state
+  return { keys, exponents, modelSpan: models === 1 ? modelSpan : undefined, longStrings }
 }
 
 function initialState(bytes: Uint8Array, limits: ParseLimits): State {
@@ -97,6 +102,7 @@ function initialState(bytes: Uint8Array, limits: ParseLimits): State {
     models: 0,
     isModelNext: false,
     modelSpan: undefined,
+    longStrings: [],
   }
 }
 
@@ -162,6 +168,7 @@ function open(state: State, bracket: number): void {
 function countKey(state: State): void {
   state.keys++
   checkKeys(state)
+  if (state.longStrings.at(-1)?.start === state.stringStart) state.longStrings.pop()
   if (state.depth !== 1) return
   const key = modelKey(state.bytes, state.stringStart, state.stringEnd)
   state.isModelNext = key !== 'another'
@@ -239,7 +246,7 @@ function findEnd(state: State, sliceEnd: number): void {
   if (at < 0) return
   state.stringEnd = at
   // A body that is smaller than the limit needs no look into its strings.
-  if (bytes.length <= limits.textBytes || at - stringStart < MIN_BASE64) return closeString(state, true)
+  if (bytes.length <= limits.textBytes || at - stringStart < MIN_LONG_STRING) return closeString(state, true)
   state.at = startOfBase64(bytes, stringStart)
   state.escapes = 0
 }
@@ -255,13 +262,16 @@ function checkBase64(state: State, sliceEnd: number): void {
 }
 
 function closeString(state: State, isText: boolean): void {
-  const { stringStart, stringEnd, limits } = state
+  const { bytes, stringStart, stringEnd, limits } = state
   if (state.isModelNext) state.modelSpan = { start: stringStart - 1, end: stringEnd + 1 }
   state.isModelNext = false
   state.isInString = false
   state.at = stringEnd + 1
   state.stringBytes += stringEnd - stringStart
   if (isText) state.textBytes += stringEnd - stringStart
+  if (bytes.length > LARGE_BODY_BYTES && stringEnd - stringStart >= MIN_LONG_STRING) {
+    state.longStrings.push({ start: stringStart, end: stringEnd })
+  }
   if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)
 }
 

@@ -86,17 +86,18 @@ export function readJson(
   limits: ParseLimits = services.bodyLimits.json,
 ): MaybePromise<ParsedBody> {
   const { request, key, cancellation } = exchange
-  const { bodyLimits, bodyRoom } = services
+  const { bodyLimits, bodyRoom, runtime } = services
+  const turns = { pause: breathe, uuid: runtime.uuid }
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const expected = expectedBytes(request, bodyLimits.maxBytes)
   if (expected > 0 && expected <= LARGE_BODY) {
-    return chain(request.body(bodyLimits), (bytes) => parseBodyInTurns(bytes, limits, breathe))
+    return chain(request.body(bodyLimits), (bytes) => parseBodyInTurns(bytes, limits, turns))
   }
   return chain(bodyRoom.enter(key.id, expected, cancellation), (room) => {
     exchange.room = room
     return chain(request.body(bodyLimits), (bytes) => {
       room.resize(bytes.byteLength)
-      return parseBodyInTurns(bytes, limits, breathe)
+      return parseBodyInTurns(bytes, limits, turns)
     })
   })
 }

@@ -10,12 +10,12 @@ import type { Call } from './endpoint.ts'
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
 export async function readAdminBody(
   { request }: Call,
-  { bodyLimits, limits }: Pick<Services, 'bodyLimits' | 'limits'>,
+  { bodyLimits, limits, runtime }: Pick<Services, 'bodyLimits' | 'limits' | 'runtime'>,
 ): Promise<JsonObject> {
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const bytes = await request.body(bodyLimits)
   try {
-    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), breathe)
+    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), { pause: breathe, uuid: runtime.uuid })
     return withoutPrototypeKey(body)
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {

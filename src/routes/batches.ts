@@ -4,7 +4,7 @@ import { readBatchRequests } from '../batches/batch-requests.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import { parseBodyInTurns } from '../formats/parse-body.ts'
+import { parseBodyInTurns, textOf } from '../formats/parse-body.ts'
 import { takeRequest } from '../governance/places.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { headersOf, type HttpRequest } from '../core/http.ts'
@@ -84,11 +84,14 @@ async function store(
   { request }: Call,
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
 ): Promise<Batch> {
-  const { limits } = parts.line
+  const { limits, runtime } = parts.line
   // Each item is a request of its own, within an object that names it.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
-    parse: async (part) => parseBodyInTurns(part, itemLimits, breathe),
+    parse: async (part) => {
+      const parsed = await parseBodyInTurns(part, itemLimits, { pause: breathe, uuid: runtime.uuid })
+      return { body: parsed.body, text: textOf(part, parsed) }
+    },
     pause: breathe,
   })
   await takeRequest(parts.line.ledger, key)

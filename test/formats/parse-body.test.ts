@@ -1,10 +1,18 @@
+import { randomUUID } from 'node:crypto'
+import { assert, asyncProperty, array, constantFrom, integer, record } from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
-import { parseBody, parseBodyInTurns, replaceModel, type ParsedBody } from '../../src/formats/parse-body.ts'
+import { parseBody, parseBodyInTurns, replaceModel, textOf, type ParsedBody } from '../../src/formats/parse-body.ts'
 import { breathe } from '../../src/tokens/breathe.ts'
 
-const parse = (text: string): ParsedBody => parseBody(new TextEncoder().encode(text))
+const turns = { pause: breathe, uuid: () => randomUUID() }
+
+function parse(written: string): ParsedBody & { readonly text: string } {
+  const bytes = new TextEncoder().encode(written)
+  const parsed = parseBody(bytes)
+  return { ...parsed, text: textOf(bytes, parsed) }
+}
 
 function failureOf(action: () => unknown): GatewayError {
   try {
@@ -188,9 +196,78 @@ describe('a large body in turns', () => {
     const bytes = new TextEncoder().encode(text)
 
     const limits = { textBytes: piece === 'QUJD' ? 1000 : bytes.length }
-    const turns = await turnsOf(Promise.resolve(parseBodyInTurns(bytes, limits, breathe)))
+    const count = await turnsOf(Promise.resolve(parseBodyInTurns(bytes, limits, turns)))
 
-    expect(turns).toBeGreaterThan(bytes.length / 1_200_000)
+    expect(count).toBeGreaterThan(bytes.length / 1_200_000)
+  })
+})
+
+describe('the long strings of a large body', () => {
+  const BLANKS = ' '.repeat(1_100_000)
+  const PLACEHOLDER = '0f8b1c5e-0000-4000-8000-000000000000'
+  const inTurns = async (text: string): Promise<ParsedBody> =>
+    parseBodyInTurns(new TextEncoder().encode(text), {}, { pause: async () => {}, uuid: () => PLACEHOLDER })
+
+  const piece = constantFrom(
+    'QUJD',
+    'é漢',
+    '😀',
+    '\\n',
+    '\\"',
+    '\\\\',
+    '\\u0041',
+    '\\ud83d\\ude00',
+    '\\ud83d',
+    'plain ',
+    '{[:,',
+  )
+  const literal = record({
+    pieces: array(piece, { minLength: 1, maxLength: 4 }),
+    length: integer({ min: 0, max: 12_000 }),
+  }).map(({ pieces, length }) => `"${pieces.join('').repeat(Math.ceil(length / pieces.join('').length))}"`)
+
+  it('are what JSON.parse makes of them, wherever they are', async () => {
+    const shape = constantFrom('[X,X]', '{"a":X}', '[{"X":X,"__proto__":X}]', '{"a":{"b":[X,[X]]},"c":X}', 'X')
+    await assert(
+      asyncProperty(array(literal, { minLength: 1, maxLength: 5 }), shape, async (literals, outline) => {
+        let next = 0
+        const value = outline.replaceAll('"X"', 'X').replaceAll('X', () => literals[next++ % literals.length] ?? '""')
+        const text = `{"model":"a/b","x":${value},${BLANKS}"y":1}`
+        const { body, hasRepeatedKeys, received } = await inTurns(text)
+        expect(body).toEqual(JSON.parse(text))
+        expect(hasRepeatedKeys).toBe(false)
+        expect(received).toBeDefined()
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  it('longer than a step are whole, with escapes and characters on every edge of it', async () => {
+    for (const piece of ['\\u00e9', '\\\\', '漢', '😀', 'a']) {
+      for (let shift = 0; shift < 7; shift++) {
+        const text = `{"x":"${'-'.repeat(shift)}${piece.repeat(2_100_000 / piece.length)}"}`
+        expect((await inTurns(text)).body['x'] === (JSON.parse(text) as { readonly x: string }).x).toBe(true)
+      }
+    }
+  })
+
+  it.each([
+    ['a line feed', `{"x":"${'a'.repeat(1_200_000)}\n"}`],
+    ['a wrong escape', `{"x":"${'a'.repeat(1_200_000)}\\x"}`],
+    ['a cut escape', `{"x":"${'a'.repeat(1_200_000)}\\u00"}`],
+    ['no end', `{"x":"${'a'.repeat(1_200_000)}`],
+  ])('with %s are refused without a position, which would mislead', async (_name, text) => {
+    const failure = await inTurns(text).catch((error: unknown) => error)
+    expect(GatewayError.is(failure) && failure.kind).toBe('invalid-request')
+    expect(String(failure)).toMatch(/is not valid JSON/)
+    expect(String(failure)).not.toMatch(/position/)
+  })
+
+  it('under a key that appears twice are those of the last one', async () => {
+    const [one, other] = ['1', '2'].map((digit) => digit.repeat(600_000))
+    const { body, hasRepeatedKeys } = await inTurns(`{"x":"${one}","x":"${other}"}`)
+    expect(hasRepeatedKeys).toBe(true)
+    expect(body['x']).toBe(other)
   })
 })
 
@@ -248,6 +325,6 @@ describe('the place of the model', () => {
     ['{"model":"a/b","model":"c/d"}', '{"model":"c/d"}'],
     ['{"model":"a/b","m":[{"content":"x","content":"y"}]}', '{"model":"a/b","m":[{"content":"y"}]}'],
   ])('and any other key that stands twice leaves once, as it was understood: %s', (text, once) => {
-    expect(parse(text)).toEqual({ body: JSON.parse(once), text: once, bytes: text.length })
+    expect(parse(text)).toEqual({ body: JSON.parse(once), hasRepeatedKeys: true, text: once, bytes: text.length })
   })
 })
