@@ -36,13 +36,14 @@ const LETTER_U = 117
 
 /** Returns `limit`, or the end of the escape that begins before `limit` and ends behind it. `start` is in no escape. */
 export function endOfEscapes(bytes: Uint8Array, start: number, limit: number): number {
-  let at = start
-  while (at < limit) {
-    const escape = bytes.indexOf(BACKSLASH, at)
-    if (escape === -1 || escape >= limit) return limit
-    at = escape + (bytes[escape + 1] === LETTER_U ? 6 : 2)
+  const before = bytes.subarray(start, limit)
+  let at = 0
+  while (at < before.length) {
+    const escape = before.indexOf(BACKSLASH, at)
+    if (escape === -1) return limit
+    at = escape + (bytes[start + escape + 1] === LETTER_U ? 6 : 2)
   }
-  return at
+  return start + at
 }
 
 const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
@@ -63,12 +64,12 @@ export function countEscapes(bytes: Uint8Array): number {
   return count
 }
 
-/** The longest beginning of a `data:` URL. */
-const MAX_PREFIX = 200
+/** Maximum bytes of a `data:` URL before its data. */
+export const MAX_URL_START = 200
 
 /** Where the data of a string begins: behind `;base64,` in a `data:` URL. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
-  const prefix = latin1(bytes, start, start + MAX_PREFIX)
+  const prefix = latin1(bytes, start, start + MAX_URL_START)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1
   return end === -1 ? start : start + end + ';base64,'.length
 }

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Span } from '../core/prompt.ts'
-import { endOfEscapes } from './json-strings.ts'
+import { endOfEscapes, MAX_URL_START } from './json-strings.ts'
+import type { LongString } from './scan-json.ts'
 
 /** Work in steps of about a millisecond; the event loop serves others in between. */
 export type Steps<value> = Generator<void, value, undefined>
@@ -11,8 +11,8 @@ const MAX_REASON = 100
 const REPLACEMENT = '\uFFFD'
 
 export interface LongStrings {
-  /** The bytes of each between its quotes, in their order. None is a key. */
-  readonly spans: readonly Span[]
+  /** In their order. None is a key. */
+  readonly strings: readonly LongString[]
   /** The beginning of the strings that take their places. It is random, so that no caller can write it. */
   readonly placeholder: string
 }
@@ -21,48 +21,67 @@ export interface LongStrings {
  * Parses JSON text of many megabytes. `JSON.parse` blocks for milliseconds per megabyte and cannot be divided, so it is given
  * the text with placeholders for long strings, which are parsed in steps of their own. Throws `invalid-request`.
  */
-export function* parseInSteps(bytes: Uint8Array, { spans, placeholder }: LongStrings): Steps<unknown> {
+export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongStrings): Steps<unknown> {
   let outline = ''
   let at = 0
-  for (const [index, { start, end }] of spans.entries()) {
+  for (const [index, { start, end }] of strings.entries()) {
     outline += `${yield* decodeInSteps(bytes.subarray(at, start))}${placeholder}${index}`
     at = end
   }
   outline += yield* decodeInSteps(bytes.subarray(at))
   yield
   const value = parseJson(outline)
-  const strings = yield* parseStrings(bytes, spans)
-  restore(value, placeholder, strings)
+  const parsed = yield* parseStrings(bytes, strings)
+  restore(value, placeholder, parsed)
   return value
 }
 
-function* parseStrings(bytes: Uint8Array, spans: readonly Span[]): Steps<readonly string[]> {
-  const strings: string[] = []
-  let stepBytes = 0
-  for (const { start, end } of spans) {
-    const decode = decoder()
-    let string = ''
-    for (let at = start; at < end;) {
-      if (stepBytes === 0) yield
-      const pieceEnd = endOfEscapes(bytes, at, Math.min(at + STEP_BYTES - stepBytes, end))
-      string += parseJson(`"${decode(bytes.subarray(at, pieceEnd), pieceEnd < end)}"`)
-      stepBytes += pieceEnd - at
-      if (stepBytes >= STEP_BYTES) stepBytes = 0
-      at = pieceEnd
+function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps<readonly string[]> {
+  const parsed: string[] = []
+  let stepBytes = STEP_BYTES
+  for (const { start, end, isBase64 } of strings) {
+    if (stepBytes >= STEP_BYTES) {
+      yield
+      stepBytes = 0
     }
-    strings.push(joinPieces(string))
+    stepBytes += end - start
+    const string = bytes.subarray(start, end)
+    parsed.push(
+      isBase64 && isPlain(string.subarray(0, MAX_URL_START)) ? decodeUtf8(string) : yield* parseString(string),
+    )
   }
-  return strings
+  return parsed
+}
+
+/** Characters that a JSON string does not hold as they are, and the beginning of an escape. */
+// oxlint-disable-next-line no-control-regex -- these are the ones
+const UNPLAIN = /[\0-\x1f\\]/
+
+function isPlain(bytes: Uint8Array): boolean {
+  return !UNPLAIN.test(decodeUtf8(bytes))
+}
+
+function* parseString(bytes: Uint8Array): Steps<string> {
+  const decode = decoder()
+  let string = ''
+  for (let at = 0; at < bytes.length;) {
+    if (at > 0) yield
+    const end = endOfEscapes(bytes, at, Math.min(at + STEP_BYTES, bytes.length))
+    const piece = decode(bytes.subarray(at, end), end < bytes.length)
+    string += UNPLAIN.test(piece) ? parseJson(`"${piece}"`) : piece
+    at = end
+  }
+  return joinPieces(string)
 }
 
 /** Puts each long string in the place of its placeholder. */
-function restore(value: unknown, placeholder: string, strings: readonly string[]): void {
+function restore(value: unknown, placeholder: string, parsed: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const fields = value as Record<string, unknown>
   for (const name in fields) {
     const field = fields[name]
-    if (typeof field !== 'string') restore(field, placeholder, strings)
-    else if (field.startsWith(placeholder)) fields[name] = strings[Number(field.slice(placeholder.length))]
+    if (typeof field !== 'string') restore(field, placeholder, parsed)
+    else if (field.startsWith(placeholder)) fields[name] = parsed[Number(field.slice(placeholder.length))]
   }
 }
 

@@ -66,7 +66,7 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, uuid?: () => str
   const { keys, exponents, modelSpan, longStrings } = yield* scanJson(bytes, limits)
   const size = received.length + exponents * EXPONENT_GROWTH
   const stringsOf = (): LongStrings =>
-    uuid === undefined ? { spans: [], placeholder: '' } : { spans: longStrings, placeholder: uuid() }
+    uuid === undefined ? { strings: [], placeholder: '' } : { strings: longStrings, placeholder: uuid() }
   const isLarge = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
   const text = isLarge ? undefined : decodeUtf8(bytes)
   const body = objectOf(text === undefined ? yield* parseInSteps(bytes, stringsOf()) : parseJson(text, false))

@@ -23,7 +23,13 @@ export interface JsonScan {
   /** The bytes of the top-level `model`; absent unless it is one string under one unescaped key. */
   readonly modelSpan: Span | undefined
   /** The strings of 4 KiB or more that are no keys, between their quotes; none where the body is not large. */
-  readonly longStrings: readonly Span[]
+  readonly longStrings: readonly LongString[]
+}
+
+/** The bytes of a long string between its quotes. */
+export interface LongString extends Span {
+  /** True where the bytes are known to be base64 without escapes, but for what precedes the data. */
+  readonly isBase64: boolean
 }
 
 interface State {
@@ -48,11 +54,11 @@ interface State {
   models: number
   isModelNext: boolean
   modelSpan: Span | undefined
-  readonly longStrings: Span[]
+  readonly longStrings: LongString[]
 }
 
 /** A body above this size yields between its steps. */
-export const LARGE_BODY_BYTES = 1024 * 1024
+export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** The scan yields after so many bytes. */
 const SLICE = 256 * 1024
 /** A shorter string counts as text also where it is base64. */
@@ -270,7 +276,8 @@ function closeString(state: State, isText: boolean): void {
   state.stringBytes += stringEnd - stringStart
   if (isText) state.textBytes += stringEnd - stringStart
   if (bytes.length > LARGE_BODY_BYTES && stringEnd - stringStart >= MIN_LONG_STRING) {
-    state.longStrings.push({ start: stringStart, end: stringEnd })
+    const isBase64 = !isText && state.escapes === 0
+    state.longStrings.push({ start: stringStart, end: stringEnd, isBase64 })
   }
   if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)
 }

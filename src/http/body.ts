@@ -53,3 +53,45 @@ export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Arr
   }
   return whole
 }
+
+/** A larger body is copied as it comes: joining 30 MB at its end blocks the event loop for 20 ms. */
+const LARGE_BODY_BYTES = 1024 * 1024
+/** The platform takes memory when it is written: room that is not used costs nothing. */
+const UNSTATED_BYTES = 32 * 1024 * 1024
+
+/** Collects the pieces of a request body. */
+export class BodyCollector {
+  readonly #maxBytes: number
+  readonly #expected: number
+  readonly #pieces: Uint8Array[] = []
+  #whole: Uint8Array | undefined
+  #size = 0
+
+  /** @param expected The size that the headers state; another one costs a second copy. */
+  constructor(maxBytes: number, expected: number) {
+    this.#maxBytes = maxBytes
+    this.#expected = expected
+  }
+
+  /** Returns false, and adds nothing, where the body would be larger than the maximum. */
+  add(piece: Uint8Array): boolean {
+    const size = this.#size + piece.byteLength
+    if (size > this.#maxBytes) return false
+    if (size > LARGE_BODY_BYTES) this.#roomFor(size).set(piece, this.#size)
+    else this.#pieces.push(piece)
+    this.#size = size
+    return true
+  }
+
+  bytes(): Uint8Array {
+    return this.#whole?.subarray(0, this.#size) ?? joinBytes(this.#pieces, this.#size)
+  }
+
+  #roomFor(size: number): Uint8Array {
+    if (this.#whole !== undefined && this.#whole.byteLength >= size) return this.#whole
+    const capacity = size <= this.#expected ? this.#expected : Math.max(2 * size, UNSTATED_BYTES)
+    const larger = new Uint8Array(Math.min(this.#maxBytes, capacity))
+    larger.set(this.bytes())
+    return (this.#whole = larger)
+  }
+}

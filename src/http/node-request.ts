@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
-import { bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
+import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { onceClosed } from './node-closed.ts'
 
 /** A request of node:http, and what a framework may have added to it. */
@@ -102,8 +102,7 @@ function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Arr
 
 function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
-    const chunks: Uint8Array[] = []
-    let size = 0
+    const received = new BodyCollector(maxBytes, Number(incoming.headers['content-length'] ?? 0))
     let isSettled = false
     const giveUp = (error: Error): void => {
       if (isSettled) return
@@ -113,17 +112,17 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
       reject(error)
     }
     const take = (chunk: Uint8Array): void => {
-      size += chunk.byteLength
-      if (size > maxBytes) giveUp(bodyTooLarge(maxBytes))
-      else chunks.push(chunk)
+      if (!isSettled && !received.add(chunk)) giveUp(bodyTooLarge(maxBytes))
     }
     /** The listeners stay: the request ends here, and nothing that comes later changes anything. */
     const end = (): void => {
       isSettled = true
       cancel()
-      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size))
+      resolve(received.bytes())
     }
-    const fail = (cause?: unknown): void => giveUp(bodyUnreadable(cause))
+    const fail = (cause?: unknown): void => {
+      if (!isSettled) giveUp(bodyUnreadable(cause))
+    }
     const cancel = after(readMs, () => giveUp(bodyTooLate(readMs)))
     if (incoming.destroyed) return fail()
     incoming.on('data', take).on('end', end).on('error', fail).on('close', fail)

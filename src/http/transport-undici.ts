@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import type { Agent, Dispatcher } from 'undici'
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
@@ -74,6 +75,23 @@ async function createAgent(options: UndiciOptions, connectMs: number): Promise<A
   })
 }
 
+/** A larger body is written in slices: the event loop stands still while a socket takes 30 MB. */
+const LARGE_BODY_BYTES = 1024 * 1024
+const SLICE = 256 * 1024
+
+function* slicesOf(body: string | Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < body.length;) {
+    let end = Math.min(at + SLICE, body.length)
+    if (typeof body === 'string' && isHighSurrogate(body.charCodeAt(end - 1))) end++
+    yield typeof body === 'string' ? Buffer.from(body.slice(at, end)) : body.subarray(at, end)
+    at = end
+  }
+}
+
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code < 0xdc00
+}
+
 const ABORTED = new Error('The upstream call was aborted')
 
 /** One call: undici's handler on one side, the caller's on the other. Silent after `abort`. */
@@ -89,8 +107,14 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   dispatch(agent: Agent, request: TransportRequest): void {
     if (this.#isOver) return
     const { origin, path } = splitUrl(request.url)
-    const { method, headers, body } = request
-    agent.dispatch({ origin, path, method, headers, body: body ?? null }, this)
+    const { method, headers, body = null } = request
+    const size = body === null || body.length <= LARGE_BODY_BYTES ? 0 : Buffer.byteLength(body)
+    if (body === null || size === 0) return void agent.dispatch({ origin, path, method, headers, body }, this)
+    const sized = { ...headers, 'content-length': String(size) }
+    agent.dispatch(
+      { origin, path, method, headers: sized, body: Readable.from(slicesOf(body), { objectMode: false }) },
+      this,
+    )
   }
 
   fail(error: unknown): void {

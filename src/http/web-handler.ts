@@ -1,5 +1,5 @@
 import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink } from '../core/http.ts'
-import { bodyTooLarge, bodyTooLate, bodyUnreadable, joinBytes } from './body.ts'
+import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { plainFailure } from './plain-failure.ts'
 
 /** The Web-standard handler: accepts what the global `fetch` accepts, so that it can stand in its place in a client. */
@@ -160,22 +160,18 @@ async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLi
     isLate = true
     reader.releaseLock()
   })
-  const chunks: Uint8Array[] = []
-  let size = 0
+  const received = new BodyCollector(maxBytes, Number(request.headers.get('content-length') ?? 0))
   try {
     for (;;) {
       const { done, value } = await reader.read()
-      if (done) break
-      size += value.byteLength
-      if (size > maxBytes) break
-      chunks.push(value)
+      if (done) return received.bytes()
+      if (!received.add(value)) break
     }
   } catch (cause) {
     throw isLate ? bodyTooLate(readMs) : bodyUnreadable(cause)
   } finally {
     cancelDeadline()
   }
-  if (size <= maxBytes) return joinBytes(chunks, size)
   void reader.cancel().catch(() => {})
   throw bodyTooLarge(maxBytes)
 }

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
 import { parseBody, parseBodyInTurns, replaceModel, textOf, type ParsedBody } from '../../src/formats/parse-body.ts'
+import type { ParseLimits } from '../../src/formats/scan-json.ts'
 import { breathe } from '../../src/tokens/breathe.ts'
 
 const turns = { pause: breathe, uuid: () => randomUUID() }
@@ -205,8 +206,8 @@ describe('a large body in turns', () => {
 describe('the long strings of a large body', () => {
   const BLANKS = ' '.repeat(1_100_000)
   const PLACEHOLDER = '0f8b1c5e-0000-4000-8000-000000000000'
-  const inTurns = async (text: string): Promise<ParsedBody> =>
-    parseBodyInTurns(new TextEncoder().encode(text), {}, { pause: async () => {}, uuid: () => PLACEHOLDER })
+  const inTurns = async (text: string, limits: ParseLimits = {}): Promise<ParsedBody> =>
+    parseBodyInTurns(new TextEncoder().encode(text), limits, { pause: async () => {}, uuid: () => PLACEHOLDER })
 
   const piece = constantFrom(
     'QUJD',
@@ -241,6 +242,17 @@ describe('the long strings of a large body', () => {
       { numRuns: 60 },
     )
   })
+
+  it.each(['', 'data:image/png;base64,', 'data:image\\/png;base64,', 'data:\\u0069mage/png;x=é;base64,'])(
+    'that are base64 after "%s" are what JSON.parse makes of them',
+    async (start) => {
+      for (const data of ['QUJD'.repeat(2000), `${'QUJD'.repeat(2000)}\\/`, `${'QUJD'.repeat(400_000)}==`]) {
+        const text = `{"model":"a/b",${BLANKS}"x":["${start}${data}"]}`
+        const { body } = await inTurns(text, { textBytes: 1_000_000 })
+        expect(JSON.stringify(body) === JSON.stringify(JSON.parse(text))).toBe(true)
+      }
+    },
+  )
 
   it('longer than a step are whole, with escapes and characters on every edge of it', async () => {
     for (const piece of ['\\u00e9', '\\\\', '漢', '😀', 'a']) {
