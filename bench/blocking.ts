@@ -3,7 +3,7 @@
  * causes. Processor time, not wall time: a busy machine changes it little. Medians of BENCH_TRIES (5), with the least and
  * the greatest.
  */
-import { createGateway, openaiCompatible } from '../src/index.ts'
+import { anthropic, createGateway, openaiCompatible } from '../src/index.ts'
 import { printTable } from './report.ts'
 
 const TRIES = Number(process.env['BENCH_TRIES'] ?? 5)
@@ -20,7 +20,7 @@ const chat = (messages: unknown, rest = ''): string =>
   `{"model":"bench/chat","max_tokens":16${rest},"messages":${JSON.stringify(messages)}}`
 const hello = [{ role: 'user', content: 'Hello.' }]
 const prose = 'The quick brown fox jumps over the lazy dog while it sleeps. '
-const image = (bytes: number): unknown => ({
+const image = (bytes: number): { readonly type: string; readonly image_url: { readonly url: string } } => ({
   type: 'image_url',
   image_url: { url: `data:image/png;base64,${'iVBORw0KGgoAAAANSUhEUgAA'.repeat(bytes / 24)}` },
 })
@@ -53,6 +53,35 @@ const bodies: readonly Body[] = [
       ),
   },
   { name: '50,000 chunks of a stream at once', make: () => chat(hello, ',"stream":true') },
+  {
+    name: '30 MB of images for another format',
+    make: () =>
+      chat([{ role: 'user', content: Array(10).fill(image(3 * MB)) }]).replace('bench/chat', 'other/messages'),
+  },
+  {
+    name: '30 MB of images under a repeated key',
+    make: () => chat([{ role: 'user', content: Array(10).fill(image(3 * MB)) }], ',"user":"a","user":"b"'),
+  },
+  {
+    name: '30 MB of images in the responses format',
+    path: '/v1/responses',
+    make: () => {
+      const { image_url } = image(3 * MB)
+      const part = { type: 'input_image', image_url: image_url.url }
+      return JSON.stringify({ model: 'bench/chat', input: [{ role: 'user', content: Array(10).fill(part) }] })
+    },
+  },
+  { name: '7 MB of escapes in one message', make: () => chat([{ role: 'user', content: '\n"'.repeat(1.75 * MB) }]) },
+  { name: 'one image of 30 MB', make: () => chat([{ role: 'user', content: [image(30 * MB)] }]) },
+  {
+    name: 'batch of 10,000 requests of 3 KB',
+    path: '/v1/messages/batches',
+    make: () => {
+      const messages = [{ role: 'user', content: prose.repeat(48) }]
+      const params = { model: 'bench/chat', max_tokens: 16, messages }
+      return JSON.stringify({ requests: Array.from({ length: 10_000 }, (_, at) => ({ custom_id: `i${at}`, params })) })
+    },
+  },
 ]
 
 const chunk = `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { content: 'a' } }] })}\n\n`
@@ -70,6 +99,12 @@ const gateway = createGateway({
         { id: 'embedding', kind: 'embedding', price, contextWindow: 8192 },
       ],
     }),
+    anthropic({
+      name: 'other',
+      apiKey: 'none',
+      baseUrl: 'http://upstream',
+      models: [{ id: 'messages', price, contextWindow: 10_000_000, maxOutputTokens: 100 }],
+    }),
   ],
   runtime: { fetch: answer },
   log: () => {},
@@ -77,10 +112,20 @@ const gateway = createGateway({
 const limits = { budget_limit_cents: 100_000_000, rate_limit_tokens: 1_000_000_000_000 }
 const key = await gateway.keys.create({ name: 'bench', ...limits })
 
+function startOf(body: unknown): string {
+  if (body instanceof Uint8Array) return new TextDecoder().decode(body.subarray(0, 200))
+  return typeof body === 'string' ? body.slice(0, 200) : ''
+}
+
 async function answer(url: string | URL | Request, init?: RequestInit): Promise<Response> {
   if (String(url).includes('embeddings')) return Response.json({ error: { message: 'No.' } }, { status: 400 })
-  const sent = init?.body instanceof Uint8Array ? new TextDecoder().decode(init.body.subarray(0, 200)) : ''
+  const sent = startOf(init?.body)
   if (sent.includes('"stream":true')) return new Response(chunks, { headers: { 'content-type': 'text/event-stream' } })
+  if (String(url).endsWith('/messages')) {
+    const content = [{ type: 'text', text: 'Yes.' }]
+    const usage = { input_tokens: 10, output_tokens: 1 }
+    return Response.json({ id: 'x', type: 'message', role: 'assistant', content, stop_reason: 'end_turn', usage })
+  }
   const usage = { prompt_tokens: 10, completion_tokens: 1, total_tokens: 11 }
   const message = { role: 'assistant', content: 'Yes.' }
   return Response.json({ id: 'x', model: 'chat', choices: [{ index: 0, message, finish_reason: 'stop' }], usage })

@@ -1,4 +1,4 @@
-import type { JsonObject } from './json.ts'
+import type { Json, JsonObject } from './json.ts'
 import { lastUserIndex, type Native, type Part, type Prompt, type Source } from './prompt.ts'
 
 /** A text of at most this length is its own digest. */
@@ -17,35 +17,67 @@ const digests = new WeakMap<object, string>()
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN) return text
-  const steps = digestSteps(owner, text, hash)
+  return finish(digestSteps(owner, text, hash))
+}
+
+/** The same for a JSON object, which is not even serialized when its name is known. */
+export function digestOfJson(value: JsonObject, hash: TextHash): string {
+  const known = digests.get(value)
+  if (known !== undefined) return known
+  const text = JSON.stringify(value)
+  return text.length <= MAX_PLAIN ? text : finish(jsonSteps(value, hash))
+}
+
+function finish(steps: Generator<void, string, undefined>): string {
   for (;;) {
     const step = steps.next()
     if (step.done === true) return step.value
   }
 }
 
-/** The same for a JSON object, which is not even serialized when its name is known. */
-export function digestOfJson(value: JsonObject, hash: TextHash): string {
-  return digests.get(value) ?? digestOf(value, JSON.stringify(value), hash)
-}
-
 function* digestSteps(owner: object, text: string, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(owner)
   if (known !== undefined) return known
+  const name = yield* textSteps(text, hash)
+  digests.set(owner, name)
+  return name
+}
+
+function* textSteps(text: string, hash: TextHash): Generator<void, string, undefined> {
   let digest = ''
   for (let at = 0; at < text.length; at += SLICE) {
     if (at > 0) yield
     digest = hash(`${digest}${text.slice(at, at + SLICE)}`)
   }
-  const name = `sha256 ${text.length} ${digest}`
-  digests.set(owner, name)
+  return `sha256 ${text.length} ${digest}`
+}
+
+/**
+ * Digests the long strings of an object one by one, and the JSON text of the rest, in which `null` takes their places. Its
+ * position in the order of serialization distinguishes it from other nulls.
+ */
+function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, undefined> {
+  const known = digests.get(value)
+  if (known !== undefined) return known
+  const long: (readonly [number, string])[] = []
+  let visited = 0
+  const rest = JSON.stringify(value, (_name, field: Json | undefined) => {
+    // A field without a value is in no JSON text.
+    if (field !== undefined) visited++
+    if (typeof field !== 'string' || field.length <= MAX_PLAIN) return field
+    long.push([visited, field])
+    return null
+  })
+  let name = yield* textSteps(rest, hash)
+  for (const [place, text] of long) name += ` ${place} ${yield* textSteps(text, hash)}`
+  digests.set(value, name)
   return name
 }
 
-/** Something long to digest, and the object that holds it. */
+/** Something long to digest. */
 interface LongData {
-  readonly owner: object
-  text(): string
+  /** The steps that compute its digest and remember it with its object. */
+  steps(hash: TextHash): Generator<void, string, undefined>
 }
 
 interface DigestTools {
@@ -55,8 +87,8 @@ interface DigestTools {
 
 /** Computes the digests of data ahead of their use, with pauses. */
 export async function digestInTurns(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
-  for (const { owner, text } of data) {
-    const steps = digestSteps(owner, text(), hash)
+  for (const one of data) {
+    const steps = one.steps(hash)
     while (steps.next().done !== true) await pause()
   }
 }
@@ -64,10 +96,9 @@ export async function digestInTurns(data: readonly LongData[], { hash, pause }: 
 /** The long images and documents of a prompt. */
 export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
   const found: LongData[] = []
-  for (const message of messages) {
-    for (const part of message.parts) {
-      for (const { source } of mediaOf(part)) if (isLong(source)) found.push({ owner: source, text: () => source.data })
-    }
+  const sources = messages.flatMap(({ parts }) => parts.flatMap(mediaOf)).map(({ source }) => source)
+  for (const source of sources) {
+    if (isLong(source)) found.push({ steps: (hash) => digestSteps(source, source.data, hash) })
   }
   return found
 }
@@ -77,7 +108,7 @@ export function longBlocksOf({ messages }: Pick<Prompt, 'messages'>): readonly L
   const found: LongData[] = []
   const last = lastUserIndex(messages)
   const add = (native: Native | undefined): void => {
-    if (native !== undefined) found.push({ owner: native.value, text: () => JSON.stringify(native.value) })
+    if (native !== undefined) found.push({ steps: (hash) => jsonSteps(native.value, hash) })
   }
   for (const [index, message] of messages.entries()) {
     const long = message.parts.filter((part) => mediaOf(part).some(({ source }) => isLong(source)))

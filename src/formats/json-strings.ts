@@ -1,5 +1,5 @@
 const QUOTE = 34
-const BACKSLASH = 92
+export const BACKSLASH = 92
 
 /** Looking at the next bytes one by one keeps short strings cheap; searching keeps long ones cheap. */
 const SHORT = 24
@@ -30,20 +30,6 @@ function backslashesBefore(bytes: Uint8Array, end: number, start: number): numbe
   let at = end
   while (at > start && bytes[at - 1] === BACKSLASH) at--
   return end - at
-}
-
-const LETTER_U = 117
-
-/** Returns `limit`, or the end of the escape that begins before `limit` and ends behind it. `start` is in no escape. */
-export function endOfEscapes(bytes: Uint8Array, start: number, limit: number): number {
-  const before = bytes.subarray(start, limit)
-  let at = 0
-  while (at < before.length) {
-    const escape = before.indexOf(BACKSLASH, at)
-    if (escape === -1) return limit
-    at = escape + (bytes[start + escape + 1] === LETTER_U ? 6 : 2)
-  }
-  return start + at
 }
 
 const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>

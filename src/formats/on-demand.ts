@@ -4,6 +4,7 @@ import type { WrittenPrompt } from './format.ts'
 import { translateToChat } from './openai/translate-prompt.ts'
 
 export { readEmbeddings } from './embeddings.ts'
+export { parseInSteps } from './parse-large.ts'
 
 /** Writes a prompt of another format. Throws `invalid-request` for what the format cannot say. */
 export type TranslatePrompt = (prompt: Prompt, model: string) => WrittenPrompt

@@ -2,8 +2,8 @@ import { isJsonObject } from '../core/json.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { decodeUtf8, notAnObject, parseInSteps, parseJson, type LongStrings, type Steps } from './json-text.ts'
-import { LARGE_BODY_BYTES, scanJson, type ParseLimits } from './scan-json.ts'
+import { decodeUtf8, notAnObject, parseJson, type Steps } from './json-text.ts'
+import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits } from './scan-json.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject
@@ -41,9 +41,16 @@ export interface Turns {
 
 /** The same in steps of a few milliseconds, between which the event loop serves others. */
 export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: Turns): MaybePromise<ParsedBody> {
-  const steps = parseSteps(bytes, limits, turns.uuid)
+  if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, turns)
+  const steps = parseSteps(bytes, limits)
   const first = steps.next()
   return first.done === true ? first.value : finishInTurns(steps, turns.pause)
+}
+
+async function parseLargeBody(bytes: Uint8Array, limits: ParseLimits, { pause, uuid }: Turns): Promise<ParsedBody> {
+  const { parseInSteps } = await import('./on-demand.ts')
+  const parse: ParseLarge = (text, strings) => parseInSteps(text, { strings, placeholder: uuid() })
+  return finishInTurns(parseSteps(bytes, limits, parse), pause)
 }
 
 async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void>): Promise<ParsedBody> {
@@ -59,18 +66,28 @@ export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBo
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
 
+/** Parses a text above 1 MiB, of which the scan has found the long strings. */
+type ParseLarge = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
+
+function* parseAtOnce(bytes: Uint8Array): Steps<unknown> {
+  return parseJson(decodeUtf8(bytes), false)
+}
+
 const MANY_KEYS = 10_000
 
-function* parseSteps(received: Uint8Array, limits: ParseLimits, uuid?: () => string): Steps<ParsedBody> {
+function* parseSteps(
+  received: Uint8Array,
+  limits: ParseLimits,
+  parseLarge: ParseLarge = parseAtOnce,
+): Steps<ParsedBody> {
   const bytes = withoutMark(received)
   const { keys, exponents, modelSpan, longStrings } = yield* scanJson(bytes, limits)
   const size = received.length + exponents * EXPONENT_GROWTH
-  const stringsOf = (): LongStrings =>
-    uuid === undefined ? { strings: [], placeholder: '' } : { strings: longStrings, placeholder: uuid() }
-  const isLarge = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
-  const text = isLarge ? undefined : decodeUtf8(bytes)
-  const body = objectOf(text === undefined ? yield* parseInSteps(bytes, stringsOf()) : parseJson(text, false))
-  if (isLarge) yield
+  const takesLong = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
+  if (takesLong) yield
+  const text = bytes.length > LARGE_BODY_BYTES ? undefined : decodeUtf8(bytes)
+  const body = objectOf(text === undefined ? yield* parseLarge(bytes, longStrings) : parseJson(text, false))
+  if (takesLong) yield
   if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: size }
   if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: size }
   const isSpliced = text?.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT

@@ -77,8 +77,8 @@ export class BodyCollector {
   add(piece: Uint8Array): boolean {
     const size = this.#size + piece.byteLength
     if (size > this.#maxBytes) return false
-    if (size > LARGE_BODY_BYTES) this.#roomFor(size).set(piece, this.#size)
-    else this.#pieces.push(piece)
+    if (this.#size === 0 || size <= LARGE_BODY_BYTES) this.#pieces.push(piece)
+    else this.#roomFor(size).set(piece, this.#size)
     this.#size = size
     return true
   }

@@ -20,7 +20,7 @@ import { loadTranslation } from '../formats/translation.ts'
 import { bounded } from './bounded-provider.ts'
 import type { SignRequest } from './credentials.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
-import { brokenUpstream, parseObject, readAdvice, withoutSecrets } from '../upstream/upstream-failure.ts'
+import { brokenUpstream, parseObject, withoutSecrets } from '../upstream/upstream-failure.ts'
 
 /** An address, or how it is written for a model; the id is percent-encoded. */
 export type Address = string | ((modelId: string, isStream: boolean) => string)
@@ -104,6 +104,7 @@ async function complete(provider: HttpProviderOptions, call: ProviderCall): Prom
   if (isForeign(call.prompt, options)) await loadTranslation()
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, { method: 'POST', url: writeAddress(options.urls.create, call), body })
+  if (isRefused(response)) throw await refusalOf(options, call, response)
   const { text, value } = readJson(options, call, response)
   return { answer: readable(options.name, () => options.format.readCompletion(value, text)), ignored }
 }
@@ -127,6 +128,7 @@ async function stream(provider: HttpProviderOptions, call: ProviderCall): Promis
     body,
     isStream: true,
   })
+  if (isRefused(response)) throw await refusalOf(options, call, response)
   checkAccepted(options, call, response)
   if ('source' in response) return { answer: response.source, ignored }
   throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
@@ -204,7 +206,9 @@ interface JsonAnswer {
 
 /** Sends a request and resolves when the upstream has accepted it; every other answer is a failure. */
 async function fetchJson(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<JsonAnswer> {
-  return readJson(options, call, await request(options, call, outgoing))
+  const response = await request(options, call, outgoing)
+  if (isRefused(response)) throw await refusalOf(options, call, response)
+  return readJson(options, call, response)
 }
 
 function readJson(options: HttpProviderOptions, call: OpenCall, response: UpstreamResponse): JsonAnswer {
@@ -218,7 +222,6 @@ function readJson(options: HttpProviderOptions, call: OpenCall, response: Upstre
 
 function checkAccepted(options: HttpProviderOptions, call: OpenCall, response: UpstreamResponse): void {
   const { status, header } = response
-  if (status >= 400 && status < 600) throw readRefusal(options, call, response)
   if (status !== 200) {
     const isRedirect = status >= 300 && status < 400 && status !== 304
     const what = isRedirect ? 'answered with a redirect, which is not followed' : `answered with status ${status}`
@@ -279,28 +282,25 @@ function headersFor(options: HttpProviderOptions, call: OpenCall, accept: string
   return headers
 }
 
+function isRefused({ status }: UpstreamResponse): boolean {
+  return status >= 400 && status < 600
+}
+
 /** What an error status means. A body that cannot be read, or says nothing, leaves the status. */
-function readRefusal(options: HttpProviderOptions, call: OpenCall, response: UpstreamResponse): GatewayError {
-  const { status } = response
+async function refusalOf(
+  options: HttpProviderOptions,
+  { runtime }: OpenCall,
+  response: UpstreamResponse,
+): Promise<GatewayError> {
+  const { readRefusal } = await import('../upstream/refusal.ts')
+  const { name, format, secrets } = options
   const text = 'text' in response ? response.text : undefined
-  const failure = readable(options.name, () => options.format.readFailure(status, parseObject(text ?? '')))
-  const advised = readAdvice(response, call.runtime.now())
-  const refusal = new GatewayError(failure.kind, failure.message, {
-    ...failure.details,
-    ...advised,
-    ...(refusesUs(status) && { advice: { ...advised.advice, shouldRetry: 'false' } }),
-    ...(status < 500 && { isCallerSide: true }),
-  })
-  return withoutSecrets(refusal, listOf(options.secrets))
+  const failure = readable(name, () => format.readFailure(response.status, parseObject(text ?? '')))
+  return readRefusal(failure, { response, now: runtime.now(), secrets: listOf(secrets) })
 }
 
 function listOf(secrets: HttpProviderOptions['secrets'] = []): readonly string[] {
   return typeof secrets === 'function' ? secrets() : secrets
-}
-
-/** Our own credentials or rights are refused: asking again changes nothing, and the upstream works. */
-function refusesUs(status: number): boolean {
-  return status === 401 || status === 402 || status === 403
 }
 
 /** Anything that goes wrong while an upstream's answer is read is the upstream's fault. */

@@ -1,5 +1,5 @@
 import { asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import { GatewayError, type RetryAdvice } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 
 /** An answer nested deeper than this is none: writing it on would exhaust the stack. */
 const DEEPEST = 128
@@ -19,26 +19,6 @@ export function unreachable(provider: string, connectMs: number, cause: unknown)
   return new GatewayError('upstream-timeout', message, { isUnsent: true, cause })
 }
 
-/** The waiting advice of a response, and the seconds that it means. Milliseconds are read before seconds and dates. */
-export function readAdvice(
-  response: { readonly header: (name: string) => string | undefined },
-  now: number,
-): { readonly advice?: RetryAdvice; readonly retryAfterSeconds?: number } {
-  const retryAfter = response.header('retry-after')
-  const retryAfterMs = response.header('retry-after-ms')
-  const shouldRetry = response.header('x-should-retry')
-  const advice: RetryAdvice = {
-    ...(retryAfter !== undefined && { retryAfter }),
-    ...(retryAfterMs !== undefined && { retryAfterMs }),
-    ...(shouldRetry !== undefined && { shouldRetry }),
-  }
-  const seconds = secondsFrom(retryAfterMs, 1000) ?? secondsFrom(retryAfter, 1) ?? secondsUntil(retryAfter, now)
-  return {
-    ...(Object.keys(advice).length > 0 && { advice }),
-    ...(seconds !== undefined && { retryAfterSeconds: seconds }),
-  }
-}
-
 /** The JSON object of a text; undefined for every other text, and for one nested too deep. */
 export function parseObject(text: string): JsonObject | undefined {
   if (isTooDeep(text)) return undefined
@@ -47,11 +27,6 @@ export function parseObject(text: string): JsonObject | undefined {
   } catch {
     return undefined
   }
-}
-
-/** Replaces the provider's own secrets in the keys and values of a body. */
-export function hideSecrets(body: JsonObject | undefined, secrets: readonly string[]): JsonObject | undefined {
-  return body === undefined ? undefined : asObject(hideIn(body, hider(secrets)))
 }
 
 function hider(secrets: readonly string[]): (text: string) => string {
@@ -101,17 +76,6 @@ function endOfString(text: string, start: number): number {
     if (backslashes % 2 === 0) return quote
   }
   return text.length
-}
-
-function secondsFrom(value: string | undefined, perSecond: number): number | undefined {
-  if (value === undefined || !/^\d+(\.\d+)?$/.test(value.trim())) return undefined
-  return Math.ceil(Number(value) / perSecond)
-}
-
-function secondsUntil(value: string | undefined, now: number): number | undefined {
-  // Only the form that HTTP knows: Date.parse makes a day of many other texts, "-5" among them.
-  const at = /^[a-z]{3}, /i.test(value ?? '') ? Date.parse(value ?? '') : NaN
-  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now) / 1000))
 }
 
 function codeOf(cause: unknown): unknown {

@@ -1,6 +1,6 @@
 import { sha256 } from '../../src/platform/hash-node.ts'
 import { describe, expect, it } from 'vitest'
-import { digestInTurns, digestOf, longBlocksOf, longMediaOf } from '../../src/core/digest.ts'
+import { digestInTurns, digestOf, digestOfJson, longBlocksOf, longMediaOf } from '../../src/core/digest.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 
 const LONG = 300 * 1024
@@ -44,8 +44,29 @@ describe('the digest of a text', () => {
       pause: async () => void turns++,
     })
     expect(turns).toBe(2)
-    const [{ owner } = { owner: {} }] = longMediaOf(prompt)
-    expect(digestOf(owner, data, sha256)).toBe(digestOf({}, data, sha256))
+    const [part] = prompt.messages[0]?.parts ?? []
+    if (part?.type !== 'image' || part.source.type !== 'base64' || part.native === undefined)
+      throw new Error('no image')
+    const neverAgain = (): string => expect.fail('digested again')
+    expect(digestOf(part.source, data, neverAgain)).toBe(digestOf({}, data, sha256))
+    expect(digestOfJson(part.native.value, neverAgain)).toBe(digestOfJson({ ...part.native.value }, sha256))
+  })
+
+  it('of an object tells apart what differs only in which field is long, null, or like a digest', () => {
+    const long = 'x'.repeat(LONG)
+    const [, digest] = digestOfJson({ long }, sha256).split(' 2 ')
+    const names = [
+      { a: long, b: null },
+      { a: null, b: long },
+      { a: long, b: long },
+      { a: null, b: null },
+      { a: digest ?? '', b: null },
+      { a: [long, null], b: null },
+      { a: [null, long], b: null },
+      { a: `${long}x`, b: null },
+    ].map((value) => digestOfJson(value, sha256))
+    expect(digest).toMatch(/^sha256 /)
+    expect(new Set(names).size).toBe(names.length)
   })
 
   it('is computed ahead for nothing of a prompt without long media', () => {

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { isTooDeep, parseObject, readAdvice } from '../../src/upstream/upstream-failure.ts'
+import { readAdvice } from '../../src/upstream/refusal.ts'
+import { isTooDeep, parseObject } from '../../src/upstream/upstream-failure.ts'
 
 /** How deep a value is nested, by walking through it. */
 function depthOf(value: unknown): number {
