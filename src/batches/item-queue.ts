@@ -2,10 +2,19 @@ import { GatewayError } from '../core/errors.ts'
 import type { Settlement, WriteOptions } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
-import { NO_COUNTS, parseBatch, type Batch, type Counts, type ItemEnd } from './batch.ts'
-import type { BatchParts } from './batch-book.ts'
-import { headKey, itemKey, itemsOf, OPEN } from './batch-keys.ts'
-import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, type OpenBatch } from './batch-values.ts'
+import {
+  type Batch,
+  type Counts,
+  headKey,
+  type ItemEnd,
+  itemKey,
+  itemsOf,
+  NO_COUNTS,
+  OPEN,
+  parseBatch,
+} from './batch.ts'
+import type { BatchParts } from './batch-repository.ts'
+import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, type OpenBatch } from './batch-storage.ts'
 
 /** An item that this process may work on until `held` says otherwise. */
 export interface Claim {

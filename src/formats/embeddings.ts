@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
 import type { Embedded, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
-import { tokensOf } from './openai/usage.ts'
+import { tokensOf } from './chat/usage.ts'
 
 /** As the vendor counts: inputs of one request, and tokens of one input that is given as tokens. */
 const MOST_INPUTS = 2048

@@ -4,7 +4,7 @@ import { quotaOf } from '../core/quotas.ts'
 import type { Subscribers } from './subscribers.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { EventBuffer, type Recording } from './event-buffer.ts'
-import { createRoom, type RoomBounds } from './room.ts'
+import { createRecordingCapacity, type CapacityLimits } from './capacity.ts'
 
 /** What a finished answer is kept as. */
 export type Kept =
@@ -48,7 +48,7 @@ export interface Recordings {
   readonly size: { readonly entries: number; readonly bytes: number }
 }
 
-export interface RecordingsOptions extends Partial<RoomBounds>, Pick<Runtime, 'after' | 'uuid'> {
+export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'after' | 'uuid'> {
   readonly store: Store
   /** False: nothing is known by a name or kept. @default true */
   readonly isOn?: boolean
@@ -57,7 +57,7 @@ export interface RecordingsOptions extends Partial<RoomBounds>, Pick<Runtime, 'a
 }
 
 const MIB = 1024 * 1024
-const BOUNDS: RoomBounds = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
+const BOUNDS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
 const HOUR_SECONDS = 3600
 /** A process that died is found out after this time. */
 const LEASE_MS = 30_000
@@ -67,7 +67,7 @@ const NAMABLE = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
   const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
-  const room = createRoom({ ...BOUNDS, ...bounds })
+  const room = createRecordingCapacity({ ...BOUNDS, ...bounds })
   const most = bounds.bytesOfOne ?? BOUNDS.bytesOfOne
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()

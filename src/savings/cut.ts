@@ -1,12 +1,10 @@
 import type { Message, Prompt } from '../core/prompt.ts'
-import { roundTokens } from './amount.ts'
-import type { Talk } from './freeze.ts'
-import { asksForAnswer } from './answer-question.ts'
-import { queryOf } from './query.ts'
-import { isCut, rebuild } from './rebuild.ts'
+import { roundTokens } from './summary.ts'
+import type { Conversation, Segment } from './conversation.ts'
+import { asksForAnswer, queryOf } from './query.ts'
+import { isCut, rebuild } from './excerpt.ts'
 import { select, type Selected, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
-import type { Unit } from './turns.ts'
 
 /** A prompt of which only the system prompt, the live turn and what the query needs are left. */
 export interface Cut {
@@ -41,7 +39,7 @@ export interface CutOptions {
   /** What the notice may take. @default 48 */
   readonly noticeRoom?: number
   /** Returns the text in place of what is left out, given the units that are cut. @default its amount in tokens */
-  readonly notice?: (cut: readonly Unit[], tokens: number) => Promise<string>
+  readonly notice?: (cut: readonly Segment[], tokens: number) => Promise<string>
 }
 
 const NOTICE_ROOM = 48
@@ -50,7 +48,7 @@ const ATTEMPTS = 6
 /** Cuts a prompt down to the cap; undefined when there is nothing that could be left out or shortened. */
 export async function cutToQuery(
   job: TierJob,
-  talk: Talk,
+  talk: Conversation,
   options: CutOptions,
   tools: SelectionTools,
 ): Promise<Cut | undefined> {
@@ -67,7 +65,7 @@ export async function cutToQuery(
       { units, steps, query, asksForAnswer: asksForAnswer(talk.turns), room, newestRoom, owner, signal },
       tools,
     )
-    const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
+    const whole: [Segment, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
     const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
     const cut = await assemble(job, talk, { options, selected }, tools)
     const unused = cap - cut.tokens
@@ -96,10 +94,10 @@ function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: num
 
 /** What of a conversation stays in any case, and what is selected from. */
 interface Layout {
-  readonly pinned: readonly Unit[]
-  readonly units: readonly Unit[]
+  readonly pinned: readonly Segment[]
+  readonly units: readonly Segment[]
   /** Those units that are steps of a live turn above its limit. */
-  readonly steps: ReadonlySet<Unit>
+  readonly steps: ReadonlySet<Segment>
   /** What a newest answer above the exchange's room may take of it in parts. */
   readonly newestRoom: number
   /** Tokens of the system prompt, the tools, the pinned units and the notice. */
@@ -107,11 +105,11 @@ interface Layout {
   readonly overflows: boolean
 }
 
-async function layOut(job: TierJob, talk: Talk, options: CutOptions, tools: SelectionTools): Promise<Layout> {
+async function layOut(job: TierJob, talk: Conversation, options: CutOptions, tools: SelectionTools): Promise<Layout> {
   const { turns } = talk
   const frame = await tools.meter.countOf({ ...job.prompt, messages: systemOf(job.prompt) }, job.signal)
   const noticeRoom = options.noticeRoom ?? NOTICE_ROOM
-  const liveSize = await sizeOf(turns.live, job, tools)
+  const liveSize = await countSegments(turns.live, job, tools)
   const liveCap = options.liveCap ?? options.cap
   const overflows = frame + liveSize + noticeRoom > liveCap
   const room = overflows ? 0 : liveCap - frame - liveSize
@@ -128,8 +126,8 @@ async function layOut(job: TierJob, talk: Talk, options: CutOptions, tools: Sele
     pinned,
     units: [...left, ...steps],
     steps: new Set(steps),
-    newestRoom: isTooLong ? exchangeRoom - (await sizeOf(exchange, job, tools)) : 0,
-    taken: frame + (await sizeOf(pinned, job, tools)) + noticeRoom,
+    newestRoom: isTooLong ? exchangeRoom - (await countSegments(exchange, job, tools)) : 0,
+    taken: frame + (await countSegments(pinned, job, tools)) + noticeRoom,
     overflows,
   }
 }
@@ -137,10 +135,10 @@ async function layOut(job: TierJob, talk: Talk, options: CutOptions, tools: Sele
 /** Old units from the newest back: as many as the options ask for, while there is room for them. */
 async function newestUnits(
   job: TierJob,
-  { turns }: Talk,
+  { turns }: Conversation,
   { options, room }: { readonly options: CutOptions; readonly room: number },
   tools: SelectionTools,
-): Promise<readonly Unit[]> {
+): Promise<readonly Segment[]> {
   const { newest } = options
   if (newest === undefined) return []
   let messages = turns.live.reduce((sum, unit) => sum + unit.messages.length, 0)
@@ -148,7 +146,7 @@ async function newestUnits(
   let from = turns.old.length
   while (from > 0 && (messages < newest.messages || tokens < newest.tokens)) {
     const unit = turns.old[from - 1]
-    const size = unit === undefined ? 0 : await sizeOf([unit], job, tools)
+    const size = unit === undefined ? 0 : await countSegments([unit], job, tools)
     if (tokens + size > room) break
     tokens += size
     messages += unit?.messages.length ?? 0
@@ -160,17 +158,17 @@ async function newestUnits(
 /** The answer before the live turn and the user message that it answers, those that fit; not the tool calls between. */
 async function lastExchange(
   job: TierJob,
-  old: readonly Unit[],
+  old: readonly Segment[],
   room: number,
   tools: SelectionTools,
-): Promise<readonly Unit[]> {
+): Promise<readonly Segment[]> {
   const answer = old.at(-1)
   const question = old.findLast((unit) => unit.kind === 'user')
-  const exchange: Unit[] = []
+  const exchange: Segment[] = []
   let tokens = 0
   for (const unit of new Set([answer, question])) {
     if (unit === undefined || unit.kind === 'exchange') continue
-    const size = await sizeOf([unit], job, tools)
+    const size = await countSegments([unit], job, tools)
     if (tokens + size > room) continue
     tokens += size
     exchange.push(unit)
@@ -180,13 +178,13 @@ async function lastExchange(
 
 async function assemble(
   job: TierJob,
-  talk: Talk,
+  talk: Conversation,
   { options, selected }: { readonly options: CutOptions; readonly selected: Selected },
   tools: SelectionTools,
 ): Promise<Cut> {
   const cut = talk.units.filter((unit) => isCut(unit, selected.selection))
   const kept = cut.map((unit) => ({ ...unit, messages: selected.selection.get(unit) ?? [] }))
-  const size = (await sizeOf(cut, job, tools)) - (await sizeOf(kept, job, tools))
+  const size = (await countSegments(cut, job, tools)) - (await countSegments(kept, job, tools))
   const notice = options.notice === undefined ? noticeOf(size) : await options.notice(cut, size)
   const prompt = rebuild(job.prompt, talk.turns, selected.selection, { notice })
   return {
@@ -199,7 +197,7 @@ async function assemble(
   }
 }
 
-async function withoutNotice(job: TierJob, { turns }: Talk, cut: Cut, tools: SelectionTools): Promise<Cut> {
+async function withoutNotice(job: TierJob, { turns }: Conversation, cut: Cut, tools: SelectionTools): Promise<Cut> {
   const prompt = rebuild(job.prompt, turns, cut.selected.selection, { notice: '' })
   return { ...cut, prompt, notice: '', tokens: await tools.meter.countOf(prompt, job.signal) }
 }
@@ -209,7 +207,7 @@ function systemOf(prompt: Prompt): readonly Message[] {
 }
 
 /** Exact tokens of units. */
-export async function sizeOf(units: readonly Unit[], job: TierJob, tools: SelectionTools): Promise<number> {
+export async function countSegments(units: readonly Segment[], job: TierJob, tools: SelectionTools): Promise<number> {
   const { meter, pause } = tools
   let tokens = 0
   for (const unit of units) {

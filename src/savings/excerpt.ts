@@ -1,5 +1,5 @@
-import { withParts, type Message, type Part, type TextPart, type ToolResultPart } from '../core/prompt.ts'
-import type { Unit } from './turns.ts'
+import { type Message, type Part, type Prompt, type TextPart, type ToolResultPart, withParts } from '../core/prompt.ts'
+import type { Segment, SplitConversation } from './conversation.ts'
 
 /** The position of a text in a unit: message, part, and the piece of a tool result's content (-1 elsewhere). */
 export interface Spot {
@@ -9,7 +9,7 @@ export interface Spot {
 }
 
 /** Some lines of a text that may stand alone in an excerpt. */
-export interface Passage {
+export interface Snippet {
   readonly spot: Spot
   /** From which to which UTF-16 unit of the text. */
   readonly start: number
@@ -22,21 +22,24 @@ export interface Passage {
   readonly mark: number
 }
 
+/** The messages that stand for a unit: its own, or an excerpt of them. A unit that is absent is left out. */
+export type Selection = ReadonlyMap<Segment, readonly Message[]>
+
 /** Replaces the text that an excerpt leaves out. */
-export const GAP = '[…]'
+const GAP = '[…]'
 
 /**
  * A unit with only these passages of its long texts. Ids, arguments, thoughts and the rest stay as they are; pictures
  * within a shortened tool result go with what was cut. Without passages only the skeleton is left: who called what.
  */
-export function excerptUnit(unit: Unit, passages: readonly Passage[]): readonly Message[] {
+export function excerptUnit(unit: Segment, passages: readonly Snippet[]): readonly Message[] {
   return unit.messages.map((message, index) => {
     const mine = passages.filter((passage) => passage.spot.message === index)
     return excerptMessage(message, mine, unit.kind)
   })
 }
 
-function excerptMessage(message: Message, passages: readonly Passage[], kind: Unit['kind']): Message {
+function excerptMessage(message: Message, passages: readonly Snippet[], kind: Segment['kind']): Message {
   if (kind === 'user' && passages.length === 0) return message
   const parts = message.parts.flatMap((part, at): readonly Part[] => {
     const mine = passages.filter((passage) => passage.spot.part === at)
@@ -48,14 +51,14 @@ function excerptMessage(message: Message, passages: readonly Passage[], kind: Un
 }
 
 /** A person's words beside tool results stay; other text without a passage goes, or leaves a sign where it was all. */
-function shortenedText(part: TextPart, passages: readonly Passage[], message: Message): readonly Part[] {
+function shortenedText(part: TextPart, passages: readonly Snippet[], message: Message): readonly Part[] {
   if (message.role === 'user' && message.parts.some((other) => other.type === 'tool-result')) return [part]
   if (passages.length === 0) return []
   const text = joined(part.text, passages)
   return [text === part.text ? part : { type: 'text', text }]
 }
 
-function shortenedResult(part: ToolResultPart, passages: readonly Passage[]): ToolResultPart {
+function shortenedResult(part: ToolResultPart, passages: readonly Snippet[]): ToolResultPart {
   const kept = part.content.flatMap((piece, inner): readonly Part[] => {
     const mine = passages.filter((passage) => passage.spot.piece === inner)
     if (piece.type !== 'text' || mine.length === 0) return []
@@ -68,7 +71,7 @@ function shortenedResult(part: ToolResultPart, passages: readonly Passage[]): To
   return { type: 'tool-result', callId: part.callId, content, failed: part.failed }
 }
 
-function joined(text: string, passages: readonly Passage[]): string {
+function joined(text: string, passages: readonly Snippet[]): string {
   const ordered = passages.toSorted((a, b) => a.start - b.start)
   const pieces: string[] = []
   let at = 0
@@ -80,4 +83,91 @@ function joined(text: string, passages: readonly Passage[]): string {
   if (at < text.length && text.slice(at).trim() !== '') pieces.push(`\n${GAP}`)
   else pieces.push(text.slice(at))
   return pieces.join('')
+}
+
+/** A message of a rewritten prompt, and where it stood in the original; -1 for one that was not there. */
+interface Placed {
+  readonly message: Message
+  readonly place: number
+}
+
+/** What is put in place of what is left out. */
+interface Gap {
+  /** Empty: nothing. */
+  readonly notice: string
+  /** The place of a message that was the last user message when the same cut was sent first. */
+  readonly asked?: number
+  readonly blocks?: readonly Block[]
+}
+
+/** Earlier parts of the conversation that stand right before the message at a place. */
+export interface Block {
+  readonly before: number
+  readonly text: string
+}
+
+/**
+ * The prompt with what was selected. System messages and everything that is in no unit stay where they are; the notice
+ * is before the first unit that is cut. Where the format wants alternating roles, messages that have become
+ * neighbours are joined, but never with the last user message.
+ */
+export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, gap: Gap): Prompt {
+  const instead = new Map<number, Message | undefined>()
+  const units = [...turns.old, ...turns.live]
+  for (const unit of units) {
+    const messages = selection.get(unit)
+    for (const [index, place] of unit.places.entries()) instead.set(place, messages?.[index])
+  }
+  const missing = placeOfNotice(units, turns, selection)
+  const blocks = new Map(gap.blocks?.map((block) => [block.before, block.text]))
+  const placed: Placed[] = []
+  for (const [place, message] of prompt.messages.entries()) {
+    if (place === missing && gap.notice !== '') placed.push(added(gap.notice))
+    const block = blocks.get(place)
+    if (block !== undefined) placed.push(added(block))
+    const kept = instead.has(place) ? instead.get(place) : message
+    if (kept !== undefined) placed.push({ message: kept, place })
+  }
+  const asked = new Set([turns.live[0]?.places[0], gap.asked, ...blocks.keys()])
+  const messages = prompt.native.dialect === 'anthropic' ? alternate(placed, asked) : placed.map((one) => one.message)
+  return { ...prompt, messages }
+}
+
+/** Returns true when some of the unit is left out: all of it, or what its excerpt does not show. */
+export function isCut(unit: Segment, selection: Selection): boolean {
+  const messages = selection.get(unit)
+  return messages === undefined || unit.messages.some((message, at) => message !== messages[at])
+}
+
+/** Before the first unit that is cut, but never after the last user message: that would make it the last word. */
+function placeOfNotice(units: readonly Segment[], turns: SplitConversation, selection: Selection): number | undefined {
+  const missing = units.find((unit) => isCut(unit, selection))?.places[0]
+  const asked = turns.live[0]?.places[0]
+  return missing === undefined || asked === undefined ? missing : Math.min(missing, asked)
+}
+
+function added(text: string): Placed {
+  return { message: { role: 'user', parts: [{ type: 'text', text }] }, place: -1 }
+}
+
+function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefined>): readonly Message[] {
+  const out: Placed[] = []
+  for (const next of placed) {
+    const last = out.at(-1)
+    const wereNeighbours = last !== undefined && last.place >= 0 && next.place === last.place + 1
+    const broken = last !== undefined && last.message.role === next.message.role && !wereNeighbours
+    if (!broken || next.message.role === 'system') out.push(next)
+    else if (asked.has(next.place)) out.push({ message: bridgeTo(next.message), place: -1 }, next)
+    else out[out.length - 1] = { message: join(last.message, next.message), place: next.place }
+  }
+  return out.map((one) => one.message)
+}
+
+/** The last user message stays as it is, so something of the other role must stand before it. */
+function bridgeTo(message: Message): Message {
+  return { role: message.role === 'user' ? 'assistant' : 'user', parts: [{ type: 'text', text: GAP }] }
+}
+
+function join(first: Message, second: Message): Message {
+  return { role: first.role, parts: [...first.parts, ...second.parts] }
 }

@@ -1,16 +1,25 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
-import { expectedSize } from './expected-size.ts'
-import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
+import { expectedSize, growthOf } from './choose-tiers.ts'
+import { snapshotOf, parseSnapshot, recallAt, rememberAt, restore, type Snapshot } from './snapshot.ts'
+import { type Conversation, conversationOf, type Segment } from './conversation.ts'
 import type { Memory } from './memory.ts'
 import { bestStep, sendingCost } from './net.ts'
-import { growthOf } from './outlook.ts'
-import { rebuild } from './rebuild.ts'
+import { rebuild } from './excerpt.ts'
 import type { SelectionTools } from './selection.ts'
 import { stubTokens, summarize, summaryNotice, summaryOf, tellUnit, type Summarizer } from './summary.ts'
-import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
-import { controllerOf, type Rewrite, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
-import type { Unit } from './turns.ts'
+import {
+  controllerOf,
+  DEFAULT_THRESHOLDS,
+  isWanted,
+  type Rewrite,
+  type Thresholds,
+  thresholdsFor,
+  type Tier,
+  type TierForecast,
+  type TierJob,
+  type TierResult,
+} from './tier.ts'
 import { isWarm } from './upstream-cache.ts'
 
 export interface FamilyOptions {
@@ -37,8 +46,8 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   const summarizer = options.summarizer ?? 'model'
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const talk = talkOf(job.prompt)
-    const freeze = parseFreeze(await recallAt(memory, job.owner, talk, KIND))
+    const talk = conversationOf(job.prompt)
+    const freeze = parseSnapshot(await recallAt(memory, job.owner, talk, KIND))
     const asBefore = freeze === undefined ? undefined : await thawed(job, talk, freeze)
     if (asBefore === undefined || asBefore.tokens > limitFor(job, freeze)) return step(job, talk, freeze)
     await rememberAt(memory, job.owner, talk, { kind: KIND, value: JSON.stringify({ ...freeze, at: job.now }) })
@@ -56,17 +65,21 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
    * Tokens above which the prompt is cut again. While the upstream has cached it, carrying more is cheaper than cutting;
    * what a cut could not remove does not count.
    */
-  const limitFor = (job: TierJob, freeze: Freeze | undefined): number => {
+  const limitFor = (job: TierJob, freeze: Snapshot | undefined): number => {
     const trigger = thresholdsFor(job, thresholds).family
-    const least = expectedSize(talkOf(job.prompt), limitsFor(job), tools.meter)
+    const least = expectedSize(conversationOf(job.prompt), limitsFor(job), tools.meter)
     if (freeze !== undefined && !isWarm(freeze, job.now)) return Math.max(trigger, least)
     const step = add(sendingCost(job.model, least, 0), callsFor(job, readOf(job, trigger)))
     const best = least + bestStep(job.model, step, growthOf(job, tools.meter))
     return Math.min(MAX_CARRIED * trigger, Math.max(trigger, best))
   }
 
-  const thawed = async (job: TierJob, talk: Talk, freeze: Freeze): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
-    const selection = await thaw(talk, freeze, (unit) => tools.read(unit, job.owner))
+  const thawed = async (
+    job: TierJob,
+    talk: Conversation,
+    freeze: Snapshot,
+  ): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
+    const selection = await restore(talk, freeze, (unit) => tools.read(unit, job.owner))
     const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
     return { prompt, tokens: await tools.meter.countOf(prompt, job.signal) }
   }
@@ -79,13 +92,13 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   }
 
   /** Cuts down to the target and brings the summary up to date. */
-  const step = async (job: TierJob, talk: Talk, freeze: Freeze | undefined): Promise<TierResult> => {
+  const step = async (job: TierJob, talk: Conversation, freeze: Snapshot | undefined): Promise<TierResult> => {
     const maxTokens = summaryTokens(job)
     let text: string | undefined
     let spent: NanoUsd = ZERO
-    const covered = new Set<Unit>()
+    const covered = new Set<Segment>()
     /** A second attempt may cut more than the first one: the summary is extended by that. */
-    const notice = async (cut: readonly Unit[], size: number): Promise<string> => {
+    const notice = async (cut: readonly Segment[], size: number): Promise<string> => {
       const units = notYetSummarized(talk, cut, freeze).filter((unit) => !covered.has(unit))
       for (const unit of units) covered.add(unit)
       const earlier = text ?? (freeze === undefined ? undefined : summaryOf(freeze.notice))
@@ -101,7 +114,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     }
     const cut = await cutToQuery(job, talk, { ...limitsFor(job), notice }, tools)
     if (cut === undefined) return { declined: 'there are no older messages', spent }
-    const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice, job.now))
+    const value = JSON.stringify(snapshotOf(talk, cut.selected, cut.notice, job.now))
     await rememberAt(memory, job.owner, talk, { kind: KIND, value })
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
@@ -113,7 +126,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
 
   /** Of so many tokens of the conversation, those that a summary reads: results of tools are stubs in it. */
   const readOf = (job: TierJob, tokens: number): number => {
-    const { old } = talkOf(job.prompt).turns
+    const { old } = conversationOf(job.prompt).turns
     const stubs = old.reduce((sum, unit) => sum + stubTokens(unit, tools.meter), 0)
     return tokens * Math.min(1, stubs / Math.max(1, job.tokens))
   }
@@ -121,8 +134,8 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   /** The first summary reads everything that is left out; later ones read what was added since. */
   const forecast = async (job: TierJob): Promise<TierForecast> => {
     const target = targetFor(job)
-    const talk = talkOf(job.prompt)
-    const freeze = parseFreeze(await recallAt(memory, job.owner, talk, KIND))
+    const talk = conversationOf(job.prompt)
+    const freeze = parseSnapshot(await recallAt(memory, job.owner, talk, KIND))
     const limit = limitFor(job, freeze)
     const steady = { limit, target, calls: callsFor(job, readOf(job, limit)) }
     const size = expectedSize(talk, limitsFor(job), tools.meter)
@@ -137,7 +150,11 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
 }
 
 /** Units that are cut now and that the last summary does not cover: they came later, or were whole beside it. */
-function notYetSummarized(talk: Talk, cut: readonly Unit[], freeze: Freeze | undefined): readonly Unit[] {
+function notYetSummarized(
+  talk: Conversation,
+  cut: readonly Segment[],
+  freeze: Snapshot | undefined,
+): readonly Segment[] {
   if (freeze === undefined) return cut
   const whole = new Set(freeze.picks.flatMap(([at, first]) => (first === -1 ? [at] : [])))
   const places = new Map(talk.units.map((unit, at) => [unit, at]))

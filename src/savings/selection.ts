@@ -1,26 +1,24 @@
 import type { Meter } from '../core/ports.ts'
-import type { Message } from '../core/prompt.ts'
-import { createBasket, type Basket, type Entry } from './basket.ts'
-import { corpusOf, expandQuery, scoresOf, type Query } from './keywords.ts'
-import { scorePassages } from './passages.ts'
-import { scoreTopics } from './topics.ts'
+import type { Selection } from './excerpt.ts'
+import { createPacker, type Packer, type Entry } from './packer.ts'
+import { corpusOf, expandQuery, type Query, scorePassages, scoresOf, scoreTopics } from './keywords.ts'
 import type { Pause } from '../core/pause.ts'
-import type { Reader } from './reading.ts'
-import type { Unit } from './turns.ts'
+import type { AnalyzeSegment } from './segment-analysis.ts'
+import type { Segment } from './conversation.ts'
 
 /** What a selection works with. */
 export interface SelectionTools {
   readonly meter: Meter
-  readonly read: Reader
+  readonly read: AnalyzeSegment
   /** Called once per item in loops over a conversation. */
   readonly pause: Pause
 }
 
 export interface SelectionJob {
   /** Oldest first. */
-  readonly units: readonly Unit[]
+  readonly units: readonly Segment[]
   /** Units whose calls should stay even where their results do not fit: the steps of the live turn. */
-  readonly steps: ReadonlySet<Unit>
+  readonly steps: ReadonlySet<Segment>
   readonly query: Query
   /** True when the question asks what the assistant said: whole answers come first. @default false */
   readonly asksForAnswer?: boolean
@@ -32,13 +30,10 @@ export interface SelectionJob {
   readonly signal: AbortSignal
 }
 
-/** The messages that stand for a unit: its own, or an excerpt of them. A unit that is absent is left out. */
-export type Selection = ReadonlyMap<Unit, readonly Message[]>
-
 export interface Selected {
   readonly selection: Selection
   /** Which passages an excerpt was made of, by their place in the unit's reading. */
-  readonly picks: ReadonlyMap<Unit, readonly number[]>
+  readonly picks: ReadonlyMap<Segment, readonly number[]>
   /** How many units share a word with the query. */
   readonly matches: number
 }
@@ -91,7 +86,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   rank(entries, lends ? withNeighbors(scoresOfUnits) : scoresOfUnits, withTools)
   const wantsAnswers = job.asksForAnswer === true && !withTools
   await pause()
-  const basket = createBasket(job.room, tools)
+  const basket = createPacker(job.room, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
   const newestFirst = entries.toReversed()
 
@@ -189,7 +184,7 @@ function partnerScore(entries: readonly Entry[], scores: Float64Array, at: numbe
 }
 
 /** The answers that fit the query best, whole: ranked as elsewhere, short words of the user would fill the room first. */
-function takeAnswers(basket: Basket, entries: readonly Entry[]): void {
+function takeAnswers(basket: Packer, entries: readonly Entry[]): void {
   const worthOf = ({ value, tokens }: Entry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
   const answers = entries.filter(({ unit, share }) => unit.kind === 'assistant' && share > 0)
   basket.takeWhole(
@@ -201,13 +196,13 @@ function takeAnswers(basket: Basket, entries: readonly Entry[]): void {
 interface Orders {
   readonly byValue: readonly Entry[]
   readonly newestFirst: readonly Entry[]
-  readonly steps: ReadonlySet<Unit>
+  readonly steps: ReadonlySet<Segment>
   readonly newestRoom: number
   readonly withTools: boolean
 }
 
 /** Standing instructions, the user's words, the steps of the live turn, the beginning and the end. */
-function takeRightful(basket: Basket, entries: readonly Entry[], orders: Orders): void {
+function takeRightful(basket: Packer, entries: readonly Entry[], orders: Orders): void {
   const { room } = basket
   const { byValue, newestFirst, steps } = orders
   const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => steps.has(entry.unit))

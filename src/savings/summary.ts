@@ -1,12 +1,11 @@
 import type { Meter } from '../core/ports.ts'
 import { textOfPart, type Message, type Part } from '../core/prompt.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
-import { roundTokens } from './amount.ts'
 import { summarizeByExtract } from './extractive-summary.ts'
 import { measureInSlices } from '../core/pause.ts'
 import type { SelectionTools } from './selection.ts'
 import type { SmallModel } from './tier.ts'
-import type { Unit } from './turns.ts'
+import type { Segment } from './conversation.ts'
 
 /** Who writes summaries: the family's small model, or an extract of the text itself that costs nothing. */
 export type Summarizer = 'model' | 'extractive'
@@ -32,7 +31,7 @@ const REFUSAL =
   /^\W*(?:(?:i(?:['’]?m| am) (?:very |so |truly )?)?sorry|(?:unfortunately,? )?i (?:can(?:no|['’])t|am unable|won['’]t|will not|do not have)|i(?:['’]m| am) (?:unable|not able)|as an ai)/i
 const SHORTEST_REPLY = 20
 
-export interface SummaryJob {
+interface SummaryJob {
   readonly text: string
   /** The summary that this one continues. */
   readonly earlier?: string
@@ -111,12 +110,12 @@ export function summaryOf(notice: string): string {
 const LONGEST_ARGUMENTS = 400
 
 /** A unit as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
-export function tellUnit(unit: Unit, results: 'whole' | 'stub'): string {
+export function tellUnit(unit: Segment, results: 'whole' | 'stub'): string {
   return unit.messages.map((message) => tellMessage(message, results)).join('\n')
 }
 
 /** About how many tokens of a unit a summary reads that takes tool results as stubs. */
-export function stubTokens(unit: Unit, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
+export function stubTokens(unit: Segment, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
   let tokens = 0
   for (const message of unit.messages) {
     const hasTools = message.parts.some((part) => part.type === 'tool-call' || part.type === 'tool-result')
@@ -147,4 +146,10 @@ function tellPart(part: Part, results: 'whole' | 'stub'): string {
     case 'text':
       return part.text
   }
+}
+
+/** Returns an amount as a person would say it: 340, or 12,000. */
+export function roundTokens(tokens: number): string {
+  const unit = tokens < 1000 ? 10 : 1000
+  return String(Math.max(unit, Math.round(tokens / unit) * unit)).replace(/\B(?=(?:\d{3})+$)/g, ',')
 }

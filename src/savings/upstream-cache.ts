@@ -1,6 +1,7 @@
 import { asCount, isJsonObject, type Json } from '../core/json.ts'
 import { add, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
-import { recallAt, rememberAt, talkOf } from './freeze.ts'
+import { recallAt, rememberAt } from './snapshot.ts'
+import { conversationOf } from './conversation.ts'
 import type { Memory } from './memory.ts'
 import { hasCachePrice, sendingCost } from './net.ts'
 import type { TierJob, TierNumber } from './tier.ts'
@@ -53,7 +54,7 @@ export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<Histo
 }
 
 export async function recallHistory(memory: Memory, job: TierJob): Promise<History> {
-  return parseHistory(await recallAt(memory, job.owner, talkOf(job.prompt), KIND)) ?? NEW_CONVERSATION
+  return parseHistory(await recallAt(memory, job.owner, conversationOf(job.prompt), KIND)) ?? NEW_CONVERSATION
 }
 
 /** What a request was sent as: whole, or rewritten by a tier. */
@@ -90,7 +91,7 @@ export async function rememberSent(
 }
 
 async function rememberHistory(memory: Memory, job: TierJob, history: History): Promise<void> {
-  await rememberAt(memory, job.owner, talkOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
+  await rememberAt(memory, job.owner, conversationOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
 }
 
 /** How much the newest report counts. */
