@@ -5,7 +5,7 @@ import type { JsonObject } from '../../src/core/json.ts'
 import { collector } from '../../src/core/steps.ts'
 import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
-import { metrics } from '../formats/openai/support.ts'
+import { metrics } from '../formats/chat/support.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
 
