@@ -76,3 +76,8 @@ export function modelAt(value: Json | undefined): string {
     { param: 'model', code: 'invalid_model' },
   )
 }
+
+/** Returns the names in a text that separates them by spaces. */
+export function nameSet(names: string): ReadonlySet<string> {
+  return new Set(names.split(' '))
+}

@@ -1,3 +1,4 @@
+import { nameSet } from './fields.ts'
 import { asArray, isJsonObject, type Json, type JsonObject, looseName } from '../core/json.ts'
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 import { promptTooLong } from './scan-json.ts'
@@ -57,16 +58,9 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
 )
 
 /** Types of tools that the caller runs. Every other type is run by the vendor, and so is a shell in a container. */
-const LOCAL_TOOLS: ReadonlySet<string> = new Set([
-  'function',
-  'custom',
-  'namespace',
-  'local_shell',
-  'shell',
-  'apply_patch',
-  'computer',
-  'computer_use_preview',
-])
+const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
+  'function custom namespace local_shell shell apply_patch computer computer_use_preview',
+)
 /** Tools of the message format whose schema the vendor knows and the caller runs. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
 /** Model names by which a vendor searches before it answers. */

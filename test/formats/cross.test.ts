@@ -8,7 +8,7 @@ import { collector, stepsOf } from '../../src/core/steps.ts'
 import { anthropicFormat } from '../../src/formats/messages/format.ts'
 import type { Format } from '../../src/formats/format.ts'
 import { openaiFormat } from '../../src/formats/chat/format.ts'
-import { failureOf, metrics, svcMetrics } from './openai/support.ts'
+import { failureOf, metrics, svcMetrics } from './chat/support.ts'
 import { bodyText } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
 

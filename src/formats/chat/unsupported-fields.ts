@@ -1,44 +1,20 @@
+import { nameSet } from '../fields.ts'
 import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Part, Prompt } from '../../core/prompt.ts'
 import { isUnset, type UnsupportedFields, type UnsupportedField, type SourceFormat } from '../translation.ts'
 
 /** Chat fields whose meaning the canonical prompt holds. */
-const CARRIED: ReadonlySet<string> = new Set([
-  'model',
-  'messages',
-  'stream',
-  'stream_options',
-  'max_tokens',
-  'max_completion_tokens',
-  'temperature',
-  'top_p',
-  'top_k',
-  'stop',
-  'tools',
-  'tool_choice',
-  'parallel_tool_calls',
-  'functions',
-  'function_call',
-  'response_format',
-  'reasoning_effort',
-  'user',
-  'safety_identifier',
-])
+const CARRIED: ReadonlySet<string> = nameSet(
+  'model messages stream stream_options max_tokens max_completion_tokens temperature top_p top_k stop tools ' +
+    'tool_choice parallel_tool_calls functions function_call response_format reasoning_effort user ' +
+    'safety_identifier',
+)
 
 /** The answer does not depend on them, or only by degrees. */
-const HINTS: ReadonlySet<string> = new Set([
-  'seed',
-  'logit_bias',
-  'frequency_penalty',
-  'presence_penalty',
-  'metadata',
-  'store',
-  'service_tier',
-  'prompt_cache_key',
-  'prompt_cache_retention',
-  'prompt_cache_options',
-  'verbosity',
-])
+const HINTS: ReadonlySet<string> = nameSet(
+  'seed logit_bias frequency_penalty presence_penalty metadata store service_tier prompt_cache_key ' +
+    'prompt_cache_retention prompt_cache_options verbosity',
+)
 
 /** Fields that can be left out only while they ask for what every answer is. All fields not named here are refused. */
 const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([
@@ -48,14 +24,7 @@ const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([
 ])
 
 /** The fields of a message that are said in the prompt's own terms. */
-const MESSAGE_FIELDS: ReadonlySet<string> = new Set([
-  'role',
-  'content',
-  'tool_calls',
-  'tool_call_id',
-  'function_call',
-  'refusal',
-])
+const MESSAGE_FIELDS: ReadonlySet<string> = nameSet('role content tool_calls tool_call_id function_call refusal')
 
 /** The fields of a content part, by its type. */
 const PART_FIELDS: ReadonlyMap<string, readonly string[]> = new Map([

@@ -1,46 +1,23 @@
+import { nameSet } from '../fields.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Part, Prompt } from '../../core/prompt.ts'
 import { isUnset, type UnsupportedFields, type UnsupportedField, type SourceFormat } from '../translation.ts'
 
 /** Fields of a message request whose meaning the canonical prompt holds. */
-const CARRIED: ReadonlySet<string> = new Set([
-  'model',
-  'max_tokens',
-  'messages',
-  'system',
-  'temperature',
-  'top_p',
-  'top_k',
-  'stop_sequences',
-  'stream',
-  'tools',
-  'tool_choice',
-  'output_config',
-  'output_format',
-])
+const CARRIED: ReadonlySet<string> = nameSet(
+  'model max_tokens messages system temperature top_p top_k stop_sequences stream tools tool_choice ' +
+    'output_config output_format',
+)
 
 /** Fields that only steer. */
-const HINTS: ReadonlySet<string> = new Set([
-  'metadata',
-  'thinking',
-  'service_tier',
-  'container',
-  'cache_control',
-  'context_management',
-  'speed',
-])
+const HINTS: ReadonlySet<string> = nameSet(
+  'metadata thinking service_tier container cache_control context_management speed',
+)
 const OUTPUT_HINTS: ReadonlySet<string> = new Set(['effort', 'task_budget'])
 
-const TOOL_FIELDS: ReadonlySet<string> = new Set([
-  'type',
-  'name',
-  'description',
-  'input_schema',
-  'cache_control',
-  'strict',
-  'input_examples',
-  'eager_input_streaming',
-])
+const TOOL_FIELDS: ReadonlySet<string> = nameSet(
+  'type name description input_schema cache_control strict input_examples eager_input_streaming',
+)
 const MESSAGE_FIELDS: ReadonlySet<string> = new Set(['role', 'content'])
 
 /** Blocks whose meaning the canonical parts hold, with the fields that may be left out or are carried. */

@@ -1,20 +1,13 @@
+import { nameSet } from '../fields.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import { type Message, type Part, type Prompt, type Settings, type Tool, withParts } from '../../core/prompt.ts'
 import { readContent } from './items.ts'
 
 /** Items by which vendors report on the tools that they run, and that bring tools with them. */
-const VENDOR_ITEMS: ReadonlySet<string> = new Set([
-  'web_search_call',
-  'file_search_call',
-  'code_interpreter_call',
-  'image_generation_call',
-  'mcp_list_tools',
-  'mcp_call',
-  'mcp_approval_request',
-  'mcp_approval_response',
-  'tool_search_call',
-  'tool_search_output',
-])
+const VENDOR_ITEMS: ReadonlySet<string> = nameSet(
+  'web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call ' +
+    'mcp_approval_request mcp_approval_response tool_search_call tool_search_output',
+)
 const TOOL_ITEM = 'additional_tools'
 
 /** A prompt in terms that every format has, and the names of what it lost. */

@@ -1,39 +1,19 @@
+import { nameSet } from '../fields.ts'
 import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Part, Prompt } from '../../core/prompt.ts'
 import { isUnset, type UnsupportedFields, type UnsupportedField, type SourceFormat } from '../translation.ts'
 import { itemsOf } from './items.ts'
 
 /** Fields whose meaning the canonical prompt holds, or which concern the gateway and the caller alone. */
-const CARRIED: ReadonlySet<string> = new Set([
-  'model',
-  'input',
-  'instructions',
-  'max_output_tokens',
-  'temperature',
-  'top_p',
-  'stream',
-  'stream_options',
-  'tools',
-  'tool_choice',
-  'parallel_tool_calls',
-  'text',
-  'reasoning',
-  'user',
-  'safety_identifier',
-  'store',
-  'metadata',
-  'client_metadata',
-])
+const CARRIED: ReadonlySet<string> = nameSet(
+  'model input instructions max_output_tokens temperature top_p stream stream_options tools tool_choice ' +
+    'parallel_tool_calls text reasoning user safety_identifier store metadata client_metadata',
+)
 
 /** Fields that only steer. */
-const HINTS: ReadonlySet<string> = new Set([
-  'service_tier',
-  'prompt_cache_key',
-  'prompt_cache_retention',
-  'prompt_cache_options',
-  'context_management',
-  'max_tool_calls',
-])
+const HINTS: ReadonlySet<string> = nameSet(
+  'service_tier prompt_cache_key prompt_cache_retention prompt_cache_options context_management max_tool_calls',
+)
 
 /** Fields that can be left out only while they ask for what every answer is. All fields not named here are refused. */
 const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([

@@ -4,7 +4,7 @@ import { anthropicFormat } from '../../../src/formats/messages/format.ts'
 import type { Format } from '../../../src/formats/format.ts'
 import { openaiFormat } from '../../../src/formats/chat/format.ts'
 import { responsesFormat } from '../../../src/formats/responses/format.ts'
-import { failureOf } from '../openai/support.ts'
+import { failureOf } from '../chat/support.ts'
 import { bodyText } from '../../support/body-text.ts'
 import { enableTranslation } from '../../../src/formats/translators.ts'
 
