@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Settlement, WriteOptions } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
-import { isJsonObject, type JsonObject } from '../core/json.ts'
+import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import {
   type Batch,
   type Counts,
@@ -115,7 +115,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 
   async function request(claim: Claim): Promise<StoredRequest | undefined> {
-    const value = parse(await store.get(key('request', claim)))
+    const value = parseJson((await store.get(key('request', claim))) ?? '')
     const { custom_id: customId, params } = isJsonObject(value) ? value : {}
     return typeof customId === 'string' && isJsonObject(params) ? { customId, params } : undefined
   }
@@ -227,19 +227,11 @@ function writeResult({ line, settlement }: ItemResult): string {
 
 function readResult(value: string): ItemResult {
   const line = lineOf(value)
-  const settlement = parse(value.slice(line.length + 1))
+  const settlement = parseJson(value.slice(line.length + 1))
   return isSettlement(settlement) ? { line, settlement } : { line }
 }
 
 /** The line was written by `writeResult`. */
 function isSettlement(value: unknown): value is Settlement {
   return isJsonObject(value) && typeof value['ticket'] === 'string' && Array.isArray(value['charges'])
-}
-
-function parse(text: string | undefined): unknown {
-  try {
-    return JSON.parse(text ?? '')
-  } catch {
-    return undefined
-  }
 }

@@ -52,16 +52,36 @@ export interface SourceFormat {
   readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
 }
 
-/** The names of what is left out of a translated prompt. Throws what `refuse` makes of the first thing that must not be. */
+/** Returns the error for content that the target format cannot express. `what` completes "… cannot be sent". */
+export type RefuseContent = (param: string, what: string, details?: Json) => GatewayError
+
+export function refuseContentFor(target: string): RefuseContent {
+  return (param, what, details) =>
+    new GatewayError(
+      'invalid-request',
+      `${param}: ${what} cannot be sent to ${target}. Remove it, or choose a model that knows it.`,
+      { param, ...(details === undefined ? {} : { details }) },
+    )
+}
+
+/**
+ * Returns the names of the fields that are left out of a translated prompt. Throws what `refuse` returns for a required
+ * field, and for a tool that is not a function, unless the caller accepts a lossy translation.
+ */
 export function omittedFields(
   prompt: Prompt,
-  { hints, required }: UnsupportedFields,
-  refuse: (unsupported: UnsupportedField) => GatewayError,
+  source: SourceFormat,
+  refuse: RefuseContent,
+  toolField = '',
 ): readonly string[] {
+  const { hints, required } = source.unsupportedFields(prompt)
   const names = [...hints]
-  for (const unsupported of required) {
-    if (prompt.isLossy !== true || unsupported.isEssential === true) throw refuse(unsupported)
-    names.push(unsupported.param)
+  for (const { param, what, details, isEssential } of required) {
+    if (prompt.isLossy !== true || isEssential === true) throw refuse(param, what, details)
+    names.push(param)
+  }
+  for (const [index, { name, parameters }] of prompt.tools.entries()) {
+    if (parameters === undefined) throw refuse(`tools[${index}]${toolField}`, `the tool ${name}`)
   }
   return [...new Set(names)]
 }

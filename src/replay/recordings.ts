@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from '../core/json.ts'
+import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import type { Subscribers } from './subscribers.ts'
@@ -156,19 +156,10 @@ function writeKept(kept: Kept): string {
 function readKept(value: string | undefined): Found | undefined {
   if (value === undefined) return undefined
   const end = value.indexOf('\n')
-  const head = readHead(value.slice(0, end))
+  const head = asObject(parseJson(value.slice(0, end)))
   const text = value.slice(end + 1)
   const metrics = head?.['metrics']
   if (head?.['kind'] === LIVE) return 'elsewhere'
   if (head?.['kind'] === 'events') return { kept: { kind: 'events', text } }
   return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { kept: { kind: 'whole', text, metrics } } : undefined
-}
-
-function readHead(line: string): JsonObject | undefined {
-  try {
-    const head: unknown = JSON.parse(line)
-    return isJsonObject(head) ? head : undefined
-  } catch {
-    return undefined
-  }
 }

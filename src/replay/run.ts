@@ -1,6 +1,6 @@
 import type { Subscribers } from './subscribers.ts'
 import type { Recording } from './event-buffer.ts'
-import { isJsonObject, type JsonObject } from '../core/json.ts'
+import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /** How a first request ended, for those who asked the same. */
@@ -76,7 +76,7 @@ export function writeClaim(record: ClaimRecord): string {
 /** Undefined for a text that `writeClaim` did not write. */
 export function readClaim(text: string): ClaimRecord | undefined {
   const end = text.indexOf('\n')
-  const line = parse(end === -1 ? text : text.slice(0, end))
+  const line = asObject(parseJson(end === -1 ? text : text.slice(0, end)))
   if (line === undefined) return undefined
   const { state, fingerprint, token, status, head } = line
   if (typeof fingerprint !== 'string') return undefined
@@ -87,15 +87,6 @@ export function readClaim(text: string): ClaimRecord | undefined {
 
 function isHead(value: unknown): value is Record<string, string> {
   return isJsonObject(value) && Object.values(value).every((field) => typeof field === 'string')
-}
-
-function parse(line: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(line)
-    return isJsonObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
 }
 
 export interface TimeoutOptions extends Pick<Runtime, 'after'> {

@@ -1,6 +1,6 @@
 import type { Message } from '../core/prompt.ts'
 import { type Block, excerptUnit, type Selection } from './excerpt.ts'
-import { asArray, asCount, isJsonObject, type Json } from '../core/json.ts'
+import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import type { Conversation, Segment } from './conversation.ts'
 import type { Memory } from './memory.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
@@ -116,12 +116,4 @@ export function parseSnapshot(text: string | undefined): Snapshot | undefined {
     return typeof before === 'number' && typeof words === 'string' ? [{ before, text: words }] : []
   })
   return { from, picks, notice, asked, blocks, at: asCount(value['at']) ?? 0 }
-}
-
-function parseJson(text: string): Json | undefined {
-  try {
-    return JSON.parse(text) as Json
-  } catch {
-    return undefined
-  }
 }

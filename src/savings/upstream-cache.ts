@@ -1,4 +1,4 @@
-import { asCount, isJsonObject, type Json } from '../core/json.ts'
+import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
 import { add, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
 import { recallAt, rememberAt } from './snapshot.ts'
 import { conversationOf } from './conversation.ts'
@@ -118,7 +118,7 @@ export async function correctTrust(
 const MIN_TRUST = 0.01
 
 function parseHistory(text: string | undefined): History | undefined {
-  const value = text === undefined ? undefined : parse(text)
+  const value = text === undefined ? undefined : parseJson(text)
   if (!isJsonObject(value)) return undefined
   const sent = parseSent(value)
   const whole = parseSent(value['whole'])
@@ -139,12 +139,4 @@ function parseSent(value: Json | undefined): SentPrompt | undefined {
 function tierOf(value: Json | undefined): TierNumber | 0 {
   const tier = isJsonObject(value) ? value['tier'] : 0
   return tier === 2 || tier === 3 || tier === 4 || tier === 5 ? tier : 0
-}
-
-function parse(text: string): Json | undefined {
-  try {
-    return JSON.parse(text) as Json
-  } catch {
-    return undefined
-  }
 }

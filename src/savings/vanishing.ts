@@ -16,7 +16,7 @@ import {
   type TierJob,
   type TierResult,
 } from './tier.ts'
-import { asArray, isJsonObject, type Json } from '../core/json.ts'
+import { asArray, isJsonObject, parseJson } from '../core/json.ts'
 import { textOfMessage } from '../core/prompt.ts'
 
 interface VanishingOptions {
@@ -156,19 +156,11 @@ function lastWords(turns: SplitConversation): string {
 /** Reads the first JSON object of a reply; anything that is no short plain term is left out. */
 export function readTerms(reply: string): readonly string[] {
   const json = reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1)
-  const value = parse(json)
+  const value = parseJson(json)
   if (!isJsonObject(value)) return []
   const given = [...asArray(value['terms']), ...asArray(value['names'])]
   const terms = given.filter(
     (term) => typeof term === 'string' && term.length <= LONGEST_TERM && /[\p{L}\p{N}]/u.test(term),
   )
   return (terms as string[]).slice(0, MOST_TERMS)
-}
-
-function parse(text: string): Json | undefined {
-  try {
-    return JSON.parse(text) as Json
-  } catch {
-    return undefined
-  }
 }

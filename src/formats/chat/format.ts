@@ -2,7 +2,7 @@ import type { Json, JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } from '../../core/prompt.ts'
 import { arrayAt, badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
 import { readSettings, readTools } from './settings.ts'
-import { sourceOf } from '../data-url.ts'
+import { readContentParts, urlSource } from '../content.ts'
 import type { Format } from '../format.ts'
 import { readCompletion, writeCompletion } from './answer.ts'
 import { readFailure, writeFailure, writeFailureFrame } from './failure.ts'
@@ -67,7 +67,7 @@ function readParts(value: JsonObject, role: Role, param: string): readonly Part[
   switch (role) {
     case 'system':
     case 'user':
-      return readContent(value['content'], `${param}.content`)
+      return readContentParts(value['content'], `${param}.content`, readPart)
     case 'assistant':
       return readAssistant(value, param)
     case 'tool':
@@ -83,7 +83,7 @@ function readParts(value: JsonObject, role: Role, param: string): readonly Part[
 }
 
 function readResult(value: JsonObject, param: string): readonly Part[] {
-  return readContent(value['content'], `${param}.content`)
+  return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
 /** The old form of functions has no ids; their names bind call and result together. */
@@ -106,7 +106,7 @@ const INSTEAD_OF_CONTENT = [
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
-  const said = isAbsent(content) && isWhole ? refusalOf(value) : readContent(content, `${param}.content`)
+  const said = isAbsent(content) && isWhole ? refusalOf(value) : readContentParts(content, `${param}.content`, readPart)
   const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
   const old = isAbsent(value['function_call'])
     ? []
@@ -154,15 +154,6 @@ function readFunctionCall(item: Json | undefined, param: string): ToolCallPart {
   return { type: 'tool-call', id: name, name, input }
 }
 
-const MOST_PARTS = 1000
-
-/** A message's content: one text, or an array of parts. */
-export function readContent(content: Json | undefined, param: string): readonly Part[] {
-  if (typeof content === 'string') return [{ type: 'text', text: content }]
-  if (!Array.isArray(content)) throw badField(param, content, 'a string or an array of content parts')
-  return arrayAt(content, param, MOST_PARTS).map((part, index) => readPart(part, `${param}[${index}]`))
-}
-
 function readPart(value: Json, param: string): Part {
   const block = objectAt(value, param, 'a content part: an object with a type')
   const native: Native = { dialect: 'openai', value: block }
@@ -174,7 +165,7 @@ function readPart(value: Json, param: string): Part {
     case 'image_url': {
       const image = objectAt(block['image_url'], `${param}.image_url`, 'an object with a url')
       const url = stringAt(image['url'], `${param}.image_url.url`, 'an address or a data: URL')
-      return { type: 'image', source: sourceOf(url), native }
+      return { type: 'image', source: urlSource(url), native }
     }
     case 'file':
       return readFile(objectAt(block['file'], `${param}.file`), native)
@@ -189,7 +180,7 @@ function readFile(file: JsonObject, native: Native): Part {
   if (typeof file['file_id'] === 'string') {
     return { type: 'document', source: { type: 'file', id: file['file_id'] }, ...title, native }
   }
-  const source = typeof file['file_data'] === 'string' ? sourceOf(file['file_data']) : undefined
+  const source = typeof file['file_data'] === 'string' ? urlSource(file['file_data']) : undefined
   if (source?.type !== 'base64') return { type: 'opaque', native }
   return { type: 'document', source, ...title, native }
 }

@@ -1,12 +1,18 @@
+import {
+  definedSettings,
+  MAX_OUTPUT_TOKENS,
+  readFunctionTool,
+  readToolChoice,
+  schemaShape,
+  type Changes,
+} from '../settings.ts'
 import { asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Native, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
 
-/** No model answers with more; what is greater is a mistake. */
-const MOST_TOKENS = 2 ** 31 - 1
 const MOST_CHOICES = 128
 const MOST_STOPS = 16
-const LIMIT = { least: 1, most: MOST_TOKENS, whole: true } as const
+const LIMIT = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true } as const
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /**
@@ -17,30 +23,21 @@ export function readSettings(body: JsonObject): Settings {
   const old = numberAt(body['max_tokens'], 'max_tokens', LIMIT)
   const limit = numberAt(body['max_completion_tokens'], 'max_completion_tokens', LIMIT)
   const topK = body['top_k']
-  return withoutAbsent({
+  return definedSettings({
     maxTokens: old === undefined || limit === undefined ? (limit ?? old) : Math.max(old, limit),
     temperature: numberAt(body['temperature'], 'temperature', { least: 0 }),
     topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
     topK: typeof topK === 'number' && Number.isInteger(topK) && topK > 0 ? topK : undefined,
     stop: readStop(body['stop']),
-    toolChoice: readToolChoice(body),
+    toolChoice: readToolChoice(body['tool_choice'] ?? body['function_call'], (choice) =>
+      isJsonObject(choice['function']) ? choice['function']['name'] : choice['name'],
+    ),
     parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
     shape: readShape(body['response_format']),
     choices: numberAt(body['n'], 'n', { least: 1, most: MOST_CHOICES, whole: true }),
     effort: asString(body['reasoning_effort']),
     user: asString(body['user'] ?? body['safety_identifier']) || undefined,
   })
-}
-
-type MaybeAbsent<T> = { readonly [K in keyof T]?: T[K] | undefined }
-
-function withoutAbsent(settings: MaybeAbsent<Settings>): Settings {
-  const present: Record<string, unknown> = {}
-  for (const name in settings) {
-    const value = settings[name as keyof Settings]
-    if (value !== undefined) present[name] = value
-  }
-  return present
 }
 
 function readStop(value: Json | undefined): readonly string[] | undefined {
@@ -57,13 +54,7 @@ function readShape(value: Json | undefined): AnswerShape | undefined {
   const type = stringAt(format['type'], 'response_format.type')
   if (type === 'json_object') return { type: 'json' }
   if (type !== 'json_schema') return undefined
-  const { name, schema, strict } = objectAt(format['json_schema'], 'response_format.json_schema')
-  return {
-    type: 'schema',
-    ...(typeof name === 'string' ? { name } : {}),
-    schema: schema ?? {},
-    ...(typeof strict === 'boolean' ? { strict } : {}),
-  }
+  return schemaShape(objectAt(format['json_schema'], 'response_format.json_schema'))
 }
 
 function writeShape(shape: AnswerShape): JsonObject {
@@ -71,9 +62,6 @@ function writeShape(shape: AnswerShape): JsonObject {
   const { name = 'answer', schema, strict } = shape
   return { type: 'json_schema', json_schema: { name, schema, strict } }
 }
-
-/** Body fields and their new values; undefined removes a field. */
-export type Changes = Record<string, Json | undefined>
 
 /**
  * What must change in a body so that it says these settings: nothing where it says them already.
@@ -148,20 +136,8 @@ function readTool(item: Json, param: string): Tool {
 function readFunction(declared: Json | undefined, whole: Json, param: string): Tool {
   const value = objectAt(declared, param, 'an object with a name')
   const native: Native = { dialect: 'openai', value: objectAt(whole, param) }
-  const { description, parameters, strict } = value
-  if (!isAbsent(parameters) && !isJsonObject(parameters)) {
-    throw badField(`${param}.parameters`, parameters, 'a JSON schema object')
-  }
-  return {
-    name: stringAt(value['name'], `${param}.name`),
-    ...(typeof description === 'string' ? { description } : {}),
-    parameters: parameters ?? NO_PARAMETERS,
-    ...(typeof strict === 'boolean' ? { strict } : {}),
-    native,
-  }
+  return readFunctionTool(value, native, param)
 }
-
-const NO_PARAMETERS: JsonObject = { type: 'object', properties: {} }
 
 /** A tool as it came where it is of this dialect; a function of another one as this one declares it. */
 export function writeTool(tool: Tool): JsonObject {
@@ -169,18 +145,6 @@ export function writeTool(tool: Tool): JsonObject {
   if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value
   const { name, description, parameters, strict } = tool
   return { type: 'function', function: { name, description, parameters, strict } }
-}
-
-/** Undefined for what this library does not know; it leaves as it came. */
-function readToolChoice(body: JsonObject): ToolChoice | undefined {
-  const chosen = body['tool_choice'] ?? body['function_call']
-  if (chosen === 'auto' || chosen === 'none' || chosen === 'required') return { type: chosen }
-  if (!isJsonObject(chosen)) {
-    if (isAbsent(chosen)) return undefined
-    throw badField('tool_choice', chosen, 'auto, none, required or an object')
-  }
-  const called = isJsonObject(chosen['function']) ? chosen['function'] : chosen
-  return typeof called['name'] === 'string' ? { type: 'tool', name: called['name'] } : undefined
 }
 
 function writeToolChoice(choice: ToolChoice): Json {

@@ -1,6 +1,6 @@
+import { blockEvents, parseEvent, streamFailure, type OpenBlock } from '../stream.ts'
 import type { AnswerEvent, Frame, Step } from '../../core/answer.ts'
-import { GatewayError } from '../../core/errors.ts'
-import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import { asArray, asObject, asString, type JsonObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { contentOf, reasoningOf, textOfMessage } from './answer.ts'
@@ -11,10 +11,8 @@ import { readFinish, readUsage } from './usage.ts'
 /** The data of a chat stream's last event. */
 export const LAST = '[DONE]'
 
-interface Reading {
+interface Reading extends OpenBlock {
   started: boolean
-  /** The block that the next piece of its kind continues. */
-  open: 'text' | 'thinking' | undefined
   refused: boolean
   readonly calls: CallReader
   readonly begun: Set<number>
@@ -37,9 +35,9 @@ export function stepReader(): StepReader {
   const fillCallIds = chatCallIdFiller()
   const read = (frame: Frame): Step => {
     if (frame.data.trim() === LAST) return { events: [{ type: 'done' }], native: { dialect: 'openai', frame } }
-    const received = parseChunk(frame.data)
+    const received = parseEvent(frame.data)
     const chunk = fillCallIds(received)
-    if (!isAbsentOrNull(chunk['error'])) throw streamFailure(chunk)
+    if (!isAbsentOrNull(chunk['error'])) throw streamFailure(asObject(chunk['error'])?.['code'], chunk, readFailure)
     // Clients break on an event that is no chunk, so it stays here.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
     const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
@@ -52,23 +50,6 @@ export function stepReader(): StepReader {
   }
   const isWhole = () => reading.finished.size > 0 && reading.finished.size === reading.begun.size
   return Object.assign(read, { isWhole })
-}
-
-function parseChunk(data: string): JsonObject {
-  try {
-    const value: unknown = JSON.parse(data)
-    if (isJsonObject(value)) return value
-  } catch {
-    // Reported below, like any other event that is not an object.
-  }
-  throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
-}
-
-/** Servers that began a stream before they looked at the request put the status they meant into the code. */
-function streamFailure(chunk: JsonObject): GatewayError {
-  const code = asObject(chunk['error'])?.['code']
-  if (typeof code === 'number' && code >= 400 && code < 600) return readFailure(code, chunk)
-  return new GatewayError('upstream', 'The model provider reported an error in the midst of its answer.')
 }
 
 function isAbsentOrNull(value: unknown): boolean {
@@ -124,12 +105,12 @@ function readChoice(reading: Reading, choice: JsonObject): readonly AnswerEvent[
 function readDelta(reading: Reading, delta: JsonObject): readonly AnswerEvent[] {
   const events: AnswerEvent[] = []
   const thought = reasoningOf(delta)
-  if (thought !== '') events.push(...thinkingEvents(reading, thought))
+  if (thought !== '') events.push(...blockEvents(reading, 'thinking', thought))
   for (const part of contentOf(delta['content'])) events.push(...partEvents(reading, part))
   const refusal = asString(delta['refusal']) ?? ''
   if (refusal !== '') {
     reading.refused = true
-    events.push(...textEvents(reading, refusal))
+    events.push(...blockEvents(reading, 'text', refusal))
   }
   const calls = reading.calls.read(delta)
   if (calls.some((event) => event.type === 'tool-call-start')) reading.open = undefined
@@ -137,22 +118,8 @@ function readDelta(reading: Reading, delta: JsonObject): readonly AnswerEvent[] 
 }
 
 function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
-  if (part.type === 'text') return textEvents(reading, part.text)
-  return part.type === 'thinking' ? thinkingEvents(reading, part.text) : []
-}
-
-function textEvents(reading: Reading, text: string): readonly AnswerEvent[] {
-  const delta = { type: 'text-delta', text } as const
-  if (reading.open === 'text') return [delta]
-  reading.open = 'text'
-  return [{ type: 'text-start' }, delta]
-}
-
-function thinkingEvents(reading: Reading, text: string): readonly AnswerEvent[] {
-  const delta = { type: 'thinking-delta', text } as const
-  if (reading.open === 'thinking') return [delta]
-  reading.open = 'thinking'
-  return [{ type: 'thinking-start' }, delta]
+  if (part.type === 'text') return blockEvents(reading, 'text', part.text)
+  return part.type === 'thinking' ? blockEvents(reading, 'thinking', part.text) : []
 }
 
 interface Call {

@@ -7,12 +7,7 @@ import { cannotCarry, writeMessages } from './upstream.ts'
 
 /** A prompt of another format as a chat request. Throws `invalid-request` for what this format cannot say. */
 export function translateToChat(prompt: Prompt, model: string, source: SourceFormat): WrittenPrompt {
-  const hints = omittedFields(prompt, source.unsupportedFields(prompt), ({ param, what, details }) =>
-    cannotCarry(param, what, details),
-  )
-  prompt.tools.forEach((tool, index) => {
-    if (tool.parameters === undefined) throw cannotCarry(`tools[${index}]`, `the tool ${tool.name}`)
-  })
+  const hints = omittedFields(prompt, source, cannotCarry)
   const body = {
     model,
     messages: writeMessages(prompt.messages, (index) => source.pathOf(prompt, index)),

@@ -1,7 +1,9 @@
+import type { Changes } from '../settings.ts'
+import { type RefuseContent, refuseContentFor, translate } from '../translation.ts'
+import { documentText, urlOf } from '../content.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type {
   DocumentPart,
-  ImagePart,
   Message,
   Native,
   Part,
@@ -12,9 +14,7 @@ import type {
 } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
 import { replaceModel } from '../parse-body.ts'
-import { translate } from '../translation.ts'
-import { asksForUsage, changedSettings, type Changes, writeTool } from './settings.ts'
-import { GatewayError } from '../../core/errors.ts'
+import { asksForUsage, changedSettings, writeTool } from './settings.ts'
 
 /**
  * The body for an upstream of this dialect. Nothing is added but the wish for usage in streams, by which streams are
@@ -169,7 +169,7 @@ function writeContentPart(part: ContentPart, param: string): JsonObject {
     case 'text':
       return { type: 'text', text: part.text }
     case 'image':
-      return { type: 'image_url', image_url: { url: addressOf(part, param) } }
+      return { type: 'image_url', image_url: { url: urlOf(part.source, (what) => cannotCarry(param, what)) } }
     case 'document':
       return writeDocument(part, param)
     case 'opaque':
@@ -179,33 +179,15 @@ function writeContentPart(part: ContentPart, param: string): JsonObject {
 
 function writeDocument(part: DocumentPart, param: string): JsonObject {
   const { source, title } = part
-  if (source.type === 'text') {
-    return { type: 'text', text: title === undefined ? source.text : `${title}\n\n${source.text}` }
-  }
+  const text = documentText(part)
+  if (source.type === 'text' || text !== undefined) return { type: 'text', text }
   if (source.type === 'url') throw cannotCarry(param, 'a document given by its address')
-  return { type: 'file', file: { filename: title ?? 'document', file_data: addressOf({ source }, param) } }
-}
-
-function addressOf({ source }: Pick<ImagePart, 'source'>, param: string): string {
-  switch (source.type) {
-    case 'base64':
-      return `data:${source.mediaType};base64,${source.data}`
-    case 'url':
-      return source.url
-    case 'file':
-      throw cannotCarry(param, 'a file id of another vendor')
-  }
+  const data = urlOf(source, (what) => cannotCarry(param, what))
+  return { type: 'file', file: { filename: title ?? 'document', file_data: data } }
 }
 
 function nativeOf(native: Native | undefined): JsonObject | undefined {
   return native?.dialect === 'openai' ? native.value : undefined
 }
 
-/** Content that cannot be carried over is reported, never silently lost. */
-export function cannotCarry(param: string, what: string, details?: Json): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `${param}: ${what} cannot be sent to a model of the chat format. Remove it, or choose a model that knows it.`,
-    { param, ...(details === undefined ? {} : { details }) },
-  )
-}
+export const cannotCarry: RefuseContent = refuseContentFor('a model of the chat format')

@@ -1,3 +1,4 @@
+import { blockEvents, parseEvent, streamFailure, type OpenBlock } from '../stream.ts'
 import type { AnswerEvent, Completion, Finish, Frame, Step, Usage } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
@@ -89,11 +90,9 @@ export function readFinish(reason: Json | undefined, hasCalls: boolean): Finish 
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
 }
 
-interface Reading {
+interface Reading extends OpenBlock {
   started: boolean
   finished: boolean
-  /** The block that the next piece of its kind continues. */
-  open: 'text' | 'thinking' | undefined
   calls: number
 }
 
@@ -101,27 +100,12 @@ interface Reading {
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, finished: false, open: undefined, calls: 0 }
   const read = (frame: Frame): Step => {
-    const chunk = parseChunk(frame.data)
+    const chunk = parseEvent(frame.data)
     const error = asObject(chunk['error'])
-    if (error !== undefined) throw streamFailure(error['code'], chunk)
+    if (error !== undefined) throw streamFailure(error['code'], chunk, readFailure)
     return { events: readChunk(reading, chunk) }
   }
   return Object.assign(read, { isWhole: () => reading.finished })
-}
-
-function parseChunk(data: string): JsonObject {
-  try {
-    const value: unknown = JSON.parse(data)
-    if (isJsonObject(value)) return value
-  } catch {
-    // Reported below, like any other event that is not an object.
-  }
-  throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
-}
-
-function streamFailure(code: unknown, chunk: JsonObject): GatewayError {
-  if (typeof code === 'number' && code >= 400 && code < 600) return readFailure(code, chunk)
-  return new GatewayError('upstream', 'The model provider reported an error in the midst of its answer.')
 }
 
 /** Usage is cumulative and comes with each chunk; the end is the last event. */
@@ -156,10 +140,5 @@ function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
       { type: 'tool-call-delta', index, input: part.input },
     ]
   }
-  if (part.type !== 'text' && part.type !== 'thinking') return []
-  const isOpen = reading.open === part.type
-  reading.open = part.type
-  const delta: AnswerEvent =
-    part.type === 'text' ? { type: 'text-delta', text: part.text } : { type: 'thinking-delta', text: part.text }
-  return isOpen ? [delta] : [{ type: `${part.type}-start` }, delta]
+  return part.type === 'text' || part.type === 'thinking' ? blockEvents(reading, part.type, part.text) : []
 }

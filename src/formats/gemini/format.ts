@@ -1,5 +1,6 @@
+import { omittedFields, type RefuseContent, refuseContentFor } from '../translation.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import { asObject, asString, parseJson, type Json, type JsonObject } from '../../core/json.ts'
 import type {
   AnswerShape,
   DocumentPart,
@@ -12,7 +13,6 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { omittedFields } from '../translation.ts'
 import { sourceOf } from '../translators.ts'
 import { readFailure as readChatFailure } from '../chat/failure.ts'
 import { readCompletion, stepReader } from './answer.ts'
@@ -23,12 +23,7 @@ import { readCompletion, stepReader } from './answer.ts'
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
-  const hints = omittedFields(prompt, source.unsupportedFields(prompt), ({ param, what, details }) =>
-    cannotCarry(param, what, details),
-  )
-  prompt.tools.forEach((tool, index) => {
-    if (tool.parameters === undefined) throw cannotCarry(`tools[${index}]`, `the tool ${tool.name}`)
-  })
+  const hints = omittedFields(prompt, source, cannotCarry)
   // The gateway reads one candidate, and the vendor bills all of them.
   if ((prompt.settings.choices ?? 1) > 1) throw cannotCarry('n', 'more than one choice')
   const pathOf = (index: number): string => source.pathOf(prompt, index)
@@ -158,7 +153,7 @@ function writePart(part: Part, place: Place): readonly JsonObject[] {
       return [writeFile(part, place.path)]
     case 'tool-call':
       place.names.set(part.id, part.name)
-      return [{ functionCall: { id: part.id, name: part.name, args: objectOf(part.input) ?? {} } }]
+      return [{ functionCall: { id: part.id, name: part.name, args: asObject(parseJson(part.input)) ?? {} } }]
     case 'tool-result':
       return writeResult(part, place)
     case 'thinking':
@@ -180,21 +175,12 @@ function writeResult(result: ToolResultPart, place: Place): readonly JsonObject[
   if (name === undefined) throw cannotCarry(place.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
-  const value = objectOf(text) ?? { result: text }
+  const value = asObject(parseJson(text)) ?? { result: text }
   const response = result.failed ? { error: text } : value
   return [
     { functionResponse: { id: result.callId, name, response } },
     ...files.map((part) => writeFile(part, place.path)),
   ]
-}
-
-function objectOf(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isJsonObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
 }
 
 /** Of parallel calls only the first carries a signature. */
@@ -204,13 +190,7 @@ function signFirstCall(parts: JsonObject[]): void {
   if (call !== undefined) parts[index] = { ...call, thoughtSignature: UNKNOWN_SIGNATURE }
 }
 
-export function cannotCarry(param: string, what: string, details?: Json): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `${param}: ${what} cannot be sent to a Gemini model. Remove it, or choose a model that knows it.`,
-    { param, ...(details === undefined ? {} : { details }) },
-  )
-}
+export const cannotCarry: RefuseContent = refuseContentFor('a Gemini model')
 
 /** The format of Google's `generateContent`, for upstreams alone: no caller speaks it to the gateway. */
 export const geminiFormat: UpstreamFormat = {

@@ -2,7 +2,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asObject, type JsonObject } from '../../core/json.ts'
 import type { Message, Part, Prompt } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
-import { omittedFields, type UnsupportedField, type SourceFormat } from '../translation.ts'
+import { omittedFields, refuseContentFor, type SourceFormat } from '../translation.ts'
 import { toolsOnceUsed, writeSettings, writeTool } from './settings.ts'
 import { checkToolPairs, writeTurns, type Placed } from './upstream.ts'
 import { writeBlocks } from './blocks.ts'
@@ -21,7 +21,7 @@ const DEFAULT_MAX_TOKENS = 4096
  * would change the answer; what is only a hint is left out and named in `ignored`.
  */
 export function translateToMessages(prompt: Prompt, model: string, source: SourceFormat): WrittenPrompt {
-  const ignored = checkCarryOver(prompt, source)
+  const ignored = omittedFields(prompt, source, refuse, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
   const placed = withUniqueCalls(prompt.messages).map((message, index): Placed => ({
     message,
@@ -62,22 +62,7 @@ function writeTools(prompt: Prompt): JsonObject {
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
-/** The names of what is left out; throws for what must not be. */
-function checkCarryOver(prompt: Prompt, { unsupportedFields }: SourceFormat): readonly string[] {
-  const hints = omittedFields(prompt, unsupportedFields(prompt), refusal)
-  prompt.tools.forEach((tool, index) => {
-    if (tool.parameters === undefined) throw cannot(`tools[${index}].type`, 'this model takes only functions as tools')
-  })
-  return hints
-}
-
-function refusal({ param, what, details }: UnsupportedField): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `${param}: ${what} cannot be sent to this model, which is reached in the message format. Leave it out or choose another model.`,
-    { param, ...(details === undefined ? {} : { details }) },
-  )
-}
+const refuse = refuseContentFor('this model, which is reached in the message format')
 
 function cannot(param: string, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${param}: ${problem}.`, { param })

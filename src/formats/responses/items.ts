@@ -1,7 +1,7 @@
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, badField, isAbsent, objectAt, stringAt } from '../fields.ts'
-import { sourceOf } from '../data-url.ts'
+import { readContentParts, urlSource } from '../content.ts'
 
 /**
  * A message as the items that it was read from; none for one that was rewritten. One item is the native itself; of an
@@ -130,13 +130,9 @@ export function readThought(item: JsonObject, native: Native): Part {
   return { type: 'thinking', text, ...(signature === undefined ? {} : { signature }), native }
 }
 
-const MOST_PARTS = 1000
-
-/** The content of a message or the output of a tool: one text, or an array of parts. */
+/** Reads the content of a message or the output of a tool. */
 export function readContent(content: Json | undefined, param: string): readonly Part[] {
-  if (typeof content === 'string') return [{ type: 'text', text: content }]
-  if (!Array.isArray(content)) throw badField(param, content, 'a string or an array of content parts')
-  return arrayAt(content, param, MOST_PARTS).map((part, index) => readPart(part, `${param}[${index}]`))
+  return readContentParts(content, param, readPart)
 }
 
 function readPart(value: Json, param: string): Part {
@@ -162,7 +158,7 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
     return { type: 'image', source: { type: 'file', id: block['file_id'] }, native }
   }
   const url = stringAt(block['image_url'], `${param}.image_url`, 'an address or a data: URL')
-  return { type: 'image', source: sourceOf(url), native }
+  return { type: 'image', source: urlSource(url), native }
 }
 
 /** A file that is given in none of the known ways is left to the upstream's judgement. */
@@ -172,7 +168,7 @@ function readFile(block: JsonObject, native: Native): Part {
   const { file_id: id, file_data: data, file_url: url } = block
   if (typeof id === 'string') return { type: 'document', source: { type: 'file', id }, ...title, native }
   if (typeof url === 'string') return { type: 'document', source: { type: 'url', url }, ...title, native }
-  const source = typeof data === 'string' ? sourceOf(data) : undefined
+  const source = typeof data === 'string' ? urlSource(data) : undefined
   return source?.type === 'base64' ? { type: 'document', source, ...title, native } : { type: 'opaque', native }
 }
 

@@ -1,26 +1,32 @@
-import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import {
+  definedSettings,
+  MAX_OUTPUT_TOKENS,
+  readFunctionTool,
+  readToolChoice,
+  schemaShape,
+  type Changes,
+} from '../settings.ts'
+import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Native, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
-import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
-
-/** No model answers with more; what is greater is a mistake. */
-const MOST_TOKENS = 2 ** 31 - 1
+import { arrayAt, booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
 
 /** The parameters that the canonical prompt knows. Throws `invalid-request` for what the gateway must know and cannot use. */
 export function readSettings(body: JsonObject): Settings {
   const text = isAbsent(body['text']) ? {} : objectAt(body['text'], 'text')
   const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
-  const limits = { least: 1, most: MOST_TOKENS, whole: true }
-  const settings: { readonly [name in keyof Settings]?: Settings[name] | undefined } = {
+  const limits = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true }
+  return definedSettings({
     maxTokens: numberAt(body['max_output_tokens'], 'max_output_tokens', limits),
     temperature: numberAt(body['temperature'], 'temperature', { least: 0, most: 2 }),
     topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
-    toolChoice: readToolChoice(body['tool_choice']),
+    toolChoice: readToolChoice(body['tool_choice'], (choice) =>
+      choice['type'] === 'function' ? choice['name'] : undefined,
+    ),
     parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
     shape: readShape(text['format']),
     effort: asString(reasoning['effort']),
     user: asString(body['user'] ?? body['safety_identifier']) || undefined,
-  }
-  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
+  })
 }
 
 /** Undefined for plain text and for forms that this library does not know; they leave as they came. */
@@ -30,13 +36,7 @@ function readShape(value: Json | undefined): AnswerShape | undefined {
   const type = stringAt(format['type'], 'text.format.type')
   if (type === 'json_object') return { type: 'json' }
   if (type !== 'json_schema') return undefined
-  const { name, schema, strict } = format
-  return {
-    type: 'schema',
-    ...(typeof name === 'string' ? { name } : {}),
-    schema: schema ?? {},
-    ...(typeof strict === 'boolean' ? { strict } : {}),
-  }
+  return schemaShape(format)
 }
 
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
@@ -45,9 +45,6 @@ function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   const { name = 'answer', schema, strict } = shape
   return { type: 'json_schema', name, schema, strict }
 }
-
-/** Body fields and their new values; undefined removes a field. */
-export type Changes = Record<string, Json | undefined>
 
 /** What must change in a body so that it says these settings; for an empty body that is every setting. */
 export function changedSettings(body: JsonObject, settings: Settings): Changes {
@@ -82,33 +79,15 @@ function readTool(item: Json, param: string): Tool {
   const value = objectAt(item, param, 'a tool: an object with a type')
   const native: Native = { dialect: 'responses', value }
   const type = stringAt(value['type'], `${param}.type`)
-  const { name, description, parameters, strict } = value
-  if (type !== 'function') return { name: asString(name) ?? type, native }
-  if (!isAbsent(parameters) && !isJsonObject(parameters)) {
-    throw badField(`${param}.parameters`, parameters, 'a JSON schema object')
-  }
-  return {
-    name: stringAt(name, `${param}.name`),
-    ...(typeof description === 'string' ? { description } : {}),
-    parameters: parameters ?? { type: 'object', properties: {} },
-    ...(typeof strict === 'boolean' ? { strict } : {}),
-    native,
-  }
+  return type === 'function'
+    ? readFunctionTool(value, native, param)
+    : { name: asString(value['name']) ?? type, native }
 }
 
 /** A tool as it came where it is of this format; a function of another one as this one declares it. */
 export function writeTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'responses') return native.value
   return { type: 'function', name, description, parameters: parameters ?? null, strict: strict ?? false }
-}
-
-/** Undefined for what this library does not know; it leaves as it came. */
-function readToolChoice(choice: Json | undefined): ToolChoice | undefined {
-  if (choice === 'auto' || choice === 'none' || choice === 'required') return { type: choice }
-  if (isAbsent(choice)) return undefined
-  if (!isJsonObject(choice)) throw badField('tool_choice', choice, 'auto, none, required or an object')
-  const isFunction = choice['type'] === 'function' && typeof choice['name'] === 'string'
-  return isFunction ? { type: 'tool', name: String(choice['name']) } : undefined
 }
 
 function writeToolChoice(choice: ToolChoice | undefined): Json | undefined {

@@ -1,6 +1,6 @@
-import type { AnswerEvent, Frame } from '../../core/answer.ts'
-import { GatewayError } from '../../core/errors.ts'
-import { asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import { parseEvent } from '../stream.ts'
+import type { AnswerEvent } from '../../core/answer.ts'
+import { asObject, asString, type JsonObject } from '../../core/json.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { failureOfResponse, readFinish, readUsage } from './usage.ts'
 import { callIdFiller } from './call-ids.ts'
@@ -35,16 +35,6 @@ export function stepReader(): StepReader {
     const native = { dialect: 'responses', frame: { ...frame, event: type, data: text } } as const
     return { events: readEvent(reading, type, data), native }
   }
-}
-
-function parseEvent(text: Frame['data']): JsonObject {
-  try {
-    const value: unknown = JSON.parse(text)
-    if (isJsonObject(value)) return value
-  } catch {
-    // Reported below, like any other event that is not an object.
-  }
-  throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
 }
 
 function readEvent(reading: Reading, type: string, data: JsonObject): readonly AnswerEvent[] {

@@ -1,12 +1,13 @@
+import type { Changes } from '../settings.ts'
+import { omittedFields, type RefuseContent, refuseContentFor } from '../translation.ts'
+import { documentText, urlOf } from '../content.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
-import type { ImagePart, Message, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
+import type { DocumentPart, Message, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
-import { omittedFields } from '../translation.ts'
 import { sourceOf } from '../translators.ts'
 import { replaceModel } from '../parse-body.ts'
 import { encodeReasoning, isEncodedReasoning, itemsOf } from './items.ts'
-import { changedSettings, type Changes, writeTool } from './settings.ts'
-import { GatewayError } from '../../core/errors.ts'
+import { changedSettings, writeTool } from './settings.ts'
 
 /** The body for an upstream of this format. Unchanged parts leave as they came. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
@@ -58,13 +59,9 @@ function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolea
 
 /** A prompt of another format, written from the canonical prompt. The upstream keeps nothing. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
-  const { unsupportedFields, pathOf, names } = sourceOf(prompt)
-  const hints = omittedFields(prompt, unsupportedFields(prompt), ({ param, what, details }) =>
-    cannotCarry(param, what, details),
-  )
-  prompt.tools.forEach((tool, index) => {
-    if (tool.parameters === undefined) throw cannotCarry(`tools[${index}]`, `the tool ${tool.name}`)
-  })
+  const source = sourceOf(prompt)
+  const { pathOf, names } = source
+  const hints = omittedFields(prompt, source, cannotCarry)
   const { stop, topK } = prompt.settings
   if (stop !== undefined && stop.length > 0) throw cannotCarry(names.stop, 'a stop sequence')
   const hasTools = prompt.tools.length > 0
@@ -116,7 +113,8 @@ function writeItem(part: Part, path: string): readonly JsonObject[] | undefined 
     case 'tool-result':
       return [nativeOf(part) ?? { type: 'function_call_output', call_id: part.callId, output: writeOutput(part, path) }]
     case 'thinking':
-      return writeThinking(part)
+      // Reasoning of another vendor is readable by its own models only, and must not become text.
+      return [nativeOf(part) ?? []].flat()
     case 'opaque': {
       const native = nativeOf(part)
       if (native === undefined) throw cannotCarry(path, `a ${String(part.native.value['type'])} block`)
@@ -129,12 +127,6 @@ function writeItem(part: Part, path: string): readonly JsonObject[] | undefined 
 
 function isContent(block: JsonObject): boolean {
   return String(block['type']).startsWith('input_')
-}
-
-/** Thoughts of another vendor are sealed for its own models: they never become words of this one. */
-function writeThinking(part: Extract<Part, { readonly type: 'thinking' }>): readonly JsonObject[] {
-  const native = nativeOf(part)
-  return native === undefined ? [] : [native]
 }
 
 function inputOf({ input }: Extract<Part, { readonly type: 'tool-call' }>): string {
@@ -157,7 +149,7 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
     case 'text':
       return { type: role === 'assistant' ? 'output_text' : 'input_text', text: part.text }
     case 'image':
-      return { type: 'input_image', image_url: addressOf(part.source, path), detail: 'auto' }
+      return { type: 'input_image', image_url: urlOf(part.source, (what) => cannotCarry(path, what)), detail: 'auto' }
     case 'document':
       return writeDocument(part, path)
     default:
@@ -165,23 +157,13 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
   }
 }
 
-function writeDocument({ source, title }: Extract<Part, { readonly type: 'document' }>, path: string): JsonObject {
-  if (source.type === 'text') {
-    return { type: 'input_text', text: title === undefined ? source.text : `${title}\n\n${source.text}` }
-  }
+function writeDocument(part: DocumentPart, path: string): JsonObject {
+  const { source, title } = part
+  const text = documentText(part)
+  if (source.type === 'text' || text !== undefined) return { type: 'input_text', text }
   if (source.type === 'url') return { type: 'input_file', file_url: source.url }
-  return { type: 'input_file', filename: title ?? 'document', file_data: addressOf(source, path) }
-}
-
-function addressOf(source: ImagePart['source'], path: string): string {
-  switch (source.type) {
-    case 'base64':
-      return `data:${source.mediaType};base64,${source.data}`
-    case 'url':
-      return source.url
-    case 'file':
-      throw cannotCarry(path, 'a file id of another vendor')
-  }
+  const data = urlOf(source, (what) => cannotCarry(path, what))
+  return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
 /** This format has no mark for a failed call, so the words must say it. */
@@ -206,11 +188,4 @@ export function reasoningItem(id: string, text: string, seal: Parameters<typeof 
   }
 }
 
-/** Content that cannot be carried over is reported, never silently lost. */
-export function cannotCarry(param: string, what: string, details?: Json): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `${param}: ${what} cannot be sent to a model of the responses format. Remove it, or choose a model that knows it.`,
-    { param, ...(details === undefined ? {} : { details }) },
-  )
-}
+export const cannotCarry: RefuseContent = refuseContentFor('a model of the responses format')
