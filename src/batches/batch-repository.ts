@@ -63,7 +63,7 @@ export interface BatchParts {
 }
 
 /** How many batches a key may have at once, ended ones included. */
-const MOST_BATCHES = 1_000
+const MAX_BATCHES = 1_000
 /** Values that are written or read side by side. */
 const PAGE = 100
 /** A batch that is still not filled by then is what a dead process left. */
@@ -74,8 +74,8 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
 
   async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
     const { keyId } = owner
-    const kept = await store.list(headsOf(keyId), { limit: MOST_BATCHES })
-    if (kept.length >= MOST_BATCHES) throw tooMany()
+    const kept = await store.list(headsOf(keyId), { limit: MAX_BATCHES })
+    if (kept.length >= MAX_BATCHES) throw tooMany()
     const createdAt = now()
     const id = makeBatchId(createdAt, uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
@@ -142,7 +142,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
 
   /** A key has at most a thousand: all of them are one list. */
   async function newer(heads: string, { limit, before }: BatchQuery): Promise<Keys> {
-    const all = await store.list(heads, { limit: MOST_BATCHES })
+    const all = await store.list(heads, { limit: MAX_BATCHES })
     const keys = all.filter((key) => key < heads + before)
     return { keys: keys.slice(-limit), hasMore: keys.length > limit }
   }
@@ -169,10 +169,10 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   async function open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
     const found: OpenBatch[] = []
     for (let after: string | undefined; ;) {
-      const keys = await store.list(OPEN, { limit: MOST_BATCHES, ...(after !== undefined && { after }) })
+      const keys = await store.list(OPEN, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
       const batches = await Promise.all(keys.map((key) => openBatch(key, known)))
       found.push(...batches.filter((batch) => batch !== undefined))
-      if (keys.length < MOST_BATCHES) return found.toReversed()
+      if (keys.length < MAX_BATCHES) return found.toReversed()
       after = keys.at(-1)
       await pause()
     }
@@ -211,7 +211,7 @@ export function notEnded(what: string): GatewayError {
 function tooMany(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `This key has ${MOST_BATCHES} message batches already. Delete some that have ended.`,
+    `This key has ${MAX_BATCHES} message batches already. Delete some that have ended.`,
   )
 }
 

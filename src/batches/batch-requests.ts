@@ -17,8 +17,8 @@ interface ReadOptions {
   readonly pause: () => Promise<void>
 }
 
-const MOST_REQUESTS = 10_000
-const LONGEST_ID = 64
+const MAX_REQUESTS = 10_000
+const MAX_ID_LENGTH = 64
 /** The number of bytes that are parsed without a pause: some milliseconds of the densest JSON. */
 const SLICE = 65_536
 
@@ -55,7 +55,7 @@ async function find(
     const { value, done } = scan.next()
     if (done === true) return { spans, rest: value }
     if (value === undefined) await pause()
-    else if (spans.length >= MOST_REQUESTS) throw tooMany()
+    else if (spans.length >= MAX_REQUESTS) throw tooMany()
     else spans.push(value)
   }
 }
@@ -75,8 +75,8 @@ async function readOne(
   if (bytes[start] !== OPEN_BRACE || start === end) throw wrong(path, 'expected an object of custom_id and params')
   const { body, text } = await parseAt(path, parse(bytes.subarray(start, end)))
   const { custom_id: customId, params } = body
-  if (typeof customId !== 'string' || customId.length === 0 || customId.length > LONGEST_ID) {
-    throw wrong(`${path}.custom_id`, `expected a text of 1 to ${LONGEST_ID} characters`)
+  if (typeof customId !== 'string' || customId.length === 0 || customId.length > MAX_ID_LENGTH) {
+    throw wrong(`${path}.custom_id`, `expected a text of 1 to ${MAX_ID_LENGTH} characters`)
   }
   const first = seen.get(customId)
   if (first !== undefined) {
@@ -97,7 +97,7 @@ async function parseAt<value>(path: string, parsing: Promise<value>): Promise<va
 }
 
 function tooMany(): GatewayError {
-  return wrong('requests', `there are more than ${MOST_REQUESTS}. Make several batches`)
+  return wrong('requests', `there are more than ${MAX_REQUESTS}. Make several batches`)
 }
 
 function wrong(param: string, what: string): GatewayError {

@@ -16,7 +16,7 @@ export interface Memory {
 /** An hour, as the transcript of tier 2. */
 const LIFE_MS = 60 * 60 * 1000
 const IN_PROCESS_BYTES = 32 * 1024 * 1024
-const GREATEST_VALUE = 256 * 1024
+const MAX_VALUE = 256 * 1024
 
 interface MemoryOptions {
   readonly store: Pick<Store, 'get' | 'set'>
@@ -50,7 +50,7 @@ export function createMemory({ store, now }: MemoryOptions): Memory {
       }
     },
     async remember(owner, key, value) {
-      if (value.length > GREATEST_VALUE) return
+      if (value.length > MAX_VALUE) return
       near.set(keyOf(owner, key), { value, until: now() + LIFE_MS })
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: LIFE_MS, quota: quotaOf('savings', owner) })
@@ -79,7 +79,7 @@ interface Transcripts {
 }
 
 const SECTIONS_PER_PAGE = 32
-const MOST_PAGES = 10_000
+const MAX_PAGES = 10_000
 
 export function createTranscripts(memory: Memory): Transcripts {
   return {
@@ -103,7 +103,7 @@ export function createTranscripts(memory: Memory): Transcripts {
     },
     async read(owner, name) {
       const pages: Section[][] = []
-      for (let at = name; at !== '' && pages.length < MOST_PAGES;) {
+      for (let at = name; at !== '' && pages.length < MAX_PAGES;) {
         const page = parsePage(await memory.recall(owner, `page:${at}`))
         if (page === undefined) break
         pages.push(page.sections)

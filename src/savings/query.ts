@@ -24,7 +24,7 @@ const LOOP_STEPS = 5
 const MAX_WEIGHT = 2
 /** Guesses of a small model are added to the words of the user, never put in their place. */
 const GUESS_WEIGHT = 0.4
-const LONGEST_READ = 8000
+const MAX_READ_LENGTH = 8000
 
 /**
  * Returns what the coming answer is about: the last user message; for a follow-up also the question before it and its
@@ -33,13 +33,13 @@ const LONGEST_READ = 8000
 export function queryOf(turns: SplitConversation, more: readonly string[] = []): Query {
   const query = new Map<number, number>()
   const add = (text: string, weight: number): void => {
-    for (const term of termsOf(text.slice(0, LONGEST_READ))) {
+    for (const term of termsOf(text.slice(0, MAX_READ_LENGTH))) {
       query.set(term, Math.min(MAX_WEIGHT, (query.get(term) ?? 0) + weight))
     }
   }
   /** Each term once, and never above the question's own words. */
   const addOnce = (text: string, weight: number): void => {
-    for (const term of new Set(termsOf(text.slice(0, LONGEST_READ)))) {
+    for (const term of new Set(termsOf(text.slice(0, MAX_READ_LENGTH)))) {
       if (!query.has(term)) query.set(term, weight)
     }
   }
@@ -84,7 +84,7 @@ function earlierQuestion(
   const question = old[at]
   const answer = old[at + 1]
   if (question === undefined || answer === undefined) return undefined
-  return new Set(termsOf(textOfUnit(question).slice(0, LONGEST_READ))).size <= MAX_QUESTION_TERMS
+  return new Set(termsOf(textOfUnit(question).slice(0, MAX_READ_LENGTH))).size <= MAX_QUESTION_TERMS
     ? { question, answer }
     : undefined
 }
@@ -126,11 +126,11 @@ const STANDING_INSTRUCTION: RegExp = new RegExp(
 )
 
 /** A longer message is a document that happens to say "always". */
-const LONGEST_ORDER = 1500
+const MAX_ORDER_LENGTH = 1500
 
 /** True for a user's word that may bind later turns. */
 export function holdsStandingInstruction(unit: Segment): boolean {
   if (unit.kind !== 'user' || !holdsUserWords(unit)) return false
   const text = unit.messages.map(textOfMessage).join('\n')
-  return text.length <= LONGEST_ORDER && STANDING_INSTRUCTION.test(text)
+  return text.length <= MAX_ORDER_LENGTH && STANDING_INSTRUCTION.test(text)
 }

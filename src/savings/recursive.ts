@@ -35,9 +35,9 @@ const CHUNK_SUMMARY = 800
 const SUMMARY_SHARE = 0.25
 const DEEPEST = 5
 /** A level that shrinks less than this is the last. */
-const LEAST_SHRINKING = 0.2
+const MIN_SHRINKING = 0.2
 const AT_ONCE = 4
-const MOST_CALLS = 64
+const MAX_CALLS = 64
 const LIVE_CAP = 32_768
 const NOTICE_FRAME = 80
 
@@ -57,10 +57,10 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const talk = conversationOf(job.prompt)
-    const { full, rest } = await chunkUnits(talk.turns.old, { size: CHUNK, most: MOST_CALLS }, tools)
+    const { full, rest } = await chunkUnits(talk.turns.old, { size: CHUNK, most: MAX_CALLS }, tools)
     const chunks = full.map((chunk) => chunk.text)
     if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
-    if (chunks.length > MOST_CALLS) return { declined: `there are more than ${MOST_CALLS} chunks`, spent: ZERO }
+    if (chunks.length > MAX_CALLS) return { declined: `there are more than ${MAX_CALLS} chunks`, spent: ZERO }
     const target = targetFor(job)
     const room = Math.round(target * SUMMARY_SHARE)
     const { texts, spent } = await condense(job, chunks, room)
@@ -86,7 +86,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
       const before = await sizeOf(texts)
       const after = await sizeOf(level.texts)
       texts = level.texts
-      if (after <= room || texts.length === 1 || after > before * (1 - LEAST_SHRINKING)) break
+      if (after <= room || texts.length === 1 || after > before * (1 - MIN_SHRINKING)) break
       texts = await joinUp(texts)
     }
     return { texts, spent }

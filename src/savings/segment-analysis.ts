@@ -26,9 +26,9 @@ const PASSAGE_TOKENS = 80
 /** Where a message is put together of many texts, each is a passage of its own up to this. */
 const BLOCK_TOKENS = 512
 /** A longer line is cut: at the end of a sentence, of a word, or where it must be. */
-const LONGEST_LINE = 400
+const MAX_LINE_LENGTH = 400
 /** A user's words are kept whole; what is longer is a pasted document. */
-const LONGEST_WORDS = 4000
+const MAX_WORDS_LENGTH = 4000
 const REMEMBERED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_PASSAGE = 160
 
@@ -140,8 +140,8 @@ function passageTokens(message: Message): number {
   if (message.role !== 'user' || holdsOnlyToolResults(message)) return PASSAGE_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0
   const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
-  if (Math.max(0, ...texts) > LONGEST_WORDS) return PASSAGE_TOKENS
-  return texts.reduce((sum, length) => sum + length, 0) > LONGEST_WORDS ? BLOCK_TOKENS : 0
+  if (Math.max(0, ...texts) > MAX_WORDS_LENGTH) return PASSAGE_TOKENS
+  return texts.reduce((sum, length) => sum + length, 0) > MAX_WORDS_LENGTH ? BLOCK_TOKENS : 0
 }
 
 interface Stretch {
@@ -176,19 +176,19 @@ function cutText({ text, from, to, spot, perCharacter, most }: Stretch, notes: N
 }
 
 function endOfLine(text: string, start: number): number {
-  const piece = text.slice(start, start + LONGEST_LINE)
+  const piece = text.slice(start, start + MAX_LINE_LENGTH)
   const lineEnd = piece.indexOf('\n')
   if (lineEnd !== -1) return start + lineEnd + 1
-  if (start + LONGEST_LINE >= text.length) return text.length
+  if (start + MAX_LINE_LENGTH >= text.length) return text.length
   const sentence = Math.max(
     piece.lastIndexOf('. '),
     piece.lastIndexOf('? '),
     piece.lastIndexOf('! '),
     piece.lastIndexOf('。'),
   )
-  if (sentence > LONGEST_LINE / 4) return start + sentence + 1
+  if (sentence > MAX_LINE_LENGTH / 4) return start + sentence + 1
   const blank = piece.lastIndexOf(' ')
-  if (blank > LONGEST_LINE / 4) return start + blank + 1
-  const cut = text.charCodeAt(start + LONGEST_LINE)
-  return start + LONGEST_LINE - (cut >= 0xdc00 && cut < 0xe000 ? 1 : 0)
+  if (blank > MAX_LINE_LENGTH / 4) return start + blank + 1
+  const cut = text.charCodeAt(start + MAX_LINE_LENGTH)
+  return start + MAX_LINE_LENGTH - (cut >= 0xdc00 && cut < 0xe000 ? 1 : 0)
 }

@@ -111,7 +111,7 @@ function decline(declined: string): TierResult {
 
 const HEADING = '[Earlier parts of this conversation that may matter for the next message:]'
 /** Less than this says nothing. */
-const LEAST_ROOM = 200
+const MIN_ROOM = 200
 
 interface LookUp {
   readonly room: number
@@ -128,7 +128,7 @@ async function lookUp(
   tools: SelectionTools,
 ): Promise<Block | undefined> {
   const before = turns.live[0]?.places[0]
-  if (room < LEAST_ROOM || turns.live.length !== 1 || before === undefined) return undefined
+  if (room < MIN_ROOM || turns.live.length !== 1 || before === undefined) return undefined
   if (blocks.some((block) => block.before === before)) return undefined
   const units = turns.old.filter((unit) => selection.get(unit) !== unit.messages)
   const query = queryOf(turns)

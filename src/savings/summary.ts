@@ -29,7 +29,7 @@ const WITH_EARLIER = 'It begins with the summary of what came before: carry over
 /** No summary begins like this. */
 const REFUSAL =
   /^\W*(?:(?:i(?:['’]?m| am) (?:very |so |truly )?)?sorry|(?:unfortunately,? )?i (?:can(?:no|['’])t|am unable|won['’]t|will not|do not have)|i(?:['’]m| am) (?:unable|not able)|as an ai)/i
-const SHORTEST_REPLY = 20
+const MIN_REPLY_LENGTH = 20
 
 interface SummaryJob {
   readonly text: string
@@ -88,7 +88,7 @@ function withoutMarks(text: string): string {
 }
 
 async function isSummary(reply: string, input: string, { meter, pause }: SummaryJob['tools']): Promise<boolean> {
-  if (reply.length < SHORTEST_REPLY || REFUSAL.test(reply)) return false
+  if (reply.length < MIN_REPLY_LENGTH || REFUSAL.test(reply)) return false
   const { estimate } = meter.tokenizer
   return (await measureInSlices(reply, estimate, pause)) < (await measureInSlices(input, estimate, pause))
 }
@@ -107,7 +107,7 @@ export function summaryOf(notice: string): string {
   return notice.replace(HEADING, '')
 }
 
-const LONGEST_ARGUMENTS = 400
+const MAX_ARGUMENTS_LENGTH = 400
 
 /** A unit as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
 export function tellUnit(unit: Segment, results: 'whole' | 'stub'): string {
@@ -134,7 +134,7 @@ function tellPart(part: Part, results: 'whole' | 'stub'): string {
     case 'tool-call':
       return results === 'whole'
         ? `[calls ${textOfPart(part)}]`
-        : `[calls ${textOfPart(part).slice(0, LONGEST_ARGUMENTS)}]`
+        : `[calls ${textOfPart(part).slice(0, MAX_ARGUMENTS_LENGTH)}]`
     case 'tool-result':
       return results === 'whole' ? `[result] ${textOfPart(part)}` : `[result of ${textOfPart(part).length} characters]`
     case 'image':

@@ -41,7 +41,7 @@ const TARGET_SHARE = 0.01
 /** Answers so far up to which a conversation is one long request and what follows from it. */
 const MAX_TURNS_OF_REQUEST = 2
 /** Of a list without an entry for the context's size. */
-const LEAST_TARGET = 4096
+const MIN_TARGET = 4096
 /** A live turn up to this size stays as it is. */
 const LIVE_CAP = 16_384
 /** What asking the small model for search terms takes, at about the most. */
@@ -99,7 +99,7 @@ export function createVanishing(tools: SelectionTools, memory: Memory, options: 
 function leastFor(leastTarget: LeastTarget, tokens: number): number {
   if (typeof leastTarget === 'number') return leastTarget
   const fitting = leastTarget.filter(({ above }) => tokens > above || above === 0)
-  return fitting.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? LEAST_TARGET
+  return fitting.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? MIN_TARGET
 }
 
 const INSTRUCTION = [
@@ -108,10 +108,10 @@ const INSTRUCTION = [
   'Reply with JSON only: {"terms": [up to 12 single words or short phrases that the passages needed for an answer are likely to contain], "names": [names of people, files, products]}.',
 ].join('\n')
 
-const MOST_TOKENS = 100
-const MOST_TERMS = 12
-const LONGEST_TERM = 40
-const LONGEST_TURN = 4000
+const MAX_TOKENS = 100
+const MAX_TERMS = 12
+const MAX_TERM_LENGTH = 40
+const MAX_TURN_LENGTH = 4000
 const DEADLINE_MS = 3000
 
 interface SearchTerms {
@@ -135,7 +135,7 @@ async function askForTerms({ small, turns, signal, after }: AskForTerms): Promis
   const cancel = after(DEADLINE_MS, () => late.abort(new Error('The search terms took too long.')))
   const none: SearchTerms = { terms: [], spent: ZERO }
   const waiting = new Promise<SearchTerms>((resolve) => late.signal.addEventListener('abort', () => resolve(none)))
-  const question = { instruction: INSTRUCTION, text: lastWords(turns), maxTokens: MOST_TOKENS }
+  const question = { instruction: INSTRUCTION, text: lastWords(turns), maxTokens: MAX_TOKENS }
   const asking = small
     .ask({ ...question, signal: AbortSignal.any([signal, late.signal]) })
     .then(({ text, spent }) => ({ terms: readTerms(text), spent }))
@@ -149,7 +149,7 @@ async function askForTerms({ small, turns, signal, after }: AskForTerms): Promis
 
 function lastWords(turns: SplitConversation): string {
   const users = [...turns.old, ...turns.live].filter((unit) => unit.kind === 'user').slice(-2)
-  const texts = users.map((unit) => unit.messages.map(textOfMessage).join('\n').slice(-LONGEST_TURN))
+  const texts = users.map((unit) => unit.messages.map(textOfMessage).join('\n').slice(-MAX_TURN_LENGTH))
   return `<<<conversation>>>\n${texts.join('\n---\n')}\n<<<end>>>`
 }
 
@@ -160,7 +160,7 @@ export function readTerms(reply: string): readonly string[] {
   if (!isJsonObject(value)) return []
   const given = [...asArray(value['terms']), ...asArray(value['names'])]
   const terms = given.filter(
-    (term) => typeof term === 'string' && term.length <= LONGEST_TERM && /[\p{L}\p{N}]/u.test(term),
+    (term) => typeof term === 'string' && term.length <= MAX_TERM_LENGTH && /[\p{L}\p{N}]/u.test(term),
   )
-  return (terms as string[]).slice(0, MOST_TERMS)
+  return (terms as string[]).slice(0, MAX_TERMS)
 }

@@ -11,7 +11,7 @@ export const IMAGE_TOKENS = 1600
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
 /** The JSON of an unknown part counts as text so far; what is longer is taken for encoded bytes. */
-const LONGEST_UNKNOWN = 8000
+const MAX_UNKNOWN_LENGTH = 8000
 
 /** The text of a message that is counted as text; the other parts count by `fixedTokens`. */
 export function countedText(message: Message): string {
@@ -19,7 +19,7 @@ export function countedText(message: Message): string {
 }
 
 function textOfCounted(part: Part): string {
-  if (part.type === 'opaque') return jsonOf(part.native.value).slice(0, LONGEST_UNKNOWN)
+  if (part.type === 'opaque') return jsonOf(part.native.value).slice(0, MAX_UNKNOWN_LENGTH)
   if (part.type === 'tool-result') return part.content.map(textOfCounted).join('\n')
   return textOfPart(part)
 }
@@ -45,7 +45,7 @@ function fixedTokensOfPart(part: Part, imageTokens: number): number {
       return part.content.reduce((sum, inner) => sum + fixedTokensOfPart(inner, imageTokens), 0)
     case 'opaque':
       return Math.ceil(
-        Math.max(0, jsonOf(part.native.value).length - LONGEST_UNKNOWN) / (PAGE_CHARACTERS / PAGE_TOKENS),
+        Math.max(0, jsonOf(part.native.value).length - MAX_UNKNOWN_LENGTH) / (PAGE_CHARACTERS / PAGE_TOKENS),
       )
   }
 }

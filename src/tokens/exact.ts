@@ -118,9 +118,9 @@ function writeCodePoint(code: number, at: number): number {
 }
 
 /** The longest piece in bytes that `countPiece` takes. */
-const LONGEST_PIECE = 32_768
+const MAX_PIECE = 32_768
 
-/** A pair's place in the queue is `rank × LONGEST_PIECE + position`: lowest rank first, leftmost first. */
+/** A pair's place in the queue is `rank × MAX_PIECE + position`: lowest rank first, leftmost first. */
 interface Workspace {
   readonly next: Int32Array
   readonly previous: Int32Array
@@ -130,10 +130,10 @@ interface Workspace {
 }
 
 const workspace: Workspace = {
-  next: new Int32Array(LONGEST_PIECE + 1),
-  previous: new Int32Array(LONGEST_PIECE + 1),
-  pairRank: new Int32Array(LONGEST_PIECE + 1),
-  queue: new Float64Array(LONGEST_PIECE * 3),
+  next: new Int32Array(MAX_PIECE + 1),
+  previous: new Int32Array(MAX_PIECE + 1),
+  pairRank: new Int32Array(MAX_PIECE + 1),
+  queue: new Float64Array(MAX_PIECE * 3),
 }
 
 /**
@@ -149,7 +149,7 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     previous[at] = at - 1
     const rank = at + 1 < length ? ranks.rankOfPair(bytes[at] ?? 0, bytes[at + 1] ?? 0) : -1
     pairRank[at] = rank
-    if (rank !== -1) queued = push(queue, queued, rank * LONGEST_PIECE + at)
+    if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE + at)
   }
 
   /** Looks up the pair that now begins at `at`, and queues it. */
@@ -158,15 +158,15 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     const end = middle < length ? (next[middle] ?? length) : length
     const rank = middle < length && end - at <= ranks.longest ? ranks.rankOf(bytes, at, end) : -1
     pairRank[at] = rank
-    if (rank !== -1) queued = push(queue, queued, rank * LONGEST_PIECE + at)
+    if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE + at)
   }
 
   let tokens = length
   while (queued > 0) {
     const best = queue[0] ?? 0
     queued = pop(queue, queued)
-    const at = best % LONGEST_PIECE
-    if (pairRank[at] !== (best - at) / LONGEST_PIECE) continue
+    const at = best % MAX_PIECE
+    if (pairRank[at] !== (best - at) / MAX_PIECE) continue
     const right = next[at] ?? length
     const after = next[right] ?? length
     pairRank[right] = -1

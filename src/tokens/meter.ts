@@ -14,7 +14,7 @@ import type { ExactCount } from './exact.ts'
 /** Exact counts remembered over requests: a conversation comes again with every turn. */
 const REMEMBERED_COUNTS = 50_000
 /** Below this length counting is as cheap as looking up. */
-const SHORTEST_REMEMBERED = 64
+const MIN_REMEMBERED_LENGTH = 64
 /** An estimate this many times above a threshold decides without a count. */
 const SURE_ABOVE = 1.6
 /** Every upstream opens the answer with a few tokens, and adds an instruction of its own when there are tools. */
@@ -41,7 +41,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
   let seedValue: number | undefined
 
   const sizesOfText = (text: string): Sizes => {
-    if (text.length < SHORTEST_REMEMBERED) return {}
+    if (text.length < MIN_REMEMBERED_LENGTH) return {}
     const key = fingerprintOf(text, (seedValue ??= seed()))
     const known = remembered.get(key)
     if (known !== undefined) return known

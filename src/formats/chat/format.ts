@@ -32,8 +32,8 @@ function checkStreamOptions(value: Json | undefined): void {
   booleanAt(options['include_usage'], 'stream_options.include_usage')
 }
 
-const MOST_MESSAGES = 10_000
-const MOST_CALLS = 1000
+const MAX_MESSAGES = 10_000
+const MAX_CALLS = 1000
 
 /** A Map, because a role may be called `constructor`. */
 const ROLES: ReadonlyMap<string, Role> = new Map([
@@ -47,7 +47,7 @@ const ROLES: ReadonlyMap<string, Role> = new Map([
 
 /** The caller's messages, each with the native it was read from. Throws `invalid-request` naming the field. */
 export function readMessages(value: Json | undefined): readonly Message[] {
-  const items = arrayAt(value, 'messages', MOST_MESSAGES)
+  const items = arrayAt(value, 'messages', MAX_MESSAGES)
   if (items.length === 0) throw badField('messages', value, 'at least one message')
   return items.map((item, index) => readMessage(item, `messages[${index}]`))
 }
@@ -120,7 +120,7 @@ function refusalOf(value: JsonObject): readonly Part[] {
 }
 
 function readCalls(value: Json | undefined, param: string): readonly Part[] {
-  return arrayAt(value, param, MOST_CALLS).map((item, index) => readCall(item, `${param}[${index}]`))
+  return arrayAt(value, param, MAX_CALLS).map((item, index) => readCall(item, `${param}[${index}]`))
 }
 
 function readCall(item: Json, param: string): ToolCallPart {

@@ -10,8 +10,8 @@ import { asString, isJsonObject, type Json, type JsonObject } from '../../core/j
 import type { AnswerShape, Native, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
 
-const MOST_CHOICES = 128
-const MOST_STOPS = 16
+const MAX_CHOICES = 128
+const MAX_STOPS = 16
 const LIMIT = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true } as const
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
@@ -34,7 +34,7 @@ export function readSettings(body: JsonObject): Settings {
     ),
     parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
     shape: readShape(body['response_format']),
-    choices: numberAt(body['n'], 'n', { least: 1, most: MOST_CHOICES, whole: true }),
+    choices: numberAt(body['n'], 'n', { least: 1, most: MAX_CHOICES, whole: true }),
     effort: asString(body['reasoning_effort']),
     user: asString(body['user'] ?? body['safety_identifier']) || undefined,
   })
@@ -44,7 +44,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   if (isAbsent(value)) return undefined
   if (typeof value === 'string') return [value]
   if (!Array.isArray(value)) throw badField('stop', value, 'a string or an array of strings')
-  return arrayAt(value, 'stop', MOST_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
+  return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
 /** Undefined for plain text and for forms that this library does not know; they leave as they came. */
@@ -112,12 +112,12 @@ export function asksForUsage(body: JsonObject): boolean {
   return isJsonObject(options) && options['include_usage'] === true
 }
 
-const MOST_TOOLS = 128
+const MAX_TOOLS = 128
 
 /** `tools`, and `functions` as they were called before: both are tools where tools are forbidden. */
 export function readTools(body: JsonObject): readonly Tool[] {
-  const tools = isAbsent(body['tools']) ? [] : arrayAt(body['tools'], 'tools', MOST_TOOLS)
-  const functions = isAbsent(body['functions']) ? [] : arrayAt(body['functions'], 'functions', MOST_TOOLS)
+  const tools = isAbsent(body['tools']) ? [] : arrayAt(body['tools'], 'tools', MAX_TOOLS)
+  const functions = isAbsent(body['functions']) ? [] : arrayAt(body['functions'], 'functions', MAX_TOOLS)
   return [
     ...tools.map((item, index) => readTool(item, `tools[${index}]`)),
     ...functions.map((item, index) => readFunction(item, item, `functions[${index}]`)),

@@ -137,7 +137,7 @@ interface Passage {
 }
 
 /** What may follow the held chunk, besides the usage: some vendors add a few. */
-const MOST_LATE = 64
+const MAX_LATE = 64
 
 /** `choices` is how many answers the caller asked for: each ends with a chunk of its own, and the last one waits. */
 function passage(choices: number): Passage {
@@ -160,7 +160,7 @@ function passage(choices: number): Passage {
   }
   const follow = (frame: Frame): readonly Frame[] => {
     if (held === undefined || finished < choices) return [...release(), frame]
-    if (late.length < MOST_LATE) late.push(frame)
+    if (late.length < MAX_LATE) late.push(frame)
     return []
   }
 

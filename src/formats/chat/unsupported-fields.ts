@@ -53,7 +53,7 @@ function* requiredFields(prompt: Prompt): Generator<UnsupportedField, void, unde
   const body = native.value
   for (const [name, value] of Object.entries(body)) {
     if (value === undefined || isUnset(value) || CARRIED.has(name) || HINTS.has(name)) continue
-    if (HARMLESS.get(name)?.(value) !== true) yield { param: name.slice(0, LONGEST_NAME), what: 'this field' }
+    if (HARMLESS.get(name)?.(value) !== true) yield { param: name.slice(0, MAX_NAME_LENGTH), what: 'this field' }
   }
   for (const [index, message] of prompt.messages.entries()) yield* unsupportedInMessage(message, `messages[${index}]`)
   const choice = body['tool_choice'] ?? body['function_call']
@@ -66,18 +66,18 @@ function* requiredFields(prompt: Prompt): Generator<UnsupportedField, void, unde
   }
 }
 
-const LONGEST_NAME = 100
+const MAX_NAME_LENGTH = 100
 
 /** An assistant message may carry all fields of the answer that it repeats. */
 function* unsupportedInMessage(message: Message, path: string): Generator<UnsupportedField, void, undefined> {
   const stranger = strangeFields(message).find(
     (name) => (name === 'audio' || message.role !== 'assistant') && name !== 'name',
   )
-  if (stranger !== undefined) yield { param: `${path}.${stranger.slice(0, LONGEST_NAME)}`, what: 'this field' }
+  if (stranger !== undefined) yield { param: `${path}.${stranger.slice(0, MAX_NAME_LENGTH)}`, what: 'this field' }
   for (const [index, part] of message.parts.entries()) {
     const name = strangerInPart(part)
     if (name !== undefined) {
-      yield { param: `${path}.content[${index}].${name.slice(0, LONGEST_NAME)}`, what: 'this field' }
+      yield { param: `${path}.content[${index}].${name.slice(0, MAX_NAME_LENGTH)}`, what: 'this field' }
     }
   }
 }

@@ -2,12 +2,12 @@ import { type Finish, promptTokens, type Usage } from '../../core/answer.ts'
 import { asCount, asObject, type Json, type JsonObject } from '../../core/json.ts'
 
 /** No answer has more tokens; an upstream that says so is wrong, and a budget must not pay for it. */
-const MOST_TOKENS = 1e9
+const MAX_TOKENS = 1e9
 
 /** A count of tokens, or undefined for what cannot be one. */
 export function tokensOf(value: Json | undefined): number | undefined {
   const count = asCount(value)
-  return count === undefined || count > MOST_TOKENS ? undefined : count
+  return count === undefined || count > MAX_TOKENS ? undefined : count
 }
 
 /**

@@ -13,13 +13,13 @@ import { arrayOf, isAbsent, objectOf, stringAt, type Complaint } from './checks.
 import { GatewayError } from '../../core/errors.ts'
 
 /** The greatest number of blocks in one message. */
-const MOST_BLOCKS = 1_000
+const MAX_BLOCKS = 1_000
 
 /** The content of a message: a string is one text, an array is read block by block. */
 export function readContent(content: Json | undefined, path: string, complain: Complaint): readonly Part[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }]
   if (!Array.isArray(content)) throw complain(path, content, 'a string or an array of content blocks')
-  return readBlocks(arrayOf(content, path, complain, MOST_BLOCKS), path, complain)
+  return readBlocks(arrayOf(content, path, complain, MAX_BLOCKS), path, complain)
 }
 
 /** Content blocks as parts, each with the block it was read from. */

@@ -12,13 +12,13 @@ export const callerComplaint: Complaint = (path, found, expected) =>
 export const upstreamComplaint: Complaint = (path, found, expected) =>
   new GatewayError('upstream', `The upstream's answer cannot be read: ${path} is ${kindOf(found)}, not ${expected}.`)
 
-const LONGEST_ECHO = 40
+const MAX_ECHO_LENGTH = 40
 
 /** What a caller sent, without repeating more of it than helps to find it. */
 function kindOf(value: Json | undefined): string {
   if (value === undefined) return 'missing'
   if (value === null || typeof value === 'number' || typeof value === 'boolean') return String(value)
-  if (typeof value === 'string') return value.length > LONGEST_ECHO ? 'a long string' : JSON.stringify(value)
+  if (typeof value === 'string') return value.length > MAX_ECHO_LENGTH ? 'a long string' : JSON.stringify(value)
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : `an array of ${value.length} elements`
   return 'an object'
 }

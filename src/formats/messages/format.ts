@@ -14,7 +14,7 @@ import { frameOf } from './block-writer.ts'
 import { writePrompt } from './upstream.ts'
 import { stepWriter } from './stream-writer.ts'
 
-const MOST_MESSAGES = 10_000
+const MAX_MESSAGES = 10_000
 
 /**
  * A message request as a prompt. Throws `invalid-request` with the path of the field for what the gateway must know;
@@ -53,7 +53,7 @@ function readStream(value: Json | undefined): boolean {
 }
 
 function readMessages(value: Json | undefined): readonly Message[] {
-  const items = arrayOf(value, 'messages', callerComplaint, MOST_MESSAGES)
+  const items = arrayOf(value, 'messages', callerComplaint, MAX_MESSAGES)
   if (items.length === 0) throw callerComplaint('messages', value, 'at least one message')
   return items.map((item, index) => readMessage(item, `messages[${index}]`))
 }

@@ -17,10 +17,10 @@ const COUNT: NumberRule = {
   expected: 'a whole number of 0 or more',
 }
 /** No model answers with more; what is greater is a mistake. */
-const MOST_TOKENS = 2 ** 31 - 1
+const MAX_TOKENS = 2 ** 31 - 1
 const LIMIT: NumberRule = {
-  holds: (value) => Number.isInteger(value) && value >= 1 && value <= MOST_TOKENS,
-  expected: `a whole number from 1 to ${MOST_TOKENS}`,
+  holds: (value) => Number.isInteger(value) && value >= 1 && value <= MAX_TOKENS,
+  expected: `a whole number from 1 to ${MAX_TOKENS}`,
 }
 
 /**
@@ -155,7 +155,7 @@ export function changedFields(body: JsonObject, settings: Settings): JsonObject 
 }
 
 /** The smallest budget for thoughts that the format knows. */
-const LEAST_THINKING = 1024
+const MIN_THINKING = 1024
 
 /** Thoughts count as output: a budget for them that fitted the caller's limit must still fit a lowered one. */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
@@ -163,7 +163,7 @@ function fittingThinking(body: JsonObject, before: number | undefined, now: numb
   const budget = thinking?.['budget_tokens']
   if (typeof budget !== 'number' || before === undefined || now === undefined) return {}
   if (budget >= before || budget < now) return {}
-  if (now <= LEAST_THINKING) return { thinking: { type: 'disabled' } }
+  if (now <= MIN_THINKING) return { thinking: { type: 'disabled' } }
   return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }
 

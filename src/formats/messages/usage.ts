@@ -36,12 +36,12 @@ function readCounts(usage: JsonObject): Partial<Usage> {
 }
 
 /** No answer has more tokens; an upstream that says so is wrong, and a budget must not pay for it. */
-const MOST_TOKENS = 1e9
+const MAX_TOKENS = 1e9
 
 /** A count of tokens, or undefined for what cannot be one. */
 function tokensOf(value: unknown): number | undefined {
   const count = asCount(value)
-  return count === undefined || count > MOST_TOKENS ? undefined : count
+  return count === undefined || count > MAX_TOKENS ? undefined : count
 }
 
 function count<name extends keyof Usage>(name: name, value: unknown): Partial<Usage> {

@@ -25,7 +25,7 @@ export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
 
-const MOST_ITEMS = 10_000
+const MAX_ITEMS = 10_000
 
 /** A Map, because a role may be called `constructor`. */
 const ROLES: ReadonlyMap<Json | undefined, Role> = new Map([
@@ -48,7 +48,7 @@ export function readInput(input: Json | undefined): readonly Message[] {
     return [{ role: 'user', parts: [{ type: 'text', text: input }], native }]
   }
   if (!Array.isArray(input)) throw badField('input', input, 'a string or an array of items')
-  const items = arrayAt(input, 'input', MOST_ITEMS).map((item, index) => readItem(item, `input[${index}]`))
+  const items = arrayAt(input, 'input', MAX_ITEMS).map((item, index) => readItem(item, `input[${index}]`))
   return groupsOf(items).map((group) => ({
     role: group[0].role,
     parts: group.flatMap((one) => one.parts),

@@ -89,10 +89,10 @@ function resolved(item: Json, param: string, { quoted, held }: Recalled): Json {
   )
 }
 
-const LONGEST_ID = 100
+const MAX_ID_LENGTH = 100
 
 function shown(id: string): string {
-  return JSON.stringify(id.slice(0, LONGEST_ID))
+  return JSON.stringify(id.slice(0, MAX_ID_LENGTH))
 }
 
 function keep({ prompt, asked }: WriteContext, serialized: string): KeptTurn | undefined {

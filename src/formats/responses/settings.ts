@@ -67,11 +67,11 @@ export function changedSettings(body: JsonObject, settings: Settings): Changes {
   return changes
 }
 
-const MOST_TOOLS = 128
+const MAX_TOOLS = 128
 
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
-  return arrayAt(value, 'tools', MOST_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
+  return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
 }
 
 /** The fields of a function are those of its tool; every other type is run or known by the vendor. */

@@ -73,7 +73,7 @@ function* requiredFields(prompt: Prompt): Generator<UnsupportedField, void, unde
   for (const [name, value] of Object.entries(body)) {
     if (value === undefined || isUnset(value) || CARRIED.has(name) || HINTS.has(name)) continue
     if (HARMLESS.get(name)?.(value) === true) continue
-    yield { param: name.slice(0, LONGEST_NAME), what: 'this field', isEssential: ESSENTIAL.has(name) }
+    yield { param: name.slice(0, MAX_NAME_LENGTH), what: 'this field', isEssential: ESSENTIAL.has(name) }
   }
   const choice = body['tool_choice']
   if (choice !== undefined && choice !== null && settings.toolChoice === undefined) {
@@ -86,7 +86,7 @@ function* requiredFields(prompt: Prompt): Generator<UnsupportedField, void, unde
   for (const [index, message] of prompt.messages.entries()) yield* unsupportedInMessage(message, pathOf(prompt, index))
 }
 
-const LONGEST_NAME = 100
+const MAX_NAME_LENGTH = 100
 
 function* unsupportedInMessage(message: Message, path: string): Generator<UnsupportedField, void, undefined> {
   for (const item of itemsOf(message)) yield* unknownFields(item, path)
@@ -106,7 +106,7 @@ function* unknownFields(value: JsonObject, path: string): Generator<UnsupportedF
   const type = value['type'] ?? 'message'
   const known = typeof type === 'string' ? ITEM_FIELDS.get(type) : undefined
   const unknown = known && Object.keys(value).find((name) => !known.includes(name) && !isUnsetOrEmpty(value[name]))
-  if (unknown !== undefined) yield { param: `${path}.${unknown.slice(0, LONGEST_NAME)}`, what: 'this field' }
+  if (unknown !== undefined) yield { param: `${path}.${unknown.slice(0, MAX_NAME_LENGTH)}`, what: 'this field' }
 }
 
 function isUnsetOrEmpty(value: Json | undefined): boolean {

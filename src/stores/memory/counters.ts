@@ -152,7 +152,7 @@ interface Sums extends Dated {
 }
 
 /** Fields of one tally; those beyond are not counted. */
-const MOST_FIELDS = 4_096
+const MAX_FIELDS = 4_096
 const GREATEST = Number.MAX_SAFE_INTEGER
 
 /** `most` counts tallies and their fields together. */
@@ -217,7 +217,7 @@ export function createTallies(now: () => number, most: number): Tallies {
 /** Adds to one field within the bounds of a tally. An amount that is not a safe integer is ignored. */
 export function addField(amounts: Map<string, number>, field: string, amount: number): void {
   if (!Number.isSafeInteger(amount)) return
-  if (!amounts.has(field) && amounts.size >= MOST_FIELDS) return
+  if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return
   const sum = (amounts.get(field) ?? 0) + amount
   amounts.set(field, Math.min(GREATEST, Math.max(-GREATEST, sum)))
 }
