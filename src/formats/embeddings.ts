@@ -45,7 +45,8 @@ const EXPECTED = 'a text, an array of texts, an array of tokens, or an array of 
 
 function readText(text: string, param: string): string {
   if (text === '') throw badField(param, text, 'a text that is not empty')
-  if (text.length > MAX_TEXT_LENGTH) throw badField(param, text, `at most ${MAX_TEXT_LENGTH} characters; send it in parts`)
+  if (text.length > MAX_TEXT_LENGTH)
+    throw badField(param, text, `at most ${MAX_TEXT_LENGTH} characters; send it in parts`)
   return text
 }
 

@@ -151,18 +151,18 @@ export function expectedSize(
   const sizeOf = ({ messages }: Pick<Segment, 'messages'>): number =>
     messages.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
   const system = sizeOf({ messages: prompt.messages.filter(({ role }) => role === 'system') })
-  const live = turns.live.reduce((sum, unit) => sum + sizeOf(unit), 0)
+  const live = turns.live.reduce((sum, segment) => sum + sizeOf(segment), 0)
   let room = limits.liveCap - system - live
   if (room < limits.noticeRoom) return limits.cap
-  let messages = turns.live.reduce((sum, unit) => sum + unit.messages.length, 0)
+  let messages = turns.live.reduce((sum, segment) => sum + segment.messages.length, 0)
   let newest = 0
-  for (const unit of turns.old.toReversed()) {
-    const size = sizeOf(unit)
+  for (const segment of turns.old.toReversed()) {
+    const size = sizeOf(segment)
     const isEnough = messages >= limits.newest.messages && newest >= limits.newest.tokens
     if (isEnough || size > room) break
     room -= size
     newest += size
-    messages += unit.messages.length
+    messages += segment.messages.length
   }
   return Math.max(limits.cap, system + live + newest + limits.noticeRoom)
 }

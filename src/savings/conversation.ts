@@ -12,7 +12,7 @@ import { sha256 } from '#hash'
 
 /**
  * Messages that are kept or left out together: a word of the user, an answer, or an answer with all its tool calls and their results.
- * A unit is kept, excerpted or dropped whole, so that no call loses its result.
+ * A segment is kept, excerpted or dropped whole, so that no call loses its result.
  */
 export interface Segment {
   readonly kind: 'user' | 'assistant' | 'exchange'
@@ -21,36 +21,37 @@ export interface Segment {
   readonly places: readonly number[]
 }
 
-/** A prompt's messages, cut where they may be cut. System messages are in no unit: they always stay. */
+/** A prompt's messages, cut where they may be cut. System messages are in no segment: they always stay. */
 export interface SplitConversation {
   /** Everything before the live turn, oldest first. */
   readonly old: readonly Segment[]
-  /** The last user message and all that came after it. The first unit holds that message. */
+  /** The last user message and all that came after it. The first segment holds that message. */
   readonly live: readonly Segment[]
 }
 
 /**
- * Cuts a conversation into units. The live turn begins with the last user message, or, when that message also answers
- * tool calls, with the message that made them. Without any user message the last unit is the live turn.
+ * Cuts a conversation into segments. The live turn begins with the last user message, or, when that message also answers
+ * tool calls, with the message that made them. Without any user message the last segment is the live turn.
  */
 export function splitConversation(messages: readonly Message[]): SplitConversation {
-  const units = unitsOf(messages)
+  const segments = unitsOf(messages)
   const asked = lastUserIndex(messages)
-  const live = asked === -1 ? units.length - 1 : units.findLastIndex((unit) => (unit.places[0] ?? 0) <= asked)
-  return { old: units.slice(0, Math.max(0, live)), live: units.slice(Math.max(0, live)) }
+  const live =
+    asked === -1 ? segments.length - 1 : segments.findLastIndex((segment) => (segment.places[0] ?? 0) <= asked)
+  return { old: segments.slice(0, Math.max(0, live)), live: segments.slice(Math.max(0, live)) }
 }
 
 function unitsOf(messages: readonly Message[]): Segment[] {
-  const units: { kind: Segment['kind']; messages: Message[]; places: number[] }[] = []
+  const segments: { kind: Segment['kind']; messages: Message[]; places: number[] }[] = []
   for (const [place, message] of messages.entries()) {
     if (message.role === 'system') continue
-    const last = units.at(-1)
+    const last = segments.at(-1)
     if (last?.kind === 'exchange' && answersCalls(message)) {
       last.messages.push(message)
       last.places.push(place)
-    } else units.push({ kind: kindOf(message), messages: [message], places: [place] })
+    } else segments.push({ kind: kindOf(message), messages: [message], places: [place] })
   }
-  return units
+  return segments
 }
 
 function answersCalls(message: Message): boolean {
@@ -63,16 +64,16 @@ function kindOf(message: Message): Segment['kind'] {
   return message.role === 'assistant' ? 'assistant' : 'exchange'
 }
 
-/** True when the words of a person stand in the unit. */
-export function holdsUserWords(unit: Segment): boolean {
-  return unit.messages.some((message) => message.role === 'user' && !holdsOnlyToolResults(message))
+/** True when the words of a person stand in the segment. */
+export function holdsUserWords(segment: Segment): boolean {
+  return segment.messages.some((message) => message.role === 'user' && !holdsOnlyToolResults(message))
 }
 
-/** A conversation seen as its units from the first to the last, live turn included. */
+/** A conversation seen as its segments from the first to the last, live turn included. */
 export interface Conversation {
   readonly prompt: Prompt
   readonly turns: SplitConversation
-  readonly units: readonly Segment[]
+  readonly segments: readonly Segment[]
   readonly chain: Chain
 }
 
@@ -83,30 +84,30 @@ export function conversationOf(prompt: Prompt): Conversation {
   const known = conversations.get(prompt)
   if (known !== undefined) return known
   const turns = splitConversation(prompt.messages)
-  const units = [...turns.old, ...turns.live]
+  const segments = [...turns.old, ...turns.live]
   const system = prompt.messages.filter((message) => message.role === 'system')
-  const talk = { prompt, turns, units, chain: createChain(system, units) }
-  conversations.set(prompt, talk)
-  return talk
+  const conversation = { prompt, turns, segments, chain: createChain(system, segments) }
+  conversations.set(prompt, conversation)
+  return conversation
 }
 
 /** Names the beginnings of a conversation: the same beginning has the same name on every turn, another never. */
 export interface Chain {
-  /** The name of the system prompt and the first `units` units: 64 hex digits. */
-  at(units: number): string
+  /** The name of the system prompt and the first `segments` segments: 64 hex digits. */
+  at(segments: number): string
 }
 
 /** Beginnings are hashed in links of about this many characters, counted from the oldest end. */
 const LINK = 8000
 
 /** SHA-256 over links: a turn hashes each character once, however many beginnings it asks for. */
-export function createChain(system: readonly Message[], units: readonly Segment[]): Chain {
-  const traces = units.map((unit) => unit.messages.map(traceOf).join('\u0001'))
-  const links: { readonly units: number; readonly name: string }[] = []
+export function createChain(system: readonly Message[], segments: readonly Segment[]): Chain {
+  const traces = segments.map((segment) => segment.messages.map(traceOf).join('\u0001'))
+  const links: { readonly segments: number; readonly name: string }[] = []
 
   const build = (): void => {
     let name = sha256(system.map(traceOf).join('\u0001'))
-    links.push({ units: 0, name })
+    links.push({ segments: 0, name })
     let held: string[] = []
     let length = 0
     for (const [index, trace] of traces.entries()) {
@@ -114,7 +115,7 @@ export function createChain(system: readonly Message[], units: readonly Segment[
       length += trace.length
       if (length < LINK) continue
       name = follow(name, held)
-      links.push({ units: index + 1, name })
+      links.push({ segments: index + 1, name })
       held = []
       length = 0
     }
@@ -123,9 +124,9 @@ export function createChain(system: readonly Message[], units: readonly Segment[
   return {
     at(count) {
       if (links.length === 0) build()
-      const link = links.findLast((one) => one.units <= count)
+      const link = links.findLast((one) => one.segments <= count)
       if (link === undefined) return ''
-      return link.units === count ? link.name : follow(link.name, traces.slice(link.units, count))
+      return link.segments === count ? link.name : follow(link.name, traces.slice(link.segments, count))
     },
   }
 }

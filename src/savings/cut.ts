@@ -11,9 +11,9 @@ export interface Cut {
   readonly prompt: Prompt
   /** Exact. */
   readonly tokens: number
-  /** Old units that are still there, whole or in part. */
+  /** Old segments that are still there, whole or in part. */
   readonly kept: number
-  /** How many units share a word with the query. */
+  /** How many segments share a word with the query. */
   readonly matches: number
   /** All that stayed, the live turn included. */
   readonly selected: Selected
@@ -28,7 +28,7 @@ export interface CutOptions {
   readonly liveCap?: number
   /** The greatest number of tokens once the live turn is excerpted. @default cap */
   readonly excerptCap?: number
-  /** What the old units may take where the live turn alone fills the cap. @default 0 */
+  /** What the old segments may take where the live turn alone fills the cap. @default 0 */
   readonly leastRoom?: number
   /** The newest messages that stay as they are: so many, live turn included, and at least so many tokens. */
   readonly newest?: { readonly messages: number; readonly tokens: number }
@@ -38,7 +38,7 @@ export interface CutOptions {
   readonly terms?: readonly string[]
   /** What the notice may take. @default 48 */
   readonly noticeRoom?: number
-  /** Returns the text in place of what is left out, given the units that are cut. @default its amount in tokens */
+  /** Returns the text in place of what is left out, given the segments that are cut. @default its amount in tokens */
   readonly notice?: (cut: readonly Segment[], tokens: number) => Promise<string>
 }
 
@@ -48,13 +48,13 @@ const ATTEMPTS = 6
 /** Cuts a prompt down to the cap; undefined when there is nothing that could be left out or shortened. */
 export async function cutToQuery(
   job: TierJob,
-  talk: Conversation,
+  conversation: Conversation,
   options: CutOptions,
   tools: SelectionTools,
 ): Promise<Cut | undefined> {
-  const { pinned, units, steps, newestRoom, taken, overflows } = await layOut(job, talk, options, tools)
-  if (units.length === 0) return undefined
-  const query = queryOf(talk.turns, options.terms)
+  const { pinned, segments, steps, newestRoom, taken, overflows } = await layOut(job, conversation, options, tools)
+  if (segments.length === 0) return undefined
+  const query = queryOf(conversation.turns, options.terms)
   const { owner, signal } = job
   const limit = overflows ? (options.excerptCap ?? options.cap) : options.cap
   let room = Math.max(options.leastRoom ?? 0, limit - taken)
@@ -62,12 +62,12 @@ export async function cutToQuery(
   let fitting: Cut | undefined
   for (let attempt = 1; ; attempt++) {
     const picked = await select(
-      { units, steps, query, asksForAnswer: asksForAnswer(talk.turns), room, newestRoom, owner, signal },
+      { segments, steps, query, asksForAnswer: asksForAnswer(conversation.turns), room, newestRoom, owner, signal },
       tools,
     )
-    const whole: [Segment, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
+    const whole: [Segment, readonly Message[]][] = pinned.map((segment) => [segment, segment.messages])
     const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
-    const cut = await assemble(job, talk, { options, selected }, tools)
+    const cut = await assemble(job, conversation, { options, selected }, tools)
     const unused = cap - cut.tokens
     if (unused >= 0 && (fitting !== undefined || !mayRefill(job, options, unused / cap))) return cut
     if (fitting !== undefined) return fitting
@@ -77,7 +77,7 @@ export async function cutToQuery(
       continue
     }
     // The cap has priority over the marker, but not over a summary: without it the text would be lost.
-    if (room === 0) return options.notice === undefined ? withoutNotice(job, talk, cut, tools) : cut
+    if (room === 0) return options.notice === undefined ? withoutNotice(job, conversation, cut, tools) : cut
     room = attempt < ATTEMPTS ? Math.max(0, room + unused - NOTICE_ROOM) : 0
   }
 }
@@ -95,36 +95,41 @@ function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: num
 /** What of a conversation stays in any case, and what is selected from. */
 interface Layout {
   readonly pinned: readonly Segment[]
-  readonly units: readonly Segment[]
-  /** Those units that are steps of a live turn above its limit. */
+  readonly segments: readonly Segment[]
+  /** Those segments that are steps of a live turn above its limit. */
   readonly steps: ReadonlySet<Segment>
   /** What a newest answer above the exchange's room may take of it in parts. */
   readonly newestRoom: number
-  /** Tokens of the system prompt, the tools, the pinned units and the notice. */
+  /** Tokens of the system prompt, the tools, the pinned segments and the notice. */
   readonly taken: number
   readonly overflows: boolean
 }
 
-async function layOut(job: TierJob, talk: Conversation, options: CutOptions, tools: SelectionTools): Promise<Layout> {
-  const { turns } = talk
+async function layOut(
+  job: TierJob,
+  conversation: Conversation,
+  options: CutOptions,
+  tools: SelectionTools,
+): Promise<Layout> {
+  const { turns } = conversation
   const frame = await tools.meter.countOf({ ...job.prompt, messages: systemOf(job.prompt) }, job.signal)
   const noticeRoom = options.noticeRoom ?? NOTICE_ROOM
   const liveSize = await countSegments(turns.live, job, tools)
   const liveCap = options.liveCap ?? options.cap
   const overflows = frame + liveSize + noticeRoom > liveCap
   const room = overflows ? 0 : liveCap - frame - liveSize
-  const newest = await newestUnits(job, talk, { options, room }, tools)
+  const newest = await newestSegments(job, conversation, { options, room }, tools)
   const old = turns.old.slice(0, turns.old.length - newest.length)
   const exchangeRoom = newest.length > 0 ? 0 : Math.min(options.exchangeRoom ?? 0, room)
   const exchange = await lastExchange(job, old, exchangeRoom, tools)
-  const left = old.filter((unit) => !exchange.includes(unit))
+  const left = old.filter((segment) => !exchange.includes(segment))
   const steps = overflows ? turns.live.slice(1) : []
   const pinned = [...exchange, ...newest, ...(overflows ? turns.live.slice(0, 1) : turns.live)]
   const answer = old.at(-1)
   const isTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
   return {
     pinned,
-    units: [...left, ...steps],
+    segments: [...left, ...steps],
     steps: new Set(steps),
     newestRoom: isTooLong ? exchangeRoom - (await countSegments(exchange, job, tools)) : 0,
     taken: frame + (await countSegments(pinned, job, tools)) + noticeRoom,
@@ -132,8 +137,8 @@ async function layOut(job: TierJob, talk: Conversation, options: CutOptions, too
   }
 }
 
-/** Old units from the newest back: as many as the options ask for, while there is room for them. */
-async function newestUnits(
+/** Old segments from the newest back: as many as the options ask for, while there is room for them. */
+async function newestSegments(
   job: TierJob,
   { turns }: Conversation,
   { options, room }: { readonly options: CutOptions; readonly room: number },
@@ -141,15 +146,15 @@ async function newestUnits(
 ): Promise<readonly Segment[]> {
   const { newest } = options
   if (newest === undefined) return []
-  let messages = turns.live.reduce((sum, unit) => sum + unit.messages.length, 0)
+  let messages = turns.live.reduce((sum, segment) => sum + segment.messages.length, 0)
   let tokens = 0
   let from = turns.old.length
   while (from > 0 && (messages < newest.messages || tokens < newest.tokens)) {
-    const unit = turns.old[from - 1]
-    const size = unit === undefined ? 0 : await countSegments([unit], job, tools)
+    const segment = turns.old[from - 1]
+    const size = segment === undefined ? 0 : await countSegments([segment], job, tools)
     if (tokens + size > room) break
     tokens += size
-    messages += unit?.messages.length ?? 0
+    messages += segment?.messages.length ?? 0
     from--
   }
   return turns.old.slice(from)
@@ -163,34 +168,34 @@ async function lastExchange(
   tools: SelectionTools,
 ): Promise<readonly Segment[]> {
   const answer = old.at(-1)
-  const question = old.findLast((unit) => unit.kind === 'user')
+  const question = old.findLast((segment) => segment.kind === 'user')
   const exchange: Segment[] = []
   let tokens = 0
-  for (const unit of new Set([answer, question])) {
-    if (unit === undefined || unit.kind === 'exchange') continue
-    const size = await countSegments([unit], job, tools)
+  for (const segment of new Set([answer, question])) {
+    if (segment === undefined || segment.kind === 'exchange') continue
+    const size = await countSegments([segment], job, tools)
     if (tokens + size > room) continue
     tokens += size
-    exchange.push(unit)
+    exchange.push(segment)
   }
   return exchange
 }
 
 async function assemble(
   job: TierJob,
-  talk: Conversation,
+  conversation: Conversation,
   { options, selected }: { readonly options: CutOptions; readonly selected: Selected },
   tools: SelectionTools,
 ): Promise<Cut> {
-  const cut = talk.units.filter((unit) => isCut(unit, selected.selection))
-  const kept = cut.map((unit) => ({ ...unit, messages: selected.selection.get(unit) ?? [] }))
+  const cut = conversation.segments.filter((segment) => isCut(segment, selected.selection))
+  const kept = cut.map((segment) => ({ ...segment, messages: selected.selection.get(segment) ?? [] }))
   const size = (await countSegments(cut, job, tools)) - (await countSegments(kept, job, tools))
   const notice = options.notice === undefined ? noticeOf(size) : await options.notice(cut, size)
-  const prompt = rebuild(job.prompt, talk.turns, selected.selection, { notice })
+  const prompt = rebuild(job.prompt, conversation.turns, selected.selection, { notice })
   return {
     prompt,
     tokens: await tools.meter.countOf(prompt, job.signal),
-    kept: talk.turns.old.filter((unit) => selected.selection.has(unit)).length,
+    kept: conversation.turns.old.filter((segment) => selected.selection.has(segment)).length,
     matches: selected.matches,
     selected,
     notice,
@@ -206,14 +211,18 @@ function systemOf(prompt: Prompt): readonly Message[] {
   return prompt.messages.filter((message) => message.role === 'system')
 }
 
-/** Exact tokens of units. */
-export async function countSegments(units: readonly Segment[], job: TierJob, tools: SelectionTools): Promise<number> {
+/** Exact tokens of segments. */
+export async function countSegments(
+  segments: readonly Segment[],
+  job: TierJob,
+  tools: SelectionTools,
+): Promise<number> {
   const { meter, pause } = tools
   let tokens = 0
-  for (const unit of units) {
+  for (const segment of segments) {
     const due = pause()
     if (due !== undefined) await due
-    for (const message of unit.messages) tokens += await meter.countOfMessage(message, job.signal)
+    for (const message of segment.messages) tokens += await meter.countOfMessage(message, job.signal)
   }
   return tokens
 }

@@ -157,44 +157,44 @@ function joined(texts: readonly TermCounts[]): TermCounts {
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 
-/** How well each passage fits the query, 0 to 1: which of the query's terms it holds, the rare ones counting most. */
-export async function scorePassages(
-  analyses: readonly { readonly passages: readonly Snippet[] }[],
+/** How well each snippet fits the query, 0 to 1: which of the query's terms it holds, the rare ones counting most. */
+export async function scoreSnippets(
+  analyses: readonly { readonly snippets: readonly Snippet[] }[],
   query: Query,
   pause: Pause,
 ): Promise<ReadonlyMap<Snippet, number>> {
   const held = new Map<Snippet, readonly number[]>()
   const spread = new Map<number, number>()
   let count = 0
-  for (const { passages } of analyses) {
-    count += passages.length
-    for (const passage of passages) {
+  for (const { snippets } of analyses) {
+    count += snippets.length
+    for (const snippet of snippets) {
       const due = pause()
       if (due !== undefined) await due
-      const terms = termsIn(passage, query)
+      const terms = termsIn(snippet, query)
       if (terms.length === 0) continue
-      held.set(passage, terms)
+      held.set(snippet, terms)
       for (const term of terms) spread.set(term, (spread.get(term) ?? 0) + 1)
     }
   }
   const scores = new Map<Snippet, number>()
   let greatest = 1e-9
-  for (const [passage, terms] of held) {
+  for (const [snippet, terms] of held) {
     const score = terms.reduce(
       (sum, term) => sum + (query.get(term) ?? 0) * rarityAmong(count, spread.get(term) ?? 0),
       0,
     )
-    scores.set(passage, score)
+    scores.set(snippet, score)
     greatest = Math.max(greatest, score)
   }
-  for (const [passage, score] of scores) scores.set(passage, score / greatest)
+  for (const [snippet, score] of scores) scores.set(snippet, score / greatest)
   return scores
 }
 
-/** The terms of the query that the passage holds. Most passages hold none, so nothing is allocated for them. */
-function termsIn(passage: Snippet, query: Query): readonly number[] {
+/** The terms of the query that the snippet holds. Most snippets hold none, so nothing is allocated for them. */
+function termsIn(snippet: Snippet, query: Query): readonly number[] {
   let found: number[] | undefined
-  for (const term of passage.terms) {
+  for (const term of snippet.terms) {
     if (query.has(term)) (found ??= []).push(term)
   }
   return found ?? []

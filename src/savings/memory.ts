@@ -73,7 +73,7 @@ interface Section {
  */
 interface Transcripts {
   /** Stores what is not stored yet; answers the name under which the whole can be read. */
-  store(owner: string, talk: Conversation): Promise<string>
+  store(owner: string, conversation: Conversation): Promise<string>
   /** The sections of a stored conversation, oldest first; those that were not forgotten. */
   read(owner: string, name: string): Promise<readonly Section[]>
 }
@@ -83,17 +83,17 @@ const MAX_PAGES = 10_000
 
 export function createTranscripts(memory: Memory): Transcripts {
   return {
-    async store(owner, talk) {
-      const total = talk.turns.old.length
+    async store(owner, conversation) {
+      const total = conversation.turns.old.length
       let before = ''
       for (let from = 0; from < total; from += SECTIONS_PER_PAGE) {
         const to = Math.min(total, from + SECTIONS_PER_PAGE)
-        const name = talk.chain.at(to)
+        const name = conversation.chain.at(to)
         if (memory.peek(owner, `page:${name}`) === undefined) {
-          const sections = talk.turns.old
+          const sections = conversation.turns.old
             .slice(from, to)
-            .flatMap((unit) =>
-              unit.messages.map((message): Section => ({ role: message.role, text: textOfMessage(message) })),
+            .flatMap((segment) =>
+              segment.messages.map((message): Section => ({ role: message.role, text: textOfMessage(message) })),
             )
           await memory.remember(owner, `page:${name}`, JSON.stringify({ before, sections }))
         }

@@ -1,20 +1,20 @@
 import type { Meter } from '../core/ports.ts'
 import type { Pause } from '../core/pause.ts'
 import type { Message } from '../core/prompt.ts'
-import { excerptUnit, type Snippet } from './excerpt.ts'
+import { excerptSegment, type Snippet } from './excerpt.ts'
 import type { SegmentAnalysis } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
 
-/** One unit on its way into or past the basket. */
+/** One segment on its way into or past the basket. */
 export interface Entry {
-  readonly unit: Segment
+  readonly segment: Segment
   readonly place: number
   /** Exact. */
   readonly tokens: number
-  readonly reading: SegmentAnalysis
-  /** Worth for each token, for the order of whole units. */
+  readonly analysis: SegmentAnalysis
+  /** Worth for each token, for the order of whole segments. */
   value: number
-  /** Its score as a share of the best one's, for its passages. */
+  /** Its score as a share of the best one's, for its snippets. */
   share: number
   state: 'out' | 'excerpt' | 'whole'
   /** Its replacement, unless it is left out. */
@@ -28,21 +28,21 @@ export interface Entry {
 export interface Packer {
   readonly room: number
   readonly spent: () => number
-  /** Takes units whole, in this order, those that fit: within `limit` tokens together and within the room. */
+  /** Takes segments whole, in this order, those that fit: within `limit` tokens together and within the room. */
   takeWhole(entries: readonly Entry[], limit: number): void
-  /** Takes the calls of units without their results, those that fit. */
+  /** Takes the calls of segments without their results, those that fit. */
   takeSkeletons(entries: readonly Entry[], limit: number): void
-  /** Takes passages of units from the last back, within `limit` tokens together and within the room. */
+  /** Takes snippets of segments from the last back, within `limit` tokens together and within the room. */
   takeLast(entries: readonly Entry[], limit: number): void
-  /** Takes the best passages of what is not whole, by their estimated size; true when it took any. */
-  takePassages(entries: readonly Entry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
-  /** Replaces estimates by exact sizes; gives back the last passages of what turned out too large. */
+  /** Takes the best snippets of what is not whole, by their estimated size; true when it took any. */
+  takeSnippets(entries: readonly Entry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
+  /** Replaces estimates by exact sizes; gives back the last snippets of what turned out too large. */
   measure(entries: readonly Entry[], signal: AbortSignal): Promise<void>
 }
 
-const UNIT_SHARE = 0.5
-const PASSAGE_POWER = 0.6
-const PASSAGE_FRAME = 3
+const SEGMENT_SHARE = 0.5
+const SNIPPET_POWER = 0.6
+const SNIPPET_FRAME = 3
 const SMALL = 20
 
 export function createPacker(room: number, { meter, pause }: { readonly meter: Meter; readonly pause: Pause }): Packer {
@@ -63,7 +63,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
       if (entry.state === 'whole' || cost > left || spent + cost > room) continue
       left -= cost
       put(entry, 'whole', entry.tokens)
-      entry.messages = entry.unit.messages
+      entry.messages = entry.segment.messages
       stale.delete(entry)
     }
   }
@@ -71,7 +71,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
   const takeSkeletons = (entries: readonly Entry[], limit: number): void => {
     let left = limit
     for (const entry of entries) {
-      const cost = entry.reading.skeletonTokens
+      const cost = entry.analysis.skeletonTokens
       if (entry.state !== 'out' || cost > left || spent + cost > room) continue
       left -= cost
       put(entry, 'excerpt', cost)
@@ -82,43 +82,43 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
   const takeLast = (entries: readonly Entry[], limit: number): void => {
     let left = limit
     for (const entry of entries.filter(({ state }) => state !== 'whole')) {
-      for (const passage of entry.reading.passages.toReversed()) {
-        const cost = costOf(entry, passage)
+      for (const snippet of entry.analysis.snippets.toReversed()) {
+        const cost = costOf(entry, snippet)
         if (cost > left || spent + cost > room) break
         left -= cost
-        pick(entry, passage, cost)
+        pick(entry, snippet, cost)
       }
     }
   }
 
-  const pick = (entry: Entry, passage: Snippet, cost: number): void => {
+  const pick = (entry: Entry, snippet: Snippet, cost: number): void => {
     put(entry, 'excerpt', entry.spent + cost)
-    entry.picked.push(passage)
+    entry.picked.push(snippet)
     stale.add(entry)
   }
 
-  const takePassages = async (entries: readonly Entry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> => {
+  const takeSnippets = async (entries: readonly Entry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> => {
     offers ??= await offersIn(entries, scores, pause)
     const shown = new Set<number>()
     for (const entry of entries) {
-      if (entry.state !== 'out') for (const { mark } of shownPassages(entry)) shown.add(mark)
+      if (entry.state !== 'out') for (const { mark } of shownSnippets(entry)) shown.add(mark)
     }
     let took = false
-    for (const { entry, passage } of offers) {
+    for (const { entry, snippet } of offers) {
       const due = pause()
       if (due !== undefined) await due
-      if (entry.state === 'whole' || shown.has(passage.mark)) continue
-      const cost = costOf(entry, passage)
+      if (entry.state === 'whole' || shown.has(snippet.mark)) continue
+      const cost = costOf(entry, snippet)
       if (spent + cost > room) continue
-      pick(entry, passage, cost)
-      shown.add(passage.mark)
+      pick(entry, snippet, cost)
+      shown.add(snippet.mark)
       took = true
     }
     return took
   }
 
   const sizeOf = async (entry: Entry, signal: AbortSignal): Promise<number> => {
-    entry.messages = excerptUnit(entry.unit, entry.picked)
+    entry.messages = excerptSegment(entry.segment, entry.picked)
     let tokens = 0
     for (const message of entry.messages) tokens += await meter.countOfMessage(message, signal)
     return tokens
@@ -137,7 +137,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     }
   }
 
-  /** Gives back passages, the last picked first, until the rest fits. */
+  /** Gives back snippets, the last picked first, until the rest fits. */
   const shrink = async (entry: Entry, signal: AbortSignal): Promise<void> => {
     const over = (): boolean => spent > room
     while (over() && entry.picked.length > 1) {
@@ -146,15 +146,15 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     }
   }
 
-  return { room, spent: () => spent, takeWhole, takeSkeletons, takeLast, takePassages, measure }
+  return { room, spent: () => spent, takeWhole, takeSkeletons, takeLast, takeSnippets, measure }
 }
 
-/** Tokens of a passage in an excerpt: the first one also brings the unit's skeleton. */
-function costOf(entry: Entry, passage: Snippet): number {
-  return passage.tokens + PASSAGE_FRAME + (entry.state === 'out' ? entry.reading.skeletonTokens : 0)
+/** Tokens of a snippet in an excerpt: the first one also brings the segment's skeleton. */
+function costOf(entry: Entry, snippet: Snippet): number {
+  return snippet.tokens + SNIPPET_FRAME + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
 }
 
-/** The passages that may be taken, best first. Those without any worth fill the room last, in their order. */
+/** The snippets that may be taken, best first. Those without any worth fill the room last, in their order. */
 async function offersIn(
   entries: readonly Entry[],
   scores: ReadonlyMap<Snippet, number>,
@@ -171,22 +171,22 @@ async function offersIn(
   return worthy.concat(others)
 }
 
-function shownPassages(entry: Entry): readonly Snippet[] {
-  return entry.state === 'whole' ? entry.reading.passages : entry.picked
+function shownSnippets(entry: Entry): readonly Snippet[] {
+  return entry.state === 'whole' ? entry.analysis.snippets : entry.picked
 }
 
 interface Offer {
   readonly entry: Entry
-  readonly passage: Snippet
+  readonly snippet: Snippet
   readonly worth: number
 }
 
-/** What is not whole when passages are first asked for. */
+/** What is not whole when snippets are first asked for. */
 function offersOf(entry: Entry, scores: ReadonlyMap<Snippet, number>): readonly Offer[] {
   if (entry.state === 'whole') return []
-  const frame = entry.state === 'out' ? entry.reading.skeletonTokens : 0
-  return entry.reading.passages.map((passage) => {
-    const score = (scores.get(passage) ?? 0) + UNIT_SHARE * entry.share
-    return { entry, passage, worth: score / (passage.tokens + SMALL + frame / 4) ** PASSAGE_POWER }
+  const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
+  return entry.analysis.snippets.map((snippet) => {
+    const score = (scores.get(snippet) ?? 0) + SEGMENT_SHARE * entry.share
+    return { entry, snippet, worth: score / (snippet.tokens + SMALL + frame / 4) ** SNIPPET_POWER }
   })
 }

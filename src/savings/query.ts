@@ -44,14 +44,14 @@ export function queryOf(turns: SplitConversation, more: readonly string[] = []):
     }
   }
   const [asking, ...steps] = turns.live
-  const question = asking === undefined ? '' : textOfUnit(asking)
+  const question = asking === undefined ? '' : textOfSegment(asking)
   add(question, 1)
   const isShort = steps.length === 0 && query.size <= MAX_SHORT_TERMS
   const earlier = isShort ? earlierQuestion(turns.old) : undefined
   if (earlier !== undefined) {
     const pointsBack = isFollowUp(question, query.size)
-    addOnce(textOfUnit(earlier.question), pointsBack ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
-    if (pointsBack) addOnce(textOfUnit(earlier.answer), EARLIER_ANSWER_WEIGHT)
+    addOnce(textOfSegment(earlier.question), pointsBack ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
+    if (pointsBack) addOnce(textOfSegment(earlier.answer), EARLIER_ANSWER_WEIGHT)
   }
   for (const step of steps.slice(-LOOP_STEPS)) add(doingsOf(step), 1)
   for (const text of more) add(text, GUESS_WEIGHT)
@@ -64,13 +64,13 @@ function isFollowUp(question: string, terms: number): boolean {
   return POINTS_BACK.test(question) && !HOLDS_NAME.test(question)
 }
 
-function textOfUnit(unit: Segment): string {
-  return unit.messages.map(textOfMessage).join('\n')
+function textOfSegment(segment: Segment): string {
+  return segment.messages.map(textOfMessage).join('\n')
 }
 
 /** What an agent said and called, without what came back. */
-function doingsOf(unit: Segment): string {
-  const parts = unit.messages.flatMap((message) => message.parts)
+function doingsOf(segment: Segment): string {
+  const parts = segment.messages.flatMap((message) => message.parts)
   return parts
     .filter((part) => part.type === 'text' || part.type === 'tool-call')
     .map(textOfPart)
@@ -80,11 +80,11 @@ function doingsOf(unit: Segment): string {
 function earlierQuestion(
   old: readonly Segment[],
 ): { readonly question: Segment; readonly answer: Segment } | undefined {
-  const at = old.findLastIndex((unit, index) => unit.kind === 'user' && old[index + 1]?.kind === 'assistant')
+  const at = old.findLastIndex((segment, index) => segment.kind === 'user' && old[index + 1]?.kind === 'assistant')
   const question = old[at]
   const answer = old[at + 1]
   if (question === undefined || answer === undefined) return undefined
-  return new Set(termsOf(textOfUnit(question).slice(0, MAX_READ_LENGTH))).size <= MAX_QUESTION_TERMS
+  return new Set(termsOf(textOfSegment(question).slice(0, MAX_READ_LENGTH))).size <= MAX_QUESTION_TERMS
     ? { question, answer }
     : undefined
 }
@@ -129,8 +129,8 @@ const STANDING_INSTRUCTION: RegExp = new RegExp(
 const MAX_ORDER_LENGTH = 1500
 
 /** True for a user's word that may bind later turns. */
-export function holdsStandingInstruction(unit: Segment): boolean {
-  if (unit.kind !== 'user' || !holdsUserWords(unit)) return false
-  const text = unit.messages.map(textOfMessage).join('\n')
+export function holdsStandingInstruction(segment: Segment): boolean {
+  if (segment.kind !== 'user' || !holdsUserWords(segment)) return false
+  const text = segment.messages.map(textOfMessage).join('\n')
   return text.length <= MAX_ORDER_LENGTH && STANDING_INSTRUCTION.test(text)
 }

@@ -4,7 +4,7 @@ import { sha256 } from '#hash'
 import { conversationOf, type Segment } from './conversation.ts'
 import type { Memory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
-import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, tellUnit } from './summary.ts'
+import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, tellSegment } from './summary.ts'
 import {
   controllerOf,
   DEFAULT_THRESHOLDS,
@@ -56,8 +56,8 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   const controllerFor = (job: TierJob): string => (summarizer === 'extractive' ? 'extractive' : controllerOf(job.small))
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const talk = conversationOf(job.prompt)
-    const { full, rest } = await chunkUnits(talk.turns.old, { size: CHUNK, most: MAX_CALLS }, tools)
+    const conversation = conversationOf(job.prompt)
+    const { full, rest } = await chunkSegments(conversation.turns.old, { size: CHUNK, most: MAX_CALLS }, tools)
     const chunks = full.map((chunk) => chunk.text)
     if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
     if (chunks.length > MAX_CALLS) return { declined: `there are more than ${MAX_CALLS} chunks`, spent: ZERO }
@@ -68,9 +68,9 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     const notice = async (_: readonly Segment[], size: number): Promise<string> => summaryNotice(joined, size)
     const noticeRoom = (await tools.meter.tokenizer.count(joined, job.signal)) + NOTICE_FRAME
     const cap = Math.max(target, noticeRoom + target / 2)
-    const unread = [...rest, ...talk.turns.live].reduce((sum, unit) => sum + unit.messages.length, 0)
+    const unread = [...rest, ...conversation.turns.live].reduce((sum, segment) => sum + segment.messages.length, 0)
     const newest = { messages: unread, tokens: 0 }
-    const cut = await cutToQuery(job, talk, { cap, liveCap: LIVE_CAP, noticeRoom, notice, newest }, tools)
+    const cut = await cutToQuery(job, conversation, { cap, liveCap: LIVE_CAP, noticeRoom, notice, newest }, tools)
     if (cut === undefined) return { declined: 'there is nothing that could be left out', spent }
     const strategy = `Recursive-RLM (controller: ${controllerFor(job)})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
@@ -164,8 +164,8 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
 /** A stretch of the conversation that is summarized by itself. */
 interface Chunk {
   readonly text: string
-  /** The units that end in it. */
-  readonly units: readonly Segment[]
+  /** The segments that end in it. */
+  readonly segments: readonly Segment[]
 }
 
 interface Chunks {
@@ -178,13 +178,13 @@ interface Chunks {
 interface ChunkLimits {
   /** Maximum size of a chunk in tokens. */
   readonly size: number
-  /** Maximum number of chunks: with one more of them the rest of the units is not read. @default unlimited */
+  /** Maximum number of chunks: with one more of them the rest of the segments is not read. @default unlimited */
   readonly most?: number
 }
 
-/** Cuts units into chunks, at their borders; a longer unit at its lines. */
-export async function chunkUnits(
-  units: readonly Segment[],
+/** Cuts segments into chunks, at their borders; a longer segment at its lines. */
+export async function chunkSegments(
+  segments: readonly Segment[],
   { size, most = Number.POSITIVE_INFINITY }: ChunkLimits,
   { meter, pause }: Pick<SelectionTools, 'meter' | 'pause'>,
 ): Promise<Chunks> {
@@ -194,21 +194,21 @@ export async function chunkUnits(
   let held: Segment[] = []
   let tokens = 0
   const close = (): void => {
-    if (texts.length > 0) full.push({ text: texts.join('\n'), units: held })
+    if (texts.length > 0) full.push({ text: texts.join('\n'), segments: held })
     texts = []
     held = []
     tokens = 0
   }
-  for (const unit of units) {
+  for (const segment of segments) {
     if (full.length > most) break
-    const pieces = await piecesOf(tellUnit(unit, 'whole'), size, { estimate, pause })
+    const pieces = await piecesOf(tellSegment(segment, 'whole'), size, { estimate, pause })
     for (const [at, piece] of pieces.entries()) {
       await pause()
       const length = estimate(piece) + 1
       if (tokens + length > size) close()
       texts.push(piece)
       tokens += length
-      if (at === pieces.length - 1) held.push(unit)
+      if (at === pieces.length - 1) held.push(segment)
     }
   }
   return { full, rest: held }

@@ -2,52 +2,52 @@ import { LRUCache } from 'lru-cache'
 import { fingerprintOf } from '../core/fingerprint.ts'
 import { measureInSlices, type Pause } from '../core/pause.ts'
 import { holdsOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
-import { excerptUnit, type Snippet, type Spot } from './excerpt.ts'
+import { excerptSegment, type Snippet, type Spot } from './excerpt.ts'
 import { countTerms, type TermCounts } from './keywords.ts'
 import { holdsStandingInstruction } from './query.ts'
 import { termsOf } from './terms.ts'
 import type { Segment } from './conversation.ts'
 
-/** What ranking must know of a unit. */
+/** What ranking must know of a segment. */
 export interface SegmentAnalysis {
   readonly counts: TermCounts
   /** Of the texts that may be excerpted, in their order. */
-  readonly passages: readonly Snippet[]
-  /** About what an excerpt takes besides its passages: calls, arguments, frames. */
+  readonly snippets: readonly Snippet[]
+  /** About what an excerpt takes besides its snippets: calls, arguments, frames. */
   readonly skeletonTokens: number
   /** Whether it holds a standing instruction. */
   readonly standing: boolean
 }
 
-/** Reads units; what it has read once it remembers for a while. */
-export type AnalyzeSegment = (unit: Segment, owner: string) => Promise<SegmentAnalysis>
+/** Reads segments; what it has read once it remembers for a while. */
+export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
-const PASSAGE_TOKENS = 80
-/** Where a message is put together of many texts, each is a passage of its own up to this. */
+const SNIPPET_TOKENS = 80
+/** Where a message is put together of many texts, each is a snippet of its own up to this. */
 const BLOCK_TOKENS = 512
 /** A longer line is cut: at the end of a sentence, of a word, or where it must be. */
 const MAX_LINE_LENGTH = 400
 /** A user's words are kept whole; what is longer is a pasted document. */
 const MAX_WORDS_LENGTH = 4000
 const REMEMBERED_BYTES = 48 * 1024 * 1024
-const BYTES_PER_PASSAGE = 160
+const BYTES_PER_SNIPPET = 160
 
 export function createSegmentAnalyzer(estimate: (text: string) => number, pause: Pause): AnalyzeSegment {
   const remembered = new LRUCache<string, SegmentAnalysis>({
     maxSize: REMEMBERED_BYTES,
-    sizeCalculation: (reading) =>
-      reading.passages.reduce(
-        (sum, one) => sum + BYTES_PER_PASSAGE + 4 * one.terms.length,
-        200 + 8 * reading.counts.terms.length,
+    sizeCalculation: (analysis) =>
+      analysis.snippets.reduce(
+        (sum, one) => sum + BYTES_PER_SNIPPET + 4 * one.terms.length,
+        200 + 8 * analysis.counts.terms.length,
       ),
   })
-  return async (unit, owner) => {
-    const key = `${owner} ${unit.messages.map(markOf).join(';')}`
+  return async (segment, owner) => {
+    const key = `${owner} ${segment.messages.map(markOf).join(';')}`
     const known = remembered.get(key)
     if (known !== undefined) return known
-    const reading = await analyzeSegment(unit, estimate, pause)
-    remembered.set(key, reading)
-    return reading
+    const analysis = await analyzeSegment(segment, estimate, pause)
+    remembered.set(key, analysis)
+    return analysis
   }
 }
 
@@ -62,18 +62,18 @@ function markOf(message: Message): string {
 
 /** What one reading collects. */
 interface Notes {
-  readonly passages: Snippet[]
+  readonly snippets: Snippet[]
   readonly terms: number[]
 }
 
-/** Each text is taken apart once: the terms of the whole are those of its passages and of the rest. */
+/** Each text is taken apart once: the terms of the whole are those of its snippets and of the rest. */
 async function analyzeSegment(
-  unit: Segment,
+  segment: Segment,
   estimate: (text: string) => number,
   pause: Pause,
 ): Promise<SegmentAnalysis> {
-  const notes: Notes = { passages: [], terms: [] }
-  for (const { text, spot, most } of unit.messages.flatMap(textsOf)) {
+  const notes: Notes = { snippets: [], terms: [] }
+  for (const { text, spot, most } of segment.messages.flatMap(textsOf)) {
     const perCharacter = (await measureInSlices(text, estimate, pause)) / Math.max(1, text.length)
     for (let at = 0; at < text.length;) {
       await pause()
@@ -85,9 +85,9 @@ async function analyzeSegment(
   }
   return {
     counts: countTerms(notes.terms),
-    passages: notes.passages,
-    skeletonTokens: skeletonTokens(unit, estimate),
-    standing: holdsStandingInstruction(unit),
+    snippets: notes.snippets,
+    skeletonTokens: skeletonTokens(segment, estimate),
+    standing: holdsStandingInstruction(segment),
   }
 }
 
@@ -104,7 +104,7 @@ function endOfSlice(text: string, start: number): number {
 interface Found {
   readonly text: string
   readonly spot: Spot
-  /** Tokens of a passage; 0 for a text that is not divided. */
+  /** Tokens of a snippet; 0 for a text that is not divided. */
   readonly most: number
 }
 
@@ -129,18 +129,18 @@ function append(terms: number[], more: readonly number[]): void {
 
 const MESSAGE_FRAME = 8
 
-function skeletonTokens(unit: Segment, estimate: (text: string) => number): number {
-  const frames = MESSAGE_FRAME * unit.messages.length
-  if (unit.kind === 'user') return frames
-  return excerptUnit(unit, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
+function skeletonTokens(segment: Segment, estimate: (text: string) => number): number {
+  const frames = MESSAGE_FRAME * segment.messages.length
+  if (segment.kind === 'user') return frames
+  return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
 }
 
-/** How large the passages of a message may be; 0 for words that are kept whole or not at all. */
+/** How large the snippets of a message may be; 0 for words that are kept whole or not at all. */
 function passageTokens(message: Message): number {
-  if (message.role !== 'user' || holdsOnlyToolResults(message)) return PASSAGE_TOKENS
+  if (message.role !== 'user' || holdsOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0
   const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
-  if (Math.max(0, ...texts) > MAX_WORDS_LENGTH) return PASSAGE_TOKENS
+  if (Math.max(0, ...texts) > MAX_WORDS_LENGTH) return SNIPPET_TOKENS
   return texts.reduce((sum, length) => sum + length, 0) > MAX_WORDS_LENGTH ? BLOCK_TOKENS : 0
 }
 
@@ -161,7 +161,7 @@ function cutText({ text, from, to, spot, perCharacter, most }: Stretch, notes: N
     const said = termsOf(lines)
     append(notes.terms, said)
     const terms = Int32Array.from(new Set(said))
-    if (terms.length > 0) notes.passages.push({ spot, start, end, tokens, terms, mark: fingerprintOf(lines.trim()) })
+    if (terms.length > 0) notes.snippets.push({ spot, start, end, tokens, terms, mark: fingerprintOf(lines.trim()) })
     start = end
     tokens = 0
   }

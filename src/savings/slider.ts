@@ -7,7 +7,7 @@ import { type Block, rebuild, type Selection } from './excerpt.ts'
 import { select, type SelectionTools } from './selection.ts'
 import { LEVEL_CAPS, type Tier, type TierJob, type TierResult } from './tier.ts'
 import { queryOf } from './query.ts'
-import { tellUnit } from './summary.ts'
+import { tellSegment } from './summary.ts'
 
 /**
  * How the slider chooses what stays.
@@ -45,51 +45,51 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
     const least = await tools.meter.sizeNear(job.prompt, [cap], job.signal)
     const total = least <= cap ? least : await tools.meter.countOf(job.prompt, job.signal)
     if (total <= cap) return decline(`the prompt is within ${cap} tokens`)
-    const talk = conversationOf(job.prompt)
-    const cut = (await thawed(job, talk, cap)) ?? (await fresh(job, talk, cap))
+    const conversation = conversationOf(job.prompt)
+    const cut = (await restored(job, conversation, cap)) ?? (await fresh(job, conversation, cap))
     if (cut === undefined) return decline('there is nothing that could be left out')
     return { rewrite: { ...cut, tier: 5, strategy: `Savings-Slider (${level}: ${cap} tokens)` }, spent: ZERO }
   }
 
-  const thawed = async (job: TierJob, talk: Conversation, cap: number): Promise<Shortened | undefined> => {
+  const restored = async (job: TierJob, conversation: Conversation, cap: number): Promise<Shortened | undefined> => {
     if (mode === 'query') return undefined
-    const known = parseSnapshot(await recallAt(memory, job.owner, talk, `slider-${cap}`))
+    const known = parseSnapshot(await recallAt(memory, job.owner, conversation, `slider-${cap}`))
     if (known === undefined) return undefined
-    const selection = await restore(talk, known, (unit) => tools.read(unit, job.owner))
-    const sendBy = async (freeze: Snapshot): Promise<Shortened & { readonly freeze: Snapshot }> => {
-      const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
-      return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), freeze }
+    const selection = await restore(conversation, known, (segment) => tools.read(segment, job.owner))
+    const sendBy = async (snapshot: Snapshot): Promise<Shortened & { readonly snapshot: Snapshot }> => {
+      const prompt = rebuild(job.prompt, conversation.turns, selection, snapshot)
+      return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), snapshot }
     }
     let sent = await sendBy(known)
     if (sent.tokens > cap) return undefined
     if (mode === 'auto') {
       const room = Math.min(cap * BLOCK_SHARE, cap - sent.tokens - BLOCK_FRAME)
-      const block = await lookUp(job, talk, { room, selection, blocks: known.blocks }, tools)
+      const block = await lookUp(job, conversation, { room, selection, blocks: known.blocks }, tools)
       const withBlock = block === undefined ? sent : await sendBy({ ...known, blocks: [...known.blocks, block] })
       if (withBlock.tokens <= cap) sent = withBlock
     }
-    await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value: JSON.stringify(sent.freeze) })
+    await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}`, value: JSON.stringify(sent.snapshot) })
     return { prompt: sent.prompt, tokens: sent.tokens }
   }
 
-  const fresh = async (job: TierJob, talk: Conversation, cap: number): Promise<Shortened | undefined> => {
-    const stable = mode === 'stable' || (mode === 'auto' && (await wasHere(job, talk, cap)))
+  const fresh = async (job: TierJob, conversation: Conversation, cap: number): Promise<Shortened | undefined> => {
+    const stable = mode === 'stable' || (mode === 'auto' && (await wasHere(job, conversation, cap)))
     const limits = { cap: stable ? cap * STABLE_SHARE : cap, liveCap: cap, exchangeRoom: cap * EXCHANGE_SHARE }
-    const cut = await cutToQuery(job, talk, limits, tools)
+    const cut = await cutToQuery(job, conversation, limits, tools)
     if (cut === undefined) return undefined
     if (stable) {
-      const value = JSON.stringify(snapshotOf(talk, cut.selected, cut.notice, job.now))
-      await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value })
+      const value = JSON.stringify(snapshotOf(conversation, cut.selected, cut.notice, job.now))
+      await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}`, value })
     } else if (mode === 'auto') {
-      await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}-seen`, value: String(job.now) })
+      await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}-seen`, value: String(job.now) })
     }
     return { prompt: cut.prompt, tokens: cut.tokens }
   }
 
-  const wasHere = async (job: TierJob, talk: Conversation, cap: number): Promise<boolean> => {
+  const wasHere = async (job: TierJob, conversation: Conversation, cap: number): Promise<boolean> => {
     // The same request again is no next turn: it gets the same cut again.
-    const seen = Number(await recallEarlier(memory, job.owner, talk, `slider-${cap}-seen`))
-    const frozen = await recallAt(memory, job.owner, talk, `slider-${cap}`)
+    const seen = Number(await recallEarlier(memory, job.owner, conversation, `slider-${cap}-seen`))
+    const frozen = await recallAt(memory, job.owner, conversation, `slider-${cap}`)
     return frozen !== undefined || (seen > 0 && job.now - seen < UPSTREAM_CACHE_MS)
   }
 
@@ -130,13 +130,13 @@ async function lookUp(
   const before = turns.live[0]?.places[0]
   if (room < MIN_ROOM || turns.live.length !== 1 || before === undefined) return undefined
   if (blocks.some((block) => block.before === before)) return undefined
-  const units = turns.old.filter((unit) => selection.get(unit) !== unit.messages)
+  const segments = turns.old.filter((segment) => selection.get(segment) !== segment.messages)
   const query = queryOf(turns)
-  const found = await select({ units, steps: new Set(), query, room, owner: job.owner, signal: job.signal }, tools)
+  const found = await select({ segments, steps: new Set(), query, room, owner: job.owner, signal: job.signal }, tools)
   if (found.matches === 0) return undefined
-  const lines = units.flatMap((unit) => {
-    const messages = found.selection.get(unit)
-    return messages === undefined ? [] : [tellUnit({ ...unit, messages }, 'whole')]
+  const lines = segments.flatMap((segment) => {
+    const messages = found.selection.get(segment)
+    return messages === undefined ? [] : [tellSegment({ ...segment, messages }, 'whole')]
   })
   return lines.length === 0 ? undefined : { before, text: [HEADING, ...lines].join('\n\n') }
 }

@@ -1,5 +1,5 @@
 import type { Message } from '../core/prompt.ts'
-import { type Block, excerptUnit, type Selection } from './excerpt.ts'
+import { type Block, excerptSegment, type Selection } from './excerpt.ts'
 import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import type { Conversation, Segment } from './conversation.ts'
 import type { Memory } from './memory.ts'
@@ -8,11 +8,11 @@ import type { Selected } from './selection.ts'
 
 /**
  * A cut that is kept over the turns of a conversation, so that what was sent stays the same to the byte and the
- * upstream's own cache goes on knowing it: of the first `from` units these, and everything after them.
+ * upstream's own cache goes on knowing it: of the first `from` segments these, and everything after them.
  */
 export interface Snapshot {
   readonly from: number
-  /** Per unit that is still there: its place, then -1 for the whole or the places of its passages. */
+  /** Per segment that is still there: its place, then -1 for the whole or the places of its snippets. */
   readonly picks: readonly (readonly number[])[]
   /** What the notice or the summary says, word for word. */
   readonly notice: string
@@ -27,38 +27,45 @@ export interface Snapshot {
 /** The next turn adds a word and an answer, or a step of a loop; clients sometimes add a few at once. */
 const STEPS_BACK = 4
 
-export function snapshotOf(talk: Conversation, selected: Selected, notice: string, at: number): Snapshot {
-  const picks = talk.units.flatMap((unit, at) => {
-    if (!selected.selection.has(unit)) return []
-    return [[at, ...(selected.picks.get(unit) ?? [-1])]]
+export function snapshotOf(conversation: Conversation, selected: Selected, notice: string, at: number): Snapshot {
+  const picks = conversation.segments.flatMap((segment, at) => {
+    if (!selected.selection.has(segment)) return []
+    return [[at, ...(selected.picks.get(segment) ?? [-1])]]
   })
-  return { from: talk.units.length, picks, notice, asked: talk.turns.live[0]?.places[0] ?? -1, blocks: [], at }
+  return {
+    from: conversation.segments.length,
+    picks,
+    notice,
+    asked: conversation.turns.live[0]?.places[0] ?? -1,
+    blocks: [],
+    at,
+  }
 }
 
-/** What the frozen cut leaves of the conversation as it is now; the live turn's first unit is always whole. */
+/** What the frozen cut leaves of the conversation as it is now; the live turn's first segment is always whole. */
 export async function restore(
-  talk: Conversation,
-  freeze: Snapshot,
-  read: (unit: Segment) => ReturnType<AnalyzeSegment>,
+  conversation: Conversation,
+  snapshot: Snapshot,
+  read: (segment: Segment) => ReturnType<AnalyzeSegment>,
 ): Promise<Selection> {
   const selection = new Map<Segment, readonly Message[]>()
-  for (const [at, ...places] of freeze.picks) {
-    const unit = talk.units[at ?? -1]
-    if (unit === undefined) continue
-    if (places[0] === -1) selection.set(unit, unit.messages)
+  for (const [at, ...places] of snapshot.picks) {
+    const segment = conversation.segments[at ?? -1]
+    if (segment === undefined) continue
+    if (places[0] === -1) selection.set(segment, segment.messages)
     else {
-      const { passages } = await read(unit)
+      const { snippets } = await read(segment)
       selection.set(
-        unit,
-        excerptUnit(
-          unit,
-          passages.filter((_, place) => places.includes(place)),
+        segment,
+        excerptSegment(
+          segment,
+          snippets.filter((_, place) => places.includes(place)),
         ),
       )
     }
   }
-  for (const unit of talk.units.slice(freeze.from)) selection.set(unit, unit.messages)
-  const asking = talk.turns.live[0]
+  for (const segment of conversation.segments.slice(snapshot.from)) selection.set(segment, segment.messages)
+  const asking = conversation.turns.live[0]
   if (asking !== undefined) selection.set(asking, asking.messages)
   return selection
 }
@@ -66,37 +73,45 @@ export async function restore(
 export async function rememberAt(
   memory: Memory,
   owner: string,
-  talk: Conversation,
+  conversation: Conversation,
   entry: { kind: string; value: string },
 ): Promise<void> {
-  await memory.remember(owner, `${entry.kind}:${talk.chain.at(talk.units.length)}`, entry.value)
+  await memory.remember(owner, `${entry.kind}:${conversation.chain.at(conversation.segments.length)}`, entry.value)
 }
 
-/** What was remembered when the conversation was a few units shorter, or the same. */
-export function recallAt(memory: Memory, owner: string, talk: Conversation, kind: string): Promise<string | undefined> {
-  return recallBetween(memory, owner, talk, { kind, least: 0 })
+/** What was remembered when the conversation was a few segments shorter, or the same. */
+export function recallAt(
+  memory: Memory,
+  owner: string,
+  conversation: Conversation,
+  kind: string,
+): Promise<string | undefined> {
+  return recallBetween(memory, owner, conversation, { kind, least: 0 })
 }
 
-/** What was remembered when the conversation was a few units shorter: on an earlier turn, not when this one was sent before. */
+/** What was remembered when the conversation was a few segments shorter: on an earlier turn, not when this one was sent before. */
 export function recallEarlier(
   memory: Memory,
   owner: string,
-  talk: Conversation,
+  conversation: Conversation,
   kind: string,
 ): Promise<string | undefined> {
-  return recallBetween(memory, owner, talk, { kind, least: 1 })
+  return recallBetween(memory, owner, conversation, { kind, least: 1 })
 }
 
 async function recallBetween(
   memory: Memory,
   owner: string,
-  talk: Conversation,
+  conversation: Conversation,
   { kind, least }: { readonly kind: string; readonly least: number },
 ): Promise<string | undefined> {
-  const counts = Array.from({ length: STEPS_BACK + 1 - least }, (_, back) => talk.units.length - least - back).filter(
-    (count) => count > 0,
+  const counts = Array.from(
+    { length: STEPS_BACK + 1 - least },
+    (_, back) => conversation.segments.length - least - back,
+  ).filter((count) => count > 0)
+  const found = await Promise.all(
+    counts.map(async (count) => memory.recall(owner, `${kind}:${conversation.chain.at(count)}`)),
   )
-  const found = await Promise.all(counts.map(async (count) => memory.recall(owner, `${kind}:${talk.chain.at(count)}`)))
   return found.find((value) => value !== undefined)
 }
 

@@ -109,15 +109,15 @@ export function summaryOf(notice: string): string {
 
 const MAX_ARGUMENTS_LENGTH = 400
 
-/** A unit as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
-export function tellUnit(unit: Segment, results: 'whole' | 'stub'): string {
-  return unit.messages.map((message) => tellMessage(message, results)).join('\n')
+/** A segment as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
+export function tellSegment(segment: Segment, results: 'whole' | 'stub'): string {
+  return segment.messages.map((message) => tellMessage(message, results)).join('\n')
 }
 
-/** About how many tokens of a unit a summary reads that takes tool results as stubs. */
-export function stubTokens(unit: Segment, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
+/** About how many tokens of a segment a summary reads that takes tool results as stubs. */
+export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
   let tokens = 0
-  for (const message of unit.messages) {
+  for (const message of segment.messages) {
     const hasTools = message.parts.some((part) => part.type === 'tool-call' || part.type === 'tool-result')
     tokens += hasTools ? meter.tokenizer.estimate(tellMessage(message, 'stub')) : meter.estimateOfMessage(message)
   }
@@ -150,6 +150,6 @@ function tellPart(part: Part, results: 'whole' | 'stub'): string {
 
 /** Returns an amount as a person would say it: 340, or 12,000. */
 export function roundTokens(tokens: number): string {
-  const unit = tokens < 1000 ? 10 : 1000
-  return String(Math.max(unit, Math.round(tokens / unit) * unit)).replace(/\B(?=(?:\d{3})+$)/g, ',')
+  const segment = tokens < 1000 ? 10 : 1000
+  return String(Math.max(segment, Math.round(tokens / segment) * segment)).replace(/\B(?=(?:\d{3})+$)/g, ',')
 }

@@ -62,19 +62,19 @@ export function createVanishing(tools: SelectionTools, memory: Memory, options: 
   }
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const talk = conversationOf(job.prompt)
-    const total = talk.turns.old.length
+    const conversation = conversationOf(job.prompt)
+    const total = conversation.turns.old.length
     if (total === 0) return { declined: 'there are no earlier sections', spent: ZERO }
-    const storing = transcripts.store(job.owner, talk)
+    const storing = transcripts.store(job.owner, conversation)
     const { terms, spent } =
       job.small === undefined
         ? { terms: [], spent: ZERO }
-        : await askForTerms({ small: job.small, turns: talk.turns, signal: job.signal, after: options.after })
+        : await askForTerms({ small: job.small, turns: conversation.turns, signal: job.signal, after: options.after })
     await storing
     const cap = capFor(job)
     const liveCap = Math.max(LIVE_CAP, cap)
     const limits = { cap, liveCap, excerptCap: liveCap, leastRoom: Math.round(cap / 2) }
-    const cut = await cutToQuery(job, talk, { ...limits, terms }, tools)
+    const cut = await cutToQuery(job, conversation, { ...limits, terms }, tools)
     if (cut === undefined || cut.matches === 0) return { declined: 'no section matches the query', spent }
     const strategy = `Vanishing-Context (${cut.kept} of ${total} sections)`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 2, strategy }, spent }
@@ -84,7 +84,7 @@ export function createVanishing(tools: SelectionTools, memory: Memory, options: 
   const forecast = (job: TierJob): TierForecast => {
     const { turns } = conversationOf(job.prompt)
     const system = job.prompt.messages.filter((message) => message.role === 'system')
-    const staying = [...system, ...turns.live.flatMap((unit) => unit.messages)]
+    const staying = [...system, ...turns.live.flatMap((segment) => segment.messages)]
     const kept = staying.reduce((sum, message) => sum + tools.meter.estimateOfMessage(message), 0)
     const cap = capFor(job)
     const tokens = Math.max(cap, Math.min(kept, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
@@ -148,8 +148,8 @@ async function askForTerms({ small, turns, signal, after }: AskForTerms): Promis
 }
 
 function lastWords(turns: SplitConversation): string {
-  const users = [...turns.old, ...turns.live].filter((unit) => unit.kind === 'user').slice(-2)
-  const texts = users.map((unit) => unit.messages.map(textOfMessage).join('\n').slice(-MAX_TURN_LENGTH))
+  const users = [...turns.old, ...turns.live].filter((segment) => segment.kind === 'user').slice(-2)
+  const texts = users.map((segment) => segment.messages.map(textOfMessage).join('\n').slice(-MAX_TURN_LENGTH))
   return `<<<conversation>>>\n${texts.join('\n---\n')}\n<<<end>>>`
 }
 

@@ -190,8 +190,8 @@ function isWorthNoting(job: TierJob, thresholds: Thresholds): boolean {
 function watched(job: TierJob, pauses: SmallModelPauses): TierJob {
   const { small, owner, signal, prompt } = job
   if (small === undefined) return job
-  const { chain, units } = conversationOf(prompt)
-  const conversation = `${owner} ${chain.at(Math.min(1, units.length))}`
+  const { chain, segments } = conversationOf(prompt)
+  const conversation = `${owner} ${chain.at(Math.min(1, segments.length))}`
   return { ...job, small: pauses.watch(small, { conversation, signal }) }
 }
 

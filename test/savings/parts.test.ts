@@ -17,28 +17,28 @@ const assistant = (words: string): Message => ({ role: 'assistant', parts: [text
 const call: Message = { role: 'assistant', parts: [{ type: 'tool-call', id: 'c1', name: 'read', input: '{}' }] }
 const result = { type: 'tool-result', callId: 'c1', content: [text('lines')], failed: false } as const
 
-describe('units', () => {
+describe('segments', () => {
   it('keep a call with its results, in both dialects', () => {
     const openai = splitConversation([user('a'), call, { role: 'tool', parts: [result] }, assistant('b'), user('c')])
-    expect(openai.old.map((unit) => [unit.kind, unit.places])).toEqual([
+    expect(openai.old.map((segment) => [segment.kind, segment.places])).toEqual([
       ['user', [0]],
       ['exchange', [1, 2]],
       ['assistant', [3]],
     ])
     const anthropic = splitConversation([user('a'), call, { role: 'user', parts: [result] }, assistant('b'), user('c')])
-    expect(anthropic.old.map((unit) => unit.places)).toEqual([[0], [1, 2], [3]])
-    expect(anthropic.live.map((unit) => unit.places)).toEqual([[4]])
+    expect(anthropic.old.map((segment) => segment.places)).toEqual([[0], [1, 2], [3]])
+    expect(anthropic.live.map((segment) => segment.places)).toEqual([[4]])
   })
 
   it('begin the live turn with the last word of the user, not with a tool result', () => {
     const { live } = splitConversation([user('a'), assistant('b'), user('c'), call, { role: 'user', parts: [result] }])
-    expect(live.map((unit) => unit.places)).toEqual([[2], [3, 4]])
+    expect(live.map((segment) => segment.places)).toEqual([[2], [3, 4]])
   })
 
   it('begin it with the call when the user answers it and speaks in one message', () => {
     const { old, live } = splitConversation([user('a'), call, { role: 'user', parts: [result, text('and now?')] }])
-    expect(old.map((unit) => unit.places)).toEqual([[0]])
-    expect(live.map((unit) => unit.places)).toEqual([[1, 2]])
+    expect(old.map((segment) => segment.places)).toEqual([[0]])
+    expect(live.map((segment) => segment.places)).toEqual([[1, 2]])
   })
 })
 
@@ -67,14 +67,14 @@ describe('standing instructions', () => {
   it.each(['From now on answer in French.', 'I prefer metric units', "Don't ever use semicolons", 'My name is Ada'])(
     'are seen in "%s"',
     (words) => {
-      const [unit] = splitConversation([user(words), assistant('ok'), user('x')]).old
-      expect(unit !== undefined && holdsStandingInstruction(unit)).toBe(true)
+      const [segment] = splitConversation([user(words), assistant('ok'), user('x')]).old
+      expect(segment !== undefined && holdsStandingInstruction(segment)).toBe(true)
     },
   )
 
   it('are not seen in a question', () => {
-    const [unit] = splitConversation([user('What is the capital of France?'), assistant('ok'), user('x')]).old
-    expect(unit !== undefined && holdsStandingInstruction(unit)).toBe(false)
+    const [segment] = splitConversation([user('What is the capital of France?'), assistant('ok'), user('x')]).old
+    expect(segment !== undefined && holdsStandingInstruction(segment)).toBe(false)
   })
 })
 
