@@ -3,12 +3,11 @@
  * (the same conversation one turn later), as a ratio to parsing and serializing its body once, in the same run.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { openaiFormat } from '../src/formats/openai/format.ts'
+import { openaiFormat } from '../src/formats/chat/format.ts'
 import { createWaterfall } from '../src/savings/waterfall.ts'
 import type { TierJob } from '../src/savings/tier.ts'
-import { breathe } from '../src/tokens/breathe.ts'
-import { createMeter } from '../src/tokens/size.ts'
-import { createTokenizer } from '../src/tokens/tokenizer.ts'
+import { yieldToEventLoop } from '../src/tokens/yield.ts'
+import { createMeter, createTokenizer } from '../src/tokens/meter.ts'
 import { median } from './load.ts'
 import { MODEL } from './quality/lab.ts'
 
@@ -55,7 +54,7 @@ async function timed(
     modelName: 'mock/large',
     model: MODEL,
     tokens: meter.estimateOf(prompt),
-    wishes: { vanishing: level === undefined, recursive: false, ...(level !== undefined && { level }) },
+    steering: { vanishing: level === undefined, recursive: false, ...(level !== undefined && { level }) },
     owner: 'bench',
     small: undefined,
     signal: new AbortController().signal,
@@ -63,11 +62,11 @@ async function timed(
   }
   const loop = monitorEventLoopDelay({ resolution: 1 })
   loop.enable()
-  await breathe()
+  await yieldToEventLoop()
   const begun = performance.now()
   const { rewrite } = await waterfall(job)
   const ms = performance.now() - begun
-  await breathe()
+  await yieldToEventLoop()
   loop.disable()
   if (rewrite === undefined) throw new Error('nothing was optimized')
   return { ms, blocked: loop.max / 1e6, tokens: job.tokens }
@@ -95,7 +94,13 @@ for (const [name, level] of [
       set: async (key: string, value: string) => void texts.set(key, value),
     }
     const meter = createMeter(tokenizer)
-    const waterfall = createWaterfall({ meter, store, now: () => 1_700_000_000_000, after: () => () => {}, breathe })
+    const waterfall = createWaterfall({
+      meter,
+      store,
+      now: () => 1_700_000_000_000,
+      after: () => () => {},
+      breathe: yieldToEventLoop,
+    })
     const first = conversation(round + 2, 135)
     const next: Turn[] = [
       ...first,

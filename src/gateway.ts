@@ -2,9 +2,9 @@ import type { HttpHandler, HttpRequest } from './core/http.ts'
 import { lazy } from './core/lazy.ts'
 import { isPromise } from './core/maybe-promise.ts'
 import type { ProviderStates, Runtime } from './core/ports.ts'
-import { anthropicFormat } from './formats/anthropic/format.ts'
+import { anthropicFormat } from './formats/messages/format.ts'
 import type { Format } from './formats/format.ts'
-import { openaiFormat } from './formats/openai/format.ts'
+import { openaiFormat } from './formats/chat/format.ts'
 import type { Budgets } from './governance/budgets.ts'
 import type { Keys } from './governance/keys.ts'
 import type { RateLimits } from './governance/rate-limits.ts'
@@ -37,7 +37,7 @@ import type { Authorize } from './routes/authorize.ts'
 import type { MetricsReports } from './routes/metrics.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
-import { breathe } from './tokens/breathe.ts'
+import { yieldToEventLoop } from './tokens/yield.ts'
 import { createBatches } from './wiring/batches.ts'
 import { createCache } from './wiring/cache.ts'
 import { endpoints } from './wiring/endpoints.ts'
@@ -127,7 +127,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   const warn = createStoreWarnings([store, options.cache === false ? undefined : options.cache?.index], (warning) =>
     observers.log.event('WARN', 'store warning', runtime.now(), { warning }),
   )
-  const cache = options.cache === false ? undefined : createCache({ pause: breathe, ...options.cache, runtime })
+  const cache =
+    options.cache === false ? undefined : createCache({ pause: yieldToEventLoop, ...options.cache, runtime })
   const replay = createReplay(options.streams, store, runtime)
   const services = createServices({
     runtime,

@@ -11,7 +11,7 @@
  * @module
  */
 export { testStore, type MakeStore } from './testing/store-contract.ts'
-export { testVectorIndex, type IndexLimits } from './testing/vector-index-contract.ts'
+export { testVectorIndex, type IndexLimits } from './testing/vector-contracts.ts'
 export { testAnswerStore } from './testing/answer-store-contract.ts'
-export { testEmbedder } from './testing/embedder-contract.ts'
+export { testEmbedder } from './testing/vector-contracts.ts'
 export type { Expectation, Matchers, TestApi, TestClock } from './testing/test-api.ts'

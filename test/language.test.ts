@@ -11,10 +11,9 @@ const DATA: ReadonlySet<string> = new Set([
   'src/cache/english.ts',
   'src/cache/english-words.ts',
   'src/savings/terms.ts',
-  'src/savings/answer-question.ts',
+  'src/savings/query.ts',
   'src/savings/summary.ts',
-  'src/testing/embedder-contract.ts',
-  'src/testing/vector-index-contract.ts',
+  'src/testing/vector-contracts.ts',
   'bench/quality/answer-questions.ts',
 ])
 

@@ -1,6 +1,6 @@
 import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
 import type { Price } from '../../src/core/money.ts'
-import type { Wishes } from '../../src/savings/tier.ts'
+import type { Steering } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
 import { loadConversations, type ChatMessage, type Conversation } from './data.ts'
 import { longChats } from './long-chat.ts'
@@ -49,7 +49,7 @@ export interface CostOptions {
   readonly step?: number
   readonly requests?: number
   /** @default none: the automatic choice */
-  readonly wishes?: Wishes
+  readonly wishes?: Steering
   readonly waterfall?: Partial<WaterfallOptions>
 }
 
@@ -107,7 +107,7 @@ async function play(
   const turns = turnsOf(messages).slice(0, requests)
   for (const [turn, prompt] of turns.entries()) {
     const now = START + turn * secondsBetween * 1000
-    const job = jobOf(prompt, { owner: id, now, small: ledger.small, model, wishes: options.wishes ?? NO_WISHES })
+    const job = jobOf(prompt, { owner: id, now, small: ledger.small, model, steering: options.wishes ?? NO_WISHES })
     const { rewrite } = await waterfall(job)
     list += await meter.countOf(prompt)
     paid += await real.costOf(rewrite?.prompt ?? prompt, now)

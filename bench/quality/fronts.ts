@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
-import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
-import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { anthropicFormat } from '../../src/formats/messages/format.ts'
+import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { createGateway, openaiCompatible } from '../../src/index.ts'
 import type { Method } from './recall.ts'
 

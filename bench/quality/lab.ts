@@ -1,11 +1,10 @@
 import type { Model } from '../../src/core/model.ts'
 import { nano } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import type { SmallModel, TierJob, Wishes } from '../../src/savings/tier.ts'
+import type { SmallModel, TierJob, Steering } from '../../src/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
-import { breathe } from '../../src/tokens/breathe.ts'
-import { createMeter } from '../../src/tokens/size.ts'
-import { createTokenizer } from '../../src/tokens/tokenizer.ts'
+import { yieldToEventLoop } from '../../src/tokens/yield.ts'
+import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 /** What every measurement works with: one meter, so that a conversation is counted once. */
 export const meter: ReturnType<typeof createMeter> = createMeter(createTokenizer())
@@ -34,10 +33,10 @@ export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnTyp
     const timer = setTimeout(callback, ms)
     return () => clearTimeout(timer)
   }
-  return createWaterfall({ meter, store, now: () => START, after, breathe, ...options })
+  return createWaterfall({ meter, store, now: () => START, after, breathe: yieldToEventLoop, ...options })
 }
 
-export const NO_WISHES: Wishes = { vanishing: false, recursive: false }
+export const NO_WISHES: Steering = { vanishing: false, recursive: false }
 
 export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
   return {
@@ -45,7 +44,7 @@ export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
     modelName: 'mock/large',
     model: MODEL,
     tokens: meter.estimateOf(prompt),
-    wishes: NO_WISHES,
+    steering: NO_WISHES,
     owner: 'bench',
     small: undefined,
     signal: new AbortController().signal,

@@ -45,7 +45,7 @@ const recallOf = async (kind: string, method: Method): Promise<number> => {
 const tier2At = (leastTarget: number): Method =>
   through(
     () => newWaterfall({ vanishing: { leastTarget } }),
-    () => ({ wishes: vanishing }),
+    () => ({ steering: vanishing }),
   )
 const small = [1200, 2500, 4096, 8192, 16_384]
 write('2-vanishing-context', {
@@ -90,7 +90,7 @@ if (table !== undefined) {
 const recursive = { ...NO_WISHES, recursive: true }
 const controllers = ['lazy', 'failing']
 const shares = controllers.map(async (kind): Promise<Series> => {
-  const method = through(newWaterfall, () => ({ wishes: recursive, small: smallModelOf(kind).small }))
+  const method = through(newWaterfall, () => ({ steering: recursive, small: smallModelOf(kind).small }))
   const { tokensAfter, evidence } = await measureRecall({ root, kind: 'mtragun', step }, method)
   return {
     name: kind === 'lazy' ? 'with a small model' : 'by extract',

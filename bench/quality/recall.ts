@@ -1,9 +1,9 @@
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { cutToQuery } from '../../src/savings/cut.ts'
-import { talkOf } from '../../src/savings/freeze.ts'
-import { createReader } from '../../src/savings/reading.ts'
+import { conversationOf } from '../../src/savings/conversation.ts'
+import { createSegmentAnalyzer } from '../../src/savings/segment-analysis.ts'
 import type { Optimized, TierJob } from '../../src/savings/tier.ts'
-import { breathe } from '../../src/tokens/breathe.ts'
+import { yieldToEventLoop } from '../../src/tokens/yield.ts'
 import { loadCases, type Case } from './data.ts'
 import { jobOf, meter } from './lab.ts'
 import { createHaystack, percent, shareOf } from './metrics.ts'
@@ -98,12 +98,16 @@ export function through(waterfall: () => (job: TierJob) => Promise<Optimized>, m
   return async (prompt) => (await waterfall()(jobOf(prompt, more()))).rewrite?.prompt ?? prompt
 }
 
-const tools = { meter, read: createReader(meter.tokenizer.estimate, breathe), pause: breathe }
+const tools = {
+  meter,
+  read: createSegmentAnalyzer(meter.tokenizer.estimate, yieldToEventLoop),
+  pause: yieldToEventLoop,
+}
 
 /** The selection of tiers 5 and 2 at any cap. */
 export function selectionAt(cap: number): Method {
   return async (prompt) => {
     if ((await meter.countOf(prompt)) <= cap) return prompt
-    return (await cutToQuery(jobOf(prompt), talkOf(prompt), { cap }, tools))?.prompt ?? prompt
+    return (await cutToQuery(jobOf(prompt), conversationOf(prompt), { cap }, tools))?.prompt ?? prompt
   }
 }

@@ -123,7 +123,7 @@ const fresh = (): ReturnType<typeof newWaterfall> => newWaterfall()
 await tier(
   'tier 2, no small model',
   'mtragun',
-  through(fresh, () => ({ wishes: { vanishing: true, recursive: false } })),
+  through(fresh, () => ({ steering: { vanishing: true, recursive: false } })),
   '97',
 )
 for (const kind of Object.keys(SMALL_REPLIES)) {

@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
-import { scanRequests, type ByteSpan } from './scan-requests.ts'
 
 /** One request of a batch. */
 export interface BatchRequest {
@@ -10,16 +9,16 @@ export interface BatchRequest {
 }
 
 /** The JSON object that some bytes hold, and its text. Throws `invalid-request`. */
-export type ParseObject = (bytes: Uint8Array) => Promise<{ readonly body: JsonObject; readonly text: string }>
+type ParseObject = (bytes: Uint8Array) => Promise<{ readonly body: JsonObject; readonly text: string }>
 
-export interface ReadOptions {
+interface ReadOptions {
   readonly parse: ParseObject
   /** Serves the event loop. */
   readonly pause: () => Promise<void>
 }
 
-export const MOST_REQUESTS = 10_000
-const LONGEST_ID = 64
+const MAX_REQUESTS = 10_000
+const MAX_ID_LENGTH = 64
 /** The number of bytes that are parsed without a pause: some milliseconds of the densest JSON. */
 const SLICE = 65_536
 
@@ -56,7 +55,7 @@ async function find(
     const { value, done } = scan.next()
     if (done === true) return { spans, rest: value }
     if (value === undefined) await pause()
-    else if (spans.length >= MOST_REQUESTS) throw tooMany()
+    else if (spans.length >= MAX_REQUESTS) throw tooMany()
     else spans.push(value)
   }
 }
@@ -67,8 +66,6 @@ interface Reading {
   readonly parse: ParseObject
 }
 
-const OPEN_BRACE = 123
-
 async function readOne(
   bytes: Uint8Array,
   { start, end }: ByteSpan,
@@ -78,8 +75,8 @@ async function readOne(
   if (bytes[start] !== OPEN_BRACE || start === end) throw wrong(path, 'expected an object of custom_id and params')
   const { body, text } = await parseAt(path, parse(bytes.subarray(start, end)))
   const { custom_id: customId, params } = body
-  if (typeof customId !== 'string' || customId.length === 0 || customId.length > LONGEST_ID) {
-    throw wrong(`${path}.custom_id`, `expected a text of 1 to ${LONGEST_ID} characters`)
+  if (typeof customId !== 'string' || customId.length === 0 || customId.length > MAX_ID_LENGTH) {
+    throw wrong(`${path}.custom_id`, `expected a text of 1 to ${MAX_ID_LENGTH} characters`)
   }
   const first = seen.get(customId)
   if (first !== undefined) {
@@ -100,9 +97,143 @@ async function parseAt<value>(path: string, parsing: Promise<value>): Promise<va
 }
 
 function tooMany(): GatewayError {
-  return wrong('requests', `there are more than ${MOST_REQUESTS}. Make several batches`)
+  return wrong('requests', `there are more than ${MAX_REQUESTS}. Make several batches`)
 }
 
 function wrong(param: string, what: string): GatewayError {
   return new GatewayError('invalid-request', `${param}: ${what}.`, { param })
+}
+
+/** A part of a body, in bytes. */
+interface ByteSpan {
+  readonly start: number
+  readonly end: number
+}
+
+/** One request of a batch; `undefined`: a part of the body was scanned, and the event loop can be served. */
+type Scanned = ByteSpan | undefined
+
+/** The number of bytes after which a scan comes up for air. */
+const SCAN_SLICE = 262_144
+
+const QUOTE = 34
+const COMMA = 44
+const COLON = 58
+const OPEN_BRACKET = 91
+const BACKSLASH = 92
+const CLOSE_BRACKET = 93
+const OPEN_BRACE = 123
+const CLOSE_BRACE = 125
+const SPACE = 32
+
+const NAME = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
+
+/**
+ * Finds the elements of the array `requests` in the bytes of a batch, so that each can be parsed by itself: parsing a
+ * body of many megabytes at once would stop the event loop for seconds. Returns the body with an empty array in place of
+ * the elements, for the parser to check.
+ *
+ * Structural signs are ASCII, so the bytes need no decoding. Malformed JSON is not recognized here: it shows in the
+ * element or the rest that contains it.
+ */
+export function* scanRequests(bytes: Uint8Array): Generator<Scanned, Uint8Array, void> {
+  const scan: Scan = {
+    at: 0,
+    depth: 0,
+    isInString: false,
+    text: { start: 0, end: 0 },
+    isKeyDone: false,
+    list: undefined,
+    start: -1,
+    end: 0,
+  }
+  let nextPause = SCAN_SLICE
+  for (; scan.at < bytes.length; scan.at += 1) {
+    const element = step(bytes, scan)
+    if (element !== undefined) yield element
+    if (scan.at < nextPause) continue
+    nextPause = scan.at + SCAN_SLICE
+    yield undefined
+  }
+  return restOf(bytes, scan.list)
+}
+
+interface Scan {
+  at: number
+  /** How many brackets are open. */
+  depth: number
+  isInString: boolean
+  /** The last string, without its quotes. */
+  text: { start: number; end: number }
+  /** True between the colon after `requests` and the value. */
+  isKeyDone: boolean
+  /** The brackets of the array, `end` being -1 while it is open. Only the first array counts. */
+  list: { readonly start: number; end: number } | undefined
+  /** The element that is being scanned; -1 between elements. */
+  start: number
+  end: number
+}
+
+/** Looks at one byte. Returns the element that ends there. */
+function step(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
+  const byte = bytes[scan.at] ?? 0
+  if (scan.isInString) return stepInString(byte, scan)
+  if (byte <= SPACE) return undefined
+  const isInList = scan.list?.end === -1
+  if (isInList && scan.depth === IN_LIST && (byte === COMMA || byte === CLOSE_BRACKET)) return endElement(scan, byte)
+  if (isInList && scan.start === -1) scan.start = scan.at
+  if (byte === QUOTE) openString(scan)
+  else if (byte === COLON) scan.isKeyDone = scan.depth === 1 && scan.list === undefined && isName(bytes, scan.text)
+  else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) open(scan, byte)
+  else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) scan.depth -= 1
+  if (byte !== COLON) scan.isKeyDone = false
+  scan.end = scan.at + 1
+  return undefined
+}
+
+/** The depth of the array's elements: the body and the array are open. */
+const IN_LIST = 2
+
+function open(scan: Scan, byte: number): void {
+  scan.depth += 1
+  if (scan.isKeyDone && byte === OPEN_BRACKET) scan.list = { start: scan.at, end: -1 }
+}
+
+/** An element that is missing (`[1,,2]`) is an empty span; the end of an empty array is none. */
+function endElement(scan: Scan, byte: number): ByteSpan | undefined {
+  const { start, end, list } = scan
+  const isFirst = list !== undefined && scan.end <= list.start + 1
+  scan.start = -1
+  scan.end = scan.at + 1
+  if (byte === CLOSE_BRACKET && list !== undefined) {
+    list.end = scan.at
+    scan.depth -= 1
+  }
+  if (start !== -1) return { start, end }
+  return byte === CLOSE_BRACKET && isFirst ? undefined : { start: scan.at, end: scan.at }
+}
+
+function openString(scan: Scan): void {
+  scan.isInString = true
+  scan.text.start = scan.at + 1
+}
+
+function stepInString(byte: number, scan: Scan): undefined {
+  if (byte === BACKSLASH) scan.at += 1
+  if (byte !== QUOTE) return
+  scan.isInString = false
+  scan.text.end = scan.at
+  scan.end = scan.at + 1
+}
+
+function isName(bytes: Uint8Array, { start, end }: ByteSpan): boolean {
+  return end - start === NAME.length && NAME.every((letter, index) => bytes[start + index] === letter)
+}
+
+function restOf(bytes: Uint8Array, list: Scan['list']): Uint8Array {
+  if (list === undefined || list.end === -1) return bytes
+  const rest = new Uint8Array(list.start + 1 + bytes.length - list.end)
+  rest.set(bytes.subarray(0, list.start + 1))
+  rest.set(bytes.subarray(list.end), list.start + 1)
+  return rest
 }

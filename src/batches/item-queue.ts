@@ -1,11 +1,20 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Settlement, WriteOptions } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
-import { isJsonObject, type JsonObject } from '../core/json.ts'
-import { NO_COUNTS, parseBatch, type Batch, type Counts, type ItemEnd } from './batch.ts'
-import type { BatchParts } from './batch-book.ts'
-import { headKey, itemKey, itemsOf, OPEN } from './batch-keys.ts'
-import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, type OpenBatch } from './batch-values.ts'
+import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
+import {
+  type Batch,
+  type Counts,
+  headKey,
+  type ItemEnd,
+  itemKey,
+  itemsOf,
+  NO_COUNTS,
+  OPEN,
+  parseBatch,
+} from './batch.ts'
+import type { BatchParts } from './batch-repository.ts'
+import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, type OpenBatch } from './batch-storage.ts'
 
 /** An item that this process may work on until `held` says otherwise. */
 export interface Claim {
@@ -106,7 +115,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 
   async function request(claim: Claim): Promise<StoredRequest | undefined> {
-    const value = parse(await store.get(key('request', claim)))
+    const value = parseJson((await store.get(key('request', claim))) ?? '')
     const { custom_id: customId, params } = isJsonObject(value) ? value : {}
     return typeof customId === 'string' && isJsonObject(params) ? { customId, params } : undefined
   }
@@ -218,19 +227,11 @@ function writeResult({ line, settlement }: ItemResult): string {
 
 function readResult(value: string): ItemResult {
   const line = lineOf(value)
-  const settlement = parse(value.slice(line.length + 1))
+  const settlement = parseJson(value.slice(line.length + 1))
   return isSettlement(settlement) ? { line, settlement } : { line }
 }
 
 /** The line was written by `writeResult`. */
 function isSettlement(value: unknown): value is Settlement {
   return isJsonObject(value) && typeof value['ticket'] === 'string' && Array.isArray(value['charges'])
-}
-
-function parse(text: string | undefined): unknown {
-  try {
-    return JSON.parse(text ?? '')
-  } catch {
-    return undefined
-  }
 }

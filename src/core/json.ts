@@ -9,6 +9,15 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** Parses a text; undefined for a text that is not JSON. */
+export function parseJson(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json
+  } catch {
+    return undefined
+  }
+}
+
 /** The value when it is an object, else undefined: for answers of upstreams, which are read loosely. */
 export function asObject(value: unknown): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined

@@ -2,20 +2,20 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
 import type { Embedded, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
-import { tokensOf } from './openai/usage.ts'
+import { tokensOf } from './chat/usage.ts'
 
 /** As the vendor counts: inputs of one request, and tokens of one input that is given as tokens. */
-const MOST_INPUTS = 2048
-const MOST_TOKENS = 100_000
-const MOST_DIMENSIONS = 65_536
+const MAX_INPUTS = 2048
+const MAX_TOKENS = 100_000
+const MAX_DIMENSIONS = 65_536
 /** Characters of one text: more than fit the window of any embedding model. */
-const LONGEST_TEXT = 1_048_576
+const MAX_TEXT_LENGTH = 1_048_576
 
 /** An embeddings request. Throws `invalid-request` with the `param` that was wrong; further fields are carried untouched. */
 export function readEmbeddingRequest(body: JsonObject): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
-  const dimensions = numberAt(body['dimensions'], 'dimensions', { least: 1, most: MOST_DIMENSIONS, whole: true })
+  const dimensions = numberAt(body['dimensions'], 'dimensions', { least: 1, most: MAX_DIMENSIONS, whole: true })
   return {
     native: body,
     model,
@@ -36,7 +36,7 @@ function readInputs(value: Json | undefined): readonly EmbedInput[] {
   if (typeof value === 'string') return [readText(value, 'input')]
   if (!Array.isArray(value) || value.length === 0) throw badField('input', value, EXPECTED)
   if (typeof value[0] === 'number') return [readTokens(value, 'input')]
-  return arrayAt(value, 'input', MOST_INPUTS).map((item, index) =>
+  return arrayAt(value, 'input', MAX_INPUTS).map((item, index) =>
     typeof item === 'string' ? readText(item, `input[${index}]`) : readTokens(item, `input[${index}]`),
   )
 }
@@ -45,13 +45,14 @@ const EXPECTED = 'a text, an array of texts, an array of tokens, or an array of 
 
 function readText(text: string, param: string): string {
   if (text === '') throw badField(param, text, 'a text that is not empty')
-  if (text.length > LONGEST_TEXT) throw badField(param, text, `at most ${LONGEST_TEXT} characters; send it in parts`)
+  if (text.length > MAX_TEXT_LENGTH)
+    throw badField(param, text, `at most ${MAX_TEXT_LENGTH} characters; send it in parts`)
   return text
 }
 
 function readTokens(value: Json, param: string): readonly number[] {
   if (!Array.isArray(value)) throw badField(param, value, 'a text or an array of tokens')
-  const tokens = arrayAt(value, param, MOST_TOKENS)
+  const tokens = arrayAt(value, param, MAX_TOKENS)
   if (tokens.length === 0) throw badField(param, value, 'at least one token')
   return tokens.map((token, index) => {
     if (typeof token === 'number' && Number.isInteger(token) && token >= 0) return token

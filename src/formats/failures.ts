@@ -71,7 +71,7 @@ export function failureStatus(failure: GatewayError): number {
 }
 
 /** Maximum wait that a client is asked for. */
-const LONGEST_WAIT_SECONDS = 60
+const MAX_WAIT_SECONDS = 60
 
 const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
 /** Seconds, or a date as HTTP writes it. */
@@ -97,7 +97,7 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   set(headers, 'retry-after-ms', advice?.retryAfterMs, NUMBER)
   set(headers, 'x-should-retry', details.advice?.shouldRetry, YES_OR_NO)
   const wait = Number(headers['retry-after'] ?? 0)
-  const isHopeless = failure.kind === 'budget-exceeded' || wait > LONGEST_WAIT_SECONDS
+  const isHopeless = failure.kind === 'budget-exceeded' || wait > MAX_WAIT_SECONDS
   if (isHopeless && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
   if (failure.kind === 'method-not-allowed') headers['allow'] = (details.allow ?? []).join(', ')
   return headers

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { isSafeModelName } from '../core/model.ts'
 
-const LONGEST_ECHO = 100
+const MAX_ECHO_LENGTH = 100
 
 /** The caller's field is not what it must be; `expected` completes "expected …". */
 export function badField(param: string, found: Json | undefined, expected: string): GatewayError {
@@ -16,7 +16,7 @@ function nameOf(value: Json | undefined): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
   if (typeof value === 'object') return 'an object'
   if (typeof value !== 'string') return String(value)
-  return value.length > LONGEST_ECHO ? `a text of ${value.length} characters` : JSON.stringify(value)
+  return value.length > MAX_ECHO_LENGTH ? `a text of ${value.length} characters` : JSON.stringify(value)
 }
 
 /** Null means the same as a field that was left out. */
@@ -75,4 +75,9 @@ export function modelAt(value: Json | undefined): string {
     'model is no valid name; expected <provider>/<model_id> of at most 200 letters, digits and the signs . _ : @ + - /',
     { param: 'model', code: 'invalid_model' },
   )
+}
+
+/** Returns the names in a text that separates them by spaces. */
+export function nameSet(names: string): ReadonlySet<string> {
+  return new Set(names.split(' '))
 }

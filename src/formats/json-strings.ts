@@ -62,12 +62,12 @@ export function startOfBase64(bytes: Uint8Array, start: number): number {
 
 const MODEL = [...'model'].map((letter) => letter.charCodeAt(0))
 /** Every letter as `\uXXXX`. */
-const LONGEST_ESCAPED = MODEL.length * 6
+const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
 /** Whether a key is `model`, and whether it is written without escapes. */
 export function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'another' {
   const length = end - start
-  if (length < MODEL.length || length > LONGEST_ESCAPED) return 'another'
+  if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'another'
   if (length === MODEL.length && MODEL.every((byte, index) => bytes[start + index] === byte)) return 'plain'
   if (!holdsBackslash(bytes, start, end)) return 'another'
   const written = latin1(bytes, start, end)

@@ -1,6 +1,6 @@
 import type { Model } from '../core/model.ts'
 import { withParts, type Message, type Part, type Prompt, type Settings, type UpstreamDialect } from '../core/prompt.ts'
-import { originOf } from './origin-table.ts'
+import { sourceOf } from './translators.ts'
 import { portableResponse, type PortablePrompt } from './responses/portable-prompt.ts'
 
 /** Where a prompt goes that must be translated. */
@@ -18,7 +18,7 @@ export function portablePrompt(received: Prompt, target: PortableTarget): Portab
   let { prompt } = own
   if (target.model.refusesSamplers === true) prompt = withoutSamplers(prompt, ignored)
   prompt = withKnownEffort(prompt, target, ignored)
-  if (target.isLossy) prompt = withoutObstacles(prompt, target.dialect, ignored)
+  if (target.isLossy) prompt = withoutUnsupported(prompt, target.dialect, ignored)
   return { prompt, ignored }
 }
 
@@ -44,7 +44,7 @@ function withKnownEffort(prompt: Prompt, { dialect, model }: PortableTarget, ign
   if (model.efforts === undefined && isShared) return prompt
   const known = model.efforts?.includes(effort) === true ? effort : nearestEffort(effort, model.efforts ?? [])
   if (known !== undefined) return { ...prompt, settings: { ...settings, effort: known } }
-  ignored.push(originOf(prompt).names.effort)
+  ignored.push(sourceOf(prompt).names.effort)
   return { ...prompt, settings }
 }
 
@@ -56,8 +56,8 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
 }
 
 /** Leaves out parts and settings that the writers would refuse. Fields of the body are left out by the writers. */
-function withoutObstacles(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
-  const { pathOf, names } = originOf(prompt)
+function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
+  const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
     const parts = sayableParts(message.parts, dialect)
     if (parts === message.parts) return [message]
@@ -78,7 +78,7 @@ function withoutObstacles(prompt: Prompt, dialect: UpstreamDialect, ignored: str
 /** The beginning of an answer, which only the message format has. */
 function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
   if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
-  ignored.push(originOf(prompt).pathOf(prompt, messages.length - 1))
+  ignored.push(sourceOf(prompt).pathOf(prompt, messages.length - 1))
   return messages.slice(0, -1)
 }
 

@@ -1,17 +1,92 @@
 import { GatewayError } from '../core/errors.ts'
-import { lazy } from '../core/lazy.ts'
+import type { Json } from '../core/json.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { WrittenPrompt } from './format.ts'
-import type { TranslatePrompt, TranslatingDialect } from './on-demand.ts'
 
-let translators: Readonly<Record<TranslatingDialect, TranslatePrompt>> | undefined
+/** The formats whose upstream side is part of the main entry. The upstream side of other formats is loaded as a whole. */
+export type TranslatedDialect = 'openai' | 'anthropic'
 
-/** Loads what writes prompts of another format: most requests are not translated. Call it before `translate`. */
-export const loadTranslation: () => Promise<void> = lazy(async () => {
-  translators = (await import('./on-demand.ts')).TRANSLATORS
-})
+/** Writes a prompt of another format. Throws `invalid-request` for required content that the format cannot express. */
+export type TranslatePrompt = (prompt: Prompt, model: string) => WrittenPrompt
 
-export function translate(dialect: TranslatingDialect, prompt: Prompt, model: string): WrittenPrompt {
+let translators: Readonly<Record<TranslatedDialect, TranslatePrompt>> | undefined
+
+/** Sets the functions that `translate` calls. `translators.ts` calls this when it is loaded on demand. */
+export function setTranslators(loaded: Readonly<Record<TranslatedDialect, TranslatePrompt>>): void {
+  translators = loaded
+}
+
+export function translate(dialect: TranslatedDialect, prompt: Prompt, model: string): WrittenPrompt {
   if (translators === undefined) throw new GatewayError('internal', 'Translation is not loaded.')
   return translators[dialect](prompt, model)
+}
+
+/** Something that a prompt says in its own dialect alone, and that cannot be left out without changing what was asked. */
+export interface UnsupportedField {
+  /** The caller's field. */
+  readonly param: string
+  /** Completes "… cannot be sent": `this field`, `a web_search block`. */
+  readonly what: string
+  readonly details?: Json
+  /** True for what is refused even where a prompt may lose something: it is the conversation itself. */
+  readonly isEssential?: boolean
+}
+
+/** What a prompt says beyond the canonical form. */
+export interface UnsupportedFields {
+  /** Fields that only steer: an answer without them is still the answer that was asked for. */
+  readonly hints: readonly string[]
+  /** Required parts that another dialect cannot express, in the order of the body. */
+  readonly required: Iterable<UnsupportedField>
+}
+
+/**
+ * What the writers of all other dialects must know of a prompt's own dialect. Each dialect answers for itself, so that
+ * N dialects need N origins and no writer knows the fields of another dialect.
+ */
+export interface SourceFormat {
+  readonly unsupportedFields: (prompt: Prompt) => UnsupportedFields
+  /** Where the caller looks for message `index`: `messages[3]`. */
+  readonly pathOf: (prompt: Prompt, index: number) => string
+  /** What the caller calls a setting, for errors and the names of hints. */
+  readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
+}
+
+/** Returns the error for content that the target format cannot express. `what` completes "… cannot be sent". */
+export type RefuseContent = (param: string, what: string, details?: Json) => GatewayError
+
+export function refuseContentFor(target: string): RefuseContent {
+  return (param, what, details) =>
+    new GatewayError(
+      'invalid-request',
+      `${param}: ${what} cannot be sent to ${target}. Remove it, or choose a model that knows it.`,
+      { param, ...(details === undefined ? {} : { details }) },
+    )
+}
+
+/**
+ * Returns the names of the fields that are left out of a translated prompt. Throws what `refuse` returns for a required
+ * field, and for a tool that is not a function, unless the caller accepts a lossy translation.
+ */
+export function omittedFields(
+  prompt: Prompt,
+  source: SourceFormat,
+  refuse: RefuseContent,
+  toolField = '',
+): readonly string[] {
+  const { hints, required } = source.unsupportedFields(prompt)
+  const names = [...hints]
+  for (const { param, what, details, isEssential } of required) {
+    if (prompt.isLossy !== true || isEssential === true) throw refuse(param, what, details)
+    names.push(param)
+  }
+  for (const [index, { name, parameters }] of prompt.tools.entries()) {
+    if (parameters === undefined) throw refuse(`tools[${index}]${toolField}`, `the tool ${name}`)
+  }
+  return [...new Set(names)]
+}
+
+/** Absent, null, switched off or empty: a field that asks for nothing. */
+export function isUnset(value: Json | undefined): boolean {
+  return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }

@@ -25,7 +25,7 @@ export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(par
 
 /** The format demands a limit of a request, and has none for its count. */
 async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
-  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: true })
+  authenticated.steering = readSteering(headersOf(authenticated.request), { canExplain: true })
   const { body, bytes } = await readJson(authenticated, services)
   return parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services)
 }

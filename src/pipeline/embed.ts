@@ -22,7 +22,7 @@ type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest
 
 /** Reads which texts to embed, by which model, and how much it is: 400, 403, 404 or 413. */
 export function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
-  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: false })
+  authenticated.steering = readSteering(headersOf(authenticated.request), { canExplain: false })
   // Of the many texts each has a context window of its own.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
   return chain(readJson(authenticated, services, limits), async ({ body, bytes }) => {

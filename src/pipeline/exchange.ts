@@ -8,7 +8,7 @@ import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { First } from '../replay/idempotency.ts'
 import { createSubscribers, type Subscribers } from '../replay/subscribers.ts'
-import type { Wishes } from '../savings/tier.ts'
+import type { Steering } from '../savings/tier.ts'
 import type { HeldRoom } from './body-room.ts'
 import type { Answer, Plan, Resolved, Route, Size } from './request-values.ts'
 
@@ -59,7 +59,7 @@ export class Exchange {
   prompt: Prompt | undefined = undefined
   resolved: Resolved | undefined = undefined
   size: Size | undefined = undefined
-  wishes: Wishes | undefined = undefined
+  steering: Steering | undefined = undefined
   /** Present for an embeddings request. */
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
@@ -119,7 +119,7 @@ export type Parsed = Authenticated & {
   readonly prompt: Prompt
   readonly resolved: Resolved
   readonly size: Size
-  readonly wishes: Wishes
+  readonly steering: Steering
 }
 
 export type Reserved = Parsed & { readonly reservation: Reservation }

@@ -81,10 +81,10 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
 }
 
 function whyNotLookedAt(planned: Planned): string {
-  const { plan, wishes } = planned
+  const { plan, steering } = planned
   if (plan.kind === 'replay') return 'the cache answers'
   if (isThread(planned)) return 'the upstream holds the earlier turns of a thread'
-  if (wishes.level === 'off') return 'X-Savings-Level is off'
+  if (steering.level === 'off') return 'X-Savings-Level is off'
   const { rewrite } = plan.optimized
   return rewrite === undefined ? 'the prompt is far below every threshold' : `tier ${rewrite.tier} was chosen before it`
 }

@@ -3,7 +3,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
 import { parseBodyInTurns, type ParsedBody } from '../formats/parse-body.ts'
-import { checkPromptLength } from '../formats/prompt-length.ts'
+import { checkPromptLength } from '../formats/prompt-size.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import { utf8Length } from '../tokens/bound.ts'
 import { checkAccess } from '../governance/access.ts'
@@ -11,7 +11,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { headersOf } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
-import { breathe } from '../tokens/breathe.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 import { answeringRoutes, operatingRoutes } from './kind.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
 import { LARGE_BODY } from './body-room.ts'
@@ -23,7 +23,7 @@ import { waitForStore } from './store-wait.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
-  authenticated.wishes = readSteering(headersOf(authenticated.request), { canExplain: true })
+  authenticated.steering = readSteering(headersOf(authenticated.request), { canExplain: true })
   return chain(readJson(authenticated, services), (given) => parsePrompt(authenticated, given, services))
 }
 
@@ -87,7 +87,7 @@ export function readJson(
 ): MaybePromise<ParsedBody> {
   const { request, key, cancellation } = exchange
   const { bodyLimits, bodyRoom, runtime } = services
-  const turns = { pause: breathe, uuid: runtime.uuid }
+  const turns = { pause: yieldToEventLoop, uuid: runtime.uuid }
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const expected = expectedBytes(request, bodyLimits.maxBytes)
   if (expected > 0 && expected <= LARGE_BODY) {

@@ -1,7 +1,7 @@
 import { sha256 } from '#hash'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
-import { breathe } from '../tokens/breathe.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
@@ -25,9 +25,9 @@ function withPlan(exchange: Reserved, chosen: Plan): Planned {
 
 /** A prompt that no tier can make smaller is sent as it is, without a count. */
 function planPrompt(reserved: Reserved, recalled: Recalled, services: Services): MaybePromise<Planned> {
-  const { wishes, size, resolved } = reserved
+  const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
-  if (services.waterfall.isBelow({ model, wishes }, () => size.bound)) return untouched(reserved, recalled)
+  if (services.waterfall.isBelow({ model, steering }, () => size.bound)) return untouched(reserved, recalled)
   return optimize(reserved, recalled, services).catch((error: unknown) => {
     recalled.keep.finish({ status: 500 })
     throw error
@@ -35,7 +35,7 @@ function planPrompt(reserved: Reserved, recalled: Recalled, services: Services):
 }
 
 async function optimize(reserved: Reserved, { keep, spent }: Recalled, services: Services): Promise<Planned> {
-  const { prompt, resolved, size, wishes, key, cancellation } = reserved
+  const { prompt, resolved, size, steering, key, cancellation } = reserved
   const route = resolved.routes[0]
   if (size.mayHoldLongMedia) await digestMedia(prompt)
   await services.meter.prepare(prompt, cancellation.signal)
@@ -44,7 +44,7 @@ async function optimize(reserved: Reserved, { keep, spent }: Recalled, services:
     modelName: resolved.name,
     model: route.model,
     tokens: size.estimate,
-    wishes,
+    steering,
     owner: key.id,
     small: services.smallModel(route),
     signal: cancellation.signal,
@@ -64,7 +64,7 @@ async function optimize(reserved: Reserved, { keep, spent }: Recalled, services:
 
 async function digestMedia(prompt: Prompt): Promise<void> {
   const { digestInTurns, longMediaOf } = await import('./on-demand.ts')
-  await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: breathe })
+  await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
 /** What the upstream holds or does in the background can be neither compared nor cut. */

@@ -2,23 +2,22 @@ import { GatewayError } from '../core/errors.ts'
 import type { HeaderView } from '../core/http.ts'
 import { readCacheDirectives } from '../cache/cache-directives.ts'
 import { checkSteeringNames, maySteer, readFlag } from '../core/steering-headers.ts'
-import { readWishes } from '../savings/wishes.ts'
-import type { Wishes } from '../savings/tier.ts'
+import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 
 /**
  * Checks all headers by which a caller steers a request and returns those for the savings tiers. Throws `invalid-request`
  * before anything is reserved or spent: an ignored `X-Svc-Explain` would bill a request that was meant to be free.
  */
-export function readSteering(headers: HeaderView, options: { readonly canExplain: boolean }): Wishes {
+export function readSteering(headers: HeaderView, options: { readonly canExplain: boolean }): Steering {
   if (!maySteer(headers)) return NO_WISHES
   checkSteeringNames(headers)
   if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()
   readFlag(headers, 'X-Svc-Detach')
   readCacheDirectives((name) => headers.get(name))
-  return readWishes(headers)
+  return readSteeringHeaders(headers)
 }
 
-const NO_WISHES: Wishes = { vanishing: false, recursive: false }
+const NO_WISHES: Steering = { vanishing: false, recursive: false }
 
 function cannotExplain(): GatewayError {
   return new GatewayError(

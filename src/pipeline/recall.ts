@@ -6,10 +6,9 @@ import type { Leader } from '../cache/single-flight.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Reserved } from './exchange.ts'
-import type { Outcome } from './request-values.ts'
-import { breathe } from '../tokens/breathe.ts'
+import type { Keep, Outcome, Plan } from './request-values.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
-import type { Keep, Plan } from './request-values.ts'
 
 /** Stores nothing: for requests that the cache must not see. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
@@ -40,7 +39,7 @@ export function recall(reserved: Reserved, services: Services): MaybePromise<Fou
 
 async function digestBlocks({ prompt }: Reserved): Promise<void> {
   const { digestInTurns, longBlocksOf } = await import('./on-demand.ts')
-  await digestInTurns(longBlocksOf(prompt), { hash: sha256, pause: breathe })
+  await digestInTurns(longBlocksOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
 function find(reserved: Reserved, services: Services & { readonly memory: AnswerCache }): MaybePromise<Found> {

@@ -25,7 +25,7 @@ import type { Quote, RateStatus, Reservation, Used, WaitForStore } from '../gove
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { Detached } from '../replay/detached.ts'
+import type { Detached } from '../replay/subscribers.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { SmallModel, Waterfall } from '../savings/tier.ts'

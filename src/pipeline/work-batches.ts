@@ -1,11 +1,10 @@
-import type { Batch } from '../batches/batch.ts'
-import type { OpenBatch } from '../batches/batch-values.ts'
+import { type Batch, placeOf } from '../batches/batch.ts'
+import type { OpenBatch } from '../batches/batch-storage.ts'
 import { writeLine, type Claim, type ItemQueue, type ItemResult } from '../batches/item-queue.ts'
-import { createRound, type Round } from '../batches/round.ts'
-import { placeOf } from '../batches/batch-keys.ts'
+import { createItemPoll, type ItemPoll } from '../batches/poll.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import type { Settlement } from '../core/ports.ts'
-import { breathe } from '../tokens/breathe.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 import { answerItem, type KeyById } from './answer-item.ts'
 import { holdClaim } from './hold-claim.ts'
 import type { Services } from './services.ts'
@@ -58,7 +57,7 @@ const LONGEST_REST_MS = 300_000
 export function createBatchWork(options: BatchWorkOptions): BatchWork {
   const { queue, services, concurrency, leaseMs } = options
   const { now, after, random } = services.runtime
-  const rounds = new Map<string, Round>()
+  const rounds = new Map<string, ItemPoll>()
   /** Keys that a limit has refused, and until when. */
   const resting = new Map<string, number>()
   const hands = new Set<Promise<void>>()
@@ -79,7 +78,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
       for (;;) {
         await options.traffic.quiet(stopping.signal)
         // An item that is refused at once waits for nothing: without a pause thousands of them would stop the event loop.
-        await breathe()
+        await yieldToEventLoop()
         if (stopping.signal.aborted) return
         const task = await inTurn(nextTask)
         if (task === undefined && stale) continue
@@ -152,15 +151,15 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     const found = open.filter((batch) => !rounds.has(batch.id))
     for (const [index, batch] of found.entries()) {
       rounds.set(batch.id, await roundOf(batch))
-      if (index % PAUSE_AFTER === 0) await breathe()
+      if (index % PAUSE_AFTER === 0) await yieldToEventLoop()
     }
   }
 
   /** Begins anywhere, so that processes that share a batch seldom meet. */
-  async function roundOf(batch: OpenBatch): Promise<Round> {
+  async function roundOf(batch: OpenBatch): Promise<ItemPoll> {
     const total = (await queue.batch(batch))?.total ?? 0
     const start = Math.floor(random() * total)
-    return createRound(queue, batch, start === 0 ? undefined : placeOf(start - 1))
+    return createItemPoll(queue, batch, start === 0 ? undefined : placeOf(start - 1))
   }
 
   async function workOn(claim: Claim): Promise<void> {

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import { anthropicFormat } from '../formats/anthropic/format.ts'
+import { anthropicFormat } from '../formats/messages/format.ts'
 import { keyCredentials, type ApiKey } from './credentials.ts'
 import { ANTHROPIC_MODELS } from './anthropic-models.ts'
 import type { PriceList } from './known-model.ts'

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
-import { openaiFormat } from '../formats/openai/format.ts'
+import { openaiFormat } from '../formats/chat/format.ts'
 import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
 import { httpProvider, type HttpProviderOptions } from './http-provider.ts'
 import { createModelBook } from './model-book.ts'

@@ -3,7 +3,7 @@ import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer-source.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../http/body.ts'
-import { breathe } from '../tokens/breathe.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 import { brokenUpstream, unreachable } from '../upstream/upstream-failure.ts'
 
 export interface HttpCallOptions {
@@ -171,7 +171,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   async #resumeLater(): Promise<void> {
-    await breathe()
+    await yieldToEventLoop()
     this.#isYielding = false
     this.#turnBytes = 0
     this.#turnLines = 0

@@ -1,3 +1,4 @@
+import { lazy } from '../core/lazy.ts'
 import type { Completion, Frame, Step } from '../core/answer.ts'
 import type { AnswerSource, StepReader, StreamFormat } from '../core/answer-source.ts'
 import { Cancellation } from '../core/cancellation.ts'
@@ -16,11 +17,13 @@ import type {
 } from '../core/ports.ts'
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
-import { loadTranslation } from '../formats/translation.ts'
 import { bounded } from './bounded-provider.ts'
 import type { SignRequest } from './credentials.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
 import { brokenUpstream, parseObject, withoutSecrets } from '../upstream/upstream-failure.ts'
+
+/** Most requests reach a vendor of their own format, so the translation of prompts is loaded on demand. */
+const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
 /** An address, or how it is written for a model; the id is percent-encoded. */
 export type Address = string | ((modelId: string, isStream: boolean) => string)
@@ -141,7 +144,7 @@ async function heldResponse(options: HttpProviderOptions, call: HeldResponseCall
 }
 
 async function embedTexts(options: HttpProviderOptions, call: EmbedCall, address: Address): Promise<Embedded> {
-  const { readEmbeddings } = await import('../formats/on-demand.ts')
+  const { readEmbeddings } = await import('../formats/translators.ts')
   const body = JSON.stringify({ ...call.request.native, model: call.model.id })
   const { value } = await fetchJson(options, call, { method: 'POST', url: writeAddress(address, call), body })
   return readable(options.name, () => readEmbeddings(value, call.request.inputs.length))

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
-import { anthropicFormat } from '../formats/anthropic/format.ts'
+import { anthropicFormat } from '../formats/messages/format.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
 import { geminiFormat } from '../formats/gemini/format.ts'
 import { parseObject } from '../upstream/upstream-failure.ts'

@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { countEvents, skipEvents } from './events.ts'
-import type { Place } from './room.ts'
+import type { CapacityShare } from './capacity.ts'
 
 /** One or several whole server-sent events. */
 export type Chunk = Uint8Array | string
@@ -17,7 +16,7 @@ export interface EventSink {
   leave(): void
 }
 
-export interface Ending {
+interface Ending {
   readonly isWhole: boolean
   /** All events; undefined when they were too many to keep. */
   readonly text: string | undefined
@@ -53,7 +52,7 @@ export class EventBuffer implements Recording {
   /** Called with false when no reader takes more for now, and with true when one does again. */
   onDemand: ((isWanted: boolean) => void) | undefined
 
-  readonly #place: Place | undefined
+  readonly #place: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
   readonly #chunks: Chunk[] = []
   /** The number of chunks that have been let go. */
@@ -67,7 +66,7 @@ export class EventBuffer implements Recording {
   #tellEnd: (ending: Ending) => void = () => {}
 
   /** Without a place nothing is kept: only the original reader gets the events. */
-  constructor(place: Place | undefined) {
+  constructor(place: CapacityShare | undefined) {
     this.#place = place
     this.#isKept = place !== undefined
     this.ended = new Promise((resolve) => {
@@ -217,4 +216,25 @@ function tooLarge(): GatewayError {
   const message =
     'This answer cannot be followed: it, or all recordings together, grew too large to keep. Send the request again.'
   return new GatewayError('too-large', message)
+}
+
+/** Server-sent events end with an empty line, and `writeFrame` puts none inside one. */
+const END = '\n\n'
+
+/** How many events a text of whole events holds. Linear. */
+export function countEvents(text: string): number {
+  let count = 0
+  for (let at = text.indexOf(END); at !== -1; at = text.indexOf(END, at + END.length)) count += 1
+  return count
+}
+
+/** The text after its first `count` events; empty when it has no more than that. */
+export function skipEvents(text: string, count: number): string {
+  let at = 0
+  for (let skipped = 0; skipped < count; skipped += 1) {
+    const end = text.indexOf(END, at)
+    if (end === -1) return ''
+    at = end + END.length
+  }
+  return at === 0 ? text : text.slice(at)
 }

@@ -2,11 +2,19 @@ import { GatewayError } from '../core/errors.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import type { Subscribers } from './subscribers.ts'
-import { readClaim, writeClaim, type KeptAnswer } from './claim-record.ts'
+import {
+  createRun,
+  type KeptAnswer,
+  type Outcome,
+  readClaim,
+  type Run,
+  type RunControl,
+  type TimeoutOptions,
+  withTimeout,
+  writeClaim,
+} from './run.ts'
 import { takeLease, type Lease } from './lease.ts'
-import { patient, type Patience } from './patience.ts'
 import type { Recording } from './event-buffer.ts'
-import { createRun, type Outcome, type Run, type RunControl } from './run.ts'
 
 /** A request that carries an Idempotency-Key. */
 export interface Asked {
@@ -81,7 +89,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   async function claim(asked: Asked): Promise<Claim> {
     const name = `idempotency:${asked.owner}:${encodeURIComponent(asked.idempotencyKey)}`
     const until = now() + asked.patienceMs
-    const patience = (): Patience => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
+    const patience = (): TimeoutOptions => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
     for (;;) {
       const run = runs.get(name)
       if (run === undefined) return lead(name, asked, patience)
@@ -91,7 +99,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 
   /** Is the first of this process, and of all unless the store knows of another. */
-  async function lead(name: string, asked: Asked, patience: () => Patience): Promise<Claim> {
+  async function lead(name: string, asked: Asked, patience: () => TimeoutOptions): Promise<Claim> {
     const control = createRun(asked.fingerprint, asked.subscribers)
     runs.set(name, control.run)
     const end = (): void => {
@@ -104,7 +112,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         control.begin()
         return { role: 'first', first: firstOf(found.lease, control, end) }
       }
-      control.tell(found)
+      control.notify(found)
       end()
       return { role: 'repetition', repeated: found }
     } catch (error) {
@@ -116,7 +124,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   async function findOrTake(
     name: string,
     { fingerprint, owner }: Asked,
-    patience: () => Patience,
+    patience: () => TimeoutOptions,
   ): Promise<{ readonly lease: Lease } | Extract<Outcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
@@ -127,14 +135,14 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
         // Usually the next read finds who was first. A store whose reads lag behind its writes needs time.
-        if (lost > 0) await patient(pause(backoffMs(lost)), patience())
+        if (lost > 0) await withTimeout(pause(backoffMs(lost)), patience())
         lost += 1
       } else if (record.fingerprint !== fingerprint) {
         throw otherRequest()
       } else if (record.state === 'done') {
         return { kind: 'kept', answer: record.answer }
       } else {
-        await patient(pause(pollMs), patience())
+        await withTimeout(pause(pollMs), patience())
       }
     }
   }
@@ -147,12 +155,12 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     return new Promise((resolve) => void after(ms, resolve))
   }
 
-  function firstOf(lease: Lease, { run, tell }: RunControl, end: () => void): First {
+  function firstOf(lease: Lease, { run, notify }: RunControl, end: () => void): First {
     let isTold = false
     const tellOnce = (outcome: Outcome | undefined): boolean => {
       if (isTold) return false
       isTold = true
-      tell(outcome)
+      notify(outcome)
       return true
     }
     const close = (answer: KeptAnswer | undefined): Promise<void> => {
@@ -190,20 +198,20 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 }
 
 /** Undefined: that request is over, and the key may be claimed again. */
-async function join(run: Run, asked: Asked, patience: () => Patience): Promise<Repeated | undefined> {
+async function join(run: Run, asked: Asked, patience: () => TimeoutOptions): Promise<Repeated | undefined> {
   if (run.fingerprint !== asked.fingerprint) {
-    if (await patient(run.begun, patience())) throw otherRequest()
+    if (await withTimeout(run.begun, patience())) throw otherRequest()
     return undefined
   }
   if (run.subscribers.isOver) {
-    await patient(run.over, patience())
+    await withTimeout(run.over, patience())
     return undefined
   }
   const leave = run.subscribers.join()
   let follows = false
   try {
-    const outcome = await patient(run.outcome, patience())
-    if (outcome === undefined) await patient(run.over, patience())
+    const outcome = await withTimeout(run.outcome, patience())
+    if (outcome === undefined) await withTimeout(run.over, patience())
     if (outcome?.kind !== 'live') return outcome
     follows = true
     return { ...outcome, leave }

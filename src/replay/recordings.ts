@@ -1,10 +1,10 @@
-import { isJsonObject, type JsonObject } from '../core/json.ts'
+import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
 import type { Subscribers } from './subscribers.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { EventBuffer, type Recording } from './event-buffer.ts'
-import { createRoom, type RoomBounds } from './room.ts'
+import { createRecordingCapacity, type CapacityLimits } from './capacity.ts'
 
 /** What a finished answer is kept as. */
 export type Kept =
@@ -48,7 +48,7 @@ export interface Recordings {
   readonly size: { readonly entries: number; readonly bytes: number }
 }
 
-export interface RecordingsOptions extends Partial<RoomBounds>, Pick<Runtime, 'after' | 'uuid'> {
+export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'after' | 'uuid'> {
   readonly store: Store
   /** False: nothing is known by a name or kept. @default true */
   readonly isOn?: boolean
@@ -57,7 +57,7 @@ export interface RecordingsOptions extends Partial<RoomBounds>, Pick<Runtime, 'a
 }
 
 const MIB = 1024 * 1024
-const BOUNDS: RoomBounds = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
+const BOUNDS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
 const HOUR_SECONDS = 3600
 /** A process that died is found out after this time. */
 const LEASE_MS = 30_000
@@ -67,7 +67,7 @@ const NAMABLE = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
   const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
-  const room = createRoom({ ...BOUNDS, ...bounds })
+  const room = createRecordingCapacity({ ...BOUNDS, ...bounds })
   const most = bounds.bytesOfOne ?? BOUNDS.bytesOfOne
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
@@ -156,19 +156,10 @@ function writeKept(kept: Kept): string {
 function readKept(value: string | undefined): Found | undefined {
   if (value === undefined) return undefined
   const end = value.indexOf('\n')
-  const head = readHead(value.slice(0, end))
+  const head = asObject(parseJson(value.slice(0, end)))
   const text = value.slice(end + 1)
   const metrics = head?.['metrics']
   if (head?.['kind'] === LIVE) return 'elsewhere'
   if (head?.['kind'] === 'events') return { kept: { kind: 'events', text } }
   return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { kept: { kind: 'whole', text, metrics } } : undefined
-}
-
-function readHead(line: string): JsonObject | undefined {
-  try {
-    const head: unknown = JSON.parse(line)
-    return isJsonObject(head) ? head : undefined
-  } catch {
-    return undefined
-  }
 }

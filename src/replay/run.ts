@@ -1,6 +1,7 @@
 import type { Subscribers } from './subscribers.ts'
-import type { KeptAnswer } from './claim-record.ts'
 import type { Recording } from './event-buffer.ts'
+import { asObject, isJsonObject, parseJson } from '../core/json.ts'
+import type { Runtime } from '../core/ports.ts'
 
 /** How a first request ended, for those who asked the same. */
 export type Outcome =
@@ -24,7 +25,7 @@ export interface Run {
 export interface RunControl {
   readonly run: Run
   readonly begin: () => void
-  readonly tell: (outcome: Outcome | undefined) => void
+  readonly notify: (outcome: Outcome | undefined) => void
   readonly end: () => void
 }
 
@@ -35,7 +36,7 @@ export function createRun(fingerprint: string, subscribers: Subscribers): RunCon
   return {
     run: { fingerprint, subscribers, begun: begun.promise, outcome: outcome.promise, over: over.promise },
     begin: () => begun.resolve(true),
-    tell: outcome.resolve,
+    notify: outcome.resolve,
     end: () => {
       begun.resolve(false)
       outcome.resolve(undefined)
@@ -50,4 +51,67 @@ function settleable<T>(): { readonly promise: Promise<T>; readonly resolve: (val
     resolve = settle
   })
   return { promise, resolve }
+}
+
+/** An answer as it can be given again, without what belongs to one response only (request id, rate limits). */
+export interface KeptAnswer {
+  readonly status: number
+  /** Header names in lower case. */
+  readonly head: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/** The stored value of an Idempotency-Key. Different requests have different fingerprints. */
+type ClaimRecord =
+  | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
+  | { readonly state: 'done'; readonly fingerprint: string; readonly answer: KeptAnswer }
+
+/** One line of JSON, and for an answer its body as it is. */
+export function writeClaim(record: ClaimRecord): string {
+  if (record.state === 'running') return JSON.stringify(record)
+  const { status, head, body } = record.answer
+  return `${JSON.stringify({ state: 'done', fingerprint: record.fingerprint, status, head })}\n${body}`
+}
+
+/** Undefined for a text that `writeClaim` did not write. */
+export function readClaim(text: string): ClaimRecord | undefined {
+  const end = text.indexOf('\n')
+  const line = asObject(parseJson(end === -1 ? text : text.slice(0, end)))
+  if (line === undefined) return undefined
+  const { state, fingerprint, token, status, head } = line
+  if (typeof fingerprint !== 'string') return undefined
+  if (state === 'running' && typeof token === 'string') return { state, fingerprint, token }
+  if (state !== 'done' || end === -1 || typeof status !== 'number' || !isHead(head)) return undefined
+  return { state, fingerprint, answer: { status, head, body: text.slice(end + 1) } }
+}
+
+function isHead(value: unknown): value is Record<string, string> {
+  return isJsonObject(value) && Object.values(value).every((field) => typeof field === 'string')
+}
+
+export interface TimeoutOptions extends Pick<Runtime, 'after'> {
+  /** Milliseconds. */
+  readonly ms: number
+  /** The caller's own. */
+  readonly signal: AbortSignal
+  /** What to reject with when it took too long. */
+  readonly late: () => Error
+}
+
+/** The outcome of `work`, unless it takes too long or the caller leaves. Leaves nothing behind. */
+export async function withTimeout<T>(work: Promise<T>, { ms, after, signal, late }: TimeoutOptions): Promise<T> {
+  signal.throwIfAborted()
+  let giveUp: (reason: unknown) => void = () => {}
+  const ended = new Promise<never>((_, reject) => {
+    giveUp = reject
+  })
+  const leave = (): void => giveUp(signal.reason)
+  const cancel = after(Math.max(0, ms), () => giveUp(late()))
+  signal.addEventListener('abort', leave, { once: true })
+  try {
+    return await Promise.race([work, ended])
+  } finally {
+    cancel()
+    signal.removeEventListener('abort', leave)
+  }
 }

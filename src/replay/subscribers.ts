@@ -1,3 +1,5 @@
+import type { Runtime } from '../core/ports.ts'
+
 /**
  * Counts everyone who waits for one piece of work. The work goes on as long as one of them does: a second request with
  * the same Idempotency-Key, or a follower of the stream, keeps it going after the first client has left.
@@ -38,5 +40,38 @@ class SubscriberCount implements Subscribers {
     if (this.#present > 0 || this.isOver) return
     this.isOver = true
     this.#end()
+  }
+}
+
+/** Work that goes on without its caller. */
+export interface Detached {
+  /** `end` makes it end soon; `ended` resolves or rejects when it has. */
+  add(work: { readonly end: () => void; readonly ended: Promise<unknown> }): void
+  /** Ends all work and waits until it has ended, at most `waitMs`. @default 5,000 */
+  close(waitMs?: number): Promise<void>
+  readonly size: number
+}
+
+const WAIT_MS = 5_000
+
+export function createDetached({ after }: Pick<Runtime, 'after'>): Detached {
+  const under = new Map<() => void, Promise<void>>()
+  return {
+    add: ({ end, ended }) => {
+      const forget = (): void => void under.delete(end)
+      under.set(end, ended.then(forget, forget))
+    },
+    close: async (waitMs = WAIT_MS) => {
+      let cancel: () => void = () => {}
+      const late = new Promise<void>((resolve) => {
+        cancel = after(waitMs, resolve)
+      })
+      for (const end of under.keys()) end()
+      await Promise.race([Promise.all(under.values()), late])
+      cancel()
+    },
+    get size() {
+      return under.size
+    },
   }
 }

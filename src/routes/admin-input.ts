@@ -4,7 +4,7 @@ import { parseBodyInTurns } from '../formats/parse-body.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
-import { breathe } from '../tokens/breathe.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Call } from './endpoint.ts'
 
 /** The JSON object that an admin sent. What is no JSON is a validation error like any other. */
@@ -15,7 +15,7 @@ export async function readAdminBody(
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const bytes = await request.body(bodyLimits)
   try {
-    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), { pause: breathe, uuid: runtime.uuid })
+    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), { pause: yieldToEventLoop, uuid: runtime.uuid })
     return withoutPrototypeKey(body)
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {

@@ -1,5 +1,5 @@
 import { isBatchId, writeBatch, type Batch } from '../batches/batch.ts'
-import { notEnded, type BatchBook, type BatchQuery } from '../batches/batch-book.ts'
+import { notEnded, type BatchRepository, type BatchQuery } from '../batches/batch-repository.ts'
 import { readBatchRequests } from '../batches/batch-requests.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -14,11 +14,11 @@ import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import { readSteering } from '../pipeline/read-steering.ts'
-import { breathe } from '../tokens/breathe.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 export interface BatchRouteParts {
-  readonly book: BatchBook
+  readonly book: BatchRepository
   /** Called when there is work for the batches of a key. */
   readonly wake: (keyId: string) => void
   readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'bodyRoom' | 'runtime' | 'timeouts'>
@@ -89,10 +89,10 @@ async function store(
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
     parse: async (part) => {
-      const parsed = await parseBodyInTurns(part, itemLimits, { pause: breathe, uuid: runtime.uuid })
+      const parsed = await parseBodyInTurns(part, itemLimits, { pause: yieldToEventLoop, uuid: runtime.uuid })
       return { body: parsed.body, text: textOf(part, parsed) }
     },
-    pause: breathe,
+    pause: yieldToEventLoop,
   })
   await takeRequest(parts.line.ledger, key)
   const batch = await parts.book.create({ keyId: key.id, headers: kept(request) }, requests)

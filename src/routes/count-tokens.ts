@@ -1,4 +1,4 @@
-import { anthropicFormat } from '../formats/anthropic/format.ts'
+import { anthropicFormat } from '../formats/messages/format.ts'
 import { countStages } from '../pipeline/count.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Handler } from './endpoint.ts'

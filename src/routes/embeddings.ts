@@ -1,4 +1,4 @@
-import { openaiFormat } from '../formats/openai/format.ts'
+import { openaiFormat } from '../formats/chat/format.ts'
 import { embeddingStages } from '../pipeline/run-embedding.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Handler } from './endpoint.ts'

@@ -1,21 +1,19 @@
 import type { Message, Prompt } from '../core/prompt.ts'
-import { roundTokens } from './amount.ts'
-import type { Talk } from './freeze.ts'
-import { asksForAnswer } from './answer-question.ts'
-import { queryOf } from './query.ts'
-import { isCut, rebuild } from './rebuild.ts'
+import { roundTokens } from './summary.ts'
+import type { Conversation, Segment } from './conversation.ts'
+import { asksForAnswer, queryOf } from './query.ts'
+import { isCut, rebuild } from './excerpt.ts'
 import { select, type Selected, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
-import type { Unit } from './turns.ts'
 
 /** A prompt of which only the system prompt, the live turn and what the query needs are left. */
 export interface Cut {
   readonly prompt: Prompt
   /** Exact. */
   readonly tokens: number
-  /** Old units that are still there, whole or in part. */
+  /** Old segments that are still there, whole or in part. */
   readonly kept: number
-  /** How many units share a word with the query. */
+  /** How many segments share a word with the query. */
   readonly matches: number
   /** All that stayed, the live turn included. */
   readonly selected: Selected
@@ -30,7 +28,7 @@ export interface CutOptions {
   readonly liveCap?: number
   /** The greatest number of tokens once the live turn is excerpted. @default cap */
   readonly excerptCap?: number
-  /** What the old units may take where the live turn alone fills the cap. @default 0 */
+  /** What the old segments may take where the live turn alone fills the cap. @default 0 */
   readonly leastRoom?: number
   /** The newest messages that stay as they are: so many, live turn included, and at least so many tokens. */
   readonly newest?: { readonly messages: number; readonly tokens: number }
@@ -40,8 +38,8 @@ export interface CutOptions {
   readonly terms?: readonly string[]
   /** What the notice may take. @default 48 */
   readonly noticeRoom?: number
-  /** Returns the text in place of what is left out, given the units that are cut. @default its amount in tokens */
-  readonly notice?: (cut: readonly Unit[], tokens: number) => Promise<string>
+  /** Returns the text in place of what is left out, given the segments that are cut. @default its amount in tokens */
+  readonly notice?: (cut: readonly Segment[], tokens: number) => Promise<string>
 }
 
 const NOTICE_ROOM = 48
@@ -50,13 +48,13 @@ const ATTEMPTS = 6
 /** Cuts a prompt down to the cap; undefined when there is nothing that could be left out or shortened. */
 export async function cutToQuery(
   job: TierJob,
-  talk: Talk,
+  conversation: Conversation,
   options: CutOptions,
   tools: SelectionTools,
 ): Promise<Cut | undefined> {
-  const { pinned, units, steps, newestRoom, taken, overflows } = await layOut(job, talk, options, tools)
-  if (units.length === 0) return undefined
-  const query = queryOf(talk.turns, options.terms)
+  const { pinned, segments, steps, newestRoom, taken, overflows } = await layOut(job, conversation, options, tools)
+  if (segments.length === 0) return undefined
+  const query = queryOf(conversation.turns, options.terms)
   const { owner, signal } = job
   const limit = overflows ? (options.excerptCap ?? options.cap) : options.cap
   let room = Math.max(options.leastRoom ?? 0, limit - taken)
@@ -64,12 +62,12 @@ export async function cutToQuery(
   let fitting: Cut | undefined
   for (let attempt = 1; ; attempt++) {
     const picked = await select(
-      { units, steps, query, asksForAnswer: asksForAnswer(talk.turns), room, newestRoom, owner, signal },
+      { segments, steps, query, asksForAnswer: asksForAnswer(conversation.turns), room, newestRoom, owner, signal },
       tools,
     )
-    const whole: [Unit, readonly Message[]][] = pinned.map((unit) => [unit, unit.messages])
+    const whole: [Segment, readonly Message[]][] = pinned.map((segment) => [segment, segment.messages])
     const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
-    const cut = await assemble(job, talk, { options, selected }, tools)
+    const cut = await assemble(job, conversation, { options, selected }, tools)
     const unused = cap - cut.tokens
     if (unused >= 0 && (fitting !== undefined || !mayRefill(job, options, unused / cap))) return cut
     if (fitting !== undefined) return fitting
@@ -79,7 +77,7 @@ export async function cutToQuery(
       continue
     }
     // The cap has priority over the marker, but not over a summary: without it the text would be lost.
-    if (room === 0) return options.notice === undefined ? withoutNotice(job, talk, cut, tools) : cut
+    if (room === 0) return options.notice === undefined ? withoutNotice(job, conversation, cut, tools) : cut
     room = attempt < ATTEMPTS ? Math.max(0, room + unused - NOTICE_ROOM) : 0
   }
 }
@@ -96,62 +94,67 @@ function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: num
 
 /** What of a conversation stays in any case, and what is selected from. */
 interface Layout {
-  readonly pinned: readonly Unit[]
-  readonly units: readonly Unit[]
-  /** Those units that are steps of a live turn above its limit. */
-  readonly steps: ReadonlySet<Unit>
+  readonly pinned: readonly Segment[]
+  readonly segments: readonly Segment[]
+  /** Those segments that are steps of a live turn above its limit. */
+  readonly steps: ReadonlySet<Segment>
   /** What a newest answer above the exchange's room may take of it in parts. */
   readonly newestRoom: number
-  /** Tokens of the system prompt, the tools, the pinned units and the notice. */
+  /** Tokens of the system prompt, the tools, the pinned segments and the notice. */
   readonly taken: number
   readonly overflows: boolean
 }
 
-async function layOut(job: TierJob, talk: Talk, options: CutOptions, tools: SelectionTools): Promise<Layout> {
-  const { turns } = talk
+async function layOut(
+  job: TierJob,
+  conversation: Conversation,
+  options: CutOptions,
+  tools: SelectionTools,
+): Promise<Layout> {
+  const { turns } = conversation
   const frame = await tools.meter.countOf({ ...job.prompt, messages: systemOf(job.prompt) }, job.signal)
   const noticeRoom = options.noticeRoom ?? NOTICE_ROOM
-  const liveSize = await sizeOf(turns.live, job, tools)
+  const liveSize = await countSegments(turns.live, job, tools)
   const liveCap = options.liveCap ?? options.cap
   const overflows = frame + liveSize + noticeRoom > liveCap
   const room = overflows ? 0 : liveCap - frame - liveSize
-  const newest = await newestUnits(job, talk, { options, room }, tools)
+  const newest = await newestSegments(job, conversation, { options, room }, tools)
   const old = turns.old.slice(0, turns.old.length - newest.length)
   const exchangeRoom = newest.length > 0 ? 0 : Math.min(options.exchangeRoom ?? 0, room)
   const exchange = await lastExchange(job, old, exchangeRoom, tools)
-  const left = old.filter((unit) => !exchange.includes(unit))
+  const left = old.filter((segment) => !exchange.includes(segment))
   const steps = overflows ? turns.live.slice(1) : []
   const pinned = [...exchange, ...newest, ...(overflows ? turns.live.slice(0, 1) : turns.live)]
   const answer = old.at(-1)
   const isTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
   return {
     pinned,
-    units: [...left, ...steps],
+    segments: [...left, ...steps],
     steps: new Set(steps),
-    newestRoom: isTooLong ? exchangeRoom - (await sizeOf(exchange, job, tools)) : 0,
-    taken: frame + (await sizeOf(pinned, job, tools)) + noticeRoom,
+    newestRoom: isTooLong ? exchangeRoom - (await countSegments(exchange, job, tools)) : 0,
+    taken: frame + (await countSegments(pinned, job, tools)) + noticeRoom,
     overflows,
   }
 }
 
-/** Old units from the newest back: as many as the options ask for, while there is room for them. */
-async function newestUnits(
+/** Old segments from the newest back: as many as the options ask for, while there is room for them. */
+async function newestSegments(
   job: TierJob,
-  { turns }: Talk,
+  { turns }: Conversation,
   { options, room }: { readonly options: CutOptions; readonly room: number },
   tools: SelectionTools,
-): Promise<readonly Unit[]> {
+): Promise<readonly Segment[]> {
   const { newest } = options
   if (newest === undefined) return []
-  let messages = turns.live.reduce((sum, unit) => sum + unit.messages.length, 0)
+  let messages = turns.live.reduce((sum, segment) => sum + segment.messages.length, 0)
   let tokens = 0
   let from = turns.old.length
   while (from > 0 && (messages < newest.messages || tokens < newest.tokens)) {
-    const unit = turns.old[from - 1]
-    const size = unit === undefined ? 0 : await sizeOf([unit], job, tools)
+    const segment = turns.old[from - 1]
+    const size = segment === undefined ? 0 : await countSegments([segment], job, tools)
     if (tokens + size > room) break
     tokens += size
-    messages += unit?.messages.length ?? 0
+    messages += segment?.messages.length ?? 0
     from--
   }
   return turns.old.slice(from)
@@ -160,46 +163,46 @@ async function newestUnits(
 /** The answer before the live turn and the user message that it answers, those that fit; not the tool calls between. */
 async function lastExchange(
   job: TierJob,
-  old: readonly Unit[],
+  old: readonly Segment[],
   room: number,
   tools: SelectionTools,
-): Promise<readonly Unit[]> {
+): Promise<readonly Segment[]> {
   const answer = old.at(-1)
-  const question = old.findLast((unit) => unit.kind === 'user')
-  const exchange: Unit[] = []
+  const question = old.findLast((segment) => segment.kind === 'user')
+  const exchange: Segment[] = []
   let tokens = 0
-  for (const unit of new Set([answer, question])) {
-    if (unit === undefined || unit.kind === 'exchange') continue
-    const size = await sizeOf([unit], job, tools)
+  for (const segment of new Set([answer, question])) {
+    if (segment === undefined || segment.kind === 'exchange') continue
+    const size = await countSegments([segment], job, tools)
     if (tokens + size > room) continue
     tokens += size
-    exchange.push(unit)
+    exchange.push(segment)
   }
   return exchange
 }
 
 async function assemble(
   job: TierJob,
-  talk: Talk,
+  conversation: Conversation,
   { options, selected }: { readonly options: CutOptions; readonly selected: Selected },
   tools: SelectionTools,
 ): Promise<Cut> {
-  const cut = talk.units.filter((unit) => isCut(unit, selected.selection))
-  const kept = cut.map((unit) => ({ ...unit, messages: selected.selection.get(unit) ?? [] }))
-  const size = (await sizeOf(cut, job, tools)) - (await sizeOf(kept, job, tools))
+  const cut = conversation.segments.filter((segment) => isCut(segment, selected.selection))
+  const kept = cut.map((segment) => ({ ...segment, messages: selected.selection.get(segment) ?? [] }))
+  const size = (await countSegments(cut, job, tools)) - (await countSegments(kept, job, tools))
   const notice = options.notice === undefined ? noticeOf(size) : await options.notice(cut, size)
-  const prompt = rebuild(job.prompt, talk.turns, selected.selection, { notice })
+  const prompt = rebuild(job.prompt, conversation.turns, selected.selection, { notice })
   return {
     prompt,
     tokens: await tools.meter.countOf(prompt, job.signal),
-    kept: talk.turns.old.filter((unit) => selected.selection.has(unit)).length,
+    kept: conversation.turns.old.filter((segment) => selected.selection.has(segment)).length,
     matches: selected.matches,
     selected,
     notice,
   }
 }
 
-async function withoutNotice(job: TierJob, { turns }: Talk, cut: Cut, tools: SelectionTools): Promise<Cut> {
+async function withoutNotice(job: TierJob, { turns }: Conversation, cut: Cut, tools: SelectionTools): Promise<Cut> {
   const prompt = rebuild(job.prompt, turns, cut.selected.selection, { notice: '' })
   return { ...cut, prompt, notice: '', tokens: await tools.meter.countOf(prompt, job.signal) }
 }
@@ -208,14 +211,18 @@ function systemOf(prompt: Prompt): readonly Message[] {
   return prompt.messages.filter((message) => message.role === 'system')
 }
 
-/** Exact tokens of units. */
-export async function sizeOf(units: readonly Unit[], job: TierJob, tools: SelectionTools): Promise<number> {
+/** Exact tokens of segments. */
+export async function countSegments(
+  segments: readonly Segment[],
+  job: TierJob,
+  tools: SelectionTools,
+): Promise<number> {
   const { meter, pause } = tools
   let tokens = 0
-  for (const unit of units) {
+  for (const segment of segments) {
     const due = pause()
     if (due !== undefined) await due
-    for (const message of unit.messages) tokens += await meter.countOfMessage(message, job.signal)
+    for (const message of segment.messages) tokens += await meter.countOfMessage(message, job.signal)
   }
   return tokens
 }

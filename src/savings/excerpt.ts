@@ -1,7 +1,7 @@
-import { withParts, type Message, type Part, type TextPart, type ToolResultPart } from '../core/prompt.ts'
-import type { Unit } from './turns.ts'
+import { type Message, type Part, type Prompt, type TextPart, type ToolResultPart, withParts } from '../core/prompt.ts'
+import type { Segment, SplitConversation } from './conversation.ts'
 
-/** The position of a text in a unit: message, part, and the piece of a tool result's content (-1 elsewhere). */
+/** The position of a text in a segment: message, part, and the piece of a tool result's content (-1 elsewhere). */
 export interface Spot {
   readonly message: number
   readonly part: number
@@ -9,7 +9,7 @@ export interface Spot {
 }
 
 /** Some lines of a text that may stand alone in an excerpt. */
-export interface Passage {
+export interface Snippet {
   readonly spot: Spot
   /** From which to which UTF-16 unit of the text. */
   readonly start: number
@@ -18,28 +18,31 @@ export interface Passage {
   readonly tokens: number
   /** Each term once. */
   readonly terms: Int32Array
-  /** Equal for passages of the same text: repeated texts are shown once. */
+  /** Equal for snippets of the same text: repeated texts are shown once. */
   readonly mark: number
 }
 
+/** The messages that stand for a segment: its own, or an excerpt of them. A segment that is absent is left out. */
+export type Selection = ReadonlyMap<Segment, readonly Message[]>
+
 /** Replaces the text that an excerpt leaves out. */
-export const GAP = '[…]'
+const GAP = '[…]'
 
 /**
- * A unit with only these passages of its long texts. Ids, arguments, thoughts and the rest stay as they are; pictures
- * within a shortened tool result go with what was cut. Without passages only the skeleton is left: who called what.
+ * A segment with only these snippets of its long texts. Ids, arguments, thoughts and the rest stay as they are; pictures
+ * within a shortened tool result go with what was cut. Without snippets only the skeleton is left: who called what.
  */
-export function excerptUnit(unit: Unit, passages: readonly Passage[]): readonly Message[] {
-  return unit.messages.map((message, index) => {
-    const mine = passages.filter((passage) => passage.spot.message === index)
-    return excerptMessage(message, mine, unit.kind)
+export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
+  return segment.messages.map((message, index) => {
+    const mine = snippets.filter((snippet) => snippet.spot.message === index)
+    return excerptMessage(message, mine, segment.kind)
   })
 }
 
-function excerptMessage(message: Message, passages: readonly Passage[], kind: Unit['kind']): Message {
-  if (kind === 'user' && passages.length === 0) return message
+function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Segment['kind']): Message {
+  if (kind === 'user' && snippets.length === 0) return message
   const parts = message.parts.flatMap((part, at): readonly Part[] => {
-    const mine = passages.filter((passage) => passage.spot.part === at)
+    const mine = snippets.filter((snippet) => snippet.spot.part === at)
     if (part.type === 'text' && message.role !== 'tool') return shortenedText(part, mine, message)
     return part.type === 'tool-result' ? [shortenedResult(part, mine)] : [part]
   })
@@ -47,17 +50,17 @@ function excerptMessage(message: Message, passages: readonly Passage[], kind: Un
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
 }
 
-/** A person's words beside tool results stay; other text without a passage goes, or leaves a sign where it was all. */
-function shortenedText(part: TextPart, passages: readonly Passage[], message: Message): readonly Part[] {
+/** A person's words beside tool results stay; other text without a snippet goes, or leaves a sign where it was all. */
+function shortenedText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
   if (message.role === 'user' && message.parts.some((other) => other.type === 'tool-result')) return [part]
-  if (passages.length === 0) return []
-  const text = joined(part.text, passages)
+  if (snippets.length === 0) return []
+  const text = joined(part.text, snippets)
   return [text === part.text ? part : { type: 'text', text }]
 }
 
-function shortenedResult(part: ToolResultPart, passages: readonly Passage[]): ToolResultPart {
+function shortenedResult(part: ToolResultPart, snippets: readonly Snippet[]): ToolResultPart {
   const kept = part.content.flatMap((piece, inner): readonly Part[] => {
-    const mine = passages.filter((passage) => passage.spot.piece === inner)
+    const mine = snippets.filter((snippet) => snippet.spot.piece === inner)
     if (piece.type !== 'text' || mine.length === 0) return []
     const text = joined(piece.text, mine)
     return [text === piece.text ? piece : { type: 'text', text }]
@@ -68,8 +71,8 @@ function shortenedResult(part: ToolResultPart, passages: readonly Passage[]): To
   return { type: 'tool-result', callId: part.callId, content, failed: part.failed }
 }
 
-function joined(text: string, passages: readonly Passage[]): string {
-  const ordered = passages.toSorted((a, b) => a.start - b.start)
+function joined(text: string, snippets: readonly Snippet[]): string {
+  const ordered = snippets.toSorted((a, b) => a.start - b.start)
   const pieces: string[] = []
   let at = 0
   for (const { start, end } of ordered) {
@@ -80,4 +83,95 @@ function joined(text: string, passages: readonly Passage[]): string {
   if (at < text.length && text.slice(at).trim() !== '') pieces.push(`\n${GAP}`)
   else pieces.push(text.slice(at))
   return pieces.join('')
+}
+
+/** A message of a rewritten prompt, and where it stood in the original; -1 for one that was not there. */
+interface Placed {
+  readonly message: Message
+  readonly place: number
+}
+
+/** What is put in place of what is left out. */
+interface Gap {
+  /** Empty: nothing. */
+  readonly notice: string
+  /** The place of a message that was the last user message when the same cut was sent first. */
+  readonly asked?: number
+  readonly blocks?: readonly Block[]
+}
+
+/** Earlier parts of the conversation that stand right before the message at a place. */
+export interface Block {
+  readonly before: number
+  readonly text: string
+}
+
+/**
+ * The prompt with what was selected. System messages and everything that is in no segment stay where they are; the notice
+ * is before the first segment that is cut. Where the format wants alternating roles, messages that have become
+ * neighbours are joined, but never with the last user message.
+ */
+export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, gap: Gap): Prompt {
+  const instead = new Map<number, Message | undefined>()
+  const segments = [...turns.old, ...turns.live]
+  for (const segment of segments) {
+    const messages = selection.get(segment)
+    for (const [index, place] of segment.places.entries()) instead.set(place, messages?.[index])
+  }
+  const missing = placeOfNotice(segments, turns, selection)
+  const blocks = new Map(gap.blocks?.map((block) => [block.before, block.text]))
+  const placed: Placed[] = []
+  for (const [place, message] of prompt.messages.entries()) {
+    if (place === missing && gap.notice !== '') placed.push(added(gap.notice))
+    const block = blocks.get(place)
+    if (block !== undefined) placed.push(added(block))
+    const kept = instead.has(place) ? instead.get(place) : message
+    if (kept !== undefined) placed.push({ message: kept, place })
+  }
+  const asked = new Set([turns.live[0]?.places[0], gap.asked, ...blocks.keys()])
+  const messages = prompt.native.dialect === 'anthropic' ? alternate(placed, asked) : placed.map((one) => one.message)
+  return { ...prompt, messages }
+}
+
+/** Returns true when some of the segment is left out: all of it, or what its excerpt does not show. */
+export function isCut(segment: Segment, selection: Selection): boolean {
+  const messages = selection.get(segment)
+  return messages === undefined || segment.messages.some((message, at) => message !== messages[at])
+}
+
+/** Before the first segment that is cut, but never after the last user message: that would make it the last word. */
+function placeOfNotice(
+  segments: readonly Segment[],
+  turns: SplitConversation,
+  selection: Selection,
+): number | undefined {
+  const missing = segments.find((segment) => isCut(segment, selection))?.places[0]
+  const asked = turns.live[0]?.places[0]
+  return missing === undefined || asked === undefined ? missing : Math.min(missing, asked)
+}
+
+function added(text: string): Placed {
+  return { message: { role: 'user', parts: [{ type: 'text', text }] }, place: -1 }
+}
+
+function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefined>): readonly Message[] {
+  const out: Placed[] = []
+  for (const next of placed) {
+    const last = out.at(-1)
+    const wereNeighbours = last !== undefined && last.place >= 0 && next.place === last.place + 1
+    const broken = last !== undefined && last.message.role === next.message.role && !wereNeighbours
+    if (!broken || next.message.role === 'system') out.push(next)
+    else if (asked.has(next.place)) out.push({ message: bridgeTo(next.message), place: -1 }, next)
+    else out[out.length - 1] = { message: join(last.message, next.message), place: next.place }
+  }
+  return out.map((one) => one.message)
+}
+
+/** The last user message stays as it is, so something of the other role must stand before it. */
+function bridgeTo(message: Message): Message {
+  return { role: message.role === 'user' ? 'assistant' : 'user', parts: [{ type: 'text', text: GAP }] }
+}
+
+function join(first: Message, second: Message): Message {
+  return { role: first.role, parts: [...first.parts, ...second.parts] }
 }

@@ -1,16 +1,25 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
-import { expectedSize } from './expected-size.ts'
-import { freezeOf, parseFreeze, recallAt, rememberAt, talkOf, thaw, type Freeze, type Talk } from './freeze.ts'
+import { expectedSize, growthOf } from './choose-tiers.ts'
+import { snapshotOf, parseSnapshot, recallAt, rememberAt, restore, type Snapshot } from './snapshot.ts'
+import { type Conversation, conversationOf, type Segment } from './conversation.ts'
 import type { Memory } from './memory.ts'
 import { bestStep, sendingCost } from './net.ts'
-import { growthOf } from './outlook.ts'
-import { rebuild } from './rebuild.ts'
+import { rebuild } from './excerpt.ts'
 import type { SelectionTools } from './selection.ts'
-import { stubTokens, summarize, summaryNotice, summaryOf, tellUnit, type Summarizer } from './summary.ts'
-import { DEFAULT_THRESHOLDS, isWanted, thresholdsFor, type Thresholds } from './thresholds.ts'
-import { controllerOf, type Rewrite, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
-import type { Unit } from './turns.ts'
+import { stubTokens, summarize, summaryNotice, summaryOf, tellSegment, type Summarizer } from './summary.ts'
+import {
+  controllerOf,
+  DEFAULT_THRESHOLDS,
+  isWanted,
+  type Rewrite,
+  type Thresholds,
+  thresholdsFor,
+  type Tier,
+  type TierForecast,
+  type TierJob,
+  type TierResult,
+} from './tier.ts'
 import { isWarm } from './upstream-cache.ts'
 
 export interface FamilyOptions {
@@ -37,11 +46,14 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   const summarizer = options.summarizer ?? 'model'
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const talk = talkOf(job.prompt)
-    const freeze = parseFreeze(await recallAt(memory, job.owner, talk, KIND))
-    const asBefore = freeze === undefined ? undefined : await thawed(job, talk, freeze)
-    if (asBefore === undefined || asBefore.tokens > limitFor(job, freeze)) return step(job, talk, freeze)
-    await rememberAt(memory, job.owner, talk, { kind: KIND, value: JSON.stringify({ ...freeze, at: job.now }) })
+    const conversation = conversationOf(job.prompt)
+    const snapshot = parseSnapshot(await recallAt(memory, job.owner, conversation, KIND))
+    const asBefore = snapshot === undefined ? undefined : await restored(job, conversation, snapshot)
+    if (asBefore === undefined || asBefore.tokens > limitFor(job, snapshot)) return step(job, conversation, snapshot)
+    await rememberAt(memory, job.owner, conversation, {
+      kind: KIND,
+      value: JSON.stringify({ ...snapshot, at: job.now }),
+    })
     return { rewrite: { ...asBefore, tier: 4, strategy: strategyOf(job) }, spent: ZERO, continues: true }
   }
 
@@ -56,18 +68,22 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
    * Tokens above which the prompt is cut again. While the upstream has cached it, carrying more is cheaper than cutting;
    * what a cut could not remove does not count.
    */
-  const limitFor = (job: TierJob, freeze: Freeze | undefined): number => {
+  const limitFor = (job: TierJob, snapshot: Snapshot | undefined): number => {
     const trigger = thresholdsFor(job, thresholds).family
-    const least = expectedSize(talkOf(job.prompt), limitsFor(job), tools.meter)
-    if (freeze !== undefined && !isWarm(freeze, job.now)) return Math.max(trigger, least)
+    const least = expectedSize(conversationOf(job.prompt), limitsFor(job), tools.meter)
+    if (snapshot !== undefined && !isWarm(snapshot, job.now)) return Math.max(trigger, least)
     const step = add(sendingCost(job.model, least, 0), callsFor(job, readOf(job, trigger)))
     const best = least + bestStep(job.model, step, growthOf(job, tools.meter))
     return Math.min(MAX_CARRIED * trigger, Math.max(trigger, best))
   }
 
-  const thawed = async (job: TierJob, talk: Talk, freeze: Freeze): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
-    const selection = await thaw(talk, freeze, (unit) => tools.read(unit, job.owner))
-    const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
+  const restored = async (
+    job: TierJob,
+    conversation: Conversation,
+    snapshot: Snapshot,
+  ): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
+    const selection = await restore(conversation, snapshot, (segment) => tools.read(segment, job.owner))
+    const prompt = rebuild(job.prompt, conversation.turns, selection, snapshot)
     return { prompt, tokens: await tools.meter.countOf(prompt, job.signal) }
   }
 
@@ -79,18 +95,22 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
   }
 
   /** Cuts down to the target and brings the summary up to date. */
-  const step = async (job: TierJob, talk: Talk, freeze: Freeze | undefined): Promise<TierResult> => {
+  const step = async (
+    job: TierJob,
+    conversation: Conversation,
+    snapshot: Snapshot | undefined,
+  ): Promise<TierResult> => {
     const maxTokens = summaryTokens(job)
     let text: string | undefined
     let spent: NanoUsd = ZERO
-    const covered = new Set<Unit>()
+    const covered = new Set<Segment>()
     /** A second attempt may cut more than the first one: the summary is extended by that. */
-    const notice = async (cut: readonly Unit[], size: number): Promise<string> => {
-      const units = notYetSummarized(talk, cut, freeze).filter((unit) => !covered.has(unit))
-      for (const unit of units) covered.add(unit)
-      const earlier = text ?? (freeze === undefined ? undefined : summaryOf(freeze.notice))
-      if (units.length > 0 || earlier === undefined) {
-        const added = units.map((unit) => tellUnit(unit, 'stub')).join('\n')
+    const notice = async (cut: readonly Segment[], size: number): Promise<string> => {
+      const segments = notYetSummarized(conversation, cut, snapshot).filter((segment) => !covered.has(segment))
+      for (const segment of segments) covered.add(segment)
+      const earlier = text ?? (snapshot === undefined ? undefined : summaryOf(snapshot.notice))
+      if (segments.length > 0 || earlier === undefined) {
+        const added = segments.map((segment) => tellSegment(segment, 'stub')).join('\n')
         const { small, signal } = job
         const asked = { text: added, maxTokens, small, summarizer, tools, signal }
         const summary = await summarize(earlier === undefined ? asked : { ...asked, earlier })
@@ -99,10 +119,10 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
       }
       return summaryNotice(text ?? earlier ?? '', size)
     }
-    const cut = await cutToQuery(job, talk, { ...limitsFor(job), notice }, tools)
+    const cut = await cutToQuery(job, conversation, { ...limitsFor(job), notice }, tools)
     if (cut === undefined) return { declined: 'there are no older messages', spent }
-    const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice, job.now))
-    await rememberAt(memory, job.owner, talk, { kind: KIND, value })
+    const value = JSON.stringify(snapshotOf(conversation, cut.selected, cut.notice, job.now))
+    await rememberAt(memory, job.owner, conversation, { kind: KIND, value })
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
 
@@ -113,21 +133,21 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
 
   /** Of so many tokens of the conversation, those that a summary reads: results of tools are stubs in it. */
   const readOf = (job: TierJob, tokens: number): number => {
-    const { old } = talkOf(job.prompt).turns
-    const stubs = old.reduce((sum, unit) => sum + stubTokens(unit, tools.meter), 0)
+    const { old } = conversationOf(job.prompt).turns
+    const stubs = old.reduce((sum, segment) => sum + stubTokens(segment, tools.meter), 0)
     return tokens * Math.min(1, stubs / Math.max(1, job.tokens))
   }
 
   /** The first summary reads everything that is left out; later ones read what was added since. */
   const forecast = async (job: TierJob): Promise<TierForecast> => {
     const target = targetFor(job)
-    const talk = talkOf(job.prompt)
-    const freeze = parseFreeze(await recallAt(memory, job.owner, talk, KIND))
-    const limit = limitFor(job, freeze)
+    const conversation = conversationOf(job.prompt)
+    const snapshot = parseSnapshot(await recallAt(memory, job.owner, conversation, KIND))
+    const limit = limitFor(job, snapshot)
     const steady = { limit, target, calls: callsFor(job, readOf(job, limit)) }
-    const size = expectedSize(talk, limitsFor(job), tools.meter)
-    if (freeze === undefined) return { tokens: size, calls: callsFor(job, readOf(job, job.tokens - target)), steady }
-    const { tokens } = await thawed(job, talk, freeze)
+    const size = expectedSize(conversation, limitsFor(job), tools.meter)
+    if (snapshot === undefined) return { tokens: size, calls: callsFor(job, readOf(job, job.tokens - target)), steady }
+    const { tokens } = await restored(job, conversation, snapshot)
     return tokens > limit
       ? { tokens: size, calls: steady.calls, steady }
       : { tokens, calls: ZERO, steady, continues: true }
@@ -137,12 +157,16 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
 }
 
 /** Units that are cut now and that the last summary does not cover: they came later, or were whole beside it. */
-function notYetSummarized(talk: Talk, cut: readonly Unit[], freeze: Freeze | undefined): readonly Unit[] {
-  if (freeze === undefined) return cut
-  const whole = new Set(freeze.picks.flatMap(([at, first]) => (first === -1 ? [at] : [])))
-  const places = new Map(talk.units.map((unit, at) => [unit, at]))
-  return cut.filter((unit) => {
-    const at = places.get(unit) ?? 0
-    return at >= freeze.from || whole.has(at)
+function notYetSummarized(
+  conversation: Conversation,
+  cut: readonly Segment[],
+  snapshot: Snapshot | undefined,
+): readonly Segment[] {
+  if (snapshot === undefined) return cut
+  const whole = new Set(snapshot.picks.flatMap(([at, first]) => (first === -1 ? [at] : [])))
+  const places = new Map(conversation.segments.map((segment, at) => [segment, at]))
+  return cut.filter((segment) => {
+    const at = places.get(segment) ?? 0
+    return at >= snapshot.from || whole.has(at)
   })
 }

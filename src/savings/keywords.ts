@@ -1,4 +1,5 @@
 import type { Pause } from '../core/pause.ts'
+import type { Snippet } from './excerpt.ts'
 
 /** How much each term of a query weighs. */
 export type Query = ReadonlyMap<number, number>
@@ -98,4 +99,103 @@ export async function expandQuery(corpus: Corpus, query: Query, pause: Pause): P
     ...query,
     ...strongest.map(([term, worth]) => [term, (EXPANSION_WEIGHT * worth) / greatest] as const),
   ])
+}
+
+/** A topic goes on over so many texts before and after one. */
+const REACH = 10
+/** Terms of a topic at the most. */
+const MAX_TERMS = 400
+
+/**
+ * BM25 of each text together with the texts around it. Where several people talk, the terms of a question are spread
+ * over the turns of its topic: a turn in the middle of them may hold none and still be needed.
+ */
+export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
+  const asked: TermCounts[] = []
+  for (const text of texts) {
+    asked.push(onlyAsked(text, query))
+    const due = pause()
+    if (due !== undefined) await due
+  }
+  const stretches: TermCounts[] = []
+  for (const at of asked.keys()) {
+    stretches.push(joined(around(asked, at)))
+    const due = pause()
+    if (due !== undefined) await due
+  }
+  return scoresOf(await corpusOf(stretches, pause), query, pause)
+}
+
+/** A text and the texts on both sides of it, while they are short: documents side by side are no topic. */
+function around(texts: readonly TermCounts[], at: number): readonly TermCounts[] {
+  let length = texts[at]?.length ?? 0
+  let away = 0
+  for (; away < REACH && length <= MAX_TERMS; away++) {
+    length += (texts[at - away - 1]?.length ?? 0) + (texts[at + away + 1]?.length ?? 0)
+  }
+  const reach = length <= MAX_TERMS ? away : Math.max(0, away - 1)
+  return texts.slice(Math.max(0, at - reach), at + reach + 1)
+}
+
+/** The terms of a text that the query holds; its length stays. */
+function onlyAsked({ terms, counts, length }: TermCounts, query: Query): TermCounts {
+  const found = [...terms.keys()].filter((at) => query.has(terms[at] ?? 0))
+  return {
+    terms: Int32Array.from(found, (at) => terms[at] ?? 0),
+    counts: Int32Array.from(found, (at) => counts[at] ?? 0),
+    length,
+  }
+}
+
+function joined(texts: readonly TermCounts[]): TermCounts {
+  const counts = new Map<number, number>()
+  let length = 0
+  for (const text of texts) {
+    length += text.length
+    for (const [at, term] of text.terms.entries()) counts.set(term, (counts.get(term) ?? 0) + (text.counts[at] ?? 0))
+  }
+  return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
+}
+
+/** How well each snippet fits the query, 0 to 1: which of the query's terms it holds, the rare ones counting most. */
+export async function scoreSnippets(
+  analyses: readonly { readonly snippets: readonly Snippet[] }[],
+  query: Query,
+  pause: Pause,
+): Promise<ReadonlyMap<Snippet, number>> {
+  const held = new Map<Snippet, readonly number[]>()
+  const spread = new Map<number, number>()
+  let count = 0
+  for (const { snippets } of analyses) {
+    count += snippets.length
+    for (const snippet of snippets) {
+      const due = pause()
+      if (due !== undefined) await due
+      const terms = termsIn(snippet, query)
+      if (terms.length === 0) continue
+      held.set(snippet, terms)
+      for (const term of terms) spread.set(term, (spread.get(term) ?? 0) + 1)
+    }
+  }
+  const scores = new Map<Snippet, number>()
+  let greatest = 1e-9
+  for (const [snippet, terms] of held) {
+    const score = terms.reduce(
+      (sum, term) => sum + (query.get(term) ?? 0) * rarityAmong(count, spread.get(term) ?? 0),
+      0,
+    )
+    scores.set(snippet, score)
+    greatest = Math.max(greatest, score)
+  }
+  for (const [snippet, score] of scores) scores.set(snippet, score / greatest)
+  return scores
+}
+
+/** The terms of the query that the snippet holds. Most snippets hold none, so nothing is allocated for them. */
+function termsIn(snippet: Snippet, query: Query): readonly number[] {
+  let found: number[] | undefined
+  for (const term of snippet.terms) {
+    if (query.has(term)) (found ??= []).push(term)
+  }
+  return found ?? []
 }

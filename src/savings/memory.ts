@@ -1,21 +1,24 @@
 import { LRUCache } from 'lru-cache'
 import type { Store } from '../core/ports.ts'
 import { quotaOf } from '../core/quotas.ts'
+import { asArray, isJsonObject, type Json } from '../core/json.ts'
+import { textOfMessage } from '../core/prompt.ts'
+import type { Conversation } from './conversation.ts'
 
 /** What tiers remember between the turns of a conversation, each owner's apart. Losing it costs money, never an answer. */
 export interface Memory {
   recall(owner: string, key: string): Promise<string | undefined>
   /** As `recall`, but only from this process: for looking at many places. */
-  glance(owner: string, key: string): string | undefined
+  peek(owner: string, key: string): string | undefined
   remember(owner: string, key: string, value: string): Promise<void>
 }
 
 /** An hour, as the transcript of tier 2. */
 const LIFE_MS = 60 * 60 * 1000
 const IN_PROCESS_BYTES = 32 * 1024 * 1024
-const GREATEST_VALUE = 256 * 1024
+const MAX_VALUE = 256 * 1024
 
-export interface MemoryOptions {
+interface MemoryOptions {
   readonly store: Pick<Store, 'get' | 'set'>
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -34,7 +37,7 @@ export function createMemory({ store, now }: MemoryOptions): Memory {
     return entry !== undefined && entry.until > now() ? entry.value : undefined
   }
   return {
-    glance,
+    peek: glance,
     async recall(owner, key) {
       const known = glance(owner, key)
       if (known !== undefined) return known
@@ -47,7 +50,7 @@ export function createMemory({ store, now }: MemoryOptions): Memory {
       }
     },
     async remember(owner, key, value) {
-      if (value.length > GREATEST_VALUE) return
+      if (value.length > MAX_VALUE) return
       near.set(keyOf(owner, key), { value, until: now() + LIFE_MS })
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: LIFE_MS, quota: quotaOf('savings', owner) })
@@ -56,4 +59,69 @@ export function createMemory({ store, now }: MemoryOptions): Memory {
       }
     },
   }
+}
+
+/** One section of a stored conversation. */
+interface Section {
+  readonly role: string
+  readonly text: string
+}
+
+/**
+ * Whole conversations, kept for an hour under their owner, append only: each turn stores what is new and a pointer to
+ * what was there, so that a conversation is stored once however long it goes on.
+ */
+interface Transcripts {
+  /** Stores what is not stored yet; answers the name under which the whole can be read. */
+  store(owner: string, conversation: Conversation): Promise<string>
+  /** The sections of a stored conversation, oldest first; those that were not forgotten. */
+  read(owner: string, name: string): Promise<readonly Section[]>
+}
+
+const SECTIONS_PER_PAGE = 32
+const MAX_PAGES = 10_000
+
+export function createTranscripts(memory: Memory): Transcripts {
+  return {
+    async store(owner, conversation) {
+      const total = conversation.turns.old.length
+      let before = ''
+      for (let from = 0; from < total; from += SECTIONS_PER_PAGE) {
+        const to = Math.min(total, from + SECTIONS_PER_PAGE)
+        const name = conversation.chain.at(to)
+        if (memory.peek(owner, `page:${name}`) === undefined) {
+          const sections = conversation.turns.old
+            .slice(from, to)
+            .flatMap((segment) =>
+              segment.messages.map((message): Section => ({ role: message.role, text: textOfMessage(message) })),
+            )
+          await memory.remember(owner, `page:${name}`, JSON.stringify({ before, sections }))
+        }
+        before = name
+      }
+      return before
+    },
+    async read(owner, name) {
+      const pages: Section[][] = []
+      for (let at = name; at !== '' && pages.length < MAX_PAGES;) {
+        const page = parsePage(await memory.recall(owner, `page:${at}`))
+        if (page === undefined) break
+        pages.push(page.sections)
+        at = page.before
+      }
+      return pages.toReversed().flat()
+    },
+  }
+}
+
+function parsePage(text: string | undefined): { readonly before: string; readonly sections: Section[] } | undefined {
+  if (text === undefined) return undefined
+  const page = JSON.parse(text) as Json
+  if (!isJsonObject(page) || typeof page['before'] !== 'string') return undefined
+  const sections = asArray(page['sections']).flatMap((section) => {
+    if (!isJsonObject(section)) return []
+    const { role, text: words } = section
+    return typeof role === 'string' && typeof words === 'string' ? [{ role, text: words }] : []
+  })
+  return { before: page['before'], sections }
 }

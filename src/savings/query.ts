@@ -1,10 +1,10 @@
 import { textOfMessage, textOfPart } from '../core/prompt.ts'
 import type { Query } from './keywords.ts'
 import { termsOf } from './terms.ts'
-import type { Turns, Unit } from './turns.ts'
+import { holdsUserWords, type Segment, type SplitConversation } from './conversation.ts'
 
 /** What is longer was a document, not a question. */
-const LONGEST_QUESTION = 40
+const MAX_QUESTION_TERMS = 40
 /** A question with at most this many terms of its own is a follow-up: "and the second one?". */
 const MAX_FOLLOW_UP_TERMS = 1
 /** A question with more terms than this needs no earlier turn. */
@@ -24,34 +24,34 @@ const LOOP_STEPS = 5
 const MAX_WEIGHT = 2
 /** Guesses of a small model are added to the words of the user, never put in their place. */
 const GUESS_WEIGHT = 0.4
-const LONGEST_READ = 8000
+const MAX_READ_LENGTH = 8000
 
 /**
  * Returns what the coming answer is about: the last user message; for a follow-up also the question before it and its
  * answer; within an agent's loop what the agent said and called last. `more` are terms that a small model added.
  */
-export function queryOf(turns: Turns, more: readonly string[] = []): Query {
+export function queryOf(turns: SplitConversation, more: readonly string[] = []): Query {
   const query = new Map<number, number>()
   const add = (text: string, weight: number): void => {
-    for (const term of termsOf(text.slice(0, LONGEST_READ))) {
+    for (const term of termsOf(text.slice(0, MAX_READ_LENGTH))) {
       query.set(term, Math.min(MAX_WEIGHT, (query.get(term) ?? 0) + weight))
     }
   }
   /** Each term once, and never above the question's own words. */
   const addOnce = (text: string, weight: number): void => {
-    for (const term of new Set(termsOf(text.slice(0, LONGEST_READ)))) {
+    for (const term of new Set(termsOf(text.slice(0, MAX_READ_LENGTH)))) {
       if (!query.has(term)) query.set(term, weight)
     }
   }
   const [asking, ...steps] = turns.live
-  const question = asking === undefined ? '' : textOfUnit(asking)
+  const question = asking === undefined ? '' : textOfSegment(asking)
   add(question, 1)
   const isShort = steps.length === 0 && query.size <= MAX_SHORT_TERMS
   const earlier = isShort ? earlierQuestion(turns.old) : undefined
   if (earlier !== undefined) {
     const pointsBack = isFollowUp(question, query.size)
-    addOnce(textOfUnit(earlier.question), pointsBack ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
-    if (pointsBack) addOnce(textOfUnit(earlier.answer), EARLIER_ANSWER_WEIGHT)
+    addOnce(textOfSegment(earlier.question), pointsBack ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
+    if (pointsBack) addOnce(textOfSegment(earlier.answer), EARLIER_ANSWER_WEIGHT)
   }
   for (const step of steps.slice(-LOOP_STEPS)) add(doingsOf(step), 1)
   for (const text of more) add(text, GUESS_WEIGHT)
@@ -64,25 +64,73 @@ function isFollowUp(question: string, terms: number): boolean {
   return POINTS_BACK.test(question) && !HOLDS_NAME.test(question)
 }
 
-function textOfUnit(unit: Unit): string {
-  return unit.messages.map(textOfMessage).join('\n')
+function textOfSegment(segment: Segment): string {
+  return segment.messages.map(textOfMessage).join('\n')
 }
 
 /** What an agent said and called, without what came back. */
-function doingsOf(unit: Unit): string {
-  const parts = unit.messages.flatMap((message) => message.parts)
+function doingsOf(segment: Segment): string {
+  const parts = segment.messages.flatMap((message) => message.parts)
   return parts
     .filter((part) => part.type === 'text' || part.type === 'tool-call')
     .map(textOfPart)
     .join('\n')
 }
 
-function earlierQuestion(old: readonly Unit[]): { readonly question: Unit; readonly answer: Unit } | undefined {
-  const at = old.findLastIndex((unit, index) => unit.kind === 'user' && old[index + 1]?.kind === 'assistant')
+function earlierQuestion(
+  old: readonly Segment[],
+): { readonly question: Segment; readonly answer: Segment } | undefined {
+  const at = old.findLastIndex((segment, index) => segment.kind === 'user' && old[index + 1]?.kind === 'assistant')
   const question = old[at]
   const answer = old[at + 1]
   if (question === undefined || answer === undefined) return undefined
-  return new Set(termsOf(textOfUnit(question).slice(0, LONGEST_READ))).size <= LONGEST_QUESTION
+  return new Set(termsOf(textOfSegment(question).slice(0, MAX_READ_LENGTH))).size <= MAX_QUESTION_TERMS
     ? { question, answer }
     : undefined
+}
+
+const SAID =
+  'said|say|told|tell|mention(?:ed)?|recommend(?:ed)?|suggest(?:ed)?|advise[ds]?|propose[ds]?|explain(?:ed)?|describe[ds]?|list(?:ed)?|named?|g[ai]ve(?:n)?|warn(?:ed)?|answer(?:ed)?|compared?|point(?:ed)? out|la(?:y|id) out|provided?|shared?|wr[io]te|came? up with|walk(?:ed)? me'
+/** "What did you recommend …", "you once told me …", "remind me of the steps you listed", "your advice on …". */
+const ASKS_FOR_ANSWER = new RegExp(
+  String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${SAID})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${SAID})\b|^\W*you(?: \w+){0,2} (?:${SAID})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
+  'i',
+)
+/** A longer message is a document that happens to hold such words. */
+const MAX_QUESTION_LENGTH = 1500
+
+/** Returns true when the last user message asks what the assistant said earlier, often in other words. */
+export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
+  const [asking, ...steps] = live
+  if (asking === undefined || steps.length > 0) return false
+  const question = asking.messages.map(textOfMessage).join('\n')
+  return question.length <= MAX_QUESTION_LENGTH && ASKS_FOR_ANSWER.test(question)
+}
+
+/**
+ * How people give orders that bind all later turns. They share no words with the question that they bind, so no
+ * ranking finds them.
+ */
+const STANDING_INSTRUCTION: RegExp = new RegExp(
+  [
+    String.raw`\b(?:always|never|from now on|going forward|every time|each time|whenever|by default|keep in mind|be sure to)\b`,
+    String.raw`\bremember (?:that|to|this|my|i|we)\b|\bdo(?:n['’]t| not) ever\b|\bno (?:more|longer)\b`,
+    String.raw`\bi(?:['’]d)? (?:prefer|rather|hate|dislike|like (?:it|my|your|all|answers))\b|\bi(?:['’]m| am) (?:allergic|vegan|vegetarian)\b`,
+    String.raw`\bi (?:want|need) (?:you to|all|every)\b|\bmy (?:name|pronouns|time ?zone|budget|deadline|preference)\b|\b(?:call|address) me\b`,
+    String.raw`\b(?:must|should) (?:always|never|only)\b|\bonly (?:use|answer|reply|respond|write)\b|\buse only\b|\bstick to\b|\bavoid\b`,
+    String.raw`\bplease (?:use|answer|reply|respond|write|keep|stick)\b|\b(?:answer|reply|respond|write) in\b`,
+    String.raw`\bstop (?:using|doing|saying|adding)\b|\b(?:immer|niemals|ab jetzt|toujours|jamais|siempre|nunca)\b`,
+    '从现在|以后|永远|总是|不要|今後|必ず|いつも',
+  ].join('|'),
+  'iu',
+)
+
+/** A longer message is a document that happens to say "always". */
+const MAX_ORDER_LENGTH = 1500
+
+/** True for a user's word that may bind later turns. */
+export function holdsStandingInstruction(segment: Segment): boolean {
+  if (segment.kind !== 'user' || !holdsUserWords(segment)) return false
+  const text = segment.messages.map(textOfMessage).join('\n')
+  return text.length <= MAX_ORDER_LENGTH && STANDING_INSTRUCTION.test(text)
 }

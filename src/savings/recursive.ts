@@ -1,16 +1,23 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
-import { chunkUnits } from './chunks.ts'
 import { cutToQuery } from './cut.ts'
 import { sha256 } from '#hash'
-import { talkOf } from './freeze.ts'
+import { conversationOf, type Segment } from './conversation.ts'
 import type { Memory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
-import { PROMPT_VERSION, summarize, summaryNotice, type Summarizer, type Summary } from './summary.ts'
-import { DEFAULT_THRESHOLDS, isWanted, type Thresholds } from './thresholds.ts'
-import type { Unit } from './turns.ts'
-import { controllerOf, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
+import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, tellSegment } from './summary.ts'
+import {
+  controllerOf,
+  DEFAULT_THRESHOLDS,
+  isWanted,
+  type Thresholds,
+  type Tier,
+  type TierForecast,
+  type TierJob,
+  type TierResult,
+} from './tier.ts'
+import type { Pause } from '../core/pause.ts'
 
-export interface RecursiveOptions {
+interface RecursiveOptions {
   readonly thresholds?: Thresholds
   /** @default 'model' */
   readonly summarizer?: Summarizer
@@ -28,9 +35,9 @@ const CHUNK_SUMMARY = 800
 const SUMMARY_SHARE = 0.25
 const DEEPEST = 5
 /** A level that shrinks less than this is the last. */
-const LEAST_SHRINKING = 0.2
+const MIN_SHRINKING = 0.2
 const AT_ONCE = 4
-const MOST_CALLS = 64
+const MAX_CALLS = 64
 const LIVE_CAP = 32_768
 const NOTICE_FRAME = 80
 
@@ -49,21 +56,21 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   const controllerFor = (job: TierJob): string => (summarizer === 'extractive' ? 'extractive' : controllerOf(job.small))
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const talk = talkOf(job.prompt)
-    const { full, rest } = await chunkUnits(talk.turns.old, { size: CHUNK, most: MOST_CALLS }, tools)
+    const conversation = conversationOf(job.prompt)
+    const { full, rest } = await chunkSegments(conversation.turns.old, { size: CHUNK, most: MAX_CALLS }, tools)
     const chunks = full.map((chunk) => chunk.text)
     if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
-    if (chunks.length > MOST_CALLS) return { declined: `there are more than ${MOST_CALLS} chunks`, spent: ZERO }
+    if (chunks.length > MAX_CALLS) return { declined: `there are more than ${MAX_CALLS} chunks`, spent: ZERO }
     const target = targetFor(job)
     const room = Math.round(target * SUMMARY_SHARE)
     const { texts, spent } = await condense(job, chunks, room)
     const joined = texts.join('\n\n')
-    const notice = async (_: readonly Unit[], size: number): Promise<string> => summaryNotice(joined, size)
+    const notice = async (_: readonly Segment[], size: number): Promise<string> => summaryNotice(joined, size)
     const noticeRoom = (await tools.meter.tokenizer.count(joined, job.signal)) + NOTICE_FRAME
     const cap = Math.max(target, noticeRoom + target / 2)
-    const unread = [...rest, ...talk.turns.live].reduce((sum, unit) => sum + unit.messages.length, 0)
+    const unread = [...rest, ...conversation.turns.live].reduce((sum, segment) => sum + segment.messages.length, 0)
     const newest = { messages: unread, tokens: 0 }
-    const cut = await cutToQuery(job, talk, { cap, liveCap: LIVE_CAP, noticeRoom, notice, newest }, tools)
+    const cut = await cutToQuery(job, conversation, { cap, liveCap: LIVE_CAP, noticeRoom, notice, newest }, tools)
     if (cut === undefined) return { declined: 'there is nothing that could be left out', spent }
     const strategy = `Recursive-RLM (controller: ${controllerFor(job)})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
@@ -79,7 +86,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
       const before = await sizeOf(texts)
       const after = await sizeOf(level.texts)
       texts = level.texts
-      if (after <= room || texts.length === 1 || after > before * (1 - LEAST_SHRINKING)) break
+      if (after <= room || texts.length === 1 || after > before * (1 - MIN_SHRINKING)) break
       texts = await joinUp(texts)
     }
     return { texts, spent }
@@ -152,4 +159,100 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   }
 
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }
+}
+
+/** A stretch of the conversation that is summarized by itself. */
+interface Chunk {
+  readonly text: string
+  /** The segments that end in it. */
+  readonly segments: readonly Segment[]
+}
+
+interface Chunks {
+  /** Counted from the oldest end, so that they are the same on the next turn; every old word is in exactly one. */
+  readonly full: readonly Chunk[]
+  /** What does not fill a chunk yet: it stays as it is. */
+  readonly rest: readonly Segment[]
+}
+
+interface ChunkLimits {
+  /** Maximum size of a chunk in tokens. */
+  readonly size: number
+  /** Maximum number of chunks: with one more of them the rest of the segments is not read. @default unlimited */
+  readonly most?: number
+}
+
+/** Cuts segments into chunks, at their borders; a longer segment at its lines. */
+export async function chunkSegments(
+  segments: readonly Segment[],
+  { size, most = Number.POSITIVE_INFINITY }: ChunkLimits,
+  { meter, pause }: Pick<SelectionTools, 'meter' | 'pause'>,
+): Promise<Chunks> {
+  const { estimate } = meter.tokenizer
+  const full: Chunk[] = []
+  let texts: string[] = []
+  let held: Segment[] = []
+  let tokens = 0
+  const close = (): void => {
+    if (texts.length > 0) full.push({ text: texts.join('\n'), segments: held })
+    texts = []
+    held = []
+    tokens = 0
+  }
+  for (const segment of segments) {
+    if (full.length > most) break
+    const pieces = await piecesOf(tellSegment(segment, 'whole'), size, { estimate, pause })
+    for (const [at, piece] of pieces.entries()) {
+      await pause()
+      const length = estimate(piece) + 1
+      if (tokens + length > size) close()
+      texts.push(piece)
+      tokens += length
+      if (at === pieces.length - 1) held.push(segment)
+    }
+  }
+  return { full, rest: held }
+}
+
+/** An estimate is at least an eighth of the bytes: a text above this many times the size is not estimated whole. */
+const SURELY_LONGER = 8
+
+async function piecesOf(
+  text: string,
+  size: number,
+  { estimate, pause }: { readonly estimate: (text: string) => number; readonly pause: Pause },
+): Promise<string[]> {
+  if (text.length < size * SURELY_LONGER && estimate(text) < size) return [text]
+  const pieces: string[] = []
+  let held: string[] = []
+  let tokens = 0
+  for (const line of text.split(/(?<=\n)/).flatMap((one) => shortLines(one, size))) {
+    const due = pause()
+    if (due !== undefined) await due
+    const length = estimate(line) + 1
+    if (tokens + length > size && held.length > 0) {
+      pieces.push(held.join(''))
+      held = []
+      tokens = 0
+    }
+    held.push(line)
+    tokens += length
+  }
+  if (held.length > 0) pieces.push(held.join(''))
+  return pieces
+}
+
+/** No line has more tokens than bytes, so a quarter of the size in characters always fits. */
+function shortLines(line: string, size: number): string[] {
+  const longest = Math.max(1, Math.floor(size / 4))
+  if (line.length <= longest) return [line]
+  const pieces: string[] = []
+  for (let at = 0; at < line.length;) {
+    const end = at + longest
+    const cut = line.charCodeAt(end)
+    const whole = cut >= 0xdc00 && cut < 0xe000 ? end - 1 : end
+    pieces.push(line.slice(at, whole))
+    at = whole
+  }
+  return pieces
 }

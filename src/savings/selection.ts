@@ -1,45 +1,40 @@
 import type { Meter } from '../core/ports.ts'
-import type { Message } from '../core/prompt.ts'
-import { createBasket, type Basket, type Entry } from './basket.ts'
-import { corpusOf, expandQuery, scoresOf, type Query } from './keywords.ts'
-import { scorePassages } from './passages.ts'
-import { scoreTopics } from './topics.ts'
+import type { Selection } from './excerpt.ts'
+import { createPacker, type Packer, type Entry } from './packer.ts'
+import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics } from './keywords.ts'
 import type { Pause } from '../core/pause.ts'
-import type { Reader } from './reading.ts'
-import type { Unit } from './turns.ts'
+import type { AnalyzeSegment } from './segment-analysis.ts'
+import type { Segment } from './conversation.ts'
 
 /** What a selection works with. */
 export interface SelectionTools {
   readonly meter: Meter
-  readonly read: Reader
+  readonly read: AnalyzeSegment
   /** Called once per item in loops over a conversation. */
   readonly pause: Pause
 }
 
 export interface SelectionJob {
   /** Oldest first. */
-  readonly units: readonly Unit[]
+  readonly segments: readonly Segment[]
   /** Units whose calls should stay even where their results do not fit: the steps of the live turn. */
-  readonly steps: ReadonlySet<Unit>
+  readonly steps: ReadonlySet<Segment>
   readonly query: Query
   /** True when the question asks what the assistant said: whole answers come first. @default false */
   readonly asksForAnswer?: boolean
   /** Tokens for all that is selected. */
   readonly room: number
-  /** Tokens that the newest unit may take with any query. @default 0 */
+  /** Tokens that the newest segment may take with any query. @default 0 */
   readonly newestRoom?: number
   readonly owner: string
   readonly signal: AbortSignal
 }
 
-/** The messages that stand for a unit: its own, or an excerpt of them. A unit that is absent is left out. */
-export type Selection = ReadonlyMap<Unit, readonly Message[]>
-
 export interface Selected {
   readonly selection: Selection
-  /** Which passages an excerpt was made of, by their place in the unit's reading. */
-  readonly picks: ReadonlyMap<Unit, readonly number[]>
-  /** How many units share a word with the query. */
+  /** Which snippets an excerpt was made of, by their place in the segment's reading. */
+  readonly picks: ReadonlyMap<Segment, readonly number[]>
+  /** How many segments share a word with the query. */
   readonly matches: number
 }
 
@@ -54,7 +49,7 @@ const NEWEST_STEP_SHARE = 0.3
 /** Where tools were used, half of the room is for excerpts: their results are long and mostly beside the point. */
 const WHOLE_SHARE_WITH_TOOLS = 0.5
 const TOOL_TRAFFIC = 0.2
-/** Long units say more, but not as much more as they are longer. */
+/** Long segments say more, but not as much more as they are longer. */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
 /** An answer that was asked for is long and says what it says once. */
@@ -79,58 +74,69 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const entries = await readAll(job, tools)
   const { pause } = tools
   const corpus = await corpusOf(
-    entries.map((entry) => entry.reading.counts),
+    entries.map((entry) => entry.analysis.counts),
     pause,
   )
   const query = await expandQuery(corpus, job.query, pause)
   const withTools = shareOfTools(entries) > TOOL_TRAFFIC
-  const isMeeting = entries.every(({ unit }) => unit.kind === 'user')
+  const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
   const own = await scoresOf(corpus, query, pause)
-  const scoresOfUnits = isMeeting ? withTopics(own, await scoreTopics(corpus.texts, query, pause)) : own
+  const scoresOfSegments = isMeeting ? withTopics(own, await scoreTopics(corpus.texts, query, pause)) : own
   const lends = !withTools && (isMeeting || job.room >= NEIGHBORS_ROOM)
-  rank(entries, lends ? withNeighbors(scoresOfUnits) : scoresOfUnits, withTools)
+  rank(entries, lends ? withNeighbors(scoresOfSegments) : scoresOfSegments, withTools)
   const wantsAnswers = job.asksForAnswer === true && !withTools
   await pause()
-  const basket = createBasket(job.room, tools)
+  const packer = createPacker(job.room, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
   const newestFirst = entries.toReversed()
 
-  if (wantsAnswers) takeAnswers(basket, entries)
-  takeRightful(basket, entries, { byValue, newestFirst, steps: job.steps, newestRoom: job.newestRoom ?? 0, withTools })
-  await basket.measure(entries, job.signal)
+  if (wantsAnswers) takeAnswers(packer, entries)
+  takeRightful(packer, entries, { byValue, newestFirst, steps: job.steps, newestRoom: job.newestRoom ?? 0, withTools })
+  await packer.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
-  basket.takeWhole(relevant, withTools ? job.room * WHOLE_SHARE_WITH_TOOLS : job.room)
-  const scores = await scorePassages(
-    entries.map((entry) => entry.reading),
+  packer.takeWhole(relevant, withTools ? job.room * WHOLE_SHARE_WITH_TOOLS : job.room)
+  const scores = await scoreSnippets(
+    entries.map((entry) => entry.analysis),
     query,
     pause,
   )
-  for (let round = 0; round < FILLING_ROUNDS && basket.spent() < job.room * ENOUGH; round++) {
-    const picked = await basket.takePassages(entries, scores)
-    await basket.measure(entries, job.signal)
+  for (let round = 0; round < FILLING_ROUNDS && packer.spent() < job.room * ENOUGH; round++) {
+    const picked = await packer.takeSnippets(entries, scores)
+    await packer.measure(entries, job.signal)
     if (!picked) break
   }
-  basket.takeWhole(newestFirst, job.room)
+  packer.takeWhole(newestFirst, job.room)
   const kept = entries.filter((entry) => entry.state !== 'out')
   return {
-    selection: new Map(kept.map((entry) => [entry.unit, entry.messages])),
-    picks: new Map(kept.filter((entry) => entry.state === 'excerpt').map((entry) => [entry.unit, picksOf(entry)])),
+    selection: new Map(kept.map((entry) => [entry.segment, entry.messages])),
+    picks: new Map(kept.filter((entry) => entry.state === 'excerpt').map((entry) => [entry.segment, picksOf(entry)])),
     matches: relevant.length,
   }
 }
 
 function picksOf(entry: Entry): readonly number[] {
   const picked = new Set(entry.picked)
-  return entry.reading.passages.flatMap((passage, at) => (picked.has(passage) ? [at] : []))
+  return entry.analysis.snippets.flatMap((snippet, at) => (picked.has(snippet) ? [at] : []))
 }
 
 async function readAll(job: SelectionJob, tools: SelectionTools): Promise<Entry[]> {
   const entries: Entry[] = []
-  for (const [place, unit] of job.units.entries()) {
+  for (const [place, segment] of job.segments.entries()) {
     let tokens = 0
-    for (const message of unit.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
-    const reading = await tools.read(unit, job.owner)
-    entries.push({ unit, place, tokens, reading, value: 0, share: 0, state: 'out', messages: [], picked: [], spent: 0 })
+    for (const message of segment.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
+    const analysis = await tools.read(segment, job.owner)
+    entries.push({
+      segment,
+      place,
+      tokens,
+      analysis,
+      value: 0,
+      share: 0,
+      state: 'out',
+      messages: [],
+      picked: [],
+      spent: 0,
+    })
     const due = tools.pause()
     if (due === undefined) continue
     await due
@@ -142,9 +148,9 @@ async function readAll(job: SelectionJob, tools: SelectionTools): Promise<Entry[
 function shareOfTools(entries: readonly Entry[]): number {
   let all = 1
   let exchanges = 0
-  for (const { unit, tokens } of entries) {
+  for (const { segment, tokens } of entries) {
     all += tokens
-    if (unit.kind === 'exchange') exchanges += tokens
+    if (segment.kind === 'exchange') exchanges += tokens
   }
   return exchanges / all
 }
@@ -162,7 +168,7 @@ function withNeighbors(scores: Float64Array): Float64Array {
   })
 }
 
-/** Worth of each unit: its own score and half of its partner's, by length and age. */
+/** Worth of each segment: its own score and half of its partner's, by length and age. */
 function rank(entries: readonly Entry[], scores: Float64Array, withTools: boolean): void {
   const [ageing, power] = withTools ? [AGEING, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const greatest = scores.reduce((most, score) => Math.max(most, score), 1e-9)
@@ -179,7 +185,7 @@ function rank(entries: readonly Entry[], scores: Float64Array, withTools: boolea
  * the assistant, the turns before and after lend half as much, between them.
  */
 function partnerScore(entries: readonly Entry[], scores: Float64Array, at: number): number {
-  const isUser = (index: number): boolean => entries[index]?.unit.kind === 'user'
+  const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'
   const scoreAt = (index: number): number => (index in entries ? (scores[index] ?? 0) : 0)
   const partner = isUser(at) ? at + 1 : at - 1
   if (partner in entries && isUser(partner) !== isUser(at)) return scoreAt(partner)
@@ -189,43 +195,43 @@ function partnerScore(entries: readonly Entry[], scores: Float64Array, at: numbe
 }
 
 /** The answers that fit the query best, whole: ranked as elsewhere, short words of the user would fill the room first. */
-function takeAnswers(basket: Basket, entries: readonly Entry[]): void {
+function takeAnswers(packer: Packer, entries: readonly Entry[]): void {
   const worthOf = ({ value, tokens }: Entry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
-  const answers = entries.filter(({ unit, share }) => unit.kind === 'assistant' && share > 0)
-  basket.takeWhole(
+  const answers = entries.filter(({ segment, share }) => segment.kind === 'assistant' && share > 0)
+  packer.takeWhole(
     answers.toSorted((a, b) => worthOf(b) - worthOf(a)),
-    basket.room * ANSWER_SHARE,
+    packer.room * ANSWER_SHARE,
   )
 }
 
 interface Orders {
   readonly byValue: readonly Entry[]
   readonly newestFirst: readonly Entry[]
-  readonly steps: ReadonlySet<Unit>
+  readonly steps: ReadonlySet<Segment>
   readonly newestRoom: number
   readonly withTools: boolean
 }
 
 /** Standing instructions, the user's words, the steps of the live turn, the beginning and the end. */
-function takeRightful(basket: Basket, entries: readonly Entry[], orders: Orders): void {
-  const { room } = basket
+function takeRightful(packer: Packer, entries: readonly Entry[], orders: Orders): void {
+  const { room } = packer
   const { byValue, newestFirst, steps } = orders
-  const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => steps.has(entry.unit))
+  const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => steps.has(entry.segment))
   if (newestStep !== undefined) {
-    basket.takeWhole([newestStep], room * NEWEST_STEP_SHARE)
-    basket.takeSkeletons([newestStep], room)
-    basket.takeSkeletons(earlierSteps, room * STEP_SHARE)
+    packer.takeWhole([newestStep], room * NEWEST_STEP_SHARE)
+    packer.takeSkeletons([newestStep], room)
+    packer.takeSkeletons(earlierSteps, room * STEP_SHARE)
   }
-  basket.takeWhole(
-    newestFirst.filter((entry) => entry.reading.standing),
+  packer.takeWhole(
+    newestFirst.filter((entry) => entry.analysis.standing),
     room * STANDING_SHARE,
   )
-  const isUser = (entry: Entry): boolean => entry.unit.kind === 'user'
+  const isUser = (entry: Entry): boolean => entry.segment.kind === 'user'
   const words = entries.filter(isUser)
   const all = words.reduce((sum, entry) => sum + entry.tokens, 0)
   const share = !orders.withTools && all <= room * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
-  basket.takeWhole(all <= room * share ? words : byValue.filter(isUser), room * share)
-  basket.takeWhole(entries.slice(0, 1), room * HEAD_SHARE)
-  basket.takeWhole(newestFirst.slice(0, 1), room * NEWEST_SHARE)
-  basket.takeLast(newestFirst.slice(0, 1), Math.min(room, orders.newestRoom))
+  packer.takeWhole(all <= room * share ? words : byValue.filter(isUser), room * share)
+  packer.takeWhole(entries.slice(0, 1), room * HEAD_SHARE)
+  packer.takeWhole(newestFirst.slice(0, 1), room * NEWEST_SHARE)
+  packer.takeLast(newestFirst.slice(0, 1), Math.min(room, orders.newestRoom))
 }

@@ -1,22 +1,13 @@
 import { ZERO } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
-import {
-  freezeOf,
-  parseFreeze,
-  recallAt,
-  recallEarlier,
-  rememberAt,
-  talkOf,
-  thaw,
-  type Freeze,
-  type Talk,
-} from './freeze.ts'
-import { lookUp } from './look-up.ts'
+import { parseSnapshot, recallAt, recallEarlier, rememberAt, restore, type Snapshot, snapshotOf } from './snapshot.ts'
+import { type Conversation, conversationOf } from './conversation.ts'
 import type { Memory } from './memory.ts'
-import { rebuild } from './rebuild.ts'
-import type { SelectionTools } from './selection.ts'
-import type { Tier, TierJob, TierResult } from './tier.ts'
-import { LEVEL_CAPS } from './wishes.ts'
+import { type Block, rebuild, type Selection } from './excerpt.ts'
+import { select, type SelectionTools } from './selection.ts'
+import { LEVEL_CAPS, type Tier, type TierJob, type TierResult } from './tier.ts'
+import { queryOf } from './query.ts'
+import { tellSegment } from './summary.ts'
 
 /**
  * How the slider chooses what stays.
@@ -29,7 +20,7 @@ import { LEVEL_CAPS } from './wishes.ts'
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 
-export interface SliderOptions {
+interface SliderOptions {
   /** @default 'auto' */
   readonly mode?: SliderMode
 }
@@ -48,63 +39,63 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
   const mode = options.mode ?? 'auto'
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const { level } = job.wishes
+    const { level } = job.steering
     if (level === undefined || level === 'off') return decline('no level was asked for')
     const cap = LEVEL_CAPS[level]
     const least = await tools.meter.sizeNear(job.prompt, [cap], job.signal)
     const total = least <= cap ? least : await tools.meter.countOf(job.prompt, job.signal)
     if (total <= cap) return decline(`the prompt is within ${cap} tokens`)
-    const talk = talkOf(job.prompt)
-    const cut = (await thawed(job, talk, cap)) ?? (await fresh(job, talk, cap))
+    const conversation = conversationOf(job.prompt)
+    const cut = (await restored(job, conversation, cap)) ?? (await fresh(job, conversation, cap))
     if (cut === undefined) return decline('there is nothing that could be left out')
     return { rewrite: { ...cut, tier: 5, strategy: `Savings-Slider (${level}: ${cap} tokens)` }, spent: ZERO }
   }
 
-  const thawed = async (job: TierJob, talk: Talk, cap: number): Promise<Shortened | undefined> => {
+  const restored = async (job: TierJob, conversation: Conversation, cap: number): Promise<Shortened | undefined> => {
     if (mode === 'query') return undefined
-    const known = parseFreeze(await recallAt(memory, job.owner, talk, `slider-${cap}`))
+    const known = parseSnapshot(await recallAt(memory, job.owner, conversation, `slider-${cap}`))
     if (known === undefined) return undefined
-    const selection = await thaw(talk, known, (unit) => tools.read(unit, job.owner))
-    const sendBy = async (freeze: Freeze): Promise<Shortened & { readonly freeze: Freeze }> => {
-      const prompt = rebuild(job.prompt, talk.turns, selection, freeze)
-      return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), freeze }
+    const selection = await restore(conversation, known, (segment) => tools.read(segment, job.owner))
+    const sendBy = async (snapshot: Snapshot): Promise<Shortened & { readonly snapshot: Snapshot }> => {
+      const prompt = rebuild(job.prompt, conversation.turns, selection, snapshot)
+      return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), snapshot }
     }
     let sent = await sendBy(known)
     if (sent.tokens > cap) return undefined
     if (mode === 'auto') {
       const room = Math.min(cap * BLOCK_SHARE, cap - sent.tokens - BLOCK_FRAME)
-      const block = await lookUp(job, talk, { room, selection, blocks: known.blocks }, tools)
+      const block = await lookUp(job, conversation, { room, selection, blocks: known.blocks }, tools)
       const withBlock = block === undefined ? sent : await sendBy({ ...known, blocks: [...known.blocks, block] })
       if (withBlock.tokens <= cap) sent = withBlock
     }
-    await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value: JSON.stringify(sent.freeze) })
+    await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}`, value: JSON.stringify(sent.snapshot) })
     return { prompt: sent.prompt, tokens: sent.tokens }
   }
 
-  const fresh = async (job: TierJob, talk: Talk, cap: number): Promise<Shortened | undefined> => {
-    const stable = mode === 'stable' || (mode === 'auto' && (await wasHere(job, talk, cap)))
+  const fresh = async (job: TierJob, conversation: Conversation, cap: number): Promise<Shortened | undefined> => {
+    const stable = mode === 'stable' || (mode === 'auto' && (await wasHere(job, conversation, cap)))
     const limits = { cap: stable ? cap * STABLE_SHARE : cap, liveCap: cap, exchangeRoom: cap * EXCHANGE_SHARE }
-    const cut = await cutToQuery(job, talk, limits, tools)
+    const cut = await cutToQuery(job, conversation, limits, tools)
     if (cut === undefined) return undefined
     if (stable) {
-      const value = JSON.stringify(freezeOf(talk, cut.selected, cut.notice, job.now))
-      await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}`, value })
+      const value = JSON.stringify(snapshotOf(conversation, cut.selected, cut.notice, job.now))
+      await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}`, value })
     } else if (mode === 'auto') {
-      await rememberAt(memory, job.owner, talk, { kind: `slider-${cap}-seen`, value: String(job.now) })
+      await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}-seen`, value: String(job.now) })
     }
     return { prompt: cut.prompt, tokens: cut.tokens }
   }
 
-  const wasHere = async (job: TierJob, talk: Talk, cap: number): Promise<boolean> => {
+  const wasHere = async (job: TierJob, conversation: Conversation, cap: number): Promise<boolean> => {
     // The same request again is no next turn: it gets the same cut again.
-    const seen = Number(await recallEarlier(memory, job.owner, talk, `slider-${cap}-seen`))
-    const frozen = await recallAt(memory, job.owner, talk, `slider-${cap}`)
+    const seen = Number(await recallEarlier(memory, job.owner, conversation, `slider-${cap}-seen`))
+    const frozen = await recallAt(memory, job.owner, conversation, `slider-${cap}`)
     return frozen !== undefined || (seen > 0 && job.now - seen < UPSTREAM_CACHE_MS)
   }
 
   return {
     tier: 5,
-    wants: ({ wishes }) => wishes.level !== undefined && wishes.level !== 'off',
+    wants: ({ steering }) => steering.level !== undefined && steering.level !== 'off',
     rewrite,
   }
 }
@@ -116,4 +107,36 @@ interface Shortened {
 
 function decline(declined: string): TierResult {
   return { declined, spent: ZERO }
+}
+
+const HEADING = '[Earlier parts of this conversation that may matter for the next message:]'
+/** Less than this says nothing. */
+const MIN_ROOM = 200
+
+interface LookUp {
+  readonly room: number
+  /** The parts that are in the prompt anyway. */
+  readonly selection: Selection
+  readonly blocks: readonly Block[]
+}
+
+/** What a new question needs and a frozen cut left out; undefined within an agent's loop, which has asked already. */
+async function lookUp(
+  job: TierJob,
+  { turns }: Conversation,
+  { room, selection, blocks }: LookUp,
+  tools: SelectionTools,
+): Promise<Block | undefined> {
+  const before = turns.live[0]?.places[0]
+  if (room < MIN_ROOM || turns.live.length !== 1 || before === undefined) return undefined
+  if (blocks.some((block) => block.before === before)) return undefined
+  const segments = turns.old.filter((segment) => selection.get(segment) !== segment.messages)
+  const query = queryOf(turns)
+  const found = await select({ segments, steps: new Set(), query, room, owner: job.owner, signal: job.signal }, tools)
+  if (found.matches === 0) return undefined
+  const lines = segments.flatMap((segment) => {
+    const messages = found.selection.get(segment)
+    return messages === undefined ? [] : [tellSegment({ ...segment, messages }, 'whole')]
+  })
+  return lines.length === 0 ? undefined : { before, text: [HEADING, ...lines].join('\n\n') }
 }

@@ -1,12 +1,11 @@
 import type { Meter } from '../core/ports.ts'
 import { textOfPart, type Message, type Part } from '../core/prompt.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
-import { roundTokens } from './amount.ts'
 import { summarizeByExtract } from './extractive-summary.ts'
 import { measureInSlices } from '../core/pause.ts'
 import type { SelectionTools } from './selection.ts'
 import type { SmallModel } from './tier.ts'
-import type { Unit } from './turns.ts'
+import type { Segment } from './conversation.ts'
 
 /** Who writes summaries: the family's small model, or an extract of the text itself that costs nothing. */
 export type Summarizer = 'model' | 'extractive'
@@ -30,9 +29,9 @@ const WITH_EARLIER = 'It begins with the summary of what came before: carry over
 /** No summary begins like this. */
 const REFUSAL =
   /^\W*(?:(?:i(?:['’]?m| am) (?:very |so |truly )?)?sorry|(?:unfortunately,? )?i (?:can(?:no|['’])t|am unable|won['’]t|will not|do not have)|i(?:['’]m| am) (?:unable|not able)|as an ai)/i
-const SHORTEST_REPLY = 20
+const MIN_REPLY_LENGTH = 20
 
-export interface SummaryJob {
+interface SummaryJob {
   readonly text: string
   /** The summary that this one continues. */
   readonly earlier?: string
@@ -89,7 +88,7 @@ function withoutMarks(text: string): string {
 }
 
 async function isSummary(reply: string, input: string, { meter, pause }: SummaryJob['tools']): Promise<boolean> {
-  if (reply.length < SHORTEST_REPLY || REFUSAL.test(reply)) return false
+  if (reply.length < MIN_REPLY_LENGTH || REFUSAL.test(reply)) return false
   const { estimate } = meter.tokenizer
   return (await measureInSlices(reply, estimate, pause)) < (await measureInSlices(input, estimate, pause))
 }
@@ -108,17 +107,17 @@ export function summaryOf(notice: string): string {
   return notice.replace(HEADING, '')
 }
 
-const LONGEST_ARGUMENTS = 400
+const MAX_ARGUMENTS_LENGTH = 400
 
-/** A unit as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
-export function tellUnit(unit: Unit, results: 'whole' | 'stub'): string {
-  return unit.messages.map((message) => tellMessage(message, results)).join('\n')
+/** A segment as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
+export function tellSegment(segment: Segment, results: 'whole' | 'stub'): string {
+  return segment.messages.map((message) => tellMessage(message, results)).join('\n')
 }
 
-/** About how many tokens of a unit a summary reads that takes tool results as stubs. */
-export function stubTokens(unit: Unit, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
+/** About how many tokens of a segment a summary reads that takes tool results as stubs. */
+export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
   let tokens = 0
-  for (const message of unit.messages) {
+  for (const message of segment.messages) {
     const hasTools = message.parts.some((part) => part.type === 'tool-call' || part.type === 'tool-result')
     tokens += hasTools ? meter.tokenizer.estimate(tellMessage(message, 'stub')) : meter.estimateOfMessage(message)
   }
@@ -135,7 +134,7 @@ function tellPart(part: Part, results: 'whole' | 'stub'): string {
     case 'tool-call':
       return results === 'whole'
         ? `[calls ${textOfPart(part)}]`
-        : `[calls ${textOfPart(part).slice(0, LONGEST_ARGUMENTS)}]`
+        : `[calls ${textOfPart(part).slice(0, MAX_ARGUMENTS_LENGTH)}]`
     case 'tool-result':
       return results === 'whole' ? `[result] ${textOfPart(part)}` : `[result of ${textOfPart(part).length} characters]`
     case 'image':
@@ -147,4 +146,10 @@ function tellPart(part: Part, results: 'whole' | 'stub'): string {
     case 'text':
       return part.text
   }
+}
+
+/** Returns an amount as a person would say it: 340, or 12,000. */
+export function roundTokens(tokens: number): string {
+  const segment = tokens < 1000 ? 10 : 1000
+  return String(Math.max(segment, Math.round(tokens / segment) * segment)).replace(/\B(?=(?:\d{3})+$)/g, ',')
 }

@@ -24,7 +24,7 @@ const CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
 })
 
 /** What is longer is no word but a key or an encoded file. */
-const LONGEST_WORD = 64
+const MAX_WORD_LENGTH = 64
 
 /**
  * The terms of a text in their order, repeats included: stems of its words, compounds whole and in their parts, pairs
@@ -77,7 +77,7 @@ function isWordSign(code: number): boolean {
 function addCompound(compound: string, add: (term: string) => void): void {
   if (isIdeographic(compound.charCodeAt(0))) return addPairs(compound, add)
   const whole = compound.toLowerCase()
-  if (whole.length > LONGEST_WORD) return
+  if (whole.length > MAX_WORD_LENGTH) return
   const parts = partsOf(compound)
   if (parts.length > 1) add(whole)
   for (const part of parts) {

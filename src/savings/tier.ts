@@ -1,13 +1,14 @@
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
+import { notUnderstood, readFlag, type HeaderSource } from '../core/steering-headers.ts'
 
 /** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, runs before them. */
 export type TierNumber = 2 | 3 | 4 | 5
-export type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
+type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
 
 /** What the caller asked for in the three steering headers. */
-export interface Wishes {
+export interface Steering {
   readonly level?: SavingsLevel
   readonly vanishing: boolean
   readonly recursive: boolean
@@ -44,7 +45,7 @@ export interface TierJob {
   readonly model: Model
   /** About how many tokens the prompt has as it came; the waterfall counts exactly where that decides something. */
   readonly tokens: number
-  readonly wishes: Wishes
+  readonly steering: Steering
   /** Whose conversation it is: nothing remembered is ever found under another owner. */
   readonly owner: string
   readonly small: SmallModel | undefined
@@ -134,5 +135,93 @@ export interface Waterfall {
   /** Never rejects: a failing tier is a verdict. */
   (job: TierJob): Promise<Optimized>
   /** True when no tier can make a prompt of at most so many tokens smaller: it needs no count. */
-  isBelow(request: Pick<TierJob, 'model' | 'wishes'>, maxTokens: () => number): boolean
+  isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
+}
+
+/** Prompts of more tokens than this start a tier without a header. */
+export interface Thresholds {
+  /** Tier 2. @default 50_000 */
+  readonly vanishing: number
+  /** Tier 3. @default 80_000 */
+  readonly recursive: number
+  /** Tier 4. @default 20_000 */
+  readonly family: number
+}
+
+export const DEFAULT_THRESHOLDS: Thresholds = { vanishing: 50_000, recursive: 80_000, family: 20_000 }
+
+/** The thresholds for the job's model: `-optim` variants halve them. */
+export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds {
+  const factor = job.model.thresholdFactor ?? 1
+  return {
+    vanishing: thresholds.vanishing * factor,
+    recursive: thresholds.recursive * factor,
+    family: thresholds.family * factor,
+  }
+}
+
+/** True when a header orders this tier: then it runs wherever it makes the prompt smaller. */
+export function isOrdered({ steering }: TierJob, tier: TierNumber): boolean {
+  if (steering.level !== undefined) return tier === 5
+  return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
+}
+
+/**
+ * Whether a header or the size calls for one of the tiers 2, 3 and 4. A level leaves them out; after an ordered tier
+ * that declined, the later ones are checked by size, tier 2 before an ordered tier 3 is not.
+ */
+export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds): boolean {
+  if (job.steering.level !== undefined) return false
+  if (isOrdered(job, tier)) return true
+  const { vanishing, recursive, family } = thresholdsFor(job, thresholds)
+  if (tier === 2) return !job.steering.recursive && job.tokens > vanishing
+  if (tier === 3) return job.steering.recursive || job.tokens > recursive
+  return job.tokens > family
+}
+
+/** The greatest number of tokens that a level of the slider sends. */
+export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> = {
+  extreme: 16_384,
+  max: 32_768,
+  med: 65_536,
+  min: 131_072,
+}
+
+const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
+
+/** Reads the three steering headers. Throws `invalid-request` with the header as `param` for a value that is not understood. */
+export function readSteeringHeaders(headers: HeaderSource): Steering {
+  const asked = headers.get('x-savings-level')
+  const level = LEVELS.find((known) => known === asked?.trim().toLowerCase())
+  if (asked !== null && level === undefined) {
+    throw notUnderstood('X-Savings-Level', asked, `one of ${LEVELS.join(', ')}`)
+  }
+  return {
+    ...(level !== undefined && { level }),
+    vanishing: readFlag(headers, 'X-Vanishing-Context'),
+    recursive: readFlag(headers, 'X-Svc-RLM'),
+  }
+}
+
+/** What optimizing would have done to a request that was sent as it came. */
+export interface ShadowRecord {
+  readonly strategy: string
+  readonly originalTokens: number
+  readonly optimizedTokens: number
+  /** Small-model calls: they were made, and count. */
+  readonly spent: NanoUsd
+}
+
+/** Whether a request is one of the share that is only tried. `random` is from 0 up to 1, `share` from 0 to 1. */
+export function isShadowed(share: number, random: number): boolean {
+  return random < share
+}
+
+/** The outcome as it is sent (passthrough), and the record of what it would have been. */
+export function shadow(optimized: Optimized): { readonly sent: Optimized; readonly record: ShadowRecord | undefined } {
+  const { rewrite, ...others } = optimized
+  if (rewrite === undefined) return { sent: optimized, record: undefined }
+  const { tokens, spent } = optimized
+  const record = { strategy: rewrite.strategy, originalTokens: tokens, optimizedTokens: rewrite.tokens, spent }
+  return { sent: others, record }
 }

@@ -1,6 +1,7 @@
-import { asCount, isJsonObject, type Json } from '../core/json.ts'
+import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
 import { add, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
-import { recallAt, rememberAt, talkOf } from './freeze.ts'
+import { recallAt, rememberAt } from './snapshot.ts'
+import { conversationOf } from './conversation.ts'
 import type { Memory } from './memory.ts'
 import { hasCachePrice, sendingCost } from './net.ts'
 import type { TierJob, TierNumber } from './tier.ts'
@@ -53,7 +54,7 @@ export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<Histo
 }
 
 export async function recallHistory(memory: Memory, job: TierJob): Promise<History> {
-  return parseHistory(await recallAt(memory, job.owner, talkOf(job.prompt), KIND)) ?? NEW_CONVERSATION
+  return parseHistory(await recallAt(memory, job.owner, conversationOf(job.prompt), KIND)) ?? NEW_CONVERSATION
 }
 
 /** What a request was sent as: whole, or rewritten by a tier. */
@@ -90,7 +91,7 @@ export async function rememberSent(
 }
 
 async function rememberHistory(memory: Memory, job: TierJob, history: History): Promise<void> {
-  await rememberAt(memory, job.owner, talkOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
+  await rememberAt(memory, job.owner, conversationOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
 }
 
 /** How much the newest report counts. */
@@ -117,7 +118,7 @@ export async function correctTrust(
 const MIN_TRUST = 0.01
 
 function parseHistory(text: string | undefined): History | undefined {
-  const value = text === undefined ? undefined : parse(text)
+  const value = text === undefined ? undefined : parseJson(text)
   if (!isJsonObject(value)) return undefined
   const sent = parseSent(value)
   const whole = parseSent(value['whole'])
@@ -138,12 +139,4 @@ function parseSent(value: Json | undefined): SentPrompt | undefined {
 function tierOf(value: Json | undefined): TierNumber | 0 {
   const tier = isJsonObject(value) ? value['tier'] : 0
   return tier === 2 || tier === 3 || tier === 4 || tier === 5 ? tier : 0
-}
-
-function parse(text: string): Json | undefined {
-  try {
-    return JSON.parse(text) as Json
-  } catch {
-    return undefined
-  }
 }

@@ -1,20 +1,30 @@
-import { add, ZERO, type NanoUsd } from '../core/money.ts'
+import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { createPause } from '../core/pause.ts'
 import { createFamilyLock } from './family.ts'
-import { attempt } from './attempt.ts'
-import { chooseTiers, mayFollow, type Candidate, type Declined } from './choose.ts'
-import { talkOf } from './freeze.ts'
+import { chooseTiers, mayFollow, type Candidate, type Declined } from './choose-tiers.ts'
+import { conversationOf } from './conversation.ts'
 import { createMemory } from './memory.ts'
 import { hasCacheMarks } from './net.ts'
-import { createReader } from './reading.ts'
+import { createSegmentAnalyzer } from './segment-analysis.ts'
 import { createRecursive } from './recursive.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
 import { createSmallModelPauses, type SmallModelPauses } from './small-model-pause.ts'
 import type { Summarizer } from './summary.ts'
-import { DEFAULT_THRESHOLDS, isOrdered, thresholdsFor, type Thresholds } from './thresholds.ts'
-import type { Optimized, Tier, TierJob, TierNumber, TierVerdict } from './tier.ts'
+import {
+  DEFAULT_THRESHOLDS,
+  isOrdered,
+  type Optimized,
+  type Rewrite,
+  type SmallModel,
+  type Thresholds,
+  thresholdsFor,
+  type Tier,
+  type TierJob,
+  type TierNumber,
+  type TierVerdict,
+} from './tier.ts'
 import {
   correctTrust,
   NEW_CONVERSATION,
@@ -49,7 +59,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summarizer = options.summarizer ?? 'model'
   const pause = createPause(breathe)
-  const tools: SelectionTools = { meter, read: createReader(meter.tokenizer.estimate, pause), pause }
+  const tools: SelectionTools = { meter, read: createSegmentAnalyzer(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
   const pauses = createSmallModelPauses(now)
   const own: readonly Tier[] = [
@@ -61,7 +71,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const tiers = typeof options.tiers === 'function' ? options.tiers(own) : (options.tiers ?? own)
 
   return async (given) => {
-    if (given.wishes.level === 'off') return { tokens: given.tokens, spent: ZERO, verdicts: [] }
+    if (given.steering.level === 'off') return { tokens: given.tokens, spent: ZERO, verdicts: [] }
     const job = watched(await measured(given, { meter, thresholds }), pauses)
     const followed = isWorthNoting(job, thresholds)
     const history = followed ? await orElse(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
@@ -165,7 +175,7 @@ async function measured(
   job: TierJob,
   { meter, thresholds }: { readonly meter: Meter; readonly thresholds: Thresholds },
 ): Promise<TierJob> {
-  if (job.wishes.level !== undefined || job.shadow === 'not-tried') return job
+  if (job.steering.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
   const near = Object.values(thresholdsFor(job, thresholds))
   return { ...job, tokens: await orElse(job.tokens, meter.sizeNear(prompt, near, signal)) }
@@ -180,12 +190,57 @@ function isWorthNoting(job: TierJob, thresholds: Thresholds): boolean {
 function watched(job: TierJob, pauses: SmallModelPauses): TierJob {
   const { small, owner, signal, prompt } = job
   if (small === undefined) return job
-  const { chain, units } = talkOf(prompt)
-  const conversation = `${owner} ${chain.at(Math.min(1, units.length))}`
+  const { chain, segments } = conversationOf(prompt)
+  const conversation = `${owner} ${chain.at(Math.min(1, segments.length))}`
   return { ...job, small: pauses.watch(small, { conversation, signal }) }
 }
 
 /** What a trial remembers is found by trials only: it was never sent. */
 function forTiers(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
+}
+
+/** What came of running one tier. */
+interface Attempt {
+  readonly rewrite?: Rewrite
+  /** Exact tokens of the prompt as it came, with a rewrite. */
+  readonly tokens: number
+  readonly spent: NanoUsd
+  readonly verdict: TierVerdict
+  /** True when the prompt begins with what the tier sent on the turn before. */
+  readonly continues: boolean
+}
+
+/** Runs a tier. Never rejects: a failure is a verdict. */
+async function attempt(tier: Tier, job: TierJob, meter: Meter): Promise<Attempt> {
+  const { tokens } = job
+  const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
+    tier: tier.tier,
+    outcome,
+    reason,
+  })
+  const pass = (verdict: TierVerdict, spent: NanoUsd = ZERO): Attempt => ({ tokens, spent, verdict, continues: false })
+  const purse = createPurse(job.small)
+  try {
+    const result = await tier.rewrite({ ...job, small: purse.small })
+    if ('declined' in result) return pass(verdictOf('declined', result.declined), result.spent)
+    const original = await meter.countOf(job.prompt, job.signal)
+    if (result.rewrite.tokens >= original) return pass(verdictOf('declined', 'not smaller than before'), result.spent)
+    const { rewrite, spent, continues = false } = result
+    return { rewrite, tokens: original, spent, continues, verdict: verdictOf('chosen', rewrite.strategy) }
+  } catch (error) {
+    return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), purse.spent())
+  }
+}
+
+/** The small model, and what its calls cost: a tier that fails does not report what it has spent. */
+function createPurse(small: SmallModel | undefined): { readonly small: typeof small; readonly spent: () => NanoUsd } {
+  let spent: NanoUsd = ZERO
+  if (small === undefined) return { small, spent: () => spent }
+  const ask: SmallModel['ask'] = async (question) => {
+    const reply = await small.ask(question)
+    spent = add(spent, reply.spent)
+    return reply
+  }
+  return { small: { ...small, ask }, spent: () => spent }
 }

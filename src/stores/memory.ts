@@ -1,7 +1,6 @@
 import type { Store } from '../core/ports.ts'
-import { createCounters } from './memory/counters.ts'
+import { createCounters, createTallies } from './memory/counters.ts'
 import { createLogs } from './memory/logs.ts'
-import { createTallies } from './memory/tallies.ts'
 import type { PoolBounds } from './memory/pool.ts'
 import { createValues } from './memory/values.ts'
 

@@ -10,13 +10,21 @@ import type {
 } from '../core/ports.ts'
 import { quotaExceeded } from '../core/quotas.ts'
 import { BULK_LIMITS, storeFull, type BulkLimits } from './bounds.ts'
-import { createCallFunction, createRunQuery, type PostgresClient } from './postgres/client.ts'
+import { createCallFunction, createRunQuery, createSweep, type PostgresClient } from './postgres/client.ts'
 import { migratePostgres } from './postgres/schema.ts'
-import { createSweep } from './postgres/sweep.ts'
-import { fieldOf, listOf, numberOf, textOf } from './reply.ts'
-import { claimRequest, entryRequest, settlementRequest, valueRequest } from './requests.ts'
+import {
+  claimRequest,
+  decodeText,
+  encodeText,
+  entryRequest,
+  fieldOf,
+  listOf,
+  numberOf,
+  settlementRequest,
+  textOf,
+  valueRequest,
+} from './wire.ts'
 import { checkAmount, checkClaims, endedCounter, takenTicket } from './reservation-rules.ts'
-import { decodeText, encodeText } from './text.ts'
 
 export interface PostgresStoreOptions {
   /** A connected client: a Pool of `pg`, postgres.js, or PGlite. The caller closes it. */

@@ -1,11 +1,10 @@
 import type { Store } from '../core/ports.ts'
 import type { BulkLimits } from './bounds.ts'
-import { createRunScript, type RedisClient } from './redis/client.ts'
-import { createContext } from './redis/context.ts'
+import { createContext, createRunScript, type RedisClient } from './redis/client.ts'
 import { createCounters } from './redis/counters.ts'
 import { READ_SETTINGS } from './redis/scripts.ts'
 import { createValues } from './redis/values.ts'
-import { fieldOf, textOf } from './reply.ts'
+import { fieldOf, textOf } from './wire.ts'
 
 export interface RedisStoreOptions {
   /** A connected client: ioredis, node-redis, or an HTTP client of Upstash's shape. The caller closes it. */

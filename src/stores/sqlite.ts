@@ -1,9 +1,8 @@
 import type { Store } from '../core/ports.ts'
 import { BULK_LIMITS, bytesOf, isGiant, type BulkLimits } from './bounds.ts'
 import { createCounters } from './sqlite/counters.ts'
-import { createSql, textIn, type Sql, type SqliteDatabase } from './sqlite/database.ts'
+import { createSql, migrateSqlite, type Sql, type SqliteDatabase, textIn } from './sqlite/database.ts'
 import { createLogs } from './sqlite/logs.ts'
-import { migrateSqlite } from './sqlite/schema.ts'
 import { createValues } from './sqlite/values.ts'
 
 export interface SqliteStoreOptions {

@@ -1,4 +1,4 @@
-import { breathe } from './breathe.ts'
+import { yieldToEventLoop } from './yield.ts'
 
 /** The vocabulary of a byte-pair encoding: which byte strings are tokens, and in which order they were learnt. */
 export interface Ranks {
@@ -35,7 +35,7 @@ export async function readRanks(text: string): Promise<Ranks> {
       ids.push(id)
       ends.push(size)
       at = end + 1
-      if (ids.length % PIECES_PER_SLICE === 0) await breathe()
+      if (ids.length % PIECES_PER_SLICE === 0) await yieldToEventLoop()
     }
   }
   return buildTable(pool.slice(0, size), Int32Array.from(ends), Int32Array.from(ids), longest)
@@ -54,7 +54,7 @@ async function buildTable(pool: Uint8Array, ends: Int32Array, ids: Int32Array, l
     let slot = hashOf(pool, start, end) & mask
     while (slots[slot] !== -1) slot = (slot + 1) & mask
     slots[slot] = token
-    if (token % PIECES_PER_SLICE === 0) await breathe()
+    if (token % PIECES_PER_SLICE === 0) await yieldToEventLoop()
   }
 
   const isToken = (token: number, bytes: Uint8Array, start: number, end: number): boolean => {

@@ -1,12 +1,12 @@
-import { createBatchBook, type BatchBook } from '../batches/batch-book.ts'
+import { createBatchRepository, type BatchRepository } from '../batches/batch-repository.ts'
 import { createItemQueue } from '../batches/item-queue.ts'
-import { tidyBatches } from '../batches/tidy.ts'
+import { cleanUpBatches } from '../batches/batch-storage.ts'
 import type { Store } from '../core/ports.ts'
 import type { KeyById } from '../pipeline/answer-item.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import { createBatchWork, type BatchWork } from '../pipeline/work-batches.ts'
-import { breathe } from '../tokens/breathe.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 
 /** How this process works off batches. See docs/batches.md. */
 export interface BatchOptions {
@@ -19,7 +19,7 @@ export interface BatchOptions {
 }
 
 export interface BatchRoom {
-  readonly book: BatchBook
+  readonly book: BatchRepository
   readonly work: BatchWork
 }
 
@@ -36,12 +36,12 @@ const CONCURRENCY = 4
 export function openBatchRoom(options: BatchOptions, { store, services, keyById, traffic }: BatchRoomParts): BatchRoom {
   const { now, uuid } = services.runtime
   const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options
-  const values = { store, now, uuid, pause: breathe }
-  const book = createBatchBook(values)
+  const values = { store, now, uuid, pause: yieldToEventLoop }
+  const book = createBatchRepository(values)
   const work = createBatchWork({
     queue: createItemQueue({ ...values, leaseMs }),
     open: book.open,
-    tidy: () => tidyBatches(values),
+    tidy: () => cleanUpBatches(values),
     settle: async (settlement) => store.settle(settlement),
     keyById,
     traffic,

@@ -1,6 +1,6 @@
 import type { ProviderStates, Store } from '../core/ports.ts'
-import { anthropicFormat } from '../formats/anthropic/format.ts'
-import { openaiFormat } from '../formats/openai/format.ts'
+import { anthropicFormat } from '../formats/messages/format.ts'
+import { openaiFormat } from '../formats/chat/format.ts'
 import { createRouter, type Endpoint, type Method } from '../http/router.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import type { Runtime, Store } from '../core/ports.ts'
-import { createDetached, type Detached } from '../replay/detached.ts'
+import { createDetached, type Detached } from '../replay/subscribers.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
 import { createRecordings, type Recordings } from '../replay/recordings.ts'

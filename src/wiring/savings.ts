@@ -3,13 +3,21 @@ import { lazy } from '../core/lazy.ts'
 import type { Model } from '../core/model.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { ZERO } from '../core/money.ts'
-import { isShadowed, shadow, type ShadowRecord } from '../savings/shadow.ts'
+import {
+  DEFAULT_THRESHOLDS,
+  isShadowed,
+  LEVEL_CAPS,
+  type Optimized,
+  shadow,
+  type ShadowRecord,
+  type Thresholds,
+  type Tier,
+  type TierJob,
+  type Waterfall,
+} from '../savings/tier.ts'
 import type { SliderMode } from '../savings/slider.ts'
-import { DEFAULT_THRESHOLDS, type Thresholds } from '../savings/thresholds.ts'
-import type { Optimized, Tier, TierJob, Waterfall } from '../savings/tier.ts'
 import type { LeastTarget } from '../savings/vanishing.ts'
-import { LEVEL_CAPS } from '../savings/wishes.ts'
-import { breathe } from '../tokens/breathe.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 
 /** The savings waterfall; see docs/tiers. */
 export interface SavingsOptions {
@@ -87,7 +95,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
     if (record !== undefined) parts.onShadow(record, job)
   }
   const shadowed = async (job: TierJob): Promise<Optimized> => {
-    if (hasWish(job)) return waterfall(job)
+    if (isSteered(job)) return waterfall(job)
     // A trial never harms the request beside it. Requests without a trial are noted: the next trial must know what is warm.
     observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
       parts.onShadowFailure,
@@ -104,24 +112,24 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
   const load = lazy(async () => {
     const { createWaterfall } = await import('../savings/waterfall.ts')
     const { now, after } = runtime
-    return createWaterfall({ ...others, summarizer, store, meter, now, after, breathe })
+    return createWaterfall({ ...others, summarizer, store, meter, now, after, breathe: yieldToEventLoop })
   })
   const optimize = async (job: TierJob): Promise<Optimized> => {
     if (!custom && !concerns(job, own)) return untouched(job)
     const waterfall = await load()
     return waterfall(job)
   }
-  const isBelow: Waterfall['isBelow'] = ({ model, wishes }, maxTokens) => {
+  const isBelow: Waterfall['isBelow'] = ({ model, steering }, maxTokens) => {
     if (custom) return false
-    const { level } = wishes
+    const { level } = steering
     if (level !== undefined) return level === 'off' || maxTokens() <= LEVEL_CAPS[level]
-    return !wishes.vanishing && !wishes.recursive && maxTokens() <= followedFrom(model, own)
+    return !steering.vanishing && !steering.recursive && maxTokens() <= followedFrom(model, own)
   }
   return Object.assign(optimize, { isBelow })
 }
 
 function concerns(job: TierJob, thresholds: Thresholds): boolean {
-  return hasWish(job) || job.tokens > followedFrom(job.model, thresholds)
+  return isSteered(job) || job.tokens > followedFrom(job.model, thresholds)
 }
 
 /** Half of the smallest threshold: below it no tier starts and no conversation is followed. */
@@ -129,8 +137,8 @@ function followedFrom(model: Model, thresholds: Thresholds): number {
   return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
 }
 
-function hasWish({ wishes }: TierJob): boolean {
-  return wishes.level !== undefined || wishes.vanishing || wishes.recursive
+function isSteered({ steering }: TierJob): boolean {
+  return steering.level !== undefined || steering.vanishing || steering.recursive
 }
 
 function untouched(job: TierJob): Optimized {

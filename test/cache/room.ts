@@ -10,8 +10,8 @@ import {
   type CacheQuestion,
   type SemanticCache,
 } from '../../src/cache/semantic-cache.ts'
-import { readPrompt as readMessagePrompt } from '../../src/formats/anthropic/read-prompt.ts'
-import { readPrompt as readChatPrompt } from '../../src/formats/openai/prompt.ts'
+import { readPrompt as readMessagePrompt } from '../../src/formats/messages/format.ts'
+import { readPrompt as readChatPrompt } from '../../src/formats/chat/format.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Embedder } from '../../src/core/ports.ts'
-import { testEmbedder as declareTests } from '../../src/testing/embedder-contract.ts'
+import { testEmbedder as declareTests } from '../../src/testing/vector-contracts.ts'
 
 /** The published suite, run by vitest. */
 export function testEmbedder(name: string, make: () => Embedder): void {

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { VectorIndex } from '../../src/core/ports.ts'
 import type { TestClock } from '../../src/testing/test-api.ts'
-import { testVectorIndex as declareTests, type IndexLimits } from '../../src/testing/vector-index-contract.ts'
+import { testVectorIndex as declareTests, type IndexLimits } from '../../src/testing/vector-contracts.ts'
 
 /** The published suite, run by vitest. */
 export function testVectorIndex(

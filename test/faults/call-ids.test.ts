@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { responsesFormat } from '../../src/formats/responses/format.ts'
 import { ask, CROSSINGS, RESPONSES_CROSSINGS } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'

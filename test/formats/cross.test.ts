@@ -5,14 +5,14 @@ import type { Frame, Step } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import { collector, stepsOf } from '../../src/core/steps.ts'
-import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
+import { anthropicFormat } from '../../src/formats/messages/format.ts'
 import type { Format } from '../../src/formats/format.ts'
-import { openaiFormat } from '../../src/formats/openai/format.ts'
-import { failureOf, metrics, svcMetrics } from './openai/support.ts'
+import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { failureOf, metrics, svcMetrics } from './chat/support.ts'
 import { bodyText } from '../support/body-text.ts'
-import { loadTranslation } from '../../src/formats/translation.ts'
+import { enableTranslation } from '../../src/formats/translators.ts'
 
-await loadTranslation()
+enableTranslation()
 
 type Body = Record<string, Json | undefined>
 

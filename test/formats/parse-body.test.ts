@@ -5,9 +5,9 @@ import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
 import { parseBody, parseBodyInTurns, replaceModel, textOf, type ParsedBody } from '../../src/formats/parse-body.ts'
 import type { ParseLimits } from '../../src/formats/scan-json.ts'
-import { breathe } from '../../src/tokens/breathe.ts'
+import { yieldToEventLoop } from '../../src/tokens/yield.ts'
 
-const turns = { pause: breathe, uuid: () => randomUUID() }
+const turns = { pause: yieldToEventLoop, uuid: () => randomUUID() }
 
 function parse(written: string): ParsedBody & { readonly text: string } {
   const bytes = new TextEncoder().encode(written)

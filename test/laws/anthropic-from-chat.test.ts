@@ -2,12 +2,12 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { asArray, type Json, type JsonObject } from '../../src/core/json.ts'
 import { textOfPart } from '../../src/core/prompt.ts'
-import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
-import { readPrompt } from '../../src/formats/openai/prompt.ts'
+import { anthropicFormat } from '../../src/formats/messages/format.ts'
+import { readPrompt } from '../../src/formats/chat/format.ts'
 import { bodyText } from '../support/body-text.ts'
-import { loadTranslation } from '../../src/formats/translation.ts'
+import { enableTranslation } from '../../src/formats/translators.ts'
 
-await loadTranslation()
+enableTranslation()
 
 const text = fc.oneof(fc.string({ maxLength: 20 }), fc.constant(''), fc.constant(' \n'))
 const content = fc.oneof(

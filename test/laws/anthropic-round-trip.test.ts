@@ -2,12 +2,12 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import { textOfMessage, withParts } from '../../src/core/prompt.ts'
-import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
+import { anthropicFormat } from '../../src/formats/messages/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
-import { loadTranslation } from '../../src/formats/translation.ts'
+import { enableTranslation } from '../../src/formats/translators.ts'
 
-await loadTranslation()
+enableTranslation()
 
 const json = fc.jsonValue({ maxDepth: 3 }) as fc.Arbitrary<Json>
 const word = fc.string({ minLength: 1, maxLength: 12, unit: 'grapheme' })

@@ -4,8 +4,8 @@ import { NO_USAGE, type AnswerEvent, type Completion, type Frame, type Step } fr
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
 import { collector, stepsOf } from '../../src/core/steps.ts'
-import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
-import { context, dataOf, frame, metrics, stepsFrom, written } from '../formats/anthropic/samples.ts'
+import { anthropicFormat } from '../../src/formats/messages/format.ts'
+import { context, dataOf, frame, metrics, stepsFrom, written } from '../formats/messages/samples.ts'
 
 const count = fc.nat({ max: 1_000_000 })
 const usage = fc

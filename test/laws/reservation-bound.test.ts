@@ -5,18 +5,17 @@ import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/model.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
+import { anthropicFormat } from '../../src/formats/messages/format.ts'
 import type { Format } from '../../src/formats/format.ts'
-import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
 import { responsesFormat } from '../../src/formats/responses/format.ts'
 import { boundByBytes, tokensBesideText, weighPrompt } from '../../src/tokens/bound.ts'
-import { createMeter } from '../../src/tokens/size.ts'
-import { createTokenizer } from '../../src/tokens/tokenizer.ts'
-import { loadTranslation } from '../../src/formats/translation.ts'
+import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
+import { enableTranslation } from '../../src/formats/translators.ts'
 
-await loadTranslation()
+enableTranslation()
 
 const model: Model = {
   id: 'upstream-model',

@@ -3,14 +3,14 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { collector } from '../../src/core/steps.ts'
-import { anthropicFormat } from '../../src/formats/anthropic/format.ts'
-import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { anthropicFormat } from '../../src/formats/messages/format.ts'
+import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { responsesFormat } from '../../src/formats/responses/format.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
-import { loadTranslation } from '../../src/formats/translation.ts'
+import { enableTranslation } from '../../src/formats/translators.ts'
 
-await loadTranslation()
+enableTranslation()
 
 /** Fields that no reader knows: they begin with x_, and hold anything. */
 const unknown = fc.dictionary(

@@ -7,7 +7,7 @@ import { asArray, asObject, type JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
 import { collector, stepsOf } from '../../src/core/steps.ts'
 import { responsesFormat } from '../../src/formats/responses/format.ts'
-import { metrics } from '../formats/openai/support.ts'
+import { metrics } from '../formats/chat/support.ts'
 
 const text = fc.string({ unit: 'grapheme', maxLength: 20 })
 const some = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })

@@ -1,14 +1,13 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lastUserIndex, type Message, type Prompt } from '../../src/core/prompt.ts'
-import { LEVEL_CAPS } from '../../src/savings/wishes.ts'
-import type { Wishes } from '../../src/savings/tier.ts'
+import { LEVEL_CAPS, type Steering } from '../../src/savings/tier.ts'
 import { conversation, pairsAreValid, rolesAlternate } from '../savings/conversation.ts'
 import { jobOf, meter, smallModel, waterfallOf } from '../savings/bench.ts'
 
 const RUNS = { numRuns: 60 }
 const CAP = LEVEL_CAPS.extreme
-const orders: readonly [string, Wishes][] = [
+const orders: readonly [string, Steering][] = [
   ['the slider', { level: 'extreme', vanishing: false, recursive: false }],
   ['vanishing context', { vanishing: true, recursive: false }],
   ['recursive summaries', { vanishing: false, recursive: true }],
@@ -31,11 +30,11 @@ async function fixedSize(prompt: Prompt): Promise<number> {
   return meter.countOf({ ...prompt, messages: [...systemOf(prompt), ...fixed] })
 }
 
-describe.each(orders)('whatever the conversation, with %s', (_, wishes) => {
+describe.each(orders)('whatever the conversation, with %s', (_, steering) => {
   const optimize = async (prompt: Prompt) => {
     const { small } = smallModel((text) => `Facts and values: ${text.slice(0, 200)}`)
     const waterfall = waterfallOf({ thresholds: { vanishing: 9000, recursive: 14_000, family: 4000 } })
-    return waterfall(jobOf(prompt, { wishes, small }))
+    return waterfall(jobOf(prompt, { steering, small }))
   }
 
   it('system prompt, tools and last user message stay to the byte', async () => {
@@ -91,12 +90,12 @@ describe.each(orders)('whatever the conversation, with %s', (_, wishes) => {
 })
 
 describe('the slider', () => {
-  const wishes: Wishes = { level: 'extreme', vanishing: false, recursive: false }
+  const steering: Steering = { level: 'extreme', vanishing: false, recursive: false }
 
   it('never passes its cap, and leaves what is within it alone', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
-        const { rewrite } = await waterfallOf()(jobOf(prompt, { wishes }))
+        const { rewrite } = await waterfallOf()(jobOf(prompt, { steering }))
         const before = await meter.countOf(prompt)
         // What may not be shortened at all may pass the cap by itself.
         fc.pre((await fixedSize(prompt)) < CAP)
@@ -116,7 +115,7 @@ describe('the slider', () => {
           let grown = prompt
           let before: readonly Message[] = []
           for (let turn = 0; turn < 4; turn++) {
-            const { rewrite } = await waterfall(jobOf(grown, { wishes }))
+            const { rewrite } = await waterfall(jobOf(grown, { steering }))
             if (rewrite === undefined || rewrite.tokens > CAP * 0.85) return
             const { messages } = rewrite.prompt
             // In auto mode the first turn chooses anew, and the second one chooses what stays.

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Step } from '../../src/core/answer.ts'
 import type { ClosableTransport } from '../../src/core/ports.ts'
-import { openaiFormat } from '../../src/formats/openai/format.ts'
+import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic } from '../../src/providers/anthropic.ts'
 import { createFailover, type Candidate, type Failover, type FailoverStreamCall } from '../../src/providers/failover.ts'

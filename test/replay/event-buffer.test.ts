@@ -1,8 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventBuffer, type Chunk, type EventSink } from '../../src/replay/event-buffer.ts'
-import { countEvents, skipEvents } from '../../src/replay/events.ts'
-import { createRoom } from '../../src/replay/room.ts'
+import { type Chunk, countEvents, EventBuffer, type EventSink, skipEvents } from '../../src/replay/event-buffer.ts'
+import { createRecordingCapacity } from '../../src/replay/capacity.ts'
 
 const ROOMY = { entries: 10, bytes: 1_000_000, bytesOfOne: 1_000_000 }
 const END = 'data: end\n\n'
@@ -67,7 +66,7 @@ class Reader implements EventSink {
 
 /** A buffer, and what its producer was asked: true for more, false for a pause. */
 function bufferOf(bounds = ROOMY): { readonly buffer: EventBuffer; readonly demands: boolean[] } {
-  const buffer = new EventBuffer(createRoom(bounds).enter('key'))
+  const buffer = new EventBuffer(createRecordingCapacity(bounds).enter('key'))
   const demands: boolean[] = []
   buffer.onDemand = (isWanted) => demands.push(isWanted)
   return { buffer, demands }
@@ -299,7 +298,7 @@ describe('an event buffer without room', () => {
         fc.array(fc.tuple(fc.nat(60), fc.constantFrom('stays', 'leaves', 'slow')), { maxLength: 20 }),
         (all) => {
           const bounds = { entries: 5, bytes: 20_000, bytesOfOne: 8000 }
-          const room = createRoom(bounds)
+          const room = createRecordingCapacity(bounds)
           const made = all.map(([length, kind]) => {
             const buffer = new EventBuffer(room.enter('key'))
             const reader = new Reader(kind === 'slow' ? 1 : Infinity)

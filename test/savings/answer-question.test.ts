@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { textOfMessage, type Message } from '../../src/core/prompt.ts'
-import { asksForAnswer } from '../../src/savings/answer-question.ts'
-import { splitTurns } from '../../src/savings/turns.ts'
+import { asksForAnswer } from '../../src/savings/query.ts'
+import { splitConversation } from '../../src/savings/conversation.ts'
 import { jobOf, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -21,7 +21,7 @@ describe('a question for what the assistant said', () => {
     ['What did Anna recommend for the balcony?', false],
     [`What did you recommend? ${'A pasted document. '.repeat(100)}`, false],
   ])('is recognized or not: %s', (question, expected) => {
-    expect(asksForAnswer(splitTurns([user('Hello.'), assistant('Hello.'), user(question)]))).toBe(expected)
+    expect(asksForAnswer(splitConversation([user('Hello.'), assistant('Hello.'), user(question)]))).toBe(expected)
   })
 })
 
@@ -34,8 +34,8 @@ describe('the slider', () => {
     ])
     const past = [...chatter.slice(0, 150).flat(), user('My balcony has no sun.'), assistant(advice)]
     const messages = [...past, ...chatter.slice(150).flat(), user('Which balcony plants did you recommend for shade?')]
-    const wishes = { level: 'extreme', vanishing: false, recursive: false } as const
-    const { rewrite } = await waterfallOf({ slider: 'query' })(jobOf(promptOf(messages, 'openai'), { wishes }))
+    const steering = { level: 'extreme', vanishing: false, recursive: false } as const
+    const { rewrite } = await waterfallOf({ slider: 'query' })(jobOf(promptOf(messages, 'openai'), { steering }))
     expect(rewrite?.prompt.messages.some((message) => textOfMessage(message) === advice)).toBe(true)
   })
 })

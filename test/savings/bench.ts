@@ -4,9 +4,8 @@ import type { Meter } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
 import type { SmallModel, TierJob } from '../../src/savings/tier.ts'
-import { breathe } from '../../src/tokens/breathe.ts'
-import { createMeter } from '../../src/tokens/size.ts'
-import { createTokenizer } from '../../src/tokens/tokenizer.ts'
+import { yieldToEventLoop } from '../../src/tokens/yield.ts'
+import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 export const meter: Meter = createMeter(createTokenizer())
 
@@ -36,7 +35,7 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType
     store: textStore().store,
     now: () => 1e12,
     after: () => () => undefined,
-    breathe,
+    breathe: yieldToEventLoop,
     ...options,
   })
 }
@@ -64,7 +63,7 @@ export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
     modelName: 'mock/large',
     model: MODEL,
     tokens: meter.estimateOf(prompt),
-    wishes: { vanishing: false, recursive: false },
+    steering: { vanishing: false, recursive: false },
     owner: 'key-1',
     small: undefined,
     signal: new AbortController().signal,

@@ -1,8 +1,8 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { chunkUnits } from '../../src/savings/chunks.ts'
-import { tellUnit } from '../../src/savings/summary.ts'
-import { splitTurns } from '../../src/savings/turns.ts'
+import { chunkSegments } from '../../src/savings/recursive.ts'
+import { tellSegment } from '../../src/savings/summary.ts'
+import { splitConversation } from '../../src/savings/conversation.ts'
 import { meter } from './bench.ts'
 import { conversation } from './conversation.ts'
 
@@ -15,9 +15,9 @@ describe('chunks', () => {
   it('hold every old word exactly once, in order, and never more than their size', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async ({ messages }) => {
-        const { old } = splitTurns(messages)
-        const { full } = await chunkUnits(old, { size: SIZE }, tools)
-        const all = bare(old.map((unit) => tellUnit(unit, 'whole')).join(''))
+        const { old } = splitConversation(messages)
+        const { full } = await chunkSegments(old, { size: SIZE }, tools)
+        const all = bare(old.map((segment) => tellSegment(segment, 'whole')).join(''))
         const chunked = bare(full.map((chunk) => chunk.text).join(''))
         expect(all.startsWith(chunked)).toBe(true)
         for (const chunk of full) expect(estimate(chunk.text)).toBeLessThanOrEqual(SIZE)
@@ -29,9 +29,9 @@ describe('chunks', () => {
   it('are the same on the next turn', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, fc.nat(), async ({ messages }, cut) => {
-        const { old } = splitTurns(messages)
-        const earlier = (await chunkUnits(old.slice(0, cut % (old.length + 1)), { size: SIZE }, tools)).full
-        const later = (await chunkUnits(old, { size: SIZE }, tools)).full
+        const { old } = splitConversation(messages)
+        const earlier = (await chunkSegments(old.slice(0, cut % (old.length + 1)), { size: SIZE }, tools)).full
+        const later = (await chunkSegments(old, { size: SIZE }, tools)).full
         expect(later.slice(0, earlier.length).map((chunk) => chunk.text)).toEqual(earlier.map((chunk) => chunk.text))
       }),
       { numRuns: 60 },

@@ -67,7 +67,9 @@ describe('tier 4 summarizes all that it leaves out', () => {
 describe('the marker of what is left out', () => {
   it.each<Dialect>(['openai', 'anthropic'])('is there when every message keeps something, %s', async (dialect) => {
     const past = [user(lines('document', 1500).join('\n')), assistant(lines('answer', 900).join('\n'))]
-    const { rewrite, tokens } = await waterfallOf()(jobOf(promptOf([...past, QUESTION], dialect), { wishes: EXTREME }))
+    const { rewrite, tokens } = await waterfallOf()(
+      jobOf(promptOf([...past, QUESTION], dialect), { steering: EXTREME }),
+    )
     const sent = rewrite?.prompt.messages ?? []
     const words = sent.map(textOfMessage).join('\n')
     expect(words).toContain('Line document-')
@@ -84,7 +86,7 @@ describe('the marker of what is left out', () => {
     ])
     const prompt = promptOf([...past.flat(), QUESTION], 'openai')
     expect(await meter.countOf(prompt)).toBeGreaterThan(16_384)
-    const { rewrite } = await waterfallOf()(jobOf(prompt, { wishes: EXTREME }))
+    const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join('\n')
     expect(words).toMatch(/About [\d,]+ tokens of this conversation are left out/)
   })
@@ -97,7 +99,7 @@ describe('the marker of what is left out', () => {
     const { small } = smallModel('Facts and values: the summary of what came before.')
     const tiers = { vanishing: false, recursive: true }
     const four = await waterfallOf()(jobOf(promptOf([...past.flat(), QUESTION], 'openai'), { small }))
-    const three = await waterfallOf()(jobOf(promptOf([...past.flat(), QUESTION], 'openai'), { small, wishes: tiers }))
+    const three = await waterfallOf()(jobOf(promptOf([...past.flat(), QUESTION], 'openai'), { small, steering: tiers }))
     for (const { rewrite } of [four, three]) {
       const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join('\n')
       expect(words).toMatch(/about [\d,]+ tokens are left out/i)

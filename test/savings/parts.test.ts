@@ -1,16 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { nano } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
-import { createChain } from '../../src/savings/chain.ts'
+import { conversationOf, createChain, splitConversation } from '../../src/savings/conversation.ts'
 import { summarizeByExtract } from '../../src/savings/extractive-summary.ts'
-import { parseFreeze, talkOf } from '../../src/savings/freeze.ts'
-import { createMemory } from '../../src/savings/memory.ts'
-import { holdsStandingInstruction } from '../../src/savings/pins.ts'
-import { readTerms } from '../../src/savings/search-terms.ts'
-import { isShadowed, shadow } from '../../src/savings/shadow.ts'
+import { parseSnapshot } from '../../src/savings/snapshot.ts'
+import { createMemory, createTranscripts } from '../../src/savings/memory.ts'
+import { holdsStandingInstruction } from '../../src/savings/query.ts'
+import { readTerms } from '../../src/savings/vanishing.ts'
+import { isShadowed, shadow } from '../../src/savings/tier.ts'
 import { stemOf, termsOf } from '../../src/savings/terms.ts'
-import { createTranscripts } from '../../src/savings/transcript.ts'
-import { splitTurns } from '../../src/savings/turns.ts'
 import { meter, textStore } from './bench.ts'
 import { promptOf, text } from './conversation.ts'
 
@@ -19,28 +17,28 @@ const assistant = (words: string): Message => ({ role: 'assistant', parts: [text
 const call: Message = { role: 'assistant', parts: [{ type: 'tool-call', id: 'c1', name: 'read', input: '{}' }] }
 const result = { type: 'tool-result', callId: 'c1', content: [text('lines')], failed: false } as const
 
-describe('units', () => {
+describe('segments', () => {
   it('keep a call with its results, in both dialects', () => {
-    const openai = splitTurns([user('a'), call, { role: 'tool', parts: [result] }, assistant('b'), user('c')])
-    expect(openai.old.map((unit) => [unit.kind, unit.places])).toEqual([
+    const openai = splitConversation([user('a'), call, { role: 'tool', parts: [result] }, assistant('b'), user('c')])
+    expect(openai.old.map((segment) => [segment.kind, segment.places])).toEqual([
       ['user', [0]],
       ['exchange', [1, 2]],
       ['assistant', [3]],
     ])
-    const anthropic = splitTurns([user('a'), call, { role: 'user', parts: [result] }, assistant('b'), user('c')])
-    expect(anthropic.old.map((unit) => unit.places)).toEqual([[0], [1, 2], [3]])
-    expect(anthropic.live.map((unit) => unit.places)).toEqual([[4]])
+    const anthropic = splitConversation([user('a'), call, { role: 'user', parts: [result] }, assistant('b'), user('c')])
+    expect(anthropic.old.map((segment) => segment.places)).toEqual([[0], [1, 2], [3]])
+    expect(anthropic.live.map((segment) => segment.places)).toEqual([[4]])
   })
 
   it('begin the live turn with the last word of the user, not with a tool result', () => {
-    const { live } = splitTurns([user('a'), assistant('b'), user('c'), call, { role: 'user', parts: [result] }])
-    expect(live.map((unit) => unit.places)).toEqual([[2], [3, 4]])
+    const { live } = splitConversation([user('a'), assistant('b'), user('c'), call, { role: 'user', parts: [result] }])
+    expect(live.map((segment) => segment.places)).toEqual([[2], [3, 4]])
   })
 
   it('begin it with the call when the user answers it and speaks in one message', () => {
-    const { old, live } = splitTurns([user('a'), call, { role: 'user', parts: [result, text('and now?')] }])
-    expect(old.map((unit) => unit.places)).toEqual([[0]])
-    expect(live.map((unit) => unit.places)).toEqual([[1, 2]])
+    const { old, live } = splitConversation([user('a'), call, { role: 'user', parts: [result, text('and now?')] }])
+    expect(old.map((segment) => segment.places)).toEqual([[0]])
+    expect(live.map((segment) => segment.places)).toEqual([[1, 2]])
   })
 })
 
@@ -69,14 +67,14 @@ describe('standing instructions', () => {
   it.each(['From now on answer in French.', 'I prefer metric units', "Don't ever use semicolons", 'My name is Ada'])(
     'are seen in "%s"',
     (words) => {
-      const [unit] = splitTurns([user(words), assistant('ok'), user('x')]).old
-      expect(unit !== undefined && holdsStandingInstruction(unit)).toBe(true)
+      const [segment] = splitConversation([user(words), assistant('ok'), user('x')]).old
+      expect(segment !== undefined && holdsStandingInstruction(segment)).toBe(true)
     },
   )
 
   it('are not seen in a question', () => {
-    const [unit] = splitTurns([user('What is the capital of France?'), assistant('ok'), user('x')]).old
-    expect(unit !== undefined && holdsStandingInstruction(unit)).toBe(false)
+    const [segment] = splitConversation([user('What is the capital of France?'), assistant('ok'), user('x')]).old
+    expect(segment !== undefined && holdsStandingInstruction(segment)).toBe(false)
   })
 })
 
@@ -94,7 +92,7 @@ describe('memory', () => {
   it.each(['', 'null', '[]', '{"from":-1}', '{"from":3,"notice":7,"picks":[],"asked":0}', '{'])(
     'takes the damaged state %j for none',
     (value) => {
-      expect(parseFreeze(value)).toBeUndefined()
+      expect(parseSnapshot(value)).toBeUndefined()
     },
   )
 })
@@ -103,12 +101,12 @@ describe('the names of beginnings', () => {
   const messages = Array.from({ length: 40 }, (_, at) =>
     at % 2 === 0 ? user(`q${at} `.repeat(200)) : assistant(`a${at} `.repeat(200)),
   )
-  const { old } = splitTurns([...messages, user('end')])
+  const { old } = splitConversation([...messages, user('end')])
 
   it('are the same when more follows, and others when one word differs', async () => {
     const short = createChain([], old.slice(0, 30))
     const long = createChain([], old)
-    const other = createChain([], [...splitTurns([user('q0 other'), ...messages.slice(1), user('end')]).old])
+    const other = createChain([], [...splitConversation([user('q0 other'), ...messages.slice(1), user('end')]).old])
     for (const count of [0, 1, 7, 30]) expect(await long.at(count)).toBe(await short.at(count))
     expect(await other.at(30)).not.toBe(await long.at(30))
     expect(await long.at(29)).not.toBe(await long.at(30))
@@ -122,14 +120,14 @@ describe('transcripts', () => {
     const messages = Array.from({ length: 100 }, (_, at) =>
       at % 2 === 0 ? user(`question ${at}`) : assistant(`answer ${at}`),
     )
-    const name = await transcripts.store('a', talkOf(promptOf([...messages, user('now?')], 'openai')))
+    const name = await transcripts.store('a', conversationOf(promptOf([...messages, user('now?')], 'openai')))
     const sections = await transcripts.read('a', name)
     expect(sections.map((section) => section.text)).toEqual(
       messages.map((_, at) => `${at % 2 === 0 ? 'question' : 'answer'} ${at}`),
     )
     expect(await transcripts.read('b', name)).toEqual([])
     const before = entries.size
-    await transcripts.store('a', talkOf(promptOf([...messages, user('now?')], 'openai')))
+    await transcripts.store('a', conversationOf(promptOf([...messages, user('now?')], 'openai')))
     expect(entries.size).toBe(before)
   })
 })

@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
-import { createMeter } from '../../src/tokens/size.ts'
-import { createTokenizer } from '../../src/tokens/tokenizer.ts'
+import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { jobOf, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -26,7 +25,7 @@ afterEach(() => {
  * The most characters that were estimated between two turns of the event loop. The clock is the work itself: it advances
  * by a millisecond per 10,000 characters, so that the outcome does not depend on the machine.
  */
-async function longestStretch(messages: readonly Message[], wishes: object): Promise<number> {
+async function longestStretch(messages: readonly Message[], steering: object): Promise<number> {
   let now = 0
   let stretch = 0
   let longest = 0
@@ -48,7 +47,7 @@ async function longestStretch(messages: readonly Message[], wishes: object): Pro
   const prompt = promptOf([...messages, user(QUESTION)], 'openai')
   const tokens = estimate(messages.map(({ parts }) => JSON.stringify(parts)).join(''))
   const { small } = smallModel('Facts and values: the harbour was closed in 1999.')
-  const given = { wishes: { vanishing: false, recursive: false, ...wishes }, small, tokens }
+  const given = { steering: { vanishing: false, recursive: false, ...steering }, small, tokens }
   const { rewrite } = await waterfallOf({ meter })(jobOf(prompt, given))
   working = false
   expect(rewrite).toBeDefined()
@@ -60,7 +59,7 @@ describe.each(shapes)('a tier lets other requests run while it works on %s', (_,
     ['tier 2', { vanishing: true }],
     ['tier 3', { recursive: true }],
     ['tier 5', { level: 'extreme' }],
-  ])('%s', async (_tier, wishes) => {
-    expect(await longestStretch(messages, wishes)).toBeLessThan(250_000)
+  ])('%s', async (_tier, steering) => {
+    expect(await longestStretch(messages, steering)).toBeLessThan(250_000)
   })
 })

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
 import { queryOf } from '../../src/savings/query.ts'
 import { termsOf } from '../../src/savings/terms.ts'
-import { splitTurns } from '../../src/savings/turns.ts'
+import { splitConversation } from '../../src/savings/conversation.ts'
 import { text } from './conversation.ts'
 
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
@@ -18,7 +18,7 @@ const BEFORE = [
 ]
 
 function weights(...live: Message[]): (word: string) => number | undefined {
-  const query = queryOf(splitTurns([...BEFORE, ...live]))
+  const query = queryOf(splitConversation([...BEFORE, ...live]))
   return (word) => query.get(termsOf(word)[0] ?? -1)
 }
 

@@ -28,7 +28,7 @@ describe('tier 3', () => {
     // Summaries as long as they may be.
     const { small } = smallModel((words) => `Facts and values: ${words.slice(200, 2400)}`)
     const prompt = await chatOf(tokens)
-    const { rewrite, tokens: original } = await waterfallOf()(jobOf(prompt, { small, wishes: RECURSIVE }))
+    const { rewrite, tokens: original } = await waterfallOf()(jobOf(prompt, { small, steering: RECURSIVE }))
     expect(rewrite?.tier).toBe(3)
     expect(1 - (rewrite?.tokens ?? original) / original).toBeGreaterThanOrEqual(0.5)
   })

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { textOfMessage, type Message } from '../../src/core/prompt.ts'
 import type { TierJob } from '../../src/savings/tier.ts'
-import { createMeter } from '../../src/tokens/size.ts'
-import { createTokenizer } from '../../src/tokens/tokenizer.ts'
+import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { jobOf, meter, textStore, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -47,7 +46,7 @@ describe('the exchange before the last user message', () => {
   it('stays whole at extreme, whatever the question asks for', async () => {
     const answer = plan(220)
     const prompt = after(user('Draft the whole plan.'), assistant(answer), user(QUESTION))
-    const { rewrite } = await waterfallOf()(jobOf(prompt, { wishes: EXTREME }))
+    const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     expect(await meter.countOf(prompt)).toBeGreaterThan(40_000)
     expect(rewrite?.tier).toBe(5)
     expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
@@ -59,17 +58,17 @@ describe('the exchange before the last user message', () => {
     const { store } = textStore()
     const waterfall = waterfallOf({ store })
     const first = after(user('Begin.'), assistant('Begun.'), user(QUESTION))
-    await waterfall(jobOf(first, { wishes: EXTREME }))
+    await waterfall(jobOf(first, { steering: EXTREME }))
     const answer = plan(220)
     const second = promptOf([...first.messages, assistant(answer), user(QUESTION)], 'openai')
-    const { rewrite } = await waterfall(jobOf(second, { wishes: EXTREME }))
+    const { rewrite } = await waterfall(jobOf(second, { steering: EXTREME }))
     expect(sentWords(rewrite?.prompt)).toContain(answer)
   })
 
   it('keeps most of a quarter of the cap when the answer is longer', async () => {
     const answer = plan(700)
     const prompt = after(user('Draft the whole plan.'), assistant(answer), user(QUESTION))
-    const { rewrite } = await waterfallOf()(jobOf(prompt, { wishes: EXTREME }))
+    const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     const kept = rewrite?.prompt.messages.find((message) => textOfMessage(message).includes('marble'))
     const tokens = kept === undefined ? 0 : await meter.countOfMessage(kept)
     expect(rewrite?.tokens).toBeLessThanOrEqual(16_384)
@@ -85,7 +84,7 @@ describe('the cap', () => {
     // A meter that has not counted these words yet has only their estimate.
     const fresh = createMeter(createTokenizer())
     const tokens = fresh.estimateOf(prompt)
-    const { rewrite } = await waterfallOf({ meter: fresh })(jobOf(prompt, { wishes: MED, tokens }))
+    const { rewrite } = await waterfallOf({ meter: fresh })(jobOf(prompt, { steering: MED, tokens }))
     expect(rewrite?.tokens).toBeLessThanOrEqual(65_536)
   })
 })

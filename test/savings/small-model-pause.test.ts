@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, Prompt } from '../../src/core/prompt.ts'
-import type { Tier, TierNumber, Wishes } from '../../src/savings/tier.ts'
+import type { Tier, TierNumber, Steering } from '../../src/savings/tier.ts'
 import { jobOf, meter, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
-const RECURSIVE: Wishes = { vanishing: false, recursive: true }
-const VANISHING: Wishes = { vanishing: true, recursive: false }
+const RECURSIVE: Steering = { vanishing: false, recursive: true }
+const VANISHING: Steering = { vanishing: true, recursive: false }
 const MINUTE = 60_000
 const SUMMARY = 'Facts and values: the harbour was closed in 1999.'
 
@@ -46,7 +46,7 @@ describe('a small model that fails', () => {
     const { small, asked } = smallModel(reply)
     let prompt = await chatOf(90_000, QUESTION)
     for (let turn = 0; turn < 4; turn++) {
-      const { rewrite } = await waterfall(jobOf(prompt, { small, wishes: RECURSIVE }))
+      const { rewrite } = await waterfall(jobOf(prompt, { small, steering: RECURSIVE }))
       expect(rewrite?.strategy).toBe('Recursive-RLM (controller: extractive)')
       prompt = next(prompt, turn)
     }
@@ -71,7 +71,7 @@ describe('a small model that fails', () => {
     const { small, asked } = smallModel(() => Promise.reject(new Error('down')))
     const ask = async (prompt: Prompt): Promise<number> => {
       const before = asked.length
-      await waterfall(jobOf(prompt, { small, wishes: VANISHING, now }))
+      await waterfall(jobOf(prompt, { small, steering: VANISHING, now }))
       return asked.length - before
     }
     let prompt = await chatOf(20_000, QUESTION)
@@ -88,10 +88,10 @@ describe('a small model that fails', () => {
     const waterfall = waterfallOf()
     const broken = smallModel(() => Promise.reject(new Error('down')))
     const prompt = await chatOf(30_000, QUESTION)
-    await waterfall(jobOf(prompt, { small: broken.small, wishes: RECURSIVE }))
+    await waterfall(jobOf(prompt, { small: broken.small, steering: RECURSIVE }))
     const other = smallModel(SUMMARY)
-    await waterfall(jobOf(await chatOf(30_000, QUESTION, 'Topic'), { small: other.small, wishes: RECURSIVE }))
-    await waterfall(jobOf(prompt, { small: other.small, wishes: RECURSIVE, owner: 'key-2' }))
+    await waterfall(jobOf(await chatOf(30_000, QUESTION, 'Topic'), { small: other.small, steering: RECURSIVE }))
+    await waterfall(jobOf(prompt, { small: other.small, steering: RECURSIVE, owner: 'key-2' }))
     expect(other.asked.length).toBeGreaterThanOrEqual(6)
   })
 
@@ -102,9 +102,9 @@ describe('a small model that fails', () => {
       call++ % 2 === 0 ? Promise.reject(new Error('busy')) : `${SUMMARY} Call ${call}.`,
     )
     const prompt = await chatOf(12_000, QUESTION)
-    const { rewrite } = await waterfall(jobOf(prompt, { small, wishes: RECURSIVE }))
+    const { rewrite } = await waterfall(jobOf(prompt, { small, steering: RECURSIVE }))
     expect(rewrite?.strategy).toBe('Recursive-RLM (controller: mock/small)')
-    await waterfall(jobOf(await chatOf(30_000, QUESTION), { small, wishes: RECURSIVE }))
+    await waterfall(jobOf(await chatOf(30_000, QUESTION), { small, steering: RECURSIVE }))
     expect(asked.length).toBeGreaterThan(4)
   })
 
@@ -116,9 +116,9 @@ describe('a small model that fails', () => {
       throw new Error('aborted')
     })
     const prompt = await chatOf(30_000, QUESTION)
-    await waterfall(jobOf(prompt, { small, wishes: VANISHING, signal: leaving.signal }))
-    await waterfall(jobOf(prompt, { small, wishes: VANISHING, signal: leaving.signal }))
-    await waterfall(jobOf(prompt, { small, wishes: VANISHING }))
+    await waterfall(jobOf(prompt, { small, steering: VANISHING, signal: leaving.signal }))
+    await waterfall(jobOf(prompt, { small, steering: VANISHING, signal: leaving.signal }))
+    await waterfall(jobOf(prompt, { small, steering: VANISHING }))
     expect(asked).toHaveLength(3)
   })
 })
@@ -127,7 +127,7 @@ describe('after an ordered tier that declines', () => {
   it('no tier runs that asks more of the small model', async () => {
     const { small, asked } = smallModel(SUMMARY)
     const prompt = await chatOf(138_000, UNRELATED)
-    const { rewrite, verdicts, spent } = await waterfallOf()(jobOf(prompt, { small, wishes: VANISHING }))
+    const { rewrite, verdicts, spent } = await waterfallOf()(jobOf(prompt, { small, steering: VANISHING }))
     expect(rewrite).toBeUndefined()
     expect(asked).toHaveLength(1)
     expect(spent).toBe(1000)
@@ -142,7 +142,7 @@ describe('after an ordered tier that declines', () => {
   it('a tier runs that asks nothing of a small model', async () => {
     const prompt = await chatOf(138_000, UNRELATED)
     const waterfall = waterfallOf({ summarizer: 'extractive' })
-    const { rewrite } = await waterfall(jobOf(prompt, { wishes: VANISHING }))
+    const { rewrite } = await waterfall(jobOf(prompt, { steering: VANISHING }))
     expect([3, 4]).toContain(rewrite?.tier)
   })
 })

@@ -25,12 +25,12 @@ function request(documents: number): TierJob['prompt'] {
 /** The size of the prompt that tier 2 makes, undefined where it does not run. */
 async function sizeOf(
   prompt: TierJob['prompt'],
-  wishes?: TierJob['wishes'],
+  steering?: TierJob['steering'],
   vanishing?: WaterfallOptions['vanishing'],
 ): Promise<number | undefined> {
   const tiers: WaterfallOptions['tiers'] = (own) => own.filter(({ tier }) => tier === 2)
   const waterfall = waterfallOf({ tiers, ...(vanishing !== undefined && { vanishing }) })
-  const { rewrite } = await waterfall(jobOf(prompt, wishes === undefined ? {} : { wishes }))
+  const { rewrite } = await waterfall(jobOf(prompt, steering === undefined ? {} : { steering }))
   return rewrite?.tokens
 }
 

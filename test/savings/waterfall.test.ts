@@ -40,8 +40,8 @@ describe('which tier is chosen', () => {
     [{ vanishing: false, recursive: true }, 3],
     [{ level: 'off', vanishing: true, recursive: true }, undefined],
     [{ level: 'min', vanishing: true, recursive: true }, undefined],
-  ] as const)('is what the first header says: %j', async (wishes, tier) => {
-    const { rewrite } = await waterfallOf()(jobOf(await chatOf(30_000), { wishes, small: dense }))
+  ] as const)('is what the first header says: %j', async (steering, tier) => {
+    const { rewrite } = await waterfallOf()(jobOf(await chatOf(30_000), { steering, small: dense }))
     expect(rewrite?.tier).toBe(tier)
   })
 
@@ -150,7 +150,7 @@ describe('what pays', () => {
     const marked: Message = { role: 'system', parts: [{ type: 'text', text: 'Be brief.', native }] }
     const job = jobOf({ ...prompt, messages: [marked, ...prompt.messages.slice(1)] }, { small: dense })
     expect((await waterfallOf()(job)).rewrite).toBeUndefined()
-    expect((await waterfallOf()({ ...job, wishes: { vanishing: true, recursive: false } })).rewrite?.tier).toBe(2)
+    expect((await waterfallOf()({ ...job, steering: { vanishing: true, recursive: false } })).rewrite?.tier).toBe(2)
   })
 })
 
@@ -163,7 +163,7 @@ describe('the slider at 148,945 tokens', () => {
   ] as const)('at level %s cuts down to %i tokens: %i percent', async (level, cap, percent) => {
     const prompt = await chatOf(148_945)
     const { rewrite, tokens } = await waterfallOf()(
-      jobOf(prompt, { wishes: { level, vanishing: false, recursive: false } }),
+      jobOf(prompt, { steering: { level, vanishing: false, recursive: false } }),
     )
     expect(tokens / 148_945).toBeCloseTo(1, 2)
     const reduction = 100 * (1 - (rewrite?.tokens ?? 0) / tokens)
@@ -201,7 +201,7 @@ describe('whatever the small model does', () => {
       const prompt = await chatOf(30_000)
       for (const recursive of [true, false]) {
         const { small } = smallModel(reply)
-        const result = await waterfallOf()(jobOf(prompt, { small, wishes: { vanishing: false, recursive } }))
+        const result = await waterfallOf()(jobOf(prompt, { small, steering: { vanishing: false, recursive } }))
         const { messages } = result.rewrite?.prompt ?? prompt
         expect(messages[0]).toBe(prompt.messages[0])
         expect(messages.at(-1)).toBe(prompt.messages.at(-1))
@@ -269,14 +269,14 @@ describe('what is remembered', () => {
   it('tier 3 pays for at most two calls on one more turn', async () => {
     const waterfall = waterfallOf()
     const { small, asked } = smallModel((words) => `Facts and values: ${words.slice(100, 600)}`)
-    const wishes = { vanishing: false, recursive: true }
+    const steering = { vanishing: false, recursive: true }
     let prompt = await chatOf(60_000)
-    await waterfall(jobOf(prompt, { small, wishes }))
+    await waterfall(jobOf(prompt, { small, steering }))
     expect(asked.length).toBeGreaterThanOrEqual(5)
     for (let turn = 0; turn < 10; turn++) {
       prompt = next(prompt, turn)
       const before = asked.length
-      await waterfall(jobOf(prompt, { small, wishes }))
+      await waterfall(jobOf(prompt, { small, steering }))
       expect(asked.length - before).toBeLessThanOrEqual(2)
     }
   })

@@ -1,7 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { createExpiryQueue } from '../../src/stores/memory/expiry-queue.ts'
-import { createOrderedKeys } from '../../src/stores/memory/ordered-keys.ts'
+import { createExpiryQueue, createOrderedKeys } from '../../src/stores/memory/sorted.ts'
 
 it('after any additions and removals a listing is what sorting and filtering would give', () => {
   const key = fc.string({ unit: fc.constantFrom('a', 'b', ':', '\ud800'), maxLength: 5 })

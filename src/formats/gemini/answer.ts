@@ -1,9 +1,12 @@
-import type { Completion, Finish, Usage } from '../../core/answer.ts'
+import { blockEvents, parseEvent, streamFailure, type OpenBlock } from '../stream.ts'
+import type { AnswerEvent, Completion, Finish, Frame, Step, Usage } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
-import { freshId, idOf } from '../fresh-ids.ts'
-import { tokensOf } from '../openai/usage.ts'
+import { freshId, idOf } from '../call-ids.ts'
+import { tokensOf } from '../chat/usage.ts'
+import type { StepReader } from '../../core/answer-source.ts'
+import { readFailure } from '../chat/failure.ts'
 
 /** An upstream's answer, read loosely. A prompt that was blocked has no candidates: its answer is empty and filtered. */
 export function readCompletion(body: JsonObject): Completion {
@@ -23,7 +26,7 @@ export function readCompletion(body: JsonObject): Completion {
   }
 }
 
-export function isPromptBlocked(body: JsonObject): boolean {
+function isPromptBlocked(body: JsonObject): boolean {
   return asString(asObject(body['promptFeedback'])?.['blockReason']) !== undefined
 }
 
@@ -85,4 +88,57 @@ export function readFinish(reason: Json | undefined, hasCalls: boolean): Finish 
   }
   const finish = typeof reason === 'string' ? (FINISHES.get(reason) ?? 'stop') : 'stop'
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
+}
+
+interface Reading extends OpenBlock {
+  started: boolean
+  finished: boolean
+  calls: number
+}
+
+/** Reads the events of `streamGenerateContent?alt=sse`. The stream has no last event: it is whole with its finish reason. */
+export function stepReader(): StepReader {
+  const reading: Reading = { started: false, finished: false, open: undefined, calls: 0 }
+  const read = (frame: Frame): Step => {
+    const chunk = parseEvent(frame.data)
+    const error = asObject(chunk['error'])
+    if (error !== undefined) throw streamFailure(error['code'], chunk, readFailure)
+    return { events: readChunk(reading, chunk) }
+  }
+  return Object.assign(read, { isWhole: () => reading.finished })
+}
+
+/** Usage is cumulative and comes with each chunk; the end is the last event. */
+function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
+  const events: AnswerEvent[] = []
+  if (!reading.started) {
+    reading.started = true
+    const id = asString(chunk['responseId']) ?? ''
+    events.push({ type: 'answer-start', id, model: asString(chunk['modelVersion']) ?? '' })
+  }
+  const candidate = asObject(asArray(chunk['candidates'])[0])
+  for (const part of partsOf(candidate).flatMap(readPart)) events.push(...partEvents(reading, part))
+  const usage = readUsage(chunk['usageMetadata'])
+  if (usage !== undefined) events.push({ type: 'usage', usage })
+  return [...events, ...endEvents(reading, chunk, candidate?.['finishReason'])]
+}
+
+function endEvents(reading: Reading, chunk: JsonObject, reason: JsonObject[string]): readonly AnswerEvent[] {
+  const isBlocked = isPromptBlocked(chunk)
+  if (reading.finished || (!isBlocked && typeof reason !== 'string')) return []
+  reading.finished = true
+  return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : readFinish(reason, reading.calls > 0) }]
+}
+
+/** A tool call comes whole, in one part. */
+function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
+  if (part.type === 'tool-call') {
+    const index = reading.calls++
+    reading.open = undefined
+    return [
+      { type: 'tool-call-start', index, id: part.id, name: part.name },
+      { type: 'tool-call-delta', index, input: part.input },
+    ]
+  }
+  return part.type === 'text' || part.type === 'thinking' ? blockEvents(reading, part.type, part.text) : []
 }

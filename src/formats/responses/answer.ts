@@ -4,12 +4,11 @@ import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../.
 import type { Native, Part } from '../../core/prompt.ts'
 import { stepsOf } from '../../core/steps.ts'
 import type { Metrics, WriteContext } from '../format.ts'
-import { writeMetrics } from '../openai/stream-writer.ts'
-import { failureOfResponse } from './failure.ts'
-import { fillCallIds } from './fill-call-ids.ts'
-import { readThought } from './read-items.ts'
-import { readFinish, readUsage } from './usage.ts'
-import { responseWriter } from './write-response.ts'
+import { writeMetrics } from '../chat/stream-writer.ts'
+import { failureOfResponse, readFinish, readUsage } from './usage.ts'
+import { fillCallIds } from './call-ids.ts'
+import { readThought } from './items.ts'
+import { responseWriter } from './stream-writer.ts'
 
 /** An upstream's response, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
 export function readCompletion(received: JsonObject, text?: string): Completion {

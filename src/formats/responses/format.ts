@@ -1,13 +1,64 @@
+import type { Json, JsonObject } from '../../core/json.ts'
+import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
+import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
+import { readInput } from './items.ts'
+import { readSettings, readTools } from './settings.ts'
 import type { Format } from '../format.ts'
-import { readFailure, writeFailure } from '../openai/failure.ts'
+import { readFailure, writeFailure } from '../chat/failure.ts'
 import { readCompletion, writeCompletion } from './answer.ts'
-import { failureFrame } from './failure.ts'
-import { isPlain } from './is-plain.ts'
-import { readPrompt } from './read-prompt.ts'
-import { stepReader } from './stream-reader.ts'
+import { failureFrame } from './usage.ts'
+import { isPlain, stepReader } from './stream-reader.ts'
 import { stepWriter } from './stream-writer.ts'
-import { responseTurns } from './turns.ts'
-import { writePrompt } from './write-prompt.ts'
+import { responseTurns } from './previous-responses.ts'
+import { writePrompt } from './upstream.ts'
+
+/** Fields that stand for an input that the server holds. */
+const HELD_INPUTS = ['previous_response_id', 'conversation', 'prompt'] as const
+
+/**
+ * A responses request as a prompt. What the gateway must know is checked strictly; all else is carried untouched.
+ * Throws `invalid-request` with the `param` that was wrong.
+ */
+export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
+  const native: Native = { dialect: 'responses', value: body, received }
+  const model = modelAt(body['model'])
+  const system = readInstructions(body['instructions'])
+  const messages = readConversation(body)
+  const settings = readSettings(body)
+  checkOthers(body)
+  return {
+    native,
+    model,
+    messages: system === undefined ? messages : [system, ...messages],
+    settings,
+    tools: readTools(body['tools']),
+    stream: booleanAt(body['stream'], 'stream') ?? false,
+  }
+}
+
+/** They stand outside the input: the first message of the prompt, under a native of its own. */
+function readInstructions(value: Json | undefined): Message | undefined {
+  if (isAbsent(value)) return undefined
+  const content = stringAt(value, 'instructions')
+  const native: Native = { dialect: 'responses', value: { role: 'system', content } }
+  return { role: 'system', parts: [{ type: 'text', text: content }], native }
+}
+
+function readConversation(body: JsonObject): readonly Message[] {
+  const isHeld = HELD_INPUTS.some((field) => !isAbsent(body[field]))
+  if (isHeld && isAbsent(body['input'])) return []
+  const messages = readInput(body['input'])
+  if (messages.length === 0 && !isHeld) throw badField('input', body['input'], 'a string or at least one item')
+  return messages
+}
+
+function checkOthers(body: JsonObject): void {
+  booleanAt(body['store'], 'store')
+  if (!isAbsent(body['previous_response_id'])) {
+    stringAt(body['previous_response_id'], 'previous_response_id', 'the id of a response')
+  }
+  if (!isAbsent(body['metadata'])) objectAt(body['metadata'], 'metadata')
+}
 
 /** Conversations that the vendor shortens: a request and an answer much like those of the responses format. */
 export function compactFormat(): Format {

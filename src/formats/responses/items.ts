@@ -1,5 +1,7 @@
-import { asArray, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import type { Message, Native } from '../../core/prompt.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { Message, Native, Part, Role } from '../../core/prompt.ts'
+import { arrayAt, badField, isAbsent, objectAt, stringAt } from '../fields.ts'
+import { readContentParts, urlSource } from '../content.ts'
 
 /**
  * A message as the items that it was read from; none for one that was rewritten. One item is the native itself; of an
@@ -13,7 +15,7 @@ export function itemsOf(message: Message): readonly JsonObject[] {
 }
 
 /** The native of the message that is read from these items. */
-export function nativeOfItems(items: readonly JsonObject[]): Native {
+function nativeOfItems(items: readonly JsonObject[]): Native {
   const [only] = items
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
@@ -21,4 +23,182 @@ export function nativeOfItems(items: readonly JsonObject[]): Native {
 /** The items of an `input`; a text alone is one message of the user. */
 export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
+}
+
+const MAX_ITEMS = 10_000
+
+/** A Map, because a role may be called `constructor`. */
+const ROLES: ReadonlyMap<Json | undefined, Role> = new Map([
+  ['system', 'system'],
+  ['developer', 'system'],
+  ['user', 'user'],
+  ['assistant', 'assistant'],
+])
+
+interface ReadItem {
+  readonly role: Role
+  readonly parts: readonly Part[]
+  readonly item: JsonObject
+}
+
+/** The caller's input as messages. What an answer was made of (thoughts, words, calls) becomes one message again. */
+export function readInput(input: Json | undefined): readonly Message[] {
+  if (typeof input === 'string') {
+    const native = nativeOfItems([{ role: 'user', content: input }])
+    return [{ role: 'user', parts: [{ type: 'text', text: input }], native }]
+  }
+  if (!Array.isArray(input)) throw badField('input', input, 'a string or an array of items')
+  const items = arrayAt(input, 'input', MAX_ITEMS).map((item, index) => readItem(item, `input[${index}]`))
+  return groupsOf(items).map((group) => ({
+    role: group[0].role,
+    parts: group.flatMap((one) => one.parts),
+    native: nativeOfItems(group.map((one) => one.item)),
+  }))
+}
+
+type Group = [ReadItem, ...ReadItem[]]
+
+function groupsOf(items: readonly ReadItem[]): readonly Group[] {
+  const groups: Group[] = []
+  for (const item of items) {
+    const group = groups.at(-1)
+    if (group !== undefined && belongsTo(group, item)) group.push(item)
+    else groups.push([item])
+  }
+  return groups
+}
+
+/** Words after words are another answer; words after a call still stand before the call's result. */
+function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
+  if (role !== 'assistant' || group[0].role !== 'assistant') return false
+  const holds = (type: Part['type']): boolean => group.some((one) => one.parts.some((part) => part.type === type))
+  return !parts.some((part) => part.type === 'text') || !holds('text') || holds('tool-call')
+}
+
+function readItem(value: Json, param: string): ReadItem {
+  const item = objectAt(value, param, 'an item: an object with a type or a role')
+  const native: Native = { dialect: 'responses', value: item }
+  const type = isAbsent(item['type']) ? 'message' : stringAt(item['type'], `${param}.type`)
+  switch (type) {
+    case 'message':
+      return { role: roleOf(item, param), parts: readContent(item['content'], `${param}.content`), item }
+    case 'function_call':
+      return { role: 'assistant', parts: [readCall(item, native, param)], item }
+    case 'function_call_output':
+      return { role: 'tool', parts: [readResult(item, native, param)], item }
+    case 'reasoning':
+      return { role: 'assistant', parts: [readThought(item, native)], item }
+    default:
+      return { role: type.endsWith('_output') ? 'tool' : 'assistant', parts: [{ type: 'opaque', native }], item }
+  }
+}
+
+function roleOf(item: JsonObject, param: string): Role {
+  const role = ROLES.get(item['role'])
+  if (role === undefined) throw badField(`${param}.role`, item['role'], 'user, assistant, system or developer')
+  return role
+}
+
+function readCall(item: JsonObject, native: Native, param: string): Part {
+  return {
+    type: 'tool-call',
+    id: stringAt(item['call_id'], `${param}.call_id`),
+    name: stringAt(item['name'], `${param}.name`),
+    input: stringAt(item['arguments'], `${param}.arguments`, 'the arguments as JSON text'),
+    native,
+  }
+}
+
+function readResult(item: JsonObject, native: Native, param: string): Part {
+  return {
+    type: 'tool-result',
+    callId: stringAt(item['call_id'], `${param}.call_id`),
+    content: readContent(item['output'], `${param}.output`),
+    failed: false,
+    native,
+  }
+}
+
+/** The thoughts of an item: in full where it holds them, else their summary. Read loosely, for answers too. */
+export function readThought(item: JsonObject, native: Native): Part {
+  const { signature, redacted } = decodeReasoning(item['encrypted_content'])
+  if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
+  const thoughts = asArray(item['content']).length > 0 ? item['content'] : item['summary']
+  const text = asArray(thoughts)
+    .map((piece) => asString(asObject(piece)?.['text']) ?? '')
+    .join('\n')
+  return { type: 'thinking', text, ...(signature === undefined ? {} : { signature }), native }
+}
+
+/** Reads the content of a message or the output of a tool. */
+export function readContent(content: Json | undefined, param: string): readonly Part[] {
+  return readContentParts(content, param, readPart)
+}
+
+function readPart(value: Json, param: string): Part {
+  const block = objectAt(value, param, 'a content part: an object with a type')
+  const native: Native = { dialect: 'responses', value: block }
+  switch (stringAt(block['type'], `${param}.type`)) {
+    case 'input_text':
+    case 'output_text':
+      return { type: 'text', text: stringAt(block['text'], `${param}.text`), native }
+    case 'refusal':
+      return { type: 'text', text: stringAt(block['refusal'], `${param}.refusal`), native }
+    case 'input_image':
+      return readImage(block, native, param)
+    case 'input_file':
+      return readFile(block, native)
+    default:
+      return { type: 'opaque', native }
+  }
+}
+
+function readImage(block: JsonObject, native: Native, param: string): Part {
+  if (typeof block['file_id'] === 'string') {
+    return { type: 'image', source: { type: 'file', id: block['file_id'] }, native }
+  }
+  const url = stringAt(block['image_url'], `${param}.image_url`, 'an address or a data: URL')
+  return { type: 'image', source: urlSource(url), native }
+}
+
+/** A file that is given in none of the known ways is left to the upstream's judgement. */
+function readFile(block: JsonObject, native: Native): Part {
+  const filename = asString(block['filename'])
+  const title = filename === undefined ? {} : { title: filename }
+  const { file_id: id, file_data: data, file_url: url } = block
+  if (typeof id === 'string') return { type: 'document', source: { type: 'file', id }, ...title, native }
+  if (typeof url === 'string') return { type: 'document', source: { type: 'url', url }, ...title, native }
+  const source = typeof data === 'string' ? urlSource(data) : undefined
+  return source?.type === 'base64' ? { type: 'document', source, ...title, native } : { type: 'opaque', native }
+}
+
+/**
+ * A vendor's seal on thoughts, and thoughts in its cipher, travel in the `encrypted_content` of a reasoning item. Each
+ * has a beginning of its own, which distinguishes it from the content of another vendor.
+ */
+const SEAL = 'svc-seal:'
+const CIPHER = 'svc-cipher:'
+
+interface ReasoningSecrets {
+  readonly signature?: string
+  readonly redacted?: string
+}
+
+/** The `encrypted_content` that carries them. */
+export function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
+  if (redacted !== undefined) return CIPHER + redacted
+  return signature === undefined || signature === '' ? undefined : SEAL + signature
+}
+
+/** True for the item of a thought that only another vendor can open. */
+export function isEncodedReasoning(item: JsonObject): boolean {
+  const { signature, redacted } = decodeReasoning(item['encrypted_content'])
+  return signature !== undefined || redacted !== undefined
+}
+
+/** What `sealThought` put there; nothing for what another vendor did. */
+export function decodeReasoning(content: unknown): ReasoningSecrets {
+  if (typeof content !== 'string') return {}
+  if (content.startsWith(SEAL)) return { signature: content.slice(SEAL.length) }
+  return content.startsWith(CIPHER) ? { redacted: content.slice(CIPHER.length) } : {}
 }

@@ -1,27 +1,32 @@
+import {
+  definedSettings,
+  MAX_OUTPUT_TOKENS,
+  readFunctionTool,
+  readToolChoice,
+  schemaShape,
+  type Changes,
+} from '../settings.ts'
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import type { AnswerShape, Settings } from '../../core/prompt.ts'
-import { booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
-import { readToolChoice, writeToolChoice } from './tools.ts'
-
-/** No model answers with more; what is greater is a mistake. */
-const MOST_TOKENS = 2 ** 31 - 1
+import type { AnswerShape, Native, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
+import { arrayAt, booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
 
 /** The parameters that the canonical prompt knows. Throws `invalid-request` for what the gateway must know and cannot use. */
 export function readSettings(body: JsonObject): Settings {
   const text = isAbsent(body['text']) ? {} : objectAt(body['text'], 'text')
   const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
-  const limits = { least: 1, most: MOST_TOKENS, whole: true }
-  const settings: { readonly [name in keyof Settings]?: Settings[name] | undefined } = {
+  const limits = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true }
+  return definedSettings({
     maxTokens: numberAt(body['max_output_tokens'], 'max_output_tokens', limits),
     temperature: numberAt(body['temperature'], 'temperature', { least: 0, most: 2 }),
     topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
-    toolChoice: readToolChoice(body['tool_choice']),
+    toolChoice: readToolChoice(body['tool_choice'], (choice) =>
+      choice['type'] === 'function' ? choice['name'] : undefined,
+    ),
     parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
     shape: readShape(text['format']),
     effort: asString(reasoning['effort']),
     user: asString(body['user'] ?? body['safety_identifier']) || undefined,
-  }
-  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
+  })
 }
 
 /** Undefined for plain text and for forms that this library does not know; they leave as they came. */
@@ -31,13 +36,7 @@ function readShape(value: Json | undefined): AnswerShape | undefined {
   const type = stringAt(format['type'], 'text.format.type')
   if (type === 'json_object') return { type: 'json' }
   if (type !== 'json_schema') return undefined
-  const { name, schema, strict } = format
-  return {
-    type: 'schema',
-    ...(typeof name === 'string' ? { name } : {}),
-    schema: schema ?? {},
-    ...(typeof strict === 'boolean' ? { strict } : {}),
-  }
+  return schemaShape(format)
 }
 
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
@@ -46,9 +45,6 @@ function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   const { name = 'answer', schema, strict } = shape
   return { type: 'json_schema', name, schema, strict }
 }
-
-/** Body fields and their new values; undefined removes a field. */
-export type Changes = Record<string, Json | undefined>
 
 /** What must change in a body so that it says these settings; for an empty body that is every setting. */
 export function changedSettings(body: JsonObject, settings: Settings): Changes {
@@ -69,4 +65,31 @@ export function changedSettings(body: JsonObject, settings: Settings): Changes {
     compare('effort', 'reasoning', { ...asObject(body['reasoning']), effort: settings.effort })
   }
   return changes
+}
+
+const MAX_TOOLS = 128
+
+export function readTools(value: Json | undefined): readonly Tool[] {
+  if (isAbsent(value)) return []
+  return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
+}
+
+/** The fields of a function are those of its tool; every other type is run or known by the vendor. */
+function readTool(item: Json, param: string): Tool {
+  const value = objectAt(item, param, 'a tool: an object with a type')
+  const native: Native = { dialect: 'responses', value }
+  const type = stringAt(value['type'], `${param}.type`)
+  return type === 'function'
+    ? readFunctionTool(value, native, param)
+    : { name: asString(value['name']) ?? type, native }
+}
+
+/** A tool as it came where it is of this format; a function of another one as this one declares it. */
+export function writeTool({ native, name, description, parameters, strict }: Tool): JsonObject {
+  if (native.dialect === 'responses') return native.value
+  return { type: 'function', name, description, parameters: parameters ?? null, strict: strict ?? false }
+}
+
+function writeToolChoice(choice: ToolChoice | undefined): Json | undefined {
+  return choice?.type === 'tool' ? { type: 'function', name: choice.name } : choice?.type
 }

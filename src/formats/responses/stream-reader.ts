@@ -1,11 +1,12 @@
-import type { AnswerEvent, Frame } from '../../core/answer.ts'
-import { GatewayError } from '../../core/errors.ts'
-import { asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import { parseEvent } from '../stream.ts'
+import type { AnswerEvent } from '../../core/answer.ts'
+import { asObject, asString, type JsonObject } from '../../core/json.ts'
 import type { StepReader } from '../../core/answer-source.ts'
-import { failureOfResponse } from './failure.ts'
-import { callIdFiller } from './fill-call-ids.ts'
-import { openThought } from './seal.ts'
-import { readFinish, readUsage } from './usage.ts'
+import { failureOfResponse, readFinish, readUsage } from './usage.ts'
+import { callIdFiller } from './call-ids.ts'
+import { decodeReasoning } from './items.ts'
+import type { ByteSearch } from '../../core/byte-search.ts'
+import { beginning, isEveryEventAnObject } from '../plain-events.ts'
 
 /** The events after which nothing of an answer is to come. */
 export const LAST_EVENTS: ReadonlySet<string> = new Set(['response.completed', 'response.incomplete'])
@@ -34,16 +35,6 @@ export function stepReader(): StepReader {
     const native = { dialect: 'responses', frame: { ...frame, event: type, data: text } } as const
     return { events: readEvent(reading, type, data), native }
   }
-}
-
-function parseEvent(text: Frame['data']): JsonObject {
-  try {
-    const value: unknown = JSON.parse(text)
-    if (isJsonObject(value)) return value
-  } catch {
-    // Reported below, like any other event that is not an object.
-  }
-  throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
 }
 
 function readEvent(reading: Reading, type: string, data: JsonObject): readonly AnswerEvent[] {
@@ -105,7 +96,7 @@ function readStart(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
 function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   const item = asObject(data['item'])
   if (item?.['type'] === 'reasoning') {
-    const { redacted } = openThought(item['encrypted_content'])
+    const { redacted } = decodeReasoning(item['encrypted_content'])
     return [{ type: 'thinking-start', ...(redacted === undefined ? {} : { redacted }) }]
   }
   if (item?.['type'] !== 'function_call') return []
@@ -123,7 +114,7 @@ function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[]
     case 'message':
       return []
     case 'reasoning': {
-      const { signature } = openThought(item['encrypted_content'])
+      const { signature } = decodeReasoning(item['encrypted_content'])
       return signature === undefined ? [] : [{ type: 'thinking-delta', signature }]
     }
     case 'function_call': {
@@ -148,4 +139,25 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
     { type: 'answer-end', finish },
     { type: 'done' },
   ]
+}
+
+/** Events that only carry a piece of what later events repeat whole. */
+const DELTAS = [
+  'response.output_text.delta',
+  'response.reasoning_summary_text.delta',
+  'response.reasoning_text.delta',
+  'response.refusal.delta',
+  'response.function_call_arguments.delta',
+  'response.custom_tool_call_input.delta',
+  'response.mcp_call_arguments.delta',
+  'response.code_interpreter_call_code.delta',
+  'response.output_text.annotation.added',
+  'response.image_generation_call.partial_image',
+]
+
+const PLAIN = DELTAS.map((name) => beginning(`event: ${name}\ndata: {`))
+
+/** True for events that only carry content. Their names decide: the type in their data is the same. */
+export function isPlain(search: ByteSearch): boolean {
+  return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }

@@ -1,6 +1,8 @@
-import { promptTokens, type Finish, type Usage } from '../../core/answer.ts'
+import { type Finish, type Frame, promptTokens, type Usage } from '../../core/answer.ts'
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
-import { tokensOf } from '../openai/usage.ts'
+import { tokensOf } from '../chat/usage.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { describeFailure } from '../failures.ts'
 
 /** What an upstream reported, in disjoint parts: its `input_tokens` contain the cached ones. */
 export function readUsage(value: Json | undefined): Usage | undefined {
@@ -46,7 +48,7 @@ export function readFinish(response: JsonObject, has: { readonly calls: boolean;
   return has.refusal ? 'filtered' : 'stop'
 }
 
-export interface Status {
+interface Status {
   readonly status: 'completed' | 'incomplete'
   readonly incomplete_details: { readonly reason: string } | null
 }
@@ -61,4 +63,24 @@ export function writeFinish(finish: Finish): Status {
   const reason = INCOMPLETE[finish]
   if (reason === undefined) return { status: 'completed', incomplete_details: null }
   return { status: 'incomplete', incomplete_details: { reason } }
+}
+
+/**
+ * The event after which a broken stream ends. The fields stand in `error`, where the vendor's servers put them, and
+ * beside it, where its documentation does: clients read one or the other.
+ */
+export function failureFrame(failure: GatewayError, sequenceNumber: number): Frame {
+  const { message, type, param, code } = describeFailure(failure)
+  const fields = { code: code ?? type, message, param: param ?? null }
+  const data = { type: 'error', sequence_number: sequenceNumber, ...fields, error: { type, ...fields } }
+  return { event: 'error', data: JSON.stringify(data) }
+}
+
+/** What an upstream's error code means; its words are its own trouble and stay there. */
+export function failureOfResponse(holder: JsonObject): GatewayError {
+  const error = asObject(holder['error']) ?? holder
+  if (asString(error['code']) === 'rate_limit_exceeded') {
+    return new GatewayError('upstream-rate-limited', 'The model provider allows no more requests at the moment.')
+  }
+  return new GatewayError('upstream', 'The model provider reported that it failed to answer. Retry later.')
 }

@@ -1,6 +1,6 @@
 import type { LogEntry, LogQuery, NewLogEntry } from '../../core/ports.ts'
 import { quotaExceeded } from '../../core/quotas.ts'
-import { createExpiryQueue, type Dated } from './expiry-queue.ts'
+import { createExpiryQueue, type Dated } from './sorted.ts'
 import type { PoolBounds } from './pool.ts'
 
 /**

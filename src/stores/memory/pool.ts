@@ -1,4 +1,4 @@
-import { createExpiryQueue, type Dated } from './expiry-queue.ts'
+import { createExpiryQueue, type Dated } from './sorted.ts'
 
 /** A pool of values is full at this number of entries, or of bytes (two for each UTF-16 unit of key and value). */
 export interface PoolBounds {

@@ -1,8 +1,7 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { Quota, WriteOptions } from '../../core/ports.ts'
 import { quotaExceeded } from '../../core/quotas.ts'
-import { createExpiryQueue } from './expiry-queue.ts'
-import { createOrderedKeys } from './ordered-keys.ts'
+import { createExpiryQueue, createOrderedKeys } from './sorted.ts'
 import { createPool, type Entry, type PoolBounds } from './pool.ts'
 
 /** Texts by key, in three pools that never take room from each other. */

@@ -1,3 +1,6 @@
+import type { BulkLimits } from '../bounds.ts'
+import { LATE_MS } from '../reservation-rules.ts'
+
 /** `pg`: a Pool or Client. PGlite has the same method. */
 export interface QueryClient {
   query(text: string, parameters: unknown[]): Promise<{ readonly rows: readonly unknown[] }>
@@ -19,7 +22,7 @@ export function createRunQuery(client: PostgresClient): RunQuery {
 }
 
 /** Calls a function of the schema. Functions take and return JSON as text, which every driver passes unchanged. */
-export type CallFunction = (name: string, request: object) => Promise<unknown>
+type CallFunction = (name: string, request: object) => Promise<unknown>
 
 /** Deadlock and serialization failure: the server has undone the step, so it can be sent again. */
 const RETRIED = new Set(['40P01', '40001'])
@@ -61,4 +64,35 @@ function missingSchema(schema: string, cause: unknown): Error {
 function codeOf(error: unknown): string {
   const code: unknown = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
   return typeof code === 'string' ? code : ''
+}
+
+/** Removes ended rows beside the writes of this process. Reads ignore such rows, so a failure only delays the removal. */
+interface Sweep {
+  /** Begins a sweep when the last one was long enough ago. Returns at once. */
+  start(): void
+  /** Resolves when no sweep is running. */
+  finish(): Promise<void>
+}
+
+const INTERVAL_MS = 10_000
+
+export function createSweep(call: CallFunction, limits: BulkLimits): Sweep {
+  let startedAt = Date.now()
+  let running: Promise<unknown> = Promise.resolve()
+
+  async function sweep(): Promise<void> {
+    try {
+      await call('sweep', { late: LATE_MS, limits })
+      await call('create_partitions', {})
+    } catch {}
+  }
+
+  return {
+    start: () => {
+      if (Date.now() - startedAt < INTERVAL_MS) return
+      startedAt = Date.now()
+      running = sweep()
+    },
+    finish: async () => void (await running),
+  }
 }

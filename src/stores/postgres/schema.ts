@@ -1,9 +1,8 @@
 import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
 import type { RunQuery } from './client.ts'
 import { counterFunctions } from './counter-functions.ts'
-import { logFunctions } from './log-functions.ts'
+import { logFunctions, valueFunctions } from './value-functions.ts'
 import { sweepFunctions } from './sweep-functions.ts'
-import { valueFunctions } from './value-functions.ts'
 
 /**
  * Version n is the n-th entry. Entries are never changed after a release. All statements of one version run in one DO

@@ -1,12 +1,9 @@
 import type { AnswerStore } from '../../core/cached-answer.ts'
 import type { VectorIndex } from '../../core/ports.ts'
 import { checkSchema, postgresStore, type PostgresStoreOptions } from '../postgres.ts'
-import { fieldOf, listOf, numberOf, textOf } from '../reply.ts'
-import { createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
-import { encodeText } from '../text.ts'
-import { checkDimensions, checkVector } from '../vectors.ts'
-import { createCallFunction, createRunQuery } from './client.ts'
-import { migrateVectors } from './vector-schema.ts'
+import { encodeText, fieldOf, listOf, numberOf, textOf } from '../wire.ts'
+import { checkDimensions, checkVector, createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
+import { createCallFunction, createRunQuery, type RunQuery } from './client.ts'
 
 export interface PostgresAnswerStoreOptions extends StoredAnswersOptions, PostgresStoreOptions {}
 
@@ -77,4 +74,130 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
     clear: async () => void (await send('clear_vectors', {})),
     migrate: () => migrateVectors(run, { schema, dimensions }),
   }
+}
+
+interface VectorTable {
+  readonly schema: string
+  /** Part of the name of the table and of its functions, so that vectors of several lengths can exist side by side. */
+  readonly dimensions: number
+}
+
+/** Parts of the table, each with an index of its own. A scope is in one of them. */
+const PARTITIONS = 8
+/** Up to so many vectors of a scope are compared one by one, which misses nothing. */
+const COMPARED = 1_000
+
+/**
+ * Creates the table and its functions, in one step. May run in several processes at once. Needs the right to create the
+ * extension pgvector, unless it exists.
+ */
+async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> {
+  const { schema } = table
+  await run(
+    `DO $migrate$
+    BEGIN
+      PERFORM pg_advisory_xact_lock(hashtextextended('sluice migrate ${schema}', 0));
+      CREATE SCHEMA IF NOT EXISTS ${schema};
+      CREATE EXTENSION IF NOT EXISTS vector;
+      ${tables(table)}
+      ${changes(table)}
+      ${search(table)}
+    END
+    $migrate$`,
+    [],
+  )
+}
+
+/** The scope is the partition key and the first column of the primary key. */
+function tables({ schema, dimensions }: VectorTable): string {
+  const name = `vectors_${dimensions}`
+  const parts = Array.from({ length: PARTITIONS }, (_, part) => part)
+  return `
+    CREATE TABLE IF NOT EXISTS ${schema}.${name} (
+      scope text COLLATE "C" NOT NULL,
+      id text COLLATE "C" NOT NULL,
+      owner text COLLATE "C" NOT NULL,
+      ends_at bigint NOT NULL,
+      vector vector(${dimensions}) NOT NULL,
+      PRIMARY KEY (scope, id)
+    ) PARTITION BY HASH (scope);
+    ${parts.map((part) => `CREATE TABLE IF NOT EXISTS ${schema}.${name}_${part} PARTITION OF ${schema}.${name} FOR VALUES WITH (MODULUS ${PARTITIONS}, REMAINDER ${part});`).join('\n    ')}
+    CREATE INDEX IF NOT EXISTS ${name}_by_scope ON ${schema}.${name} (scope, ends_at);
+    CREATE INDEX IF NOT EXISTS ${name}_by_owner ON ${schema}.${name} (owner, ends_at);
+    CREATE INDEX IF NOT EXISTS ${name}_by_id ON ${schema}.${name} (id);
+    CREATE INDEX IF NOT EXISTS ${name}_by_end ON ${schema}.${name} (ends_at);
+    CREATE INDEX IF NOT EXISTS ${name}_by_vector ON ${schema}.${name} USING hnsw (vector vector_cosine_ops);
+  `
+}
+
+const MOMENT = `coalesce((r->>'now')::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)`
+
+function changes({ schema, dimensions }: VectorTable): string {
+  const table = `${schema}.vectors_${dimensions}`
+  const overfull = (column: 'scope' | 'owner', most: string): string => `
+      DELETE FROM ${table} WHERE (scope, id) IN (
+        SELECT v.scope, v.id FROM ${table} v WHERE v.${column} = r->>'${column}'
+        ORDER BY v.ends_at DESC, v.id OFFSET (r->>'${most}')::integer LIMIT 20);`
+  return `
+    CREATE OR REPLACE FUNCTION ${schema}.add_vector_${dimensions}(request text) RETURNS text LANGUAGE plpgsql AS $$
+    DECLARE
+      r jsonb := request::jsonb;
+      moment bigint := ${MOMENT};
+    BEGIN
+      DELETE FROM ${table} WHERE (scope, id) IN (
+        SELECT v.scope, v.id FROM ${table} v WHERE v.ends_at <= moment ORDER BY v.ends_at LIMIT 20
+        FOR UPDATE SKIP LOCKED);
+      DELETE FROM ${table} v WHERE v.id = r->>'id' AND v.scope <> r->>'scope';
+      INSERT INTO ${table} (scope, id, owner, ends_at, vector)
+        VALUES (r->>'scope', r->>'id', r->>'owner', (r->>'ends')::bigint, (r->>'vector')::vector)
+        ON CONFLICT (scope, id) DO UPDATE
+        SET owner = excluded.owner, ends_at = excluded.ends_at, vector = excluded.vector;
+      ${overfull('scope', 'maxPerScope')}
+      ${overfull('owner', 'maxPerKey')}
+      RETURN '{}';
+    END $$;
+
+    CREATE OR REPLACE FUNCTION ${schema}.remove_vector_${dimensions}(request text) RETURNS text LANGUAGE plpgsql AS $$
+    BEGIN
+      DELETE FROM ${table} v WHERE v.id = request::jsonb->>'id';
+      RETURN '{}';
+    END $$;
+
+    CREATE OR REPLACE FUNCTION ${schema}.clear_vectors_${dimensions}(request text) RETURNS text LANGUAGE plpgsql AS $$
+    BEGIN
+      DELETE FROM ${table};
+      RETURN '{}';
+    END $$;
+  `
+}
+
+/**
+ * A scope is read by its primary key and sorted. A scope with many vectors is searched along the HNSW index of its
+ * partition, which goes on until enough vectors of the scope are found.
+ */
+function search({ schema, dimensions }: VectorTable): string {
+  const table = `${schema}.vectors_${dimensions}`
+  const neighbors = (source: string): string => `
+        SELECT coalesce(jsonb_agg(jsonb_build_array(n.id, n.similarity::text) ORDER BY n.similarity DESC), '[]') INTO found
+        FROM (SELECT s.id, 1 - (s.vector <=> probe) AS similarity FROM ${source} ORDER BY s.vector <=> probe
+          LIMIT (r->>'limit')::integer) n;`
+  return `
+    CREATE OR REPLACE FUNCTION ${schema}.nearest_vectors_${dimensions}(request text) RETURNS text LANGUAGE plpgsql AS $$
+    DECLARE
+      r jsonb := request::jsonb;
+      moment bigint := ${MOMENT};
+      probe vector(${dimensions}) := (r->>'vector')::vector;
+      found jsonb;
+    BEGIN
+      IF (SELECT count(*) FROM (SELECT 1 FROM ${table} v WHERE v.scope = r->>'scope' LIMIT ${COMPARED + 1}) few) <= ${COMPARED} THEN
+        WITH s AS MATERIALIZED (
+          SELECT v.id, v.vector FROM ${table} v WHERE v.scope = r->>'scope' AND v.ends_at > moment)
+        ${neighbors('s')}
+      ELSE
+        PERFORM set_config('hnsw.ef_search', '200', true), set_config('hnsw.iterative_scan', 'strict_order', true);
+        ${neighbors(`${table} s WHERE s.scope = r->>'scope' AND s.ends_at > moment`)}
+      END IF;
+      RETURN jsonb_build_object('neighbors', found)::text;
+    END $$;
+  `
 }

@@ -1,3 +1,5 @@
+import type { BulkLimits } from '../bounds.ts'
+
 /** ioredis: `new Redis()` and `new Cluster()`. Set `enableOfflineQueue: false`, so that an outage is reported at once. */
 export interface IoredisClient {
   evalsha(sha: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
@@ -32,7 +34,7 @@ export interface Script {
 }
 
 /** Runs a script on the keys of one slot, in one call. `base` is the start of all its keys. */
-export type RunScript = (script: Script, base: string, request: object) => Promise<unknown>
+type RunScript = (script: Script, base: string, request: object) => Promise<unknown>
 
 export function defineScript(text: string): Script {
   return { text, sha: sha1(text) }
@@ -93,4 +95,34 @@ function senderOf(client: RedisClient): Send {
 
 function isMissingScript(error: unknown): boolean {
   return error instanceof Error && error.message.includes('NOSCRIPT')
+}
+
+/** What the parts of a Redis store share. */
+export interface RedisContext {
+  /** Runs a script on the data of one owner; undefined for values and logs. */
+  readonly run: (script: Script, owner: string | undefined, request: object) => Promise<unknown>
+  readonly limits: BulkLimits
+  /** True when each owner's data is in a slot of its own. */
+  readonly isSharded: boolean
+}
+
+interface ContextOptions {
+  readonly runScript: RunScript
+  readonly prefix: string
+  readonly limits: BulkLimits
+  readonly isSharded: boolean
+  readonly now: (() => number) | undefined
+}
+
+/** The braces are a hash tag: a cluster chooses the slot by the text between them. */
+export function createContext({ runScript, prefix, limits, isSharded, now }: ContextOptions): RedisContext {
+  const tagOf = (owner: string): string => owner.replaceAll('}', '%7D')
+  const baseOf = (owner: string | undefined): string =>
+    isSharded && owner !== undefined ? `${prefix}:{o:${tagOf(owner)}}` : `{${tagOf(prefix)}}`
+  return {
+    run: (script, owner, request) =>
+      runScript(script, baseOf(owner), now === undefined ? request : { ...request, now: now() }),
+    limits,
+    isSharded,
+  }
 }

@@ -1,8 +1,7 @@
 import type { Claim, Level, ReserveRequest, ReserveResult, Settlement } from '../../core/ports.ts'
 import { checkAmount, checkClaims } from '../reservation-rules.ts'
-import { entryRequests } from '../requests.ts'
-import type { RedisContext } from './context.ts'
-import { byOwner, ticketOwner } from './owners.ts'
+import { entryRequests } from '../wire.ts'
+import type { RedisContext } from './client.ts'
 import { APPEND } from './scripts.ts'
 import { createSlot } from './slot.ts'
 
@@ -184,4 +183,37 @@ function lowered(claim: Claim | undefined, granted: number | undefined): Claim |
 
 function heldOf(claim: Claim | undefined, granted: number | undefined): number {
   return claim?.elastic === true ? (granted ?? 0) : (claim?.amount ?? 0)
+}
+
+/**
+ * Returns whose counter or tally a name belongs to. In cluster mode all data of one owner is in one slot.
+ *
+ * Governance names counters `<kind>:<owner>:<window>:<start>`, where an owner is `key:<id>` or `shared:<id>`, and
+ * tallies `usage:<key id>:<window>:<start>` and `usage-by-model:…`. Another name is an owner of its own.
+ */
+function ownerOf(name: string): string {
+  const [, counterOwner] = COUNTER.exec(name) ?? []
+  if (counterOwner !== undefined) return counterOwner
+  const [, keyId] = TALLY.exec(name) ?? []
+  return keyId === undefined ? name : `key:${keyId}`
+}
+
+const COUNTER = /^(?:requests|tokens|budget):((?:key|shared):.*):[^:]+:\d+$/s
+const TALLY = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
+
+/** Items of each owner by their place in the list, owners in ascending order: a key's own before shared ones. */
+function byOwner<item>(items: readonly item[], nameOf: (item: item) => string): ReadonlyMap<string, readonly number[]> {
+  const groups = new Map<string, number[]>()
+  for (const [index, item] of items.entries()) {
+    const owner = ownerOf(nameOf(item))
+    const group = groups.get(owner) ?? []
+    groups.set(owner, group)
+    group.push(index)
+  }
+  return new Map([...groups].toSorted(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+/** The owner of a reservation without claims. */
+function ticketOwner(ticket: string): string {
+  return `ticket:${ticket}`
 }

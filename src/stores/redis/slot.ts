@@ -1,9 +1,7 @@
 import type { Level, ReserveRequest, Settlement } from '../../core/ports.ts'
 import { endedCounter, takenTicket } from '../reservation-rules.ts'
-import { claimRequest, settlementRequest } from '../requests.ts'
-import { decodeText, encodeText } from '../text.ts'
-import type { RedisContext } from './context.ts'
-import { fieldOf, listOf, numberOf, textOf } from '../reply.ts'
+import { claimRequest, decodeText, encodeText, fieldOf, listOf, numberOf, settlementRequest, textOf } from '../wire.ts'
+import type { RedisContext } from './client.ts'
 import { LEVELS, READ_TALLIES, RESERVE, SETTLE, SHRINK } from './scripts.ts'
 
 export type SlotResult =

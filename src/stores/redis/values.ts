@@ -1,10 +1,8 @@
 import type { LogEntry, LogQuery, NewLogEntry, WriteOptions } from '../../core/ports.ts'
 import { quotaExceeded } from '../../core/quotas.ts'
 import { storeFull } from '../bounds.ts'
-import { entryRequest, valueRequest } from '../requests.ts'
-import { decodeText, encodeText } from '../text.ts'
-import type { RedisContext } from './context.ts'
-import { fieldOf, listOf, numberOf, textOf } from '../reply.ts'
+import { decodeText, encodeText, entryRequest, fieldOf, listOf, numberOf, textOf, valueRequest } from '../wire.ts'
+import type { RedisContext } from './client.ts'
 import { APPEND, ENTRIES, GET, LIST, WRITE } from './scripts.ts'
 
 export interface Values {

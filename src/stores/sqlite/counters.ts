@@ -1,7 +1,7 @@
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/ports.ts'
-import { addField } from '../memory/tallies.ts'
+import { addField } from '../memory/counters.ts'
 import { amountOf, checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
-import { decodeText, encodeText } from '../text.ts'
+import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'
 
 /** Counters, tickets and tallies. `reserve` and `settle` run within a transaction of the caller. */

@@ -86,3 +86,107 @@ export function textIn(row: Row, column: string): string {
   const value = row[column]
   return typeof value === 'string' ? value : ''
 }
+
+/**
+ * Entry n brings a file from `user_version` n to n + 1. Entries are never changed after a release.
+ *
+ * Triggers keep `shares` and `pools` equal to the sums of the rows, whichever statement removes a row.
+ */
+const MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE entries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    value TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    pool TEXT NOT NULL,
+    share TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+  );
+  CREATE INDEX entries_by_share ON entries (pool, share, id);
+  CREATE INDEX entries_by_end ON entries (expires_at);
+
+  CREATE TABLE log_entries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    log TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    share TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+  );
+  CREATE INDEX log_entries_by_log ON log_entries (log, id);
+  CREATE INDEX log_entries_by_share ON log_entries (share, id);
+  CREATE INDEX log_entries_by_end ON log_entries (expires_at);
+
+  CREATE TABLE shares (
+    pool TEXT NOT NULL,
+    share TEXT NOT NULL,
+    entries INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (pool, share)
+  ) WITHOUT ROWID;
+  CREATE INDEX shares_by_size ON shares (pool, bytes);
+  CREATE TABLE pools (pool TEXT PRIMARY KEY, entries INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
+  INSERT INTO pools VALUES ('durable', 0, 0), ('owned', 0, 0), ('expiring', 0, 0), ('logs', 0, 0);
+
+  ${countBy('entries', (row) => `${row}.pool`)}
+  ${countBy('log_entries', () => "'logs'")}
+
+  CREATE TABLE counters (
+    name TEXT PRIMARY KEY,
+    spent INTEGER NOT NULL,
+    held INTEGER NOT NULL,
+    ends_at INTEGER NOT NULL
+  ) WITHOUT ROWID;
+  CREATE INDEX counters_by_end ON counters (ends_at);
+  CREATE TABLE tickets (name TEXT PRIMARY KEY, lapses_at INTEGER NOT NULL) WITHOUT ROWID;
+  CREATE INDEX tickets_by_lapse ON tickets (lapses_at);
+  CREATE TABLE holds (
+    ticket TEXT NOT NULL,
+    counter TEXT NOT NULL,
+    amount INTEGER NOT NULL,
+    lapses_at INTEGER NOT NULL,
+    PRIMARY KEY (ticket, counter)
+  ) WITHOUT ROWID;
+  CREATE INDEX holds_by_counter ON holds (counter);
+  CREATE INDEX holds_by_lapse ON holds (lapses_at);
+
+  CREATE TABLE tallies (name TEXT PRIMARY KEY, amounts TEXT NOT NULL, ends_at INTEGER NOT NULL) WITHOUT ROWID;
+  CREATE INDEX tallies_by_end ON tallies (ends_at);
+  `,
+]
+
+function countBy(table: string, poolOf: (row: 'NEW' | 'OLD') => string): string {
+  return `
+  CREATE TRIGGER ${table}_added AFTER INSERT ON ${table} BEGIN
+    INSERT INTO shares VALUES (${poolOf('NEW')}, NEW.share, 1, NEW.bytes)
+      ON CONFLICT DO UPDATE SET entries = entries + 1, bytes = bytes + excluded.bytes;
+    UPDATE pools SET entries = entries + 1, bytes = bytes + NEW.bytes WHERE pool = ${poolOf('NEW')};
+  END;
+  CREATE TRIGGER ${table}_removed AFTER DELETE ON ${table} BEGIN
+    UPDATE shares SET entries = entries - 1, bytes = bytes - OLD.bytes
+      WHERE pool = ${poolOf('OLD')} AND share = OLD.share;
+    DELETE FROM shares WHERE pool = ${poolOf('OLD')} AND share = OLD.share AND entries = 0;
+    UPDATE pools SET entries = entries - 1, bytes = bytes - OLD.bytes WHERE pool = ${poolOf('OLD')};
+  END;`
+}
+
+/** Brings the file to the newest schema. Several processes may do so at once: the first one does the work. */
+export function migrateSqlite(sql: Sql, exec: (script: string) => unknown): void {
+  if (versionOf(sql) === MIGRATIONS.length) return
+  sql.atomically(() => {
+    const version = versionOf(sql)
+    if (version > MIGRATIONS.length) {
+      throw new Error(
+        `The database file has schema version ${version}, and this version of sluice knows ${MIGRATIONS.length} at most. Update sluice, or use another file.`,
+      )
+    }
+    for (const script of MIGRATIONS.slice(version)) exec(script)
+    exec(`PRAGMA user_version = ${MIGRATIONS.length}`)
+  })
+}
+
+function versionOf(sql: Sql): number {
+  return numberIn(sql.row('PRAGMA user_version'), 'user_version')
+}

@@ -1,6 +1,6 @@
 import type { LogEntry, LogQuery, NewLogEntry } from '../../core/ports.ts'
 import { bytesOf, refuseGiant, type BulkLimits } from '../bounds.ts'
-import { decodeText, encodeText } from '../text.ts'
+import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Sql } from './database.ts'
 
 export interface Logs {

@@ -1,7 +1,7 @@
 import type { Quota, WriteOptions } from '../../core/ports.ts'
 import { quotaExceeded } from '../../core/quotas.ts'
 import { bytesOf, poolOf, refuseGiant, shareOf, type BulkLimits, type PoolLimit, type PoolName } from '../bounds.ts'
-import { decodeText, encodeText } from '../text.ts'
+import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'
 
 export interface Values {

@@ -4,7 +4,7 @@ import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { collector } from '../../../src/core/steps.ts'
 import { responsesFormat } from '../../../src/formats/responses/format.ts'
-import { failureOf, metrics } from '../openai/support.ts'
+import { failureOf, metrics } from '../chat/support.ts'
 
 const prompt = responsesFormat.readPrompt({ model: 'a/b', input: 'Hi', stream: true })
 const context = { prompt, created: 1_700_000_000, requestId: 'req_77' }

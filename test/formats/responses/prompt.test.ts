@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { anthropicFormat } from '../../../src/formats/anthropic/format.ts'
+import { anthropicFormat } from '../../../src/formats/messages/format.ts'
 import type { Format } from '../../../src/formats/format.ts'
-import { openaiFormat } from '../../../src/formats/openai/format.ts'
+import { openaiFormat } from '../../../src/formats/chat/format.ts'
 import { responsesFormat } from '../../../src/formats/responses/format.ts'
-import { failureOf } from '../openai/support.ts'
+import { failureOf } from '../chat/support.ts'
 import { bodyText } from '../../support/body-text.ts'
-import { loadTranslation } from '../../../src/formats/translation.ts'
+import { enableTranslation } from '../../../src/formats/translators.ts'
 
-await loadTranslation()
+enableTranslation()
 
 type Body = Record<string, Json | undefined>
 

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
 import type { KeptTurn, Recalled } from '../../../src/formats/format.ts'
 import { responsesFormat } from '../../../src/formats/responses/format.ts'
-import { responseTurns } from '../../../src/formats/responses/turns.ts'
-import { failureOf } from '../openai/support.ts'
+import { responseTurns } from '../../../src/formats/responses/previous-responses.ts'
+import { failureOf } from '../chat/support.ts'
 
 const message = { id: 'msg_77_0', type: 'message', role: 'assistant', content: [] }
 const turn: KeptTurn = {

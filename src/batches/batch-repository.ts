@@ -1,0 +1,224 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
+import {
+  type Batch,
+  cleanupKey,
+  EXPIRES_AFTER_MS,
+  headKey,
+  headsOf,
+  isBatchId,
+  itemKey,
+  itemsOf,
+  makeBatchId,
+  OPEN,
+  parseBatch,
+  placeOf,
+} from './batch.ts'
+import type { BatchRequest } from './batch-requests.ts'
+import { changeBatch, forgetBatch, FREE, lineOf, valuesOf, type OpenBatch } from './batch-storage.ts'
+
+/** The batches of each key: what is asked and changed through the interface. */
+export interface BatchRepository {
+  /** Writes a batch with all its items; it is there when this resolves, else nothing of it stays. */
+  create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
+  /** Throws `not-found` for one that is unknown or another key's. */
+  read(keyId: string, id: string): Promise<Batch>
+  /** Newest first. */
+  page(keyId: string, query: BatchQuery): Promise<BatchPage>
+  /** From now on no item is begun. Changes nothing on one that has ended. Throws `not-found`. */
+  cancel(keyId: string, id: string): Promise<Batch>
+  /** Forgets an ended batch with its results. Throws `not-found`, or `invalid-request` for one that has not ended. */
+  remove(keyId: string, id: string): Promise<void>
+  /** The lines of the results, read as they are taken; each ends in a line feed. */
+  results(batch: Batch): AsyncGenerator<string, void, undefined>
+  /** Batches with work left, of all keys, oldest first. `known` says which of them need not be read again. */
+  open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
+}
+
+interface BatchOwner {
+  readonly keyId: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+export interface BatchQuery {
+  readonly limit: number
+  /** Those older than this one. */
+  readonly after?: string
+  /** Those newer than this one, the nearest of them. */
+  readonly before?: string
+}
+
+interface BatchPage {
+  readonly batches: readonly Batch[]
+  readonly hasMore: boolean
+}
+
+export interface BatchParts {
+  readonly store: Store
+  readonly now: () => number
+  readonly uuid: () => string
+  /** Serves the event loop: a local store answers many calls without a pause. */
+  readonly pause: () => Promise<void>
+}
+
+/** How many batches a key may have at once, ended ones included. */
+const MAX_BATCHES = 1_000
+/** Values that are written or read side by side. */
+const PAGE = 100
+/** A batch that is still not filled by then is what a dead process left. */
+const FILLED_WITHIN_MS = 3_600_000
+
+export function createBatchRepository(parts: BatchParts): BatchRepository {
+  const { store, now, uuid, pause } = parts
+
+  async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
+    const { keyId } = owner
+    const kept = await store.list(headsOf(keyId), { limit: MAX_BATCHES })
+    if (kept.length >= MAX_BATCHES) throw tooMany()
+    const createdAt = now()
+    const id = makeBatchId(createdAt, uuid())
+    const expiresAt = createdAt + EXPIRES_AFTER_MS
+    const batch: Batch = { ...owner, id, total: requests.length, createdAt, expiresAt, state: 'filling' }
+    const due = cleanupKey(createdAt + FILLED_WITHIN_MS, id)
+    const quota = quotaOf('batch', keyId)
+    try {
+      await store.set(due, keyId, { quota })
+      await store.set(headKey(keyId, id), JSON.stringify(batch), { quota })
+      await fill({ id, keyId }, requests)
+      await store.set(OPEN + id, keyId, { quota })
+      return await change(keyId, id, (present) => ({ ...present, state: 'working' }))
+    } catch (error) {
+      await forgetBatch(parts, { keyId, id })
+        .then(() => store.delete(due))
+        .catch(() => {})
+      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? noRoom(error) : error
+    }
+  }
+
+  async function fill({ id, keyId }: OpenBatch, requests: readonly BatchRequest[]): Promise<void> {
+    const quota = quotaOf('batch', keyId)
+    for (let from = 0; from < requests.length; from += PAGE) {
+      const page = requests.slice(from, from + PAGE)
+      const writes = page.flatMap(({ text }, index) => {
+        const place = placeOf(from + index)
+        return [
+          store.set(itemKey('request', id, place), text, { quota }),
+          store.set(itemKey('todo', id, place), FREE, { quota }),
+        ]
+      })
+      // All have ended before any is taken back.
+      const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
+      if (failed !== undefined) throw failed.reason
+      await pause()
+    }
+  }
+
+  async function read(keyId: string, id: string): Promise<Batch> {
+    const batch = isBatchId(id) ? parseBatch(await store.get(headKey(keyId, id))) : undefined
+    if (batch === undefined || batch.state === 'filling') throw unknown()
+    return batch
+  }
+
+  async function change(keyId: string, id: string, make: (batch: Batch) => Batch): Promise<Batch> {
+    const changed = await changeBatch(store, { keyId, id }, make)
+    if (changed === undefined) throw unknown()
+    return changed
+  }
+
+  async function page(keyId: string, query: BatchQuery): Promise<BatchPage> {
+    const heads = headsOf(keyId)
+    const { keys, hasMore } = query.before === undefined ? await older(heads, query) : await newer(heads, query)
+    const texts = await Promise.all(keys.map((key) => store.get(key)))
+    const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
+    return { batches: batches as readonly Batch[], hasMore }
+  }
+
+  async function older(heads: string, { limit, after }: BatchQuery): Promise<Keys> {
+    const from = after === undefined ? {} : { after: heads + after }
+    const keys = await store.list(heads, { limit: limit + 1, ...from })
+    return { keys: keys.slice(0, limit), hasMore: keys.length > limit }
+  }
+
+  /** A key has at most a thousand: all of them are one list. */
+  async function newer(heads: string, { limit, before }: BatchQuery): Promise<Keys> {
+    const all = await store.list(heads, { limit: MAX_BATCHES })
+    const keys = all.filter((key) => key < heads + before)
+    return { keys: keys.slice(-limit), hasMore: keys.length > limit }
+  }
+
+  async function cancel(keyId: string, id: string): Promise<Batch> {
+    const batch = await read(keyId, id)
+    if (batch.state === 'ended' || batch.cancelledAt !== undefined) return batch
+    return change(keyId, id, (present) =>
+      present.state === 'ended' ? present : { ...present, cancelledAt: present.cancelledAt ?? now() },
+    )
+  }
+
+  async function remove(keyId: string, id: string): Promise<void> {
+    const batch = await read(keyId, id)
+    if (batch.state !== 'ended') throw notEnded('deleted')
+    await forgetBatch(parts, { keyId, id })
+  }
+
+  async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
+    for await (const value of valuesOf(parts, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
+  }
+
+  /** The ids of later batches are smaller: the list ends with the oldest. */
+  async function open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
+    const found: OpenBatch[] = []
+    for (let after: string | undefined; ;) {
+      const keys = await store.list(OPEN, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
+      const batches = await Promise.all(keys.map((key) => openBatch(key, known)))
+      found.push(...batches.filter((batch) => batch !== undefined))
+      if (keys.length < MAX_BATCHES) return found.toReversed()
+      after = keys.at(-1)
+      await pause()
+    }
+  }
+
+  async function openBatch(key: string, known: (id: string) => OpenBatch | undefined): Promise<OpenBatch | undefined> {
+    const id = key.slice(OPEN.length)
+    const batch = known(id)
+    if (batch !== undefined) return batch
+    const keyId = await store.get(key)
+    return keyId === undefined ? undefined : { id, keyId }
+  }
+
+  return { create, read, page, cancel, remove, results, open }
+}
+
+interface Keys {
+  readonly keys: readonly string[]
+  readonly hasMore: boolean
+}
+
+function unknown(): GatewayError {
+  return new GatewayError(
+    'not-found',
+    'This key has no message batch of this id. GET /v1/messages/batches lists those there are.',
+  )
+}
+
+export function notEnded(what: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `The batch has not ended, so it cannot be ${what} yet. Wait until its processing_status is ended, or cancel it.`,
+  )
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `This key has ${MAX_BATCHES} message batches already. Delete some that have ended.`,
+  )
+}
+
+function noRoom(cause: GatewayError): GatewayError {
+  return new GatewayError(
+    'quota-exceeded',
+    "This batch does not fit the key's storage quota for message batches and their results. Delete batches that have ended, wait until others have, or create a smaller one.",
+    { cause },
+  )
+}

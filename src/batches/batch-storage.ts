@@ -1,0 +1,145 @@
+import { GatewayError } from '../core/errors.ts'
+import type { Store, WriteOptions } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
+import {
+  type Batch,
+  CLEANUP,
+  cleanupKey,
+  headKey,
+  itemsOf,
+  LISTED_FOR_MS,
+  OPEN,
+  parseBatch,
+  readCleanupKey,
+  RESULTS_FOR_MS,
+} from './batch.ts'
+
+/** A batch with work left. */
+export interface OpenBatch {
+  readonly id: string
+  readonly keyId: string
+}
+
+/** What the values of a batch are read and written with. */
+export interface BatchStore {
+  readonly store: Store
+  /** Serves the event loop: a local store answers many calls without a pause. */
+  readonly pause: () => Promise<void>
+}
+
+/** For small values of a batch that the quota of its key took when it was created. */
+export function smallValueOf(keyId: string): WriteOptions {
+  return { quota: quotaOf('batch', keyId), mustFit: true }
+}
+
+/** Keys that are listed at once. */
+const PAGE = 100
+const ROUNDS = 50
+
+/** The value of `todo` for an item that anyone may take. */
+export const FREE = '0'
+
+/** A result's line; what follows it is for the books. */
+export function lineOf(value: string): string {
+  const end = value.indexOf('\n')
+  return end < 0 ? value : value.slice(0, end)
+}
+
+/** Replaces a batch in one atomic step; undefined when there is none. */
+export async function changeBatch(
+  store: Store,
+  { keyId, id }: OpenBatch,
+  make: (batch: Batch) => Batch,
+): Promise<Batch | undefined> {
+  const key = headKey(keyId, id)
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const text = await store.get(key)
+    const present = parseBatch(text)
+    if (present === undefined) return undefined
+    const changed = make(present)
+    if (changed === present || (await store.swap(key, text, JSON.stringify(changed), smallValueOf(keyId))))
+      return changed
+  }
+  throw new GatewayError('conflict', 'This batch is being changed by others at the moment. Try again.')
+}
+
+/** Deletes a batch and everything of it; the note of when to tidy up goes last, so that a process that dies leaves it. */
+export async function forgetBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
+  await parts.store.delete(headKey(keyId, id))
+  await parts.store.delete(OPEN + id)
+  for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(parts, itemsOf(kind, id))
+}
+
+async function deleteItems({ store, pause }: BatchStore, prefix: string): Promise<void> {
+  for (;;) {
+    const keys = await store.list(prefix, { limit: PAGE })
+    if (keys.length === 0) return
+    await Promise.all(keys.map((key) => store.delete(key)))
+    await pause()
+  }
+}
+
+/** So few values at once that even the largest answers do not fill the memory. */
+const AT_ONCE = 4
+
+/** The values of all keys with a prefix, in order, read as they are taken. */
+export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
+  for (let after: string | undefined; ;) {
+    const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
+    if (keys.length === 0) return
+    for (let from = 0; from < keys.length; from += AT_ONCE) {
+      const values = await Promise.all(keys.slice(from, from + AT_ONCE).map((key) => store.get(key)))
+      yield* values.filter((value) => value !== undefined)
+    }
+    after = keys.at(-1)
+    await pause()
+  }
+}
+
+const CLEANUP_PAGE = 20
+const DAY_MS = 86_400_000
+
+/**
+ * Tidies away what has become due: results 29 days after their batch was made, the batch itself after 90, and what a
+ * process left that died while it wrote one. Any number of processes may do it at once.
+ */
+export async function cleanUpBatches(parts: BatchStore & { readonly now: () => number }): Promise<void> {
+  const { store, now } = parts
+  for (;;) {
+    const keys = await store.list(CLEANUP, { limit: CLEANUP_PAGE })
+    const due = keys.filter((key) => readCleanupKey(key).at <= now())
+    for (const key of due) await cleanUpBatch(parts, key, now())
+    if (due.length < CLEANUP_PAGE) return
+  }
+}
+
+async function cleanUpBatch(parts: BatchStore, key: string, at: number): Promise<void> {
+  const { store } = parts
+  const { id } = readCleanupKey(key)
+  const keyId = (await store.get(key)) ?? ''
+  const batch = parseBatch(await store.get(headKey(keyId, id)))
+  const next = batch === undefined ? undefined : nextCleanup(batch, at)
+  if (batch === undefined || next === undefined) await forgetBatch(parts, { keyId, id })
+  else {
+    if (isPast(batch, at)) await archive(parts, batch, at)
+    await store.set(cleanupKey(next, id), keyId, smallValueOf(keyId))
+  }
+  await store.delete(key)
+}
+
+function isPast(batch: Batch, at: number): boolean {
+  return batch.state === 'ended' && at >= batch.createdAt + RESULTS_FOR_MS
+}
+
+/** When to look at a batch again; undefined when all of it is removed. */
+function nextCleanup(batch: Batch, at: number): number | undefined {
+  if (batch.state === 'filling') return undefined
+  if (at < batch.createdAt + RESULTS_FOR_MS) return batch.createdAt + RESULTS_FOR_MS
+  if (batch.state === 'working') return at + DAY_MS
+  return at < batch.createdAt + LISTED_FOR_MS ? batch.createdAt + LISTED_FOR_MS : undefined
+}
+
+async function archive(parts: BatchStore, batch: Batch, at: number): Promise<void> {
+  await changeBatch(parts.store, batch, (present) => ({ ...present, archivedAt: present.archivedAt ?? at }))
+  await deleteItems(parts, itemsOf('result', batch.id))
+}

@@ -1,0 +1,45 @@
+import type { OpenBatch } from './batch-storage.ts'
+import type { Claim, ItemQueue } from './item-queue.ts'
+
+/** What a look at a batch found. */
+type Found =
+  | { readonly kind: 'item'; readonly claim: Claim }
+  /** Nothing can be had before about `until`. */
+  | { readonly kind: 'wait'; readonly until: number }
+  /** Every item is finished. */
+  | { readonly kind: 'none' }
+
+/** Goes round and round the unfinished items of one batch. */
+export interface ItemPoll {
+  readonly batch: OpenBatch
+  next(): Promise<Found>
+}
+
+/** @param start the place after which to begin, so that several processes do not grasp at the same items */
+export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: string): ItemPoll {
+  let ahead: string[] = []
+  let last = start
+
+  async function next(): Promise<Found> {
+    const look = { fromStart: last === undefined, busy: 0, soonest: Infinity }
+    for (;;) {
+      if (ahead.length === 0) ahead = [...(await queue.places(batch, last))]
+      const place = ahead.shift()
+      if (place === undefined) {
+        last = undefined
+        if (look.fromStart) return look.busy === 0 ? { kind: 'none' } : { kind: 'wait', until: look.soonest }
+        look.fromStart = true
+        look.busy = 0
+        continue
+      }
+      last = place
+      const taking = await queue.take(batch, place)
+      if (taking.kind === 'claimed') return { kind: 'item', claim: taking.claim }
+      if (taking.kind !== 'busy') continue
+      look.busy += 1
+      look.soonest = Math.min(look.soonest, taking.until)
+    }
+  }
+
+  return { batch, next }
+}

@@ -1,0 +1,107 @@
+import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+
+/**
+ * Returns an id for a tool call that its upstream sent without one. It is random, not counted: the caller sends it back with
+ * the result, and a conversation with two calls of the same id is refused by vendors.
+ */
+export function freshId(prefix: 'call' | 'toolu'): string {
+  return `${prefix}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`
+}
+
+/** The value when it is a string with at least one character. */
+export function idOf(value: Json | undefined): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined
+}
+
+/** The object with another value in one field; the same object where nothing differs, so that it leaves as it came. */
+function replaceField(object: JsonObject, field: string, value: Json | undefined): JsonObject {
+  return object[field] === value ? object : { ...object, [field]: value }
+}
+
+/** The object with changed objects in the list that one of its fields holds; the same object where nothing differs. */
+export function replaceItems(
+  object: JsonObject,
+  field: string,
+  change: (item: JsonObject, index: number) => JsonObject,
+): JsonObject {
+  const list: Json | undefined = object[field]
+  if (!Array.isArray(list)) return object
+  const before: readonly Json[] = list
+  const after = before.map((item, index) => (isJsonObject(item) ? change(item, index) : item))
+  return after.every((item, index) => item === before[index]) ? object : { ...object, [field]: after }
+}
+
+/** The object with a changed object in one of its fields; the same object where nothing differs. */
+export function replaceObject(
+  object: JsonObject,
+  field: string,
+  change: (inner: JsonObject) => JsonObject,
+): JsonObject {
+  const inner = object[field]
+  return isJsonObject(inner) ? replaceField(object, field, change(inner)) : object
+}
+
+/** A whole answer in which every tool call has an id; the same object where all had one. */
+export function fillChatCallIds(body: JsonObject): JsonObject {
+  return replaceItems(body, 'choices', (choice) =>
+    replaceObject(choice, 'message', (message) => replaceItems(message, 'tool_calls', withChatCallId)),
+  )
+}
+
+function withChatCallId(call: JsonObject): JsonObject {
+  return idOf(call['id']) === undefined ? { ...call, id: freshId('call') } : call
+}
+
+interface StreamedCall {
+  hasOwnId: boolean
+}
+
+/**
+ * Returns a function that gives an id to each tool call of a stream that begins without one. A call begins with its name, and
+ * the pieces after that may come without an id. A piece without a number belongs to the call before it unless it has a name.
+ */
+export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
+  const calls = new Map<string, StreamedCall>()
+  const fill = (piece: JsonObject, choice: Json | undefined): JsonObject => {
+    const { index } = piece
+    const id = idOf(piece['id'])
+    if (typeof index !== 'number') return id === undefined && isNamed(piece) ? withChatCallId(piece) : piece
+    const key = `${String(choice)}:${index}`
+    const known = calls.get(key)
+    if (known === undefined) {
+      if (id === undefined && !isNamed(piece)) return piece
+      calls.set(key, { hasOwnId: id !== undefined })
+      return withChatCallId(piece)
+    }
+    if (id === undefined || known.hasOwnId) return piece
+    if (!isNamed(piece)) return replaceField(piece, 'id', undefined)
+    // A second call under the same number: it begins with an id and a name of its own.
+    known.hasOwnId = true
+    return piece
+  }
+  return (chunk) =>
+    replaceItems(chunk, 'choices', (choice) =>
+      replaceObject(choice, 'delta', (delta) =>
+        replaceItems(delta, 'tool_calls', (piece) => fill(piece, choice['index'] ?? 0)),
+      ),
+    )
+}
+
+function isNamed(piece: JsonObject): boolean {
+  const called = piece['function'] ?? piece['custom']
+  return isJsonObject(called) && idOf(called['name']) !== undefined
+}
+
+/** A whole answer in which every tool call has an id; the same object where all had one. */
+export function fillMessageCallIds(message: JsonObject): JsonObject {
+  return replaceItems(message, 'content', withMessageCallId)
+}
+
+/** An event of a stream in which a tool call that begins has an id; the same object where it had one. */
+export function fillEventCallId(event: JsonObject): JsonObject {
+  return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', withMessageCallId) : event
+}
+
+function withMessageCallId(block: JsonObject): JsonObject {
+  return block['type'] === 'tool_use' && idOf(block['id']) === undefined ? { ...block, id: freshId('toolu') } : block
+}

@@ -1,0 +1,202 @@
+import type { Json, JsonObject } from '../../core/json.ts'
+import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } from '../../core/prompt.ts'
+import { arrayAt, badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
+import { readSettings, readTools } from './settings.ts'
+import { readContentParts, urlSource } from '../content.ts'
+import type { Format } from '../format.ts'
+import { readCompletion, writeCompletion } from './answer.ts'
+import { readFailure, writeFailure, writeFailureFrame } from './failure.ts'
+import { isPlainChat } from '../plain-events.ts'
+import { stepReader } from './stream-reader.ts'
+import { stepWriter } from './stream-writer.ts'
+import { writePrompt } from './upstream.ts'
+
+/**
+ * A chat request as a prompt. What the gateway must know is checked strictly; all else is carried untouched.
+ * Throws `invalid-request` with the `param` that was wrong.
+ */
+export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
+  const model = modelAt(body['model'])
+  const messages = readMessages(body['messages'])
+  const settings = readSettings(body)
+  const tools = readTools(body)
+  const stream = booleanAt(body['stream'], 'stream') ?? false
+  checkStreamOptions(body['stream_options'])
+  const native: Native = { dialect: 'openai', value: body, received, settings }
+  return { native, model, messages, settings, tools, stream }
+}
+
+function checkStreamOptions(value: Json | undefined): void {
+  if (isAbsent(value)) return
+  const options = objectAt(value, 'stream_options')
+  booleanAt(options['include_usage'], 'stream_options.include_usage')
+}
+
+const MAX_MESSAGES = 10_000
+const MAX_CALLS = 1000
+
+/** A Map, because a role may be called `constructor`. */
+const ROLES: ReadonlyMap<string, Role> = new Map([
+  ['system', 'system'],
+  ['developer', 'system'],
+  ['user', 'user'],
+  ['assistant', 'assistant'],
+  ['tool', 'tool'],
+  ['function', 'tool'],
+])
+
+/** The caller's messages, each with the native it was read from. Throws `invalid-request` naming the field. */
+export function readMessages(value: Json | undefined): readonly Message[] {
+  const items = arrayAt(value, 'messages', MAX_MESSAGES)
+  if (items.length === 0) throw badField('messages', value, 'at least one message')
+  return items.map((item, index) => readMessage(item, `messages[${index}]`))
+}
+
+function readMessage(item: Json, param: string): Message {
+  const value = objectAt(item, param, 'a message: an object with role and content')
+  const name = value['role']
+  const role = typeof name === 'string' ? ROLES.get(name) : undefined
+  if (role === undefined) {
+    throw badField(`${param}.role`, name, 'system, developer, user, assistant, tool or function')
+  }
+  const native: Native = { dialect: 'openai', value }
+  return { role, parts: readParts(value, role, param), native }
+}
+
+function readParts(value: JsonObject, role: Role, param: string): readonly Part[] {
+  switch (role) {
+    case 'system':
+    case 'user':
+      return readContentParts(value['content'], `${param}.content`, readPart)
+    case 'assistant':
+      return readAssistant(value, param)
+    case 'tool':
+      return [
+        {
+          type: 'tool-result',
+          callId: callIdOf(value, param),
+          content: isAbsent(value['content']) && value['role'] === 'function' ? [] : readResult(value, param),
+          failed: false,
+        },
+      ]
+  }
+}
+
+function readResult(value: JsonObject, param: string): readonly Part[] {
+  return readContentParts(value['content'], `${param}.content`, readPart)
+}
+
+/** The old form of functions has no ids; their names bind call and result together. */
+function callIdOf(value: JsonObject, param: string): string {
+  if (value['role'] !== 'function') return stringAt(value['tool_call_id'], `${param}.tool_call_id`)
+  return stringAt(value['name'], `${param}.name`)
+}
+
+/** Fields that make an assistant's message whole without content. */
+const INSTEAD_OF_CONTENT = [
+  'tool_calls',
+  'function_call',
+  'refusal',
+  'audio',
+  'reasoning_content',
+  'reasoning',
+] as const
+
+/** What vendors call reasoning is carried by the message's native alone: a seal is missing that others would demand. */
+function readAssistant(value: JsonObject, param: string): readonly Part[] {
+  const { content } = value
+  const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
+  const said = isAbsent(content) && isWhole ? refusalOf(value) : readContentParts(content, `${param}.content`, readPart)
+  const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
+  const old = isAbsent(value['function_call'])
+    ? []
+    : [readFunctionCall(value['function_call'], `${param}.function_call`)]
+  return [...said, ...called, ...old]
+}
+
+function refusalOf(value: JsonObject): readonly Part[] {
+  const { refusal } = value
+  return typeof refusal === 'string' && refusal !== '' ? [{ type: 'text', text: refusal }] : []
+}
+
+function readCalls(value: Json | undefined, param: string): readonly Part[] {
+  return arrayAt(value, param, MAX_CALLS).map((item, index) => readCall(item, `${param}[${index}]`))
+}
+
+function readCall(item: Json, param: string): ToolCallPart {
+  const value = objectAt(item, param)
+  const native: Native = { dialect: 'openai', value }
+  const id = stringAt(value['id'], `${param}.id`)
+  const type = value['type'] ?? 'function'
+  if (type === 'function') {
+    const called = objectAt(value['function'], `${param}.function`)
+    const name = stringAt(called['name'], `${param}.function.name`)
+    const input = stringAt(called['arguments'], `${param}.function.arguments`, 'the arguments as JSON text')
+    return { type: 'tool-call', id, name, input, native }
+  }
+  const kind = stringAt(type, `${param}.type`)
+  const called = value[kind]
+  const name = typeof called === 'object' && called !== null && 'name' in called ? called.name : undefined
+  return {
+    type: 'tool-call',
+    id,
+    name: typeof name === 'string' ? name : kind,
+    input: JSON.stringify(called ?? {}),
+    native,
+  }
+}
+
+/** Keeps no native: it is a field of its message, not an element of `tool_calls`. */
+function readFunctionCall(item: Json | undefined, param: string): ToolCallPart {
+  const called = objectAt(item, param)
+  const name = stringAt(called['name'], `${param}.name`)
+  const input = stringAt(called['arguments'], `${param}.arguments`, 'the arguments as JSON text')
+  return { type: 'tool-call', id: name, name, input }
+}
+
+function readPart(value: Json, param: string): Part {
+  const block = objectAt(value, param, 'a content part: an object with a type')
+  const native: Native = { dialect: 'openai', value: block }
+  switch (stringAt(block['type'], `${param}.type`)) {
+    case 'text':
+      return { type: 'text', text: stringAt(block['text'], `${param}.text`), native }
+    case 'refusal':
+      return { type: 'text', text: stringAt(block['refusal'], `${param}.refusal`), native }
+    case 'image_url': {
+      const image = objectAt(block['image_url'], `${param}.image_url`, 'an object with a url')
+      const url = stringAt(image['url'], `${param}.image_url.url`, 'an address or a data: URL')
+      return { type: 'image', source: urlSource(url), native }
+    }
+    case 'file':
+      return readFile(objectAt(block['file'], `${param}.file`), native)
+    default:
+      return { type: 'opaque', native }
+  }
+}
+
+/** A file that is neither given whole nor by its id is left to the upstream's judgement. */
+function readFile(file: JsonObject, native: Native): Part {
+  const title = typeof file['filename'] === 'string' ? { title: file['filename'] } : {}
+  if (typeof file['file_id'] === 'string') {
+    return { type: 'document', source: { type: 'file', id: file['file_id'] }, ...title, native }
+  }
+  const source = typeof file['file_data'] === 'string' ? urlSource(file['file_data']) : undefined
+  if (source?.type !== 'base64') return { type: 'opaque', native }
+  return { type: 'document', source, ...title, native }
+}
+
+/** The chat-completions format. */
+export const openaiFormat: Format = {
+  dialect: 'openai',
+  readPrompt,
+  writeCompletion,
+  stepWriter,
+  writeFailure,
+  writeFailureFrame,
+  heartbeat: 'comment',
+  writePrompt,
+  readCompletion,
+  stepReader,
+  isPlain: isPlainChat,
+  readFailure,
+}

@@ -1,0 +1,207 @@
+import { blockEvents, parseEvent, streamFailure, type OpenBlock } from '../stream.ts'
+import type { AnswerEvent, Frame, Step } from '../../core/answer.ts'
+import { asArray, asObject, asString, type JsonObject } from '../../core/json.ts'
+import type { Part } from '../../core/prompt.ts'
+import type { StepReader } from '../../core/answer-source.ts'
+import { contentOf, reasoningOf, textOfMessage } from './answer.ts'
+import { readFailure } from './failure.ts'
+import { chatCallIdFiller, freshId } from '../call-ids.ts'
+import { readFinish, readUsage } from './usage.ts'
+
+/** The data of a chat stream's last event. */
+export const LAST = '[DONE]'
+
+interface Reading extends OpenBlock {
+  started: boolean
+  refused: boolean
+  readonly calls: CallReader
+  readonly begun: Set<number>
+  readonly finished: Set<number>
+}
+
+/**
+ * Reads chunks: the first choice in canonical events, further ones only natively. Many local servers close a stream
+ * without `[DONE]`; it is whole all the same when every choice that began has a finish reason.
+ */
+export function stepReader(): StepReader {
+  const reading: Reading = {
+    started: false,
+    open: undefined,
+    refused: false,
+    calls: callReader(),
+    begun: new Set(),
+    finished: new Set(),
+  }
+  const fillCallIds = chatCallIdFiller()
+  const read = (frame: Frame): Step => {
+    if (frame.data.trim() === LAST) return { events: [{ type: 'done' }], native: { dialect: 'openai', frame } }
+    const received = parseEvent(frame.data)
+    const chunk = fillCallIds(received)
+    if (!isAbsentOrNull(chunk['error'])) throw streamFailure(asObject(chunk['error'])?.['code'], chunk, readFailure)
+    // Clients break on an event that is no chunk, so it stays here.
+    if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
+    const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
+    const furtherText = furtherTextOf(chunk)
+    return {
+      events: readChunk(reading, chunk),
+      ...(furtherText !== '' && { furtherText }),
+      native: { dialect: 'openai', frame: sent },
+    }
+  }
+  const isWhole = () => reading.finished.size > 0 && reading.finished.size === reading.begun.size
+  return Object.assign(read, { isWhole })
+}
+
+function isAbsentOrNull(value: unknown): boolean {
+  return value === undefined || value === null
+}
+
+function usageEvents(chunk: JsonObject): readonly AnswerEvent[] {
+  const usage = readUsage(chunk['usage'])
+  return usage === undefined ? [] : [{ type: 'usage', usage }]
+}
+
+function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
+  const events: AnswerEvent[] = []
+  const choices = asArray(chunk['choices']).map(asObject)
+  if (!reading.started && choices.length > 0) {
+    reading.started = true
+    events.push({ type: 'answer-start', id: asString(chunk['id']) ?? '', model: asString(chunk['model']) ?? '' })
+  }
+  for (const choice of choices) {
+    if (choice !== undefined) events.push(...readChoice(reading, choice))
+  }
+  // A chunk may tell its usage together with its end; the end is said last.
+  const end = events.at(-1)?.type === 'answer-end' ? events.splice(-1) : []
+  return [...events, ...usageEvents(chunk), ...end]
+}
+
+function furtherTextOf(chunk: JsonObject): string {
+  let text = ''
+  for (const item of asArray(chunk['choices'])) {
+    const choice = asObject(item)
+    if (indexOf(choice) !== 0) text += textOfMessage(asObject(choice?.['delta']))
+  }
+  return text
+}
+
+function indexOf(choice: JsonObject | undefined): number {
+  const index = choice?.['index']
+  return typeof index === 'number' ? index : 0
+}
+
+function readChoice(reading: Reading, choice: JsonObject): readonly AnswerEvent[] {
+  const index = indexOf(choice)
+  const reason = choice['finish_reason']
+  reading.begun.add(index)
+  if (typeof reason === 'string' && reason !== '') reading.finished.add(index)
+  if (index !== 0) return []
+  const events = readDelta(reading, asObject(choice['delta']) ?? {})
+  if (typeof reason !== 'string' || reason === '') return events
+  const finish = readFinish(reason, reading.calls.count() > 0, reading.refused)
+  return [...events, { type: 'answer-end', finish }]
+}
+
+function readDelta(reading: Reading, delta: JsonObject): readonly AnswerEvent[] {
+  const events: AnswerEvent[] = []
+  const thought = reasoningOf(delta)
+  if (thought !== '') events.push(...blockEvents(reading, 'thinking', thought))
+  for (const part of contentOf(delta['content'])) events.push(...partEvents(reading, part))
+  const refusal = asString(delta['refusal']) ?? ''
+  if (refusal !== '') {
+    reading.refused = true
+    events.push(...blockEvents(reading, 'text', refusal))
+  }
+  const calls = reading.calls.read(delta)
+  if (calls.some((event) => event.type === 'tool-call-start')) reading.open = undefined
+  return [...events, ...calls]
+}
+
+function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
+  if (part.type === 'text') return blockEvents(reading, 'text', part.text)
+  return part.type === 'thinking' ? blockEvents(reading, 'thinking', part.text) : []
+}
+
+interface Call {
+  readonly ordinal: number
+  id: string | undefined
+  name: string | undefined
+  started: boolean
+  /** Arguments that came before the name. */
+  waiting: string
+}
+
+/** Follows the tool calls of one streamed answer. */
+interface CallReader {
+  /** What a delta says of tool calls. */
+  read(delta: JsonObject): readonly AnswerEvent[]
+  count(): number
+}
+
+/** The key of the one call of the old form, beside the numbered ones. */
+const OLD_FORM = 'function_call'
+
+/**
+ * Upstreams number calls from 0, from 1, or all alike; some repeat id and name in each piece, some leave the number out.
+ * Here a call starts once, when its name is known, and calls count from 0 in the order of their starts.
+ */
+function callReader(): CallReader {
+  const calls = new Map<string | number, Call>()
+  let begun = 0
+  let last: string | number = 0
+
+  const callFor = (key: string | number, id: string | undefined, name: string | undefined): Call => {
+    const known = calls.get(key)
+    const isAnother = known?.started === true && id !== undefined && name !== undefined && id !== known.id
+    if (known !== undefined && !isAnother) return known
+    const call: Call = { ordinal: begun++, id: undefined, name: undefined, started: false, waiting: '' }
+    calls.set(key, call)
+    return call
+  }
+
+  const readPiece = (key: string | number, piece: JsonObject, called: JsonObject): readonly AnswerEvent[] => {
+    last = key
+    const id = nonEmpty(piece['id'])
+    const name = nonEmpty(called['name'])
+    const call = callFor(key, id, name)
+    call.id ??= id
+    call.name ??= name
+    return advance(call, inputOf(called))
+  }
+
+  return {
+    count: () => begun,
+    read: (delta) => {
+      const events = asArray(delta['tool_calls']).flatMap((item) => {
+        const piece = asObject(item)
+        const called = asObject(piece?.['function']) ?? asObject(piece?.['custom'])
+        if (piece === undefined || called === undefined) return []
+        const { index } = piece
+        const unnumbered = nonEmpty(piece['id']) === undefined ? last : `id:${String(piece['id'])}`
+        return readPiece(typeof index === 'number' ? index : unnumbered, piece, called)
+      })
+      const old = asObject(delta['function_call'])
+      return old === undefined ? events : [...events, ...readPiece(OLD_FORM, {}, old)]
+    },
+  }
+}
+
+function advance(call: Call, input: string): readonly AnswerEvent[] {
+  const { ordinal: index } = call
+  if (call.started) return input === '' ? [] : [{ type: 'tool-call-delta', index, input }]
+  call.waiting += input
+  if (call.name === undefined) return []
+  call.started = true
+  const start = { type: 'tool-call-start', index, id: call.id ?? freshId('call'), name: call.name } as const
+  return call.waiting === '' ? [start] : [start, { type: 'tool-call-delta', index, input: call.waiting }]
+}
+
+function inputOf(called: JsonObject): string {
+  const input = called['arguments'] ?? called['input'] ?? ''
+  return typeof input === 'string' ? input : JSON.stringify(input)
+}
+
+function nonEmpty(value: unknown): string | undefined {
+  const text = asString(value)
+  return text === '' ? undefined : text
+}

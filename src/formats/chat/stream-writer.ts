@@ -1,0 +1,229 @@
+import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
+import type { Metrics, StepWriter, WriteContext } from '../format.ts'
+import { asksForUsage } from './settings.ts'
+import { LAST } from './stream-reader.ts'
+import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Step, type Usage } from '../../core/answer.ts'
+import { writeFinish, writeUsage } from './usage.ts'
+
+/**
+ * Writes chunks. Those of this dialect leave word for word, save the last one with a finish_reason, which is held back
+ * to carry the bill, and the usage chunk, which only leaves for a caller who asked for it.
+ */
+export function stepWriter(context: WriteContext): StepWriter {
+  const { prompt, created } = context
+  const wantsUsage = prompt.native.dialect === 'openai' && asksForUsage(prompt.native.value)
+  const own = passage(prompt.settings.choices ?? 1)
+  const maker = chunkMaker(created)
+  return {
+    write: (step) => {
+      const { native } = step
+      if (native?.dialect === 'openai') return own.pass(step, native.frame)
+      return step.events.flatMap((event) => maker.frames(event))
+    },
+    end: (metrics) => {
+      const held = own.held()
+      const closing = held === undefined ? maker.finish() : held
+      const usage = own.usage() ?? (held === undefined ? maker.usage() : undefined)
+      const chunks = [...(closing === undefined ? [] : [closing]), ...own.late()]
+      const [last, ...late] = wantsUsage ? chunks : chunks.map(withoutUsage)
+      return [
+        ...(last === undefined ? [] : [withField(last, 'svc_metrics', writeMetrics(metrics)), ...late]),
+        ...(wantsUsage && usage !== undefined ? [usage] : []),
+        { data: LAST },
+      ]
+    },
+  }
+}
+
+/** The bill as the chat and the responses format show it. */
+export function writeMetrics(metrics: Metrics): JsonObject {
+  return {
+    original_tokens: metrics.originalTokens,
+    optimized_tokens: metrics.optimizedTokens,
+    tokens_saved: metrics.tokensSaved,
+    reduction_pct: metrics.reductionPct,
+    strategy: metrics.strategy,
+    cache: metrics.cache,
+    theoretical_cost: metrics.theoreticalCost,
+    actual_cost: metrics.actualCost,
+    billed_amount: metrics.billedAmount,
+    savings_usd: metrics.savingsUsd,
+    profit_margin: metrics.profitMargin,
+  }
+}
+
+/** Makes the chunks of one answer from canonical events. */
+interface ChunkMaker {
+  /** The frames of an event that can leave now. */
+  frames(event: AnswerEvent): readonly Frame[]
+  /** The chunk with the finish reason, once it is known. */
+  finish(): Frame | undefined
+  /** The chunk with the usage, once it is known. */
+  usage(): Frame | undefined
+}
+
+/** One id, one time and one model on every chunk; the role comes first. */
+function chunkMaker(created: number): ChunkMaker {
+  let head: JsonObject | undefined
+  let finish: Finish | undefined
+  let usage: Partial<Usage> | undefined
+  const deltas = deltaMaker()
+
+  const frame = (fields: JsonObject): Frame => ({ data: JSON.stringify({ ...head, ...fields }) })
+  const chunk = (delta: JsonObject, reason: string | null = null): Frame =>
+    frame({ choices: [{ index: 0, delta, logprobs: null, finish_reason: reason }] })
+  const begin = (id: string, model: string): readonly Frame[] => {
+    if (head !== undefined) return []
+    head = { id, object: 'chat.completion.chunk', created, model }
+    return [chunk({ role: 'assistant', content: '' })]
+  }
+
+  return {
+    frames: (event) => {
+      if (event.type === 'answer-start') return begin(event.id, event.model)
+      if (event.type === 'usage') usage = { ...usage, ...event.usage }
+      if (event.type === 'answer-end') finish = event.finish
+      const said = deltas(event)
+      return said.length === 0 ? [] : [...begin('', ''), ...said.map((delta) => chunk(delta))]
+    },
+    finish: () => (finish === undefined ? undefined : chunk({}, writeFinish(finish))),
+    usage: () =>
+      usage === undefined ? undefined : frame({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }) }),
+  }
+}
+
+/** What an event adds to the message. A call without arguments is still called with JSON: it gets `{}` at the end. */
+function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
+  const silentCalls = new Set<number>()
+  const argumentsOf = (index: number, text: string): JsonObject => ({
+    tool_calls: [{ index, function: { arguments: text } }],
+  })
+  return (event) => {
+    switch (event.type) {
+      case 'text-delta':
+        return [{ content: event.text }]
+      case 'thinking-delta':
+        return event.text === undefined || event.text === '' ? [] : [{ reasoning_content: event.text }]
+      case 'tool-call-start': {
+        const { index, id, name } = event
+        silentCalls.add(index)
+        return [{ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] }]
+      }
+      case 'tool-call-delta':
+        if (event.input === '') return []
+        silentCalls.delete(event.index)
+        return [argumentsOf(event.index, event.input)]
+      case 'answer-end': {
+        const closing = [...silentCalls].map((index) => argumentsOf(index, '{}'))
+        silentCalls.clear()
+        return closing
+      }
+      default:
+        return []
+    }
+  }
+}
+
+/** Lets the chunks of an upstream of this dialect through and holds back those that must wait for the end. */
+interface Passage {
+  /** The frames that can leave now. */
+  pass(step: Step, frame: Frame): readonly Frame[]
+  /** The chunk that ends the answer; undefined as long as none has come. */
+  held(): Frame | undefined
+  /** Chunks that came after it. */
+  late(): readonly Frame[]
+  /** The upstream's usage chunk. */
+  usage(): Frame | undefined
+}
+
+/** What may follow the held chunk, besides the usage: some vendors add a few. */
+const MAX_LATE = 64
+
+/** `choices` is how many answers the caller asked for: each ends with a chunk of its own, and the last one waits. */
+function passage(choices: number): Passage {
+  let held: Frame | undefined
+  let usage: Frame | undefined
+  let finished = 0
+  let late: Frame[] = []
+
+  const release = (): readonly Frame[] => {
+    const frames = held === undefined ? [] : [held, ...late]
+    held = undefined
+    late = []
+    return frames
+  }
+  const hold = (frame: Frame): readonly Frame[] => {
+    const freed = release()
+    finished++
+    held = frame
+    return freed
+  }
+  const follow = (frame: Frame): readonly Frame[] => {
+    if (held === undefined || finished < choices) return [...release(), frame]
+    if (late.length < MAX_LATE) late.push(frame)
+    return []
+  }
+
+  return {
+    pass: (step, frame) => {
+      switch (kindOf(step, frame, choices)) {
+        case 'last':
+          return []
+        case 'usage':
+          usage = frame
+          return []
+        case 'finish':
+          return hold(frame)
+        case 'content':
+          return follow(frame)
+      }
+    },
+    held: () => held,
+    late: () => late,
+    usage: () => usage,
+  }
+}
+
+/** Only chunks whose events give reason to are parsed again. */
+function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | 'finish' | 'content' {
+  const has = (type: string) => step.events.some((event) => event.type === type)
+  if (has('done')) return 'last'
+  if (has('answer-end')) return 'finish'
+  if ((has('usage') || step.events.length === 0) && isUsageChunk(frame)) return 'usage'
+  return choices > 1 && choicesOf(frame).some(endsHere) ? 'finish' : 'content'
+}
+
+/** Also one whose counts are not numbers. */
+function isUsageChunk(frame: Frame): boolean {
+  return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parsed(frame)['usage'])
+}
+
+function choicesOf(frame: Frame): readonly JsonObject[] {
+  return asArray(parsed(frame)['choices'])
+    .map(asObject)
+    .filter((choice) => choice !== undefined)
+}
+
+function endsHere(choice: JsonObject): boolean {
+  return typeof choice['finish_reason'] === 'string'
+}
+
+function parsed(frame: Frame): JsonObject {
+  const value: unknown = JSON.parse(frame.data)
+  return isJsonObject(value) ? value : {}
+}
+
+/** The chunk without the usage that some vendors tell where the answer ends, because we asked and not the caller. */
+function withoutUsage(frame: Frame): Frame {
+  if (!frame.data.includes('"usage"')) return frame
+  const { usage, ...others } = parsed(frame)
+  return isJsonObject(usage) ? { ...frame, data: JSON.stringify(others) } : frame
+}
+
+/** Adds a field to a chunk without serializing the rest of it again. */
+function withField(frame: Frame, name: string, value: JsonObject): Frame {
+  const data = frame.data.trimEnd()
+  const hasOwn = data.includes(`"${name}"`)
+  if (hasOwn) return { ...frame, data: JSON.stringify({ ...parsed(frame), [name]: value }) }
+  return { ...frame, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
+}

@@ -1,0 +1,193 @@
+import type { Changes } from '../settings.ts'
+import { type RefuseContent, refuseContentFor, translate } from '../translation.ts'
+import { documentText, urlOf } from '../content.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type {
+  DocumentPart,
+  Message,
+  Native,
+  Part,
+  Prompt,
+  Tool,
+  ToolCallPart,
+  ToolResultPart,
+} from '../../core/prompt.ts'
+import type { WrittenPrompt } from '../format.ts'
+import { replaceModel } from '../parse-body.ts'
+import { asksForUsage, changedSettings, writeTool } from './settings.ts'
+
+/**
+ * The body for an upstream of this dialect. Nothing is added but the wish for usage in streams, by which streams are
+ * billed; unchanged parts leave as they came.
+ */
+export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
+  return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
+}
+
+function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
+  const { value, received } = prompt.native
+  const changes: Changes = {
+    ...(prompt.settings === prompt.native.settings ? {} : changedSettings(value, prompt.settings, model)),
+    ...changedStream(value, prompt.stream),
+    ...changedTools(value, prompt.tools),
+    ...changedMessages(value, prompt),
+  }
+  const canSplice = received !== undefined && onlyAdds(value, changes)
+  const body = canSplice ? replaceModel(received, model, changes) : JSON.stringify({ ...value, model, ...changes })
+  return { body, ignored: [] }
+}
+
+function onlyAdds(value: JsonObject, changes: Changes): boolean {
+  return Object.entries(changes).every(([field, now]) => now !== undefined && value[field] === undefined)
+}
+
+function changedStream(value: JsonObject, stream: boolean): Changes {
+  const asked = value['stream'] === true
+  if (!stream) return asked ? { stream: undefined, stream_options: undefined } : {}
+  const usage = asksForUsage(value) ? {} : { stream_options: withUsage(value['stream_options']) }
+  return asked ? usage : { stream: true, ...usage }
+}
+
+function withUsage(options: Json | undefined): JsonObject {
+  return { ...(isJsonObject(options) ? options : {}), include_usage: true }
+}
+
+function changedTools(value: JsonObject, tools: readonly Tool[]): Changes {
+  const before = [...listOf(value['tools']), ...listOf(value['functions'])]
+  const isSame = before.length === tools.length && tools.every((tool, index) => tool.native.value === before[index])
+  if (isSame) return {}
+  return { tools: tools.length === 0 ? undefined : tools.map(writeTool), functions: undefined }
+}
+
+function changedMessages(value: JsonObject, prompt: Prompt): Changes {
+  const before = listOf(value['messages'])
+  const { messages } = prompt
+  const isSame =
+    before.length === messages.length && messages.every((message, index) => message.native?.value === before[index])
+  return isSame ? {} : { messages: writeMessages(messages, (index) => `messages[${index}]`) }
+}
+
+function listOf(value: Json | undefined): readonly Json[] {
+  return Array.isArray(value) ? (value as readonly Json[]) : []
+}
+
+/** Messages as this dialect writes them: unchanged ones leave as they came. */
+export function writeMessages(messages: readonly Message[], paramOf: (index: number) => string): readonly JsonObject[] {
+  return messages.flatMap((message, index) => {
+    const native = nativeOf(message.native)
+    return native === undefined ? writeMessage(message, paramOf(index)) : [native]
+  })
+}
+
+function writeMessage(message: Message, param: string): readonly JsonObject[] {
+  switch (message.role) {
+    case 'system':
+      return [{ role: 'system', content: writeContent(contentOf(message), param) }]
+    case 'assistant':
+      return writeAssistant(message, param)
+    case 'user':
+    case 'tool':
+      return writeTurn(message, param)
+  }
+}
+
+/** Thoughts are sealed for the model that had them: they never become content of another. */
+function writeAssistant(message: Message, param: string): readonly JsonObject[] {
+  const content = contentOf(message)
+  const calls = message.parts.filter((part) => part.type === 'tool-call')
+  if (content.length === 0 && calls.length === 0) return []
+  const said = content.length === 0 ? null : writeContent(content, param)
+  if (calls.length === 0) return [{ role: 'assistant', content: said }]
+  return [{ role: 'assistant', content: said, tool_calls: calls.map(writeCall) }]
+}
+
+/** A tool call of an answer or of a message. */
+export function writeCall(part: ToolCallPart): JsonObject {
+  const native = nativeOf(part.native)
+  if (native !== undefined) return native
+  const input = part.input.trim() === '' ? '{}' : part.input
+  return { id: part.id, type: 'function', function: { name: part.name, arguments: input } }
+}
+
+/** The results of tools come first, each in a message of its own; images of results follow in the user's message. */
+function writeTurn(message: Message, param: string): readonly JsonObject[] {
+  const results = message.parts.filter((part) => part.type === 'tool-result')
+  const moved = results.flatMap(attachmentsOf)
+  const content = [...moved, ...contentOf(message)]
+  const tools = results.map((result) => writeResult(result, param))
+  if (content.length === 0 && tools.length > 0) return tools
+  return [...tools, { role: 'user', content: writeContent(content, param) }]
+}
+
+function writeResult(result: ToolResultPart, param: string): JsonObject {
+  const texts = result.content.flatMap((part) => {
+    if (part.type === 'text') return [part.text]
+    if (part.type === 'opaque' && nativeOf(part.native) === undefined) {
+      throw cannotCarry(param, `a ${String(part.native.value['type'])} block in a tool result`)
+    }
+    return []
+  })
+  const text = texts.length === 0 && attachmentsOf(result).length > 0 ? 'See the next user message.' : texts.join('\n')
+  return { role: 'tool', tool_call_id: result.callId, content: result.failed ? asFailed(text) : text }
+}
+
+/** This dialect has no mark for a failed call, so the words must say it. */
+function asFailed(text: string): string {
+  if (text === '') return 'Error'
+  return /^\W*error/i.test(text) ? text : `Error: ${text}`
+}
+
+/** What this dialect does not allow in a tool's message, with a line that says where it belongs. */
+function attachmentsOf(result: ToolResultPart): readonly ContentPart[] {
+  const attached = result.content.filter((part) => part.type === 'image' || part.type === 'document')
+  if (attached.length === 0) return []
+  return [{ type: 'text', text: `Result of the tool call ${result.callId}:` }, ...attached]
+}
+
+function contentOf(message: Message): readonly ContentPart[] {
+  return message.parts.filter(
+    (part) => part.type === 'text' || part.type === 'image' || part.type === 'document' || part.type === 'opaque',
+  )
+}
+
+/** What can stand in the content of a message. */
+type ContentPart = Extract<Part, { readonly type: 'text' | 'image' | 'document' | 'opaque' }>
+
+/** One text of our own is a plain string, which every server understands; all else is an array of parts. */
+function writeContent(parts: readonly ContentPart[], param: string): Json {
+  const [only] = parts
+  if (only === undefined) return ''
+  if (parts.length === 1 && only.type === 'text' && nativeOf(only.native) === undefined) return only.text
+  return parts.map((part) => writeContentPart(part, param))
+}
+
+/** The part's own block where it has one of this dialect; a fresh block else. */
+function writeContentPart(part: ContentPart, param: string): JsonObject {
+  const native = nativeOf(part.native)
+  if (native !== undefined) return native
+  switch (part.type) {
+    case 'text':
+      return { type: 'text', text: part.text }
+    case 'image':
+      return { type: 'image_url', image_url: { url: urlOf(part.source, (what) => cannotCarry(param, what)) } }
+    case 'document':
+      return writeDocument(part, param)
+    case 'opaque':
+      throw cannotCarry(param, `a ${String(part.native.value['type'])} block`)
+  }
+}
+
+function writeDocument(part: DocumentPart, param: string): JsonObject {
+  const { source, title } = part
+  const text = documentText(part)
+  if (source.type === 'text' || text !== undefined) return { type: 'text', text }
+  if (source.type === 'url') throw cannotCarry(param, 'a document given by its address')
+  const data = urlOf(source, (what) => cannotCarry(param, what))
+  return { type: 'file', file: { filename: title ?? 'document', file_data: data } }
+}
+
+function nativeOf(native: Native | undefined): JsonObject | undefined {
+  return native?.dialect === 'openai' ? native.value : undefined
+}
+
+export const cannotCarry: RefuseContent = refuseContentFor('a model of the chat format')

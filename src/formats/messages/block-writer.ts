@@ -1,0 +1,190 @@
+import type { AnswerEvent, Frame } from '../../core/answer.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { isJsonObject, type JsonObject } from '../../core/json.ts'
+import { isDelta } from './answer.ts'
+
+/** Writes the content blocks of a stream one after the other, though their pieces may come interleaved. */
+export interface BlockWriter {
+  take(event: AnswerEvent): readonly Frame[]
+  /** Closes what is open. */
+  finish(): readonly Frame[]
+}
+
+interface Block {
+  /** The block as `content_block_start` shows it. */
+  readonly content: JsonObject
+  readonly deltas: JsonObject[]
+  /** Undefined: whole as soon as another block begins. A tool call may be continued until its input is closed. */
+  readonly inputEnd?: (piece: string) => boolean
+  isWhole: boolean
+  isStarted: boolean
+  hasDeltas: boolean
+  isGone: boolean
+}
+
+interface Writing {
+  /** The first one is live: its deltas leave as they come. The others wait, because only one may be open. */
+  readonly queue: Block[]
+  readonly calls: Map<number, Block>
+  /** The kind of block that the next text or thought continues. */
+  current: { readonly kind: 'text' | 'thinking'; readonly block: Block } | undefined
+  index: number
+}
+
+export function blockWriter(): BlockWriter {
+  const writing: Writing = { queue: [], calls: new Map(), current: undefined, index: 0 }
+  return {
+    take: (event) => {
+      takeEvent(writing, event)
+      return flush(writing, false)
+    },
+    finish: () => flush(writing, true),
+  }
+}
+
+function takeEvent(writing: Writing, event: AnswerEvent): void {
+  switch (event.type) {
+    case 'text-start':
+      writing.current = undefined
+      return
+    case 'text-delta':
+      if (event.text !== '') growingBlock(writing, 'text').deltas.push({ type: 'text_delta', text: event.text })
+      return
+    case 'thinking-start':
+      writing.current = undefined
+      if (event.redacted !== undefined) push(writing, { type: 'redacted_thinking', data: event.redacted })
+      return
+    case 'thinking-delta':
+      growingBlock(writing, 'thinking').deltas.push(...thoughts(event))
+      return
+    case 'tool-call-start': {
+      const content = { type: 'tool_use', id: event.id, name: event.name, input: {} }
+      writing.calls.set(event.index, push(writing, content, jsonEnd()))
+      return
+    }
+    case 'tool-call-delta':
+      takeInput(writing.calls.get(event.index), event.input)
+      return
+    case 'opaque':
+      if (event.native.dialect === 'anthropic') takeNative(writing, event.native.value)
+      return
+    default:
+  }
+}
+
+/** The block of this kind that is last of all, or a new one: a text begins at its first word, so none is ever empty. */
+function growingBlock(writing: Writing, kind: 'text' | 'thinking'): Block {
+  if (writing.current?.kind === kind) return writing.current.block
+  const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
+  const block = push(writing, content)
+  writing.current = { kind, block }
+  return block
+}
+
+function push(writing: Writing, content: JsonObject, inputEnd?: Block['inputEnd']): Block {
+  const block: Block = {
+    content,
+    deltas: [],
+    ...(inputEnd === undefined ? {} : { inputEnd }),
+    isWhole: inputEnd === undefined,
+    isStarted: false,
+    hasDeltas: false,
+    isGone: false,
+  }
+  writing.queue.push(block)
+  writing.current = undefined
+  return block
+}
+
+function thoughts(event: Extract<AnswerEvent, { readonly type: 'thinking-delta' }>): readonly JsonObject[] {
+  const { text, signature } = event
+  return [
+    ...(text === undefined || text === '' ? [] : [{ type: 'thinking_delta', thinking: text }]),
+    ...(signature === undefined ? [] : [{ type: 'signature_delta', signature }]),
+  ]
+}
+
+function takeInput(block: Block | undefined, input: string): void {
+  if (block?.inputEnd === undefined || input === '') return
+  if (block.isGone) {
+    if (input.trim() === '') return
+    throw new GatewayError('upstream', "The upstream's stream continued the input of a tool call that had ended.")
+  }
+  block.deltas.push({ type: 'input_json_delta', partial_json: input })
+  block.isWhole = block.inputEnd(input)
+}
+
+/** A block that only this format knows, or a piece of the block before it. */
+function takeNative(writing: Writing, value: JsonObject): void {
+  if (isDelta(value)) {
+    writing.queue.at(-1)?.deltas.push(value)
+    return
+  }
+  const { input } = value
+  if (!isJsonObject(input) || Object.keys(input).length === 0) {
+    push(writing, value)
+    return
+  }
+  const block = push(writing, { ...value, input: {} })
+  block.deltas.push({ type: 'input_json_delta', partial_json: JSON.stringify(input) })
+}
+
+function flush(writing: Writing, isEnd: boolean): readonly Frame[] {
+  const frames: Frame[] = []
+  for (let head = writing.queue[0]; head !== undefined; head = writing.queue[0]) {
+    frames.push(...liveFrames(head, writing.index))
+    const canClose = isEnd || (head.isWhole && writing.queue.length > 1)
+    if (!canClose) break
+    frames.push(...closingFrames(head, writing.index))
+    head.isGone = true
+    writing.queue.shift()
+    writing.index++
+  }
+  return frames
+}
+
+function liveFrames(block: Block, index: number): readonly Frame[] {
+  const frames: Frame[] = []
+  if (!block.isStarted) frames.push(frameOf({ type: 'content_block_start', index, content_block: block.content }))
+  block.isStarted = true
+  for (const delta of block.deltas) frames.push(frameOf({ type: 'content_block_delta', index, delta }))
+  block.hasDeltas ||= block.deltas.length > 0
+  block.deltas.length = 0
+  return frames
+}
+
+/** A call without arguments has an empty object for its input, as the vendor's own streams say it. */
+function closingFrames(block: Block, index: number): readonly Frame[] {
+  const stop = frameOf({ type: 'content_block_stop', index })
+  if (block.inputEnd === undefined || block.hasDeltas) return [stop]
+  const delta = { type: 'input_json_delta', partial_json: '{}' }
+  return [frameOf({ type: 'content_block_delta', index, delta }), stop]
+}
+
+/** Every event has the name that its data has: clients skip those without one. */
+export function frameOf(data: JsonObject & { readonly type: string }): Frame {
+  return { event: data.type, data: JSON.stringify(data) }
+}
+
+/**
+ * Watches a JSON object that comes in pieces and says after each whether it is closed: from then on nothing but blanks
+ * can follow. Linear, and never holds the text.
+ */
+function jsonEnd(): (piece: string) => boolean {
+  let depth = 0
+  let inText = false
+  let escaped = false
+  let closed = false
+  return (piece) => {
+    for (const sign of piece) {
+      if (inText) {
+        if (escaped) escaped = false
+        else if (sign === '\\') escaped = true
+        else if (sign === '"') inText = false
+      } else if (sign === '"') inText = true
+      else if (sign === '{' || sign === '[') depth++
+      else if (sign === '}' || sign === ']') closed = --depth <= 0
+    }
+    return closed
+  }
+}

@@ -1,0 +1,244 @@
+import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type {
+  DocumentPart,
+  ImagePart,
+  Message,
+  Native,
+  Part,
+  Source,
+  TextSource,
+  ToolResultPart,
+} from '../../core/prompt.ts'
+import { arrayOf, isAbsent, objectOf, stringAt, type Complaint } from './checks.ts'
+import { GatewayError } from '../../core/errors.ts'
+
+/** The greatest number of blocks in one message. */
+const MAX_BLOCKS = 1_000
+
+/** The content of a message: a string is one text, an array is read block by block. */
+export function readContent(content: Json | undefined, path: string, complain: Complaint): readonly Part[] {
+  if (typeof content === 'string') return [{ type: 'text', text: content }]
+  if (!Array.isArray(content)) throw complain(path, content, 'a string or an array of content blocks')
+  return readBlocks(arrayOf(content, path, complain, MAX_BLOCKS), path, complain)
+}
+
+/** Content blocks as parts, each with the block it was read from. */
+export function readBlocks(blocks: readonly Json[], path: string, complain: Complaint): readonly Part[] {
+  return blocks.map((block, index) => readBlock(block, `${path}[${index}]`, complain))
+}
+
+function readBlock(value: Json, path: string, complain: Complaint): Part {
+  const block = objectOf(value, path, complain)
+  const native: Native = { dialect: 'anthropic', value: block }
+  switch (stringAt(block, 'type', path, complain)) {
+    case 'text':
+      return { type: 'text', text: stringAt(block, 'text', path, complain), native }
+    case 'image':
+      return readImage(block, path, complain)
+    case 'document':
+      return readDocument(block, path, complain)
+    case 'tool_use':
+      return {
+        type: 'tool-call',
+        id: stringAt(block, 'id', path, complain),
+        name: stringAt(block, 'name', path, complain),
+        input: JSON.stringify(objectOf(block['input'], `${path}.input`, complain)),
+        native,
+      }
+    case 'tool_result':
+      return readToolResult(block, path, complain)
+    case 'thinking':
+      return {
+        type: 'thinking',
+        text: stringAt(block, 'thinking', path, complain),
+        ...(typeof block['signature'] === 'string' ? { signature: block['signature'] } : {}),
+        native,
+      }
+    case 'redacted_thinking':
+      return { type: 'thinking', text: stringAt(block, 'data', path, complain), redacted: true, native }
+    default:
+      return { type: 'opaque', native }
+  }
+}
+
+function readImage(block: JsonObject, path: string, complain: Complaint): Part {
+  const native: Native = { dialect: 'anthropic', value: block }
+  const source = readSource(block, path, complain)
+  return source === undefined ? { type: 'opaque', native } : { type: 'image', source, native }
+}
+
+function readDocument(block: JsonObject, path: string, complain: Complaint): Part {
+  const native: Native = { dialect: 'anthropic', value: block }
+  const source = readTextSource(block, path, complain) ?? readSource(block, path, complain)
+  if (source === undefined) return { type: 'opaque', native }
+  const title = typeof block['title'] === 'string' ? { title: block['title'] } : {}
+  return { type: 'document', source, ...title, native }
+}
+
+/** A source that is words: plain text, or content that holds nothing but text blocks. */
+function readTextSource(block: JsonObject, path: string, complain: Complaint): DocumentPart['source'] | undefined {
+  const source = objectOf(block['source'], `${path}.source`, complain)
+  if (source['type'] === 'text') return { type: 'text', text: stringAt(source, 'data', `${path}.source`, complain) }
+  if (source['type'] !== 'content') return undefined
+  const parts = readContent(source['content'], `${path}.source.content`, complain)
+  const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  return texts.length === parts.length ? { type: 'text', text: texts.join('\n') } : undefined
+}
+
+/** Undefined for a kind of source that this library does not know. */
+function readSource(block: JsonObject, path: string, complain: Complaint): Source | undefined {
+  const sourcePath = `${path}.source`
+  const source = objectOf(block['source'], sourcePath, complain)
+  switch (stringAt(source, 'type', sourcePath, complain)) {
+    case 'base64':
+      return {
+        type: 'base64',
+        mediaType: stringAt(source, 'media_type', sourcePath, complain),
+        data: stringAt(source, 'data', sourcePath, complain),
+      }
+    case 'url':
+      return { type: 'url', url: stringAt(source, 'url', sourcePath, complain) }
+    case 'file':
+      return { type: 'file', id: stringAt(source, 'file_id', sourcePath, complain) }
+    default:
+      return undefined
+  }
+}
+
+function readToolResult(block: JsonObject, path: string, complain: Complaint): ToolResultPart {
+  const content = isAbsent(block['content']) ? [] : readContent(block['content'], `${path}.content`, complain)
+  return {
+    type: 'tool-result',
+    callId: stringAt(block, 'tool_use_id', path, complain),
+    content,
+    failed: block['is_error'] === true,
+    native: { dialect: 'anthropic', value: block },
+  }
+}
+
+/**
+ * The arguments of a tool call as the object that the message format demands. Models do write broken JSON, and
+ * conversations hold it: such a text is carried as `{ "raw": "<text>" }` rather than lost or refused.
+ */
+export function readToolInput(text: string): JsonObject {
+  if (text.trim() === '') return {}
+  try {
+    const value: unknown = JSON.parse(text)
+    return isJsonObject(value) ? value : { raw: text }
+  } catch {
+    return { raw: text }
+  }
+}
+
+/**
+ * A part as a content block: its own block when it came from this format, else written from its fields. Undefined for what says
+ * nothing: the format refuses texts without a visible character, and thoughts that no vendor has sealed. Throws
+ * `invalid-request`, naming `path`, for what this format cannot say.
+ */
+function writeBlock(part: Part, path: string): JsonObject | undefined {
+  if (part.native?.dialect === 'anthropic') return part.native.value
+  switch (part.type) {
+    case 'text':
+      return part.text.trim() === '' ? undefined : { type: 'text', text: part.text, ...cacheMark(part) }
+    case 'image':
+      return { type: 'image', source: writeSource(part.source, path), ...cacheMark(part) }
+    case 'document':
+      return writeDocument(part, path)
+    case 'tool-call':
+      return { type: 'tool_use', id: part.id, name: part.name, input: readToolInput(part.input) }
+    case 'tool-result':
+      return writeToolResult(part, path)
+    case 'thinking':
+      return writeThinking(part)
+    case 'opaque':
+      return writeOpaque(part.native.value, path)
+  }
+}
+
+/** The parts of a message as content blocks; `path` is the message's. */
+export function writeBlocks(parts: readonly Part[], path: string): readonly JsonObject[] {
+  return parts
+    .map((part, index) => writeBlock(part, `${path}.content[${index}]`))
+    .filter((block) => block !== undefined)
+}
+
+/** The blocks of a message that a writer of this format may send as it came. */
+export function blocksOf(message: Message, path: string): readonly Json[] {
+  if (message.native?.dialect !== 'anthropic') return writeBlocks(message.parts, path)
+  const content = message.native.value['content']
+  if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
+  return Array.isArray(content) ? (content as readonly Json[]) : []
+}
+
+/** Chat clients that know of prompt caching mark a part in the way of this format. */
+function cacheMark(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
+  const mark = part.native?.value['cache_control']
+  return mark === undefined || mark === null ? {} : { cache_control: mark }
+}
+
+function writeThinking(part: Extract<Part, { readonly type: 'thinking' }>): JsonObject | undefined {
+  if (part.redacted === true) return { type: 'redacted_thinking', data: part.text }
+  return part.signature === undefined ? undefined : { type: 'thinking', thinking: part.text, signature: part.signature }
+}
+
+function writeSource(source: ImagePart['source'], path: string): JsonObject {
+  switch (source.type) {
+    case 'base64':
+      return { type: 'base64', media_type: source.mediaType, data: source.data }
+    case 'url':
+      return { type: 'url', url: source.url }
+    case 'file':
+      throw cannotSay(path, 'a file that was stored at another vendor; send its content instead')
+  }
+}
+
+function writeDocument(part: DocumentPart, path: string): JsonObject {
+  const title = part.title === undefined ? {} : { title: part.title }
+  return { type: 'document', source: writeDocumentSource(part.source, path), ...title, ...cacheMark(part) }
+}
+
+function writeDocumentSource(source: Source | TextSource, path: string): JsonObject {
+  if (source.type === 'text') return { type: 'text', media_type: 'text/plain', data: source.text }
+  if (source.type !== 'base64' || source.mediaType === 'application/pdf') return writeSource(source, path)
+  if (!source.mediaType.startsWith('text/')) {
+    throw cannotSay(path, `a file of type ${source.mediaType.slice(0, 100)}; send a PDF or plain text`)
+  }
+  return { type: 'text', media_type: 'text/plain', data: decodeText(source.data, path) }
+}
+
+function decodeText(base64: string, path: string): string {
+  try {
+    const letters = atob(base64)
+    const bytes = new Uint8Array(letters.length)
+    for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at)
+    return new TextDecoder().decode(bytes)
+  } catch {
+    throw cannotSay(path, 'a file whose data is not base64')
+  }
+}
+
+function writeToolResult(part: ToolResultPart, path: string): JsonObject {
+  const content = writeBlocks(part.content, path)
+  return {
+    type: 'tool_result',
+    tool_use_id: part.callId,
+    ...(content.length === 0 ? {} : { content }),
+    ...(part.failed ? { is_error: true } : {}),
+  }
+}
+
+/** A refusal is what a model said; other parts of a foreign format have no words here. */
+function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
+  if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
+    throw cannotSay(path, 'a content part that the message format does not have')
+  }
+  return value['refusal'].trim() === '' ? undefined : { type: 'text', text: value['refusal'] }
+}
+
+function cannotSay(path: string, what: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `${path} is ${what}: it cannot be sent to a model that is reached in the message format.`,
+    { param: path },
+  )
+}

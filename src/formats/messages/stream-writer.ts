@@ -1,0 +1,110 @@
+import { NO_USAGE, type AnswerEvent, type Finish, type Frame, type Usage } from '../../core/answer.ts'
+import { asObject, type JsonObject } from '../../core/json.ts'
+import type { Metrics, StepWriter } from '../format.ts'
+import { messageId, writeMetrics } from './answer.ts'
+import { totalTokens, writeStopReason, writeUsage } from './usage.ts'
+import { blockWriter, frameOf, type BlockWriter } from './block-writer.ts'
+
+interface Writing {
+  readonly blocks: BlockWriter
+  isStarted: boolean
+  usage: Usage
+  finish: Finish
+  stopSequence: string | undefined
+  /** The upstream's own `message_delta` and `message_stop`, which leave last and with the bill. */
+  heldDelta: Frame | undefined
+  heldStop: Frame | undefined
+}
+
+/**
+ * Writes one stream. Frames of an upstream of this format leave unchanged, except that the last `message_delta` waits
+ * for the bill; steps of any other origin are written in this format's own order of events.
+ */
+export function stepWriter(): StepWriter {
+  const writing: Writing = {
+    blocks: blockWriter(),
+    isStarted: false,
+    usage: NO_USAGE,
+    finish: 'stop',
+    stopSequence: undefined,
+    heldDelta: undefined,
+    heldStop: undefined,
+  }
+  return {
+    write: (step) => {
+      for (const event of step.events) note(writing, event)
+      if (step.native?.dialect === 'anthropic') return passOn(writing, step.native.frame)
+      return step.events.flatMap((event) => writeEvent(writing, event))
+    },
+    end: (metrics) => end(writing, metrics),
+  }
+}
+
+function note(writing: Writing, event: AnswerEvent): void {
+  if (event.type === 'usage') writing.usage = { ...writing.usage, ...event.usage }
+  if (event.type !== 'answer-end') return
+  writing.finish = event.finish
+  writing.stopSequence = event.stopSequence
+}
+
+/** What comes after a held frame, save a ping, shows that it was not the last: it leaves as it came. */
+function passOn(writing: Writing, frame: Frame): readonly Frame[] {
+  if (frame.event === 'ping') return [frame]
+  writing.isStarted = true
+  if (frame.event === 'message_stop') {
+    writing.heldStop = frame
+    return []
+  }
+  const before = writing.heldDelta === undefined ? [] : [writing.heldDelta]
+  writing.heldDelta = frame.event === 'message_delta' ? frame : undefined
+  return writing.heldDelta === undefined ? [...before, frame] : before
+}
+
+function writeEvent(writing: Writing, event: AnswerEvent): readonly Frame[] {
+  switch (event.type) {
+    case 'answer-start':
+      return writeStart(writing, event.id, event.model)
+    case 'usage':
+    case 'answer-end':
+    case 'done':
+      return []
+    default:
+      return [...writeStart(writing), ...writing.blocks.take(event)]
+  }
+}
+
+/** The true counts come with `message_delta`; a client that adds both up must find nothing here. */
+function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
+  if (writing.isStarted) return []
+  writing.isStarted = true
+  const message: JsonObject = {
+    id: messageId(id),
+    type: 'message',
+    role: 'assistant',
+    model,
+    content: [],
+    stop_reason: null,
+    stop_sequence: null,
+    usage: { input_tokens: 0, output_tokens: 0 },
+  }
+  return [frameOf({ type: 'message_start', message })]
+}
+
+function end(writing: Writing, metrics: Metrics): readonly Frame[] {
+  const opening = writeStart(writing)
+  const closing = writing.blocks.finish()
+  const stop = writing.heldStop ?? frameOf({ type: 'message_stop' })
+  return [...opening, ...closing, writeLastDelta(writing, metrics), stop]
+}
+
+function writeLastDelta(writing: Writing, metrics: Metrics): Frame {
+  const { heldDelta, usage } = writing
+  const svc_metrics = writeMetrics(metrics)
+  if (heldDelta === undefined) {
+    const delta = { stop_reason: writeStopReason(writing.finish), stop_sequence: writing.stopSequence ?? null }
+    return frameOf({ type: 'message_delta', delta, usage: writeUsage(usage), svc_metrics })
+  }
+  const data = JSON.parse(heldDelta.data) as JsonObject
+  const counted = { ...asObject(data['usage']), total_tokens: totalTokens(usage) }
+  return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
+}

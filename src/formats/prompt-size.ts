@@ -1,0 +1,154 @@
+import { nameSet } from './fields.ts'
+import { asArray, isJsonObject, type Json, type JsonObject, looseName } from '../core/json.ts'
+import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
+import { promptTooLong } from './scan-json.ts'
+import { isUnset } from './translation.ts'
+
+/**
+ * Throws `invalid-request` for a prompt whose text is longer than `limit`, before anything counts its tokens. The scan of
+ * the body lets base64 pass, because only the parsed prompt shows whether it is an image or a text.
+ */
+export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
+  let length = 0
+  for (const { parts } of messages) {
+    for (const part of parts) length += lengthOf(part)
+  }
+  for (const { native } of tools) length += lengthInside(native.value)
+  if (length > limit) throw promptTooLong(limit)
+}
+
+function lengthOf(part: Part): number {
+  switch (part.type) {
+    case 'text':
+    case 'thinking':
+      return part.text.length
+    case 'tool-call':
+      return part.input.length
+    case 'tool-result':
+      return part.content.reduce((sum, inner) => sum + lengthOf(inner), 0)
+    case 'document':
+      return part.source.type === 'text' ? part.source.text.length : 0
+    case 'image':
+    case 'opaque':
+      return 0
+  }
+}
+
+function lengthInside(value: Json | undefined): number {
+  if (typeof value === 'string') return value.length
+  if (typeof value !== 'object' || value === null) return 0
+  const inner: readonly (Json | undefined)[] = Array.isArray(value) ? value : Object.values(value)
+  return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
+}
+
+/** Body fields by which vendors search, run code, call servers or read what they keep themselves. */
+const VENDOR_FIELDS: ReadonlySet<string> = new Set(
+  [
+    'mcp_servers',
+    'container',
+    'web_search_options',
+    'web_search',
+    'search_parameters',
+    'enable_search',
+    'plugins',
+    'thread',
+    'conversation',
+    'previous_response_id',
+  ].map(looseName),
+)
+
+/** Types of tools that the caller runs. Every other type is run by the vendor, and so is a shell in a container. */
+const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
+  'function custom namespace local_shell shell apply_patch computer computer_use_preview',
+)
+/** Tools of the message format whose schema the vendor knows and the caller runs. */
+const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
+/** Model names by which a vendor searches before it answers. */
+const SEARCHING_MODEL = /:online$/
+/** Fields of content that this library does not know and that lead to something outside of the body. */
+const REFERENCE = /^(file_id|\w*_?ur[li])$/
+
+/**
+ * The path of what makes a vendor read or do more than the body holds, so that the body says nothing of the tokens;
+ * undefined for a prompt that is complete in itself.
+ */
+export function vendorWorkOf(prompt: Prompt): string | undefined {
+  return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
+}
+
+function fieldOf({ native, model }: Prompt): string | undefined {
+  if (SEARCHING_MODEL.test(model)) return 'model'
+  const { value } = native
+  if (native.dialect === 'responses' && isJsonObject(value['prompt'])) return 'prompt'
+  for (const name in value) if (isVendorField(name) && !isUnset(value[name])) return name
+  return undefined
+}
+
+/** Names that were looked at before: bodies have the same few fields again and again. */
+const knownFields = new Map<string, boolean>()
+const MAX_KNOWN_FIELDS = 200
+const MAX_KNOWN_LENGTH = 40
+
+function isVendorField(name: string): boolean {
+  const known = knownFields.get(name)
+  if (known !== undefined) return known
+  const isOne = VENDOR_FIELDS.has(looseName(name))
+  if (name.length <= MAX_KNOWN_LENGTH && knownFields.size < MAX_KNOWN_FIELDS) knownFields.set(name, isOne)
+  return isOne
+}
+
+function toolOf(tools: readonly Tool[]): string | undefined {
+  const index = tools.findIndex(({ native }) => isRunByVendor(native.value))
+  return index === -1 ? undefined : `tools[${index}]`
+}
+
+function isRunByVendor({ type, environment }: JsonObject): boolean {
+  if (typeof type !== 'string') return false
+  if (isJsonObject(environment) && environment['type'] !== 'local') return true
+  return !LOCAL_TOOLS.has(type) && !LOCAL_TOOL_VERSIONS.test(type)
+}
+
+function contentOf(messages: readonly Message[]): string | undefined {
+  const index = messages.findIndex(
+    ({ parts, native }) => parts.some(leadsOutside) || isJsonObject(native?.value['audio']),
+  )
+  return index === -1 ? undefined : `messages[${index}]`
+}
+
+function leadsOutside(part: Part): boolean {
+  switch (part.type) {
+    case 'image':
+    case 'document':
+      return part.source.type === 'url' || part.source.type === 'file'
+    case 'tool-result':
+      return part.content.some(leadsOutside)
+    case 'opaque':
+      return isReferenceItem(part.native.value) || bringsTools(part.native.value) || refersOutside(part.native.value)
+    default:
+      return false
+  }
+}
+
+/** A reference to an item that the vendor holds. */
+function isReferenceItem({ type, role, id }: JsonObject): boolean {
+  return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
+}
+
+/** Items such as `additional_tools` declare tools within the conversation. */
+function bringsTools({ tools }: JsonObject): boolean {
+  return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
+}
+
+function refersOutside(value: JsonObject): boolean {
+  return Object.entries(value).some(([name, field]) => isReference(name, field) || holdsReference(field))
+}
+
+/** A data URL holds its content itself. */
+function isReference(name: string, field: Json | undefined): boolean {
+  return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
+}
+
+function holdsReference(field: Json | undefined): boolean {
+  if (Array.isArray(field)) return (field as readonly Json[]).some(holdsReference)
+  return isJsonObject(field) && refersOutside(field)
+}

@@ -1,0 +1,191 @@
+import type { Changes } from '../settings.ts'
+import { omittedFields, type RefuseContent, refuseContentFor } from '../translation.ts'
+import { documentText, urlOf } from '../content.ts'
+import { asArray, type Json, type JsonObject } from '../../core/json.ts'
+import type { DocumentPart, Message, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
+import type { WrittenPrompt } from '../format.ts'
+import { sourceOf } from '../translators.ts'
+import { replaceModel } from '../parse-body.ts'
+import { encodeReasoning, isEncodedReasoning, itemsOf } from './items.ts'
+import { changedSettings, writeTool } from './settings.ts'
+
+/** The body for an upstream of this format. Unchanged parts leave as they came. */
+export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
+  return prompt.native.dialect === 'responses' ? writeOwn(prompt, model) : writeForeign(prompt, model)
+}
+
+function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
+  const { value, received } = prompt.native
+  const changes: Changes = {
+    ...changedSettings(value, prompt.settings),
+    ...((value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream }),
+    ...changedTools(value, prompt.tools),
+    ...changedInput(prompt),
+  }
+  const isUntouched = Object.keys(changes).length === 0
+  if (isUntouched && received !== undefined) {
+    return { body: replaceModel(received, model), ignored: [] }
+  }
+  return { body: JSON.stringify({ ...value, ...changes, model }), ignored: [] }
+}
+
+function changedTools(value: JsonObject, tools: readonly Tool[]): Changes {
+  const before = asArray(value['tools'])
+  const isSame = before.length === tools.length && tools.every((tool, index) => tool.native.value === before[index])
+  return isSame ? {} : { tools: tools.length === 0 ? undefined : tools.map(writeTool) }
+}
+
+function changedInput(prompt: Prompt): Changes {
+  const { value } = prompt.native
+  const [first, ...others] = prompt.messages
+  const isInstructed = typeof value['instructions'] === 'string' && first?.role === 'system'
+  const messages = isInstructed ? others : prompt.messages
+  if (isAsItCame(value, messages)) return {}
+  const { pathOf } = sourceOf(prompt)
+  const items = writeItems(messages, (index) => pathOf(prompt, index + (isInstructed ? 1 : 0)))
+  return { input: items.filter((item) => !isEncodedReasoning(item)) }
+}
+
+function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolean {
+  const items = messages.flatMap(itemsOf)
+  if (typeof input === 'string') return items.length === 1 && items[0]?.['content'] === input
+  const before = asArray(input)
+  return (
+    messages.every((message) => message.native !== undefined) &&
+    before.length === items.length &&
+    items.every((item, index) => item === before[index] && !isEncodedReasoning(item))
+  )
+}
+
+/** A prompt of another format, written from the canonical prompt. The upstream keeps nothing. */
+function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
+  const source = sourceOf(prompt)
+  const { pathOf, names } = source
+  const hints = omittedFields(prompt, source, cannotCarry)
+  const { stop, topK } = prompt.settings
+  if (stop !== undefined && stop.length > 0) throw cannotCarry(names.stop, 'a stop sequence')
+  const hasTools = prompt.tools.length > 0
+  const { toolChoice: _choice, parallelToolCalls: _parallel, ...withoutTools } = prompt.settings
+  const body = {
+    model,
+    input: writeItems(prompt.messages, (index) => pathOf(prompt, index)),
+    store: false,
+    ...(hasTools ? { tools: prompt.tools.map(writeTool) } : {}),
+    ...changedSettings({}, hasTools ? prompt.settings : withoutTools),
+    ...(prompt.stream ? { stream: true } : {}),
+  }
+  return { body: JSON.stringify(body), ignored: topK === undefined ? hints : [...hints, 'top_k'] }
+}
+
+/** Messages as items of this format: unchanged ones leave as they came. */
+function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
+  return messages.flatMap((message, index) => {
+    const items = itemsOf(message)
+    return items.length > 0 ? items : writeMessage(message, pathOf(index))
+  })
+}
+
+/** Results come first, as in the turn that they were read from; what is said, called and thought keeps its order. */
+function writeMessage(message: Message, path: string): readonly JsonObject[] {
+  const items: JsonObject[] = []
+  let content: Part[] = []
+  const flush = (): void => {
+    if (content.length > 0) items.push(writeWords(message, content, path))
+    content = []
+  }
+  for (const part of message.parts) {
+    const item = writeItem(part, path)
+    if (item === undefined) content.push(part)
+    else {
+      flush()
+      items.push(...item)
+    }
+  }
+  flush()
+  return items
+}
+
+/** The parts that are items of their own; undefined for parts of the content of a message. */
+function writeItem(part: Part, path: string): readonly JsonObject[] | undefined {
+  switch (part.type) {
+    case 'tool-call':
+      return [nativeOf(part) ?? { type: 'function_call', call_id: part.id, name: part.name, arguments: inputOf(part) }]
+    case 'tool-result':
+      return [nativeOf(part) ?? { type: 'function_call_output', call_id: part.callId, output: writeOutput(part, path) }]
+    case 'thinking':
+      // Reasoning of another vendor is readable by its own models only, and must not become text.
+      return [nativeOf(part) ?? []].flat()
+    case 'opaque': {
+      const native = nativeOf(part)
+      if (native === undefined) throw cannotCarry(path, `a ${String(part.native.value['type'])} block`)
+      return isContent(native) ? undefined : [native]
+    }
+    default:
+      return undefined
+  }
+}
+
+function isContent(block: JsonObject): boolean {
+  return String(block['type']).startsWith('input_')
+}
+
+function inputOf({ input }: Extract<Part, { readonly type: 'tool-call' }>): string {
+  return input.trim() === '' ? '{}' : input
+}
+
+function writeWords({ role }: Message, parts: readonly Part[], path: string): JsonObject {
+  const speaker = role === 'tool' ? 'user' : role
+  const [only] = parts
+  if (parts.length === 1 && only?.type === 'text' && nativeOf(only) === undefined) {
+    return { role: speaker, content: only.text }
+  }
+  return { role: speaker, content: parts.map((part) => writeBlock(part, speaker, path)) }
+}
+
+function writeBlock(part: Part, role: string, path: string): JsonObject {
+  const native = nativeOf(part)
+  if (native !== undefined) return native
+  switch (part.type) {
+    case 'text':
+      return { type: role === 'assistant' ? 'output_text' : 'input_text', text: part.text }
+    case 'image':
+      return { type: 'input_image', image_url: urlOf(part.source, (what) => cannotCarry(path, what)), detail: 'auto' }
+    case 'document':
+      return writeDocument(part, path)
+    default:
+      throw cannotCarry(path, `a ${part.type} in this place`)
+  }
+}
+
+function writeDocument(part: DocumentPart, path: string): JsonObject {
+  const { source, title } = part
+  const text = documentText(part)
+  if (source.type === 'text' || text !== undefined) return { type: 'input_text', text }
+  if (source.type === 'url') return { type: 'input_file', file_url: source.url }
+  const data = urlOf(source, (what) => cannotCarry(path, what))
+  return { type: 'input_file', filename: title ?? 'document', file_data: data }
+}
+
+/** This format has no mark for a failed call, so the words must say it. */
+function writeOutput(result: ToolResultPart, path: string): Json {
+  const said = result.failed ? [{ type: 'text', text: 'Error: ' } as const, ...result.content] : result.content
+  if (said.every((part) => part.type === 'text')) return said.map((part) => part.text).join(result.failed ? '' : '\n')
+  return said.map((part) => writeBlock(part, 'user', path))
+}
+
+function nativeOf(part: Part): JsonObject | undefined {
+  return part.native?.dialect === 'responses' ? part.native.value : undefined
+}
+
+/** A thought as the item that carries it to the next request. */
+export function reasoningItem(id: string, text: string, seal: Parameters<typeof encodeReasoning>[0]): JsonObject {
+  const sealed = encodeReasoning(seal)
+  return {
+    id,
+    type: 'reasoning',
+    summary: text === '' ? [] : [{ type: 'summary_text', text }],
+    ...(sealed === undefined ? {} : { encrypted_content: sealed }),
+  }
+}
+
+export const cannotCarry: RefuseContent = refuseContentFor('a model of the responses format')

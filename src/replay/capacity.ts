@@ -1,0 +1,82 @@
+/** How much all recordings together may hold, counted as two bytes for each UTF-16 unit. */
+export interface CapacityLimits {
+  /** Recordings at once. */
+  readonly entries: number
+  readonly bytes: number
+  readonly bytesOfOne: number
+}
+
+/**
+ * Shared by recordings that are being made. An owner's second and further recordings take at most as much as is still
+ * free, so that no owner keeps the recordings of others out.
+ */
+interface RecordingCapacity {
+  /** A place for one recording, undefined when the owner can have no other. */
+  enter(owner: string): CapacityShare | undefined
+  readonly entries: number
+  readonly bytes: number
+}
+
+export interface CapacityShare {
+  /** False when so much more would pass a bound; then nothing is taken. */
+  take(bytes: number): boolean
+  /** Gives back everything. Only the first call counts. */
+  leave(): void
+}
+
+interface Held {
+  entries: number
+  bytes: number
+}
+
+export function createRecordingCapacity(bounds: CapacityLimits): RecordingCapacity {
+  const owners = new Map<string, Held>()
+  let entries = 0
+  let bytes = 0
+
+  function enter(owner: string): CapacityShare | undefined {
+    const own = owners.get(owner) ?? { entries: 0, bytes: 0 }
+    const free = bounds.entries - entries - 1
+    if (free < 0 || (own.entries > 0 && own.entries + 1 > free)) return undefined
+    owners.set(owner, own)
+    own.entries += 1
+    entries += 1
+    let mine = 0
+    let hasLeft = false
+
+    function fits(more: number): boolean {
+      const left = bounds.bytes - bytes - more
+      if (left < 0 || mine + more > bounds.bytesOfOne) return false
+      return own.entries === 1 || own.bytes + more <= left
+    }
+
+    return {
+      take: (more) => {
+        if (hasLeft || !fits(more)) return false
+        mine += more
+        own.bytes += more
+        bytes += more
+        return true
+      },
+      leave: () => {
+        if (hasLeft) return
+        hasLeft = true
+        entries -= 1
+        bytes -= mine
+        own.entries -= 1
+        own.bytes -= mine
+        if (own.entries === 0) owners.delete(owner)
+      },
+    }
+  }
+
+  return {
+    enter,
+    get entries() {
+      return entries
+    },
+    get bytes() {
+      return bytes
+    },
+  }
+}

@@ -1,0 +1,192 @@
+import type { Meter } from '../core/ports.ts'
+import type { Pause } from '../core/pause.ts'
+import type { Message } from '../core/prompt.ts'
+import { excerptSegment, type Snippet } from './excerpt.ts'
+import type { SegmentAnalysis } from './segment-analysis.ts'
+import type { Segment } from './conversation.ts'
+
+/** One segment on its way into or past the basket. */
+export interface Entry {
+  readonly segment: Segment
+  readonly place: number
+  /** Exact. */
+  readonly tokens: number
+  readonly analysis: SegmentAnalysis
+  /** Worth for each token, for the order of whole segments. */
+  value: number
+  /** Its score as a share of the best one's, for its snippets. */
+  share: number
+  state: 'out' | 'excerpt' | 'whole'
+  /** Its replacement, unless it is left out. */
+  messages: readonly Message[]
+  picked: Snippet[]
+  /** What it takes of the room. */
+  spent: number
+}
+
+/** Holds what was taken, never more than its room. */
+export interface Packer {
+  readonly room: number
+  readonly spent: () => number
+  /** Takes segments whole, in this order, those that fit: within `limit` tokens together and within the room. */
+  takeWhole(entries: readonly Entry[], limit: number): void
+  /** Takes the calls of segments without their results, those that fit. */
+  takeSkeletons(entries: readonly Entry[], limit: number): void
+  /** Takes snippets of segments from the last back, within `limit` tokens together and within the room. */
+  takeLast(entries: readonly Entry[], limit: number): void
+  /** Takes the best snippets of what is not whole, by their estimated size; true when it took any. */
+  takeSnippets(entries: readonly Entry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
+  /** Replaces estimates by exact sizes; gives back the last snippets of what turned out too large. */
+  measure(entries: readonly Entry[], signal: AbortSignal): Promise<void>
+}
+
+const SEGMENT_SHARE = 0.5
+const SNIPPET_POWER = 0.6
+const SNIPPET_FRAME = 3
+const SMALL = 20
+
+export function createPacker(room: number, { meter, pause }: { readonly meter: Meter; readonly pause: Pause }): Packer {
+  let spent = 0
+  const stale = new Set<Entry>()
+  let offers: readonly Offer[] | undefined
+
+  const put = (entry: Entry, state: 'excerpt' | 'whole', cost: number): void => {
+    spent += cost - entry.spent
+    entry.spent = cost
+    entry.state = state
+  }
+
+  const takeWhole = (entries: readonly Entry[], limit: number): void => {
+    let left = limit
+    for (const entry of entries) {
+      const cost = entry.tokens - entry.spent
+      if (entry.state === 'whole' || cost > left || spent + cost > room) continue
+      left -= cost
+      put(entry, 'whole', entry.tokens)
+      entry.messages = entry.segment.messages
+      stale.delete(entry)
+    }
+  }
+
+  const takeSkeletons = (entries: readonly Entry[], limit: number): void => {
+    let left = limit
+    for (const entry of entries) {
+      const cost = entry.analysis.skeletonTokens
+      if (entry.state !== 'out' || cost > left || spent + cost > room) continue
+      left -= cost
+      put(entry, 'excerpt', cost)
+      stale.add(entry)
+    }
+  }
+
+  const takeLast = (entries: readonly Entry[], limit: number): void => {
+    let left = limit
+    for (const entry of entries.filter(({ state }) => state !== 'whole')) {
+      for (const snippet of entry.analysis.snippets.toReversed()) {
+        const cost = costOf(entry, snippet)
+        if (cost > left || spent + cost > room) break
+        left -= cost
+        pick(entry, snippet, cost)
+      }
+    }
+  }
+
+  const pick = (entry: Entry, snippet: Snippet, cost: number): void => {
+    put(entry, 'excerpt', entry.spent + cost)
+    entry.picked.push(snippet)
+    stale.add(entry)
+  }
+
+  const takeSnippets = async (entries: readonly Entry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> => {
+    offers ??= await offersIn(entries, scores, pause)
+    const shown = new Set<number>()
+    for (const entry of entries) {
+      if (entry.state !== 'out') for (const { mark } of shownSnippets(entry)) shown.add(mark)
+    }
+    let took = false
+    for (const { entry, snippet } of offers) {
+      const due = pause()
+      if (due !== undefined) await due
+      if (entry.state === 'whole' || shown.has(snippet.mark)) continue
+      const cost = costOf(entry, snippet)
+      if (spent + cost > room) continue
+      pick(entry, snippet, cost)
+      shown.add(snippet.mark)
+      took = true
+    }
+    return took
+  }
+
+  const sizeOf = async (entry: Entry, signal: AbortSignal): Promise<number> => {
+    entry.messages = excerptSegment(entry.segment, entry.picked)
+    let tokens = 0
+    for (const message of entry.messages) tokens += await meter.countOfMessage(message, signal)
+    return tokens
+  }
+
+  const measure = async (entries: readonly Entry[], signal: AbortSignal): Promise<void> => {
+    for (const entry of stale) put(entry, 'excerpt', await sizeOf(entry, signal))
+    stale.clear()
+    const cheapestFirst = entries.filter((entry) => entry.state === 'excerpt').toSorted((a, b) => a.share - b.share)
+    for (const entry of cheapestFirst) await shrink(entry, signal)
+    for (const entry of cheapestFirst) {
+      if (spent <= room) return
+      spent -= entry.spent
+      entry.spent = 0
+      entry.state = 'out'
+    }
+  }
+
+  /** Gives back snippets, the last picked first, until the rest fits. */
+  const shrink = async (entry: Entry, signal: AbortSignal): Promise<void> => {
+    const over = (): boolean => spent > room
+    while (over() && entry.picked.length > 1) {
+      entry.picked.pop()
+      put(entry, 'excerpt', await sizeOf(entry, signal))
+    }
+  }
+
+  return { room, spent: () => spent, takeWhole, takeSkeletons, takeLast, takeSnippets, measure }
+}
+
+/** Tokens of a snippet in an excerpt: the first one also brings the segment's skeleton. */
+function costOf(entry: Entry, snippet: Snippet): number {
+  return snippet.tokens + SNIPPET_FRAME + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
+}
+
+/** The snippets that may be taken, best first. Those without any worth fill the room last, in their order. */
+async function offersIn(
+  entries: readonly Entry[],
+  scores: ReadonlyMap<Snippet, number>,
+  pause: Pause,
+): Promise<readonly Offer[]> {
+  const worthy: Offer[] = []
+  const others: Offer[] = []
+  for (const entry of entries) {
+    for (const offer of offersOf(entry, scores)) (offer.worth > 0 ? worthy : others).push(offer)
+    const due = pause()
+    if (due !== undefined) await due
+  }
+  worthy.sort((a, b) => b.worth - a.worth)
+  return worthy.concat(others)
+}
+
+function shownSnippets(entry: Entry): readonly Snippet[] {
+  return entry.state === 'whole' ? entry.analysis.snippets : entry.picked
+}
+
+interface Offer {
+  readonly entry: Entry
+  readonly snippet: Snippet
+  readonly worth: number
+}
+
+/** What is not whole when snippets are first asked for. */
+function offersOf(entry: Entry, scores: ReadonlyMap<Snippet, number>): readonly Offer[] {
+  if (entry.state === 'whole') return []
+  const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
+  return entry.analysis.snippets.map((snippet) => {
+    const score = (scores.get(snippet) ?? 0) + SEGMENT_SHARE * entry.share
+    return { entry, snippet, worth: score / (snippet.tokens + SMALL + frame / 4) ** SNIPPET_POWER }
+  })
+}

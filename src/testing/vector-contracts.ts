@@ -1,0 +1,197 @@
+import type { Embedder, VectorIndex } from '../core/ports.ts'
+import type { TestApi, TestClock } from './test-api.ts'
+
+export interface IndexLimits {
+  readonly dimensions: number
+  /** How many entries it must hold at least. */
+  readonly entries: number
+}
+
+const LATER = 1_000_000
+
+/** Declares the tests that every `VectorIndex` must pass. */
+export function testVectorIndex(
+  name: string,
+  make: (clock: TestClock) => Promise<VectorIndex>,
+  limits: IndexLimits,
+  api: TestApi,
+): void {
+  const { beforeEach, describe, expect, it } = api
+  const { dimensions } = limits
+
+  /** A direction in the plane of the first two axes; the cosine of two is that of their difference. */
+  const at = (degrees: number): Float32Array => {
+    const vector = new Float32Array(dimensions)
+    vector[0] = Math.cos((degrees / 180) * Math.PI)
+    vector[1] = Math.sin((degrees / 180) * Math.PI)
+    return vector
+  }
+  const cosine = (degrees: number): number => Math.cos((degrees / 180) * Math.PI)
+
+  describe(`${name} holds the vector index contract`, () => {
+    let time = 0
+    let index: VectorIndex
+    const clock: TestClock = { now: () => time, advance: (ms) => void (time += ms) }
+    const add = async (id: string, degrees: number, scope = 's', expiresAt = LATER): Promise<void> =>
+      index.add({ id, scope, vector: at(degrees), expiresAt })
+    const find = async (degrees: number, least = 0.9, limit = 10, scope = 's'): Promise<readonly string[]> =>
+      (await index.nearest(scope, at(degrees), { least, limit })).map((neighbor) => neighbor.id)
+
+    beforeEach(async () => {
+      time = 0
+      index = await make(clock)
+    })
+
+    it('finds nothing where nothing is', async () => {
+      expect(await find(0)).toEqual([])
+    })
+
+    it('finds neighbours nearest first, with their cosine', async () => {
+      await add('far', 20)
+      await add('near', 5)
+      await add('same', 0)
+      const found = await index.nearest('s', at(0), { least: 0.9, limit: 10 })
+
+      expect(found.map((neighbor) => neighbor.id)).toEqual(['same', 'near', 'far'])
+      expect(found[0]?.similarity).toBeCloseTo(1, 5)
+      expect(found[1]?.similarity).toBeCloseTo(cosine(5), 5)
+      expect(found[2]?.similarity).toBeCloseTo(cosine(20), 5)
+    })
+
+    it('leaves out what is not near enough, and opposites', async () => {
+      await add('near', 10)
+      await add('far', 30)
+      await add('opposite', 180)
+
+      expect(await find(0)).toEqual(['near'])
+      expect(await find(0, -1)).toEqual(['near', 'far', 'opposite'])
+    })
+
+    it('gives no more than the limit', async () => {
+      for (let degrees = 1; degrees <= 8; degrees += 1) await add(`at ${degrees}`, degrees)
+
+      expect(await find(0, 0.9, 3)).toEqual(['at 1', 'at 2', 'at 3'])
+      expect(await find(0, 0.9, 0)).toEqual([])
+    })
+
+    it('never finds across scopes', async () => {
+      await add('here', 0, 's')
+      await add('there', 0, 't')
+
+      expect(await find(0, 0.9, 10, 's')).toEqual(['here'])
+      expect(await find(0, 0.9, 10, 't')).toEqual(['there'])
+      expect(await find(0, -1, 10, 'u')).toEqual([])
+    })
+
+    it('replaces an entry of the same id, in another scope too', async () => {
+      await add('one', 0)
+      await add('one', 90)
+
+      expect(await find(0)).toEqual([])
+      expect(await find(90)).toEqual(['one'])
+
+      await add('one', 90, 't')
+
+      expect(await find(90)).toEqual([])
+      expect(await find(90, 0.9, 10, 't')).toEqual(['one'])
+    })
+
+    it('keeps its own copy of a vector', async () => {
+      const vector = at(0)
+      await index.add({ id: 'one', scope: 's', vector, expiresAt: LATER })
+      vector.fill(0)
+
+      expect(await find(0)).toEqual(['one'])
+    })
+
+    it('does not find what has expired', async () => {
+      await add('one', 0, 's', 1000)
+      clock.advance(999)
+
+      expect(await find(0)).toEqual(['one'])
+
+      clock.advance(1)
+
+      expect(await find(0)).toEqual([])
+    })
+
+    it('forgets what is removed, and takes the removal of nothing', async () => {
+      await add('one', 0)
+      await add('two', 0)
+      await index.remove('one')
+      await index.remove('nobody')
+
+      expect(await find(0)).toEqual(['two'])
+    })
+
+    it('forgets everything when cleared', async () => {
+      await add('one', 0)
+      await add('two', 0, 't')
+      await index.clear()
+
+      expect(await find(0)).toEqual([])
+      expect(await find(0, 0.9, 10, 't')).toEqual([])
+    })
+
+    it('loses none of many entries, with others removed between them', async () => {
+      const count = Math.min(limits.entries, 300)
+      const step = 360 / count
+      for (let entry = 0; entry < count; entry += 1) await add(String(entry), entry * step)
+      for (let entry = 0; entry < count; entry += 3) await index.remove(String(entry))
+
+      for (let entry = 0; entry < count; entry += 1) {
+        const [nearest] = await find(entry * step, 0.999999, 1)
+
+        expect(nearest).toBe(entry % 3 === 0 ? undefined : String(entry))
+      }
+    })
+
+    it('rejects a vector of another length', async () => {
+      const vector = new Float32Array(dimensions + 1).fill(1)
+
+      await expect(async () => index.add({ id: 'x', scope: 's', vector, expiresAt: LATER })).rejects.toThrow()
+    })
+  })
+}
+
+const TEXTS = ['What is the capital of France?', 'How do I boil an egg?', '法国的首都是什么？', 'x', 'a '.repeat(5000)]
+
+/** Declares the tests that every `Embedder` must pass. */
+export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestApi, 'beforeEach' | 'afterEach'>): void {
+  const { describe, expect, it } = api
+  describe(`${name} holds the embedder contract`, () => {
+    it('gives one vector of its dimensions for each text, in their order', async () => {
+      const embedder = make()
+      const together = await embedder.embed(TEXTS)
+
+      expect(together).toHaveLength(TEXTS.length)
+      for (const [index, text] of TEXTS.entries()) {
+        const [alone] = await embedder.embed([text])
+
+        expect(together[index]).toHaveLength(embedder.dimensions)
+        expect(together[index]).toEqual(alone)
+      }
+    })
+
+    it('gives vectors of length 1', async () => {
+      for (const vector of await make().embed(TEXTS)) {
+        expect(Math.hypot(...vector)).toBeCloseTo(1, 4)
+      }
+    })
+
+    it('gives no vector for no text', async () => {
+      expect(await make().embed([])).toEqual([])
+    })
+
+    it('tells texts of different subjects apart', async () => {
+      const [france = [], egg = []] = await make().embed(TEXTS)
+      const similarity = Array.from(france).reduce((sum, value, index) => sum + value * (egg[index] ?? 0), 0)
+
+      expect(similarity).toBeLessThan(0.85)
+    })
+
+    it('has a name', () => {
+      expect(make().name).not.toBe('')
+    })
+  })
+}

@@ -1,0 +1,245 @@
+import { describe, expect, it } from 'vitest'
+import { NO_USAGE, type Completion } from '../../../src/core/answer.ts'
+import type { Json, JsonObject } from '../../../src/core/json.ts'
+import { openaiFormat } from '../../../src/formats/chat/format.ts'
+import { chat, failureOf, metrics, promptOf } from './support.ts'
+
+const answer = (message: JsonObject, fields: JsonObject = {}, reason = 'stop'): JsonObject => ({
+  id: 'chatcmpl-1',
+  object: 'chat.completion',
+  created: 1,
+  model: 'gpt-4o-2024',
+  choices: [{ index: 0, message: { role: 'assistant', ...message }, finish_reason: reason }],
+  ...fields,
+})
+const context = { prompt: promptOf(chat()), created: 1_700_000_000 }
+const write = (completion: Completion): Record<string, Json> =>
+  JSON.parse(openaiFormat.writeCompletion(completion, metrics, context)) as Record<string, Json>
+
+describe('an answer of an upstream', () => {
+  it('leaves as the text that came', () => {
+    const text =
+      '{ "id":"1","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1.0} }'
+    const completion = openaiFormat.readCompletion(JSON.parse(text) as JsonObject, text)
+    expect(openaiFormat.writeCompletion(completion, metrics, context)).toBe(text)
+  })
+
+  it('keeps other choices and unknown fields where its text was not kept', () => {
+    const body = answer({ content: 'a' }, { system_fingerprint: 'f', new: [0, false] })
+    expect(write(openaiFormat.readCompletion(body))).toEqual(body)
+  })
+
+  it('is read with thoughts, texts and calls', () => {
+    const call = { id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }
+    const { parts, finish, id, model } = openaiFormat.readCompletion(
+      answer({ content: 'Hi', reasoning_content: 'Hm', tool_calls: [call] }, {}, 'tool_calls'),
+    )
+    expect({ finish, id, model }).toEqual({ finish: 'tool-call', id: 'chatcmpl-1', model: 'gpt-4o-2024' })
+    expect(parts).toEqual([
+      { type: 'thinking', text: 'Hm' },
+      { type: 'text', text: 'Hi' },
+      { type: 'tool-call', id: 'c1', name: 'f', input: '{"a":1}', native: { dialect: 'openai', value: call } },
+    ])
+  })
+
+  it('may hold its content in parts, an old function call, or arguments that are no text', () => {
+    const content = [
+      {
+        type: 'thinking',
+        thinking: [
+          { type: 'text', text: 'H' },
+          { type: 'text', text: 'm' },
+        ],
+      },
+      { type: 'text', text: 'Hi' },
+    ]
+    expect(openaiFormat.readCompletion(answer({ content })).parts).toEqual([
+      { type: 'thinking', text: 'Hm' },
+      { type: 'text', text: 'Hi' },
+    ])
+    const old = openaiFormat.readCompletion(answer({ content: null, function_call: { name: 'f', arguments: '{}' } }))
+    expect(old.parts).toEqual([{ type: 'tool-call', id: 'f', name: 'f', input: '{}' }])
+    const odd = openaiFormat.readCompletion(answer({ tool_calls: [{ function: { name: 'f', arguments: { a: 1 } } }] }))
+    expect(odd.parts).toMatchObject([
+      { type: 'tool-call', id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'f', input: '{"a":1}' },
+    ])
+  })
+
+  it('has empty names where the upstream gave none', () => {
+    const { id, model } = openaiFormat.readCompletion({ choices: [{ message: { content: 'x' } }] })
+    expect([id, model]).toEqual(['', ''])
+  })
+
+  it('passes over calls that name nothing to call', () => {
+    const calls = [
+      null,
+      {},
+      { id: 'c', function: {} },
+      { id: 'c', type: 'custom', custom: { name: 'g', input: 'raw' } },
+    ]
+    expect(openaiFormat.readCompletion(answer({ tool_calls: calls })).parts).toMatchObject([
+      { type: 'tool-call', id: 'c', name: 'g', input: 'raw' },
+    ])
+  })
+
+  it.each([
+    ['stop', {}, 'stop'],
+    ['length', {}, 'length'],
+    ['content_filter', {}, 'filtered'],
+    ['function_call', {}, 'tool-call'],
+    ['eos', {}, 'stop'],
+    ['stop', { tool_calls: [{ id: 'c', function: { name: 'f', arguments: '' } }] }, 'tool-call'],
+    ['stop', { content: null, refusal: 'No' }, 'filtered'],
+  ] as const)('that ended by %s with %j ended by %s', (reason, message, finish) => {
+    expect(openaiFormat.readCompletion(answer(message, {}, reason)).finish).toBe(finish)
+  })
+
+  it.each<[string, JsonObject]>([
+    ['no choices', {}],
+    ['empty choices', { choices: [] }],
+    ['choices that are no array', { choices: 'x' }],
+    ['a choice without a message', { choices: [{}] }],
+    ['a choice that is null', { choices: [null] }],
+    ['an error', { error: { message: 'no' } }],
+  ])('is none with %s', (_name, body) => {
+    expect(failureOf(() => openaiFormat.readCompletion(body)).kind).toBe('upstream')
+  })
+})
+
+describe('the usage of an answer', () => {
+  const read = (usage: Json) => openaiFormat.readCompletion(answer({ content: 'x' }, { usage })).usage
+
+  it('has disjoint parts', () => {
+    expect(
+      read({
+        prompt_tokens: 100,
+        completion_tokens: 20,
+        total_tokens: 120,
+        prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 10 },
+        completion_tokens_details: { reasoning_tokens: 5 },
+      }),
+    ).toEqual({
+      ...NO_USAGE,
+      inputTokens: 30,
+      cacheReadTokens: 60,
+      cacheWriteTokens: 10,
+      outputTokens: 20,
+      reasoningTokens: 5,
+    })
+  })
+
+  it.each<[string, JsonObject, object]>([
+    ['another name for cached tokens', { prompt_cache_hit_tokens: 4 }, { inputTokens: 6, cacheReadTokens: 4 }],
+    [
+      'more cached tokens than tokens',
+      { prompt_tokens_details: { cached_tokens: 99 } },
+      { inputTokens: 0, cacheReadTokens: 10 },
+    ],
+    ['details that are junk', { prompt_tokens_details: 'x', completion_tokens_details: [1] }, {}],
+    ['negative details', { prompt_tokens_details: { cached_tokens: -5 } }, {}],
+    [
+      'reasoning within the completion',
+      { total_tokens: 15, completion_tokens_details: { reasoning_tokens: 3 } },
+      { reasoningTokens: 3 },
+    ],
+    [
+      'reasoning beside the completion',
+      { total_tokens: 18, completion_tokens_details: { reasoning_tokens: 3 } },
+      { outputTokens: 8, reasoningTokens: 3 },
+    ],
+  ])('is understood with %s', (_name, fields, expected) => {
+    expect(read({ prompt_tokens: 10, completion_tokens: 5, ...fields })).toEqual({
+      ...NO_USAGE,
+      inputTokens: 10,
+      outputTokens: 5,
+      ...expected,
+    })
+  })
+
+  it.each<[string, Json]>([
+    ['null', null],
+    ['array', [1, 2]],
+    ['string', '7'],
+    ['missing counts', {}],
+    ['negative', { prompt_tokens: -1, completion_tokens: 2 }],
+    ['strings', { prompt_tokens: '1', completion_tokens: '2' }],
+    ['beyond any number', { prompt_tokens: 1, completion_tokens: Number.POSITIVE_INFINITY }],
+    ['beyond any answer', { prompt_tokens: 1e300, completion_tokens: 1 }],
+  ])('counts as not reported when it is %s', (_name, usage) => {
+    expect(read(usage)).toBeUndefined()
+  })
+})
+
+describe('an answer of another dialect', () => {
+  it('is written in full', () => {
+    const completion: Completion = {
+      id: 'msg_1',
+      model: 'claude',
+      parts: [
+        { type: 'thinking', text: 'Hm', signature: 's' },
+        { type: 'thinking', text: 'cipher', redacted: true },
+        { type: 'text', text: 'One ' },
+        { type: 'text', text: 'two' },
+      ],
+      finish: 'stop-sequence',
+      stopSequence: 'END',
+      usage: {
+        inputTokens: 5,
+        cacheReadTokens: 3,
+        cacheWriteTokens: 2,
+        cacheWrite1hTokens: 1,
+        outputTokens: 7,
+        reasoningTokens: 4,
+      },
+    }
+    expect(write(completion)).toEqual({
+      id: 'msg_1',
+      object: 'chat.completion',
+      created: 1_700_000_000,
+      model: 'claude',
+      choices: [
+        {
+          index: 0,
+          message: { role: 'assistant', content: 'One two', refusal: null, reasoning_content: 'Hm' },
+          logprobs: null,
+          finish_reason: 'stop',
+        },
+      ],
+      usage: {
+        prompt_tokens: 11,
+        completion_tokens: 7,
+        total_tokens: 18,
+        prompt_tokens_details: { cached_tokens: 3, cache_write_tokens: 3 },
+        completion_tokens_details: { reasoning_tokens: 4 },
+      },
+    })
+  })
+
+  it('has null as content when it only calls tools, and JSON as arguments always', () => {
+    const completion: Completion = {
+      id: 'm',
+      model: 'c',
+      parts: [
+        { type: 'tool-call', id: 't1', name: 'f', input: '' },
+        { type: 'tool-call', id: 't2', name: 'g', input: '{"a":1}' },
+      ],
+      finish: 'tool-call',
+    }
+    expect(write(completion)['choices']).toEqual([
+      {
+        index: 0,
+        message: {
+          role: 'assistant',
+          content: null,
+          refusal: null,
+          tool_calls: [
+            { id: 't1', type: 'function', function: { name: 'f', arguments: '{}' } },
+            { id: 't2', type: 'function', function: { name: 'g', arguments: '{"a":1}' } },
+          ],
+        },
+        logprobs: null,
+        finish_reason: 'tool_calls',
+      },
+    ])
+  })
+})

@@ -1,0 +1,87 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../../src/core/errors.ts'
+import type { JsonObject } from '../../../src/core/json.ts'
+import { openaiFormat } from '../../../src/formats/chat/format.ts'
+
+describe('a failure as a chat caller reads it', () => {
+  it('has message, type, param and code', () => {
+    const failure = new GatewayError('invalid-request', 'model is missing', { param: 'model' })
+    expect(openaiFormat.writeFailure(failure, 'r1')).toEqual({
+      error: { message: 'model is missing', type: 'invalid_request_error', param: 'model', code: null },
+    })
+  })
+
+  it('says when to try again, in whole seconds', () => {
+    const failure = new GatewayError('rate-limited', 'Too many', { retryAfterSeconds: 1.2 })
+    expect(openaiFormat.writeFailure(failure, 'r1')).toEqual({
+      error: {
+        message: 'Too many',
+        type: 'rate_limit_error',
+        param: null,
+        code: 'rate_limit_exceeded',
+        retry_after: 2,
+      },
+    })
+  })
+
+  it('is in a stream the same object as an event', () => {
+    const failure = new GatewayError('upstream', 'It broke')
+    const frame = openaiFormat.writeFailureFrame(failure, 'r1')
+    expect(frame.event).toBeUndefined()
+    expect(JSON.parse(frame.data)).toEqual({
+      error: { message: 'It broke', type: 'upstream_error', param: null, code: null },
+    })
+  })
+})
+
+describe("an upstream's error", () => {
+  const told = (status: number, body: JsonObject | undefined): JsonObject =>
+    openaiFormat.writeFailure(openaiFormat.readFailure(status, body), 'r1')
+
+  it('keeps its words when it blames the request', () => {
+    const error = {
+      message: 'Too long',
+      type: 'invalid_request_error',
+      param: 'messages',
+      code: 'context_length_exceeded',
+      details: { max: 1 },
+    }
+    const failure = openaiFormat.readFailure(400, { error })
+    expect(failure.kind).toBe('upstream-rejected')
+    expect(failure.details.upstream?.status).toBe(400)
+    expect(openaiFormat.writeFailure(failure, 'r1')).toEqual({ error })
+  })
+
+  it.each<[string, JsonObject | undefined, string]>([
+    ['a text', { error: 'bad thing' }, 'bad thing'],
+    ['the body itself', { object: 'error', message: 'bad thing', code: 400 }, 'bad thing'],
+    ['a detail', { detail: 'bad thing' }, 'bad thing'],
+    ['a list of details', { detail: [{ msg: 'bad' }] }, '[{"msg":"bad"}]'],
+    ['no JSON', undefined, 'The model provider refused the request (status 422).'],
+    ['an object without a message', { error: {} }, 'The model provider refused the request (status 422).'],
+  ])('is found in %s', (_name, body, message) => {
+    expect(told(422, body)).toMatchObject({ error: { message, type: 'invalid_request_error', code: null } })
+  })
+
+  it.each([
+    [401, 'upstream'],
+    [403, 'upstream'],
+    [429, 'upstream-rate-limited'],
+    [500, 'upstream'],
+    [503, 'overloaded'],
+    [529, 'overloaded'],
+    [408, 'upstream-timeout'],
+    [504, 'upstream-timeout'],
+    [302, 'upstream'],
+    [999, 'upstream'],
+  ])('of status %i is %s and repeats nothing of it', (status, kind) => {
+    const failure = openaiFormat.readFailure(status, { error: { message: 'key sk-secret', type: 'x', code: 'y' } })
+    expect(failure.kind).toBe(kind)
+    expect(JSON.stringify(openaiFormat.writeFailure(failure, 'r1'))).not.toMatch(/secret|"x"|"y"/)
+  })
+
+  it('loses details beyond any measure', () => {
+    const failure = openaiFormat.readFailure(400, { error: { message: 'm', details: 'x'.repeat(5000) } })
+    expect(failure.details.upstream?.details).toBeUndefined()
+  })
+})

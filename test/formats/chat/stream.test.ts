@@ -1,0 +1,338 @@
+import { describe, expect, it } from 'vitest'
+import { NO_USAGE, type AnswerEvent, type Frame, type Step } from '../../../src/core/answer.ts'
+import type { Json, JsonObject } from '../../../src/core/json.ts'
+import { collector, stepsOf } from '../../../src/core/steps.ts'
+import { openaiFormat } from '../../../src/formats/chat/format.ts'
+import { chat, failureOf, metrics, promptOf, svcMetrics } from './support.ts'
+
+const chunk = (delta: JsonObject, fields: JsonObject = {}, reason: string | null = null): JsonObject => ({
+  id: 'chatcmpl-1',
+  object: 'chat.completion.chunk',
+  created: 5,
+  model: 'gpt-4o-2024',
+  choices: [{ index: 0, delta, finish_reason: reason }],
+  ...fields,
+})
+const frameOf = (value: JsonObject | string): Frame => ({
+  data: typeof value === 'string' ? value : JSON.stringify(value),
+})
+const usageChunk = chunk({}, { choices: [], usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 } })
+const DONE = '[DONE]'
+
+function read(values: readonly (JsonObject | string)[]): readonly Step[] {
+  const reader = openaiFormat.stepReader()
+  return values.map((value) => reader(frameOf(value)))
+}
+const eventsOf = (values: readonly (JsonObject | string)[]): readonly AnswerEvent[] =>
+  read(values).flatMap((step) => step.events)
+
+function write(steps: readonly Step[], fields: JsonObject = {}): readonly string[] {
+  const writer = openaiFormat.stepWriter({ prompt: promptOf(chat({ stream: true, ...fields })), created: 77 })
+  const frames = steps.flatMap((step) => [...writer.write(step)])
+  return [...frames, ...writer.end(metrics)].map((frame) => frame.data)
+}
+const parsed = (data: string): JsonObject => JSON.parse(data) as JsonObject
+const asking = { stream_options: { include_usage: true } }
+const whole = [
+  chunk({ role: 'assistant', content: '' }),
+  chunk({ content: 'Hi' }),
+  chunk({}, {}, 'stop'),
+  usageChunk,
+  DONE,
+]
+
+describe('a chat stream that is read', () => {
+  it('tells its start, texts, end, usage and last event', () => {
+    expect(eventsOf(whole)).toEqual([
+      { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
+      { type: 'text-start' },
+      { type: 'text-delta', text: 'Hi' },
+      { type: 'answer-end', finish: 'stop' },
+      { type: 'usage', usage: { ...NO_USAGE, inputTokens: 9, outputTokens: 3 } },
+      { type: 'done' },
+    ])
+  })
+
+  it('counts tool calls from 0, however the upstream numbers them', () => {
+    const call = (index: Json | undefined, id: string | undefined, name: string | undefined, args: string) => ({
+      ...(index === undefined ? {} : { index }),
+      ...(id === undefined ? {} : { id, type: 'function' }),
+      function: { ...(name === undefined ? {} : { name }), arguments: args },
+    })
+    const calls = (...items: JsonObject[]) => chunk({ tool_calls: items })
+    const expected = [
+      { type: 'tool-call', id: 'a', name: 'f', input: '{"x":1}' },
+      { type: 'tool-call', id: 'b', name: 'g', input: '{"y":2}' },
+    ]
+    const collect = (values: readonly JsonObject[]) => {
+      const collected = collector()
+      for (const step of read(values)) collected.add(step)
+      return collected.completion().parts
+    }
+    const interleaved = [
+      calls(call(0, 'a', 'f', ''), call(1, 'b', 'g', '{"y"')),
+      calls(call(0, undefined, undefined, '{"x"')),
+      calls(call(1, undefined, undefined, ':2}'), call(0, undefined, undefined, ':1}')),
+    ]
+    const fromOne = [calls(call(1, 'a', 'f', '{"x":1}')), calls(call(2, 'b', 'g', '{"y":2}'))]
+    const unnumbered = [
+      calls(call(undefined, 'a', 'f', '{"x"')),
+      calls(call(undefined, undefined, undefined, ':1}')),
+      calls(call(undefined, 'b', 'g', '{"y":2}')),
+    ]
+    const allZero = [calls(call(0, 'a', 'f', '{"x":1}')), calls(call(0, 'b', 'g', '{"y":2}'))]
+    const repeating = [
+      calls(call(0, 'a', 'f', '{"x"')),
+      calls(call(0, 'a', 'f', ':1}')),
+      calls(call(1, 'b', 'g', '{"y":2}')),
+    ]
+    const nameLater = [
+      calls(call(0, 'a', undefined, '{"x"')),
+      calls(call(0, undefined, 'f', ':1}')),
+      calls(call(1, 'b', 'g', '{"y":2}')),
+    ]
+    for (const values of [interleaved, fromOne, unnumbered, allZero, repeating, nameLater]) {
+      expect(collect(values)).toEqual(expected)
+    }
+  })
+
+  it('begins with the first chunk that has a choice', () => {
+    const filters = chunk({}, { id: '', model: '', choices: [], prompt_filter_results: [] })
+    expect(eventsOf([filters, chunk({ content: '' })])).toEqual([
+      { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
+    ])
+  })
+
+  it('starts a call once, also where its name comes without arguments or its id is missing', () => {
+    const values = [
+      chunk({ tool_calls: [{ index: 0, function: { name: 'f' } }] }),
+      chunk({ tool_calls: [{ index: 0 }, null, 'x'] }),
+      chunk({ function_call: { name: 'g', arguments: '{}' } }),
+    ]
+    expect(eventsOf(values).slice(1)).toEqual([
+      { type: 'tool-call-start', index: 0, id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'f' },
+      { type: 'tool-call-start', index: 1, id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'g' },
+      { type: 'tool-call-delta', index: 1, input: '{}' },
+    ])
+  })
+
+  it('opens a new text after a tool call, and keeps thoughts apart from texts', () => {
+    const values = [
+      chunk({ reasoning_content: 'H' }),
+      chunk({ reasoning: 'm' }),
+      chunk({ content: 'One' }),
+      chunk({ tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: '{}' } }] }),
+      chunk({ content: 'Two' }),
+      chunk({}, {}, 'stop'),
+    ]
+    const collected = collector()
+    for (const step of read(values)) collected.add(step)
+    expect(collected.completion()).toMatchObject({
+      finish: 'tool-call',
+      parts: [
+        { type: 'thinking', text: 'Hm' },
+        { type: 'text', text: 'One' },
+        { type: 'tool-call', id: 'c', name: 'f', input: '{}' },
+        { type: 'text', text: 'Two' },
+      ],
+    })
+  })
+
+  it('may tell its usage together with its end', () => {
+    const values = [chunk({ content: 'x' }), chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'length')]
+    expect(eventsOf(values).slice(-2)).toEqual([
+      { type: 'usage', usage: { ...NO_USAGE, inputTokens: 2, outputTokens: 1 } },
+      { type: 'answer-end', finish: 'length' },
+    ])
+  })
+
+  it('ends filtered when it is a refusal', () => {
+    expect(eventsOf([chunk({ refusal: 'No' }), chunk({}, {}, 'stop')]).at(-1)).toEqual({
+      type: 'answer-end',
+      finish: 'filtered',
+    })
+  })
+
+  it('says nothing canonical of further choices', () => {
+    const second = chunk({}, { choices: [{ index: 1, delta: { content: 'B' }, finish_reason: 'stop' }] })
+    expect(eventsOf([chunk({ content: 'A' }), second])).toEqual([
+      { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
+      { type: 'text-start' },
+      { type: 'text-delta', text: 'A' },
+    ])
+  })
+
+  it.each([
+    ['malformed JSON', '{"choices":[', 'upstream'],
+    ['an array', '[]', 'upstream'],
+    ['an error', '{"error":{"message":"key sk-secret-123456"}}', 'upstream'],
+    ['an error with its status', '{"error":{"message":"too long","code":400}}', 'upstream-rejected'],
+    ['an error of being overloaded', '{"error":{"message":"busy","code":503}}', 'overloaded'],
+  ])('fails at %s', (_name, data, kind) => {
+    const failure = failureOf(() => read([data]))
+    expect(failure.kind).toBe(kind)
+    expect(failure.message).not.toMatch(/secret/)
+  })
+
+  it('keeps events that are no chunks to itself', () => {
+    expect(read(['{"type":"ping"}'])).toEqual([{ events: [] }])
+  })
+
+  it('is whole without its last event when every choice that began has ended', () => {
+    const other = (reason: string | null) => chunk({}, { choices: [{ index: 1, delta: {}, finish_reason: reason }] })
+    const verdict = (...values: JsonObject[]) => {
+      const reader = openaiFormat.stepReader()
+      for (const value of values) reader(frameOf(value))
+      return reader.isWhole?.()
+    }
+    expect(verdict()).toBe(false)
+    expect(verdict(chunk({ content: 'x' }))).toBe(false)
+    expect(verdict(chunk({ content: 'x' }), chunk({}, {}, 'stop'))).toBe(true)
+    expect(verdict(chunk({}, {}, 'stop'), other(null))).toBe(false)
+    expect(verdict(chunk({}, {}, 'stop'), other(null), other('stop'))).toBe(true)
+  })
+})
+
+describe('a chat stream that is passed on', () => {
+  it('leaves word for word, the bill on the chunk that ends it, without the usage that nobody asked for', () => {
+    const texts = whole.map((value) => frameOf(value).data)
+    const out = write(read(whole))
+    expect(out.slice(0, 2)).toEqual(texts.slice(0, 2))
+    expect(out[2]).toBe(`${texts[2]?.slice(0, -1)},"svc_metrics":${JSON.stringify(svcMetrics)}}`)
+    expect(out.slice(3)).toEqual([DONE])
+  })
+
+  it('ends in the usage chunk of the upstream when the caller asked for it', () => {
+    const out = write(read(whole), asking)
+    expect(out.slice(3)).toEqual([JSON.stringify(usageChunk), DONE])
+  })
+
+  it('hides a usage chunk whose counts nobody can read', () => {
+    const odd = chunk({}, { choices: [], usage: { prompt_tokens: '9' } })
+    const values = [chunk({ content: 'Hi' }), chunk({}, {}, 'stop'), odd, DONE]
+    expect(write(read(values))).toHaveLength(3)
+    expect(write(read(values), asking).at(-2)).toBe(JSON.stringify(odd))
+  })
+
+  it('hides usage that stands on the last chunk from a caller who did not ask', () => {
+    const last = chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'stop')
+    const { usage: _usage, ...hidden } = last
+    const values = [chunk({ content: 'x' }), last, DONE]
+    expect(parsed(write(read(values))[1] ?? '')).toEqual({ ...hidden, svc_metrics: svcMetrics })
+    expect(parsed(write(read(values), asking)[1] ?? '')).toEqual({ ...last, svc_metrics: svcMetrics })
+    expect(write(read(values), asking)).toHaveLength(3)
+  })
+
+  it('holds back only the end of the last choice', () => {
+    const other = (delta: JsonObject, reason: string | null = null) =>
+      chunk({}, { choices: [{ index: 1, delta, finish_reason: reason }] })
+    const values = [
+      chunk({ content: 'A' }),
+      chunk({}, {}, 'stop'),
+      other({ content: 'B' }),
+      other({}, 'length'),
+      usageChunk,
+      DONE,
+    ]
+    const out = write(read(values), { n: 2 })
+    expect(out.slice(0, 3)).toEqual(values.slice(0, 3).map((value) => frameOf(value).data))
+    expect(parsed(out[3] ?? '')).toEqual({ ...other({}, 'length'), svc_metrics: svcMetrics })
+    expect(out.slice(4)).toEqual([DONE])
+  })
+
+  it('carries the bill also where the upstream gave fewer choices than asked for', () => {
+    const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), DONE]), { n: 3 })
+    expect(parsed(out[1] ?? '')['svc_metrics']).toEqual(svcMetrics)
+    expect(out).toHaveLength(3)
+  })
+
+  it('carries one bill where the upstream says twice why it ended, and hides usage beside the choices', () => {
+    const again = chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'stop')
+    const beside = chunk({ content: '' }, { usage: { prompt_tokens: 2, completion_tokens: 1 } })
+    const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), again, beside, DONE]))
+    expect(out).toHaveLength(5)
+    expect(out[1]).toBe(JSON.stringify(chunk({}, {}, 'stop')))
+    expect(parsed(out[2] ?? '')['svc_metrics']).toEqual(svcMetrics)
+    expect(out.join('')).not.toMatch(/prompt_tokens/)
+  })
+
+  it('is cut short after its end by 64 chunks', () => {
+    const late = Array.from({ length: 100 }, () => chunk({ content: 'x' }))
+    expect(write(read([chunk({}, {}, 'stop'), ...late, DONE]))).toHaveLength(1 + 64 + 1)
+  })
+
+  it('keeps what follows the end in its order', () => {
+    const late = chunk({ content: '' }, { note: 'late' })
+    const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), late, DONE]))
+    expect(parsed(out[1] ?? '')['svc_metrics']).toEqual(svcMetrics)
+    expect(out.slice(2)).toEqual([JSON.stringify(late), DONE])
+  })
+
+  it('carries our bill and not that of an upstream that is a gateway too', () => {
+    const last = chunk({}, { svc_metrics: { strategy: 'theirs' } }, 'stop')
+    const out = write(read([last, DONE]))
+    expect(parsed(out[0] ?? '')['svc_metrics']).toEqual(svcMetrics)
+    expect(out[0]?.match(/svc_metrics/g)).toHaveLength(1)
+  })
+
+  it('is closed by us where the upstream left its last event out', () => {
+    const steps = [...read([chunk({ content: 'A' }), chunk({}, {}, 'stop')]), { events: [{ type: 'done' } as const] }]
+    expect(write(steps).at(-1)).toBe(DONE)
+    expect(write(steps)).toHaveLength(3)
+  })
+})
+
+describe('an answer that is written as chat chunks', () => {
+  const steps = stepsOf({
+    id: 'msg_1',
+    model: 'claude',
+    parts: [
+      { type: 'thinking', text: 'Hm', signature: 's' },
+      { type: 'text', text: 'Hi' },
+      { type: 'tool-call', id: 't0', name: 'f', input: '{"a":1}' },
+      { type: 'tool-call', id: 't1', name: 'g', input: '' },
+    ],
+    finish: 'tool-call',
+    usage: { ...NO_USAGE, inputTokens: 4, cacheReadTokens: 2, outputTokens: 3 },
+  })
+
+  it('begins with the role and has one id, time and model', () => {
+    const chunks = write(steps).slice(0, -1).map(parsed)
+    expect(
+      chunks.every((value) => value['id'] === 'msg_1' && value['model'] === 'claude' && value['created'] === 77),
+    ).toBe(true)
+    const choices = chunks.map((value) => (value['choices'] as readonly JsonObject[])[0])
+    expect(choices.map((choice) => choice?.['delta'])).toEqual([
+      { role: 'assistant', content: '' },
+      { reasoning_content: 'Hm' },
+      { content: 'Hi' },
+      { tool_calls: [{ index: 0, id: 't0', type: 'function', function: { name: 'f', arguments: '' } }] },
+      { tool_calls: [{ index: 0, function: { arguments: '{"a":1}' } }] },
+      { tool_calls: [{ index: 1, id: 't1', type: 'function', function: { name: 'g', arguments: '' } }] },
+      { tool_calls: [{ index: 1, function: { arguments: '{}' } }] },
+      {},
+    ])
+    expect(choices.map((choice) => choice?.['finish_reason'])).toEqual([...Array<null>(7).fill(null), 'tool_calls'])
+    expect(chunks.at(-1)?.['svc_metrics']).toEqual(svcMetrics)
+  })
+
+  it('ends in a usage chunk only when the caller asked for it', () => {
+    expect(write(steps).slice(-1)).toEqual([DONE])
+    const [usage, last] = write(steps, asking).slice(-2)
+    expect(last).toBe(DONE)
+    expect(parsed(usage ?? '')).toEqual({
+      id: 'msg_1',
+      object: 'chat.completion.chunk',
+      created: 77,
+      model: 'claude',
+      choices: [],
+      usage: {
+        prompt_tokens: 6,
+        completion_tokens: 3,
+        total_tokens: 9,
+        prompt_tokens_details: { cached_tokens: 2 },
+        completion_tokens_details: { reasoning_tokens: 0 },
+      },
+    })
+  })
+})

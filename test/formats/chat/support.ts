@@ -1,0 +1,66 @@
+import { GatewayError } from '../../../src/core/errors.ts'
+import type { Json, JsonObject } from '../../../src/core/json.ts'
+import type { Prompt } from '../../../src/core/prompt.ts'
+import type { Metrics } from '../../../src/formats/format.ts'
+import { openaiFormat } from '../../../src/formats/chat/format.ts'
+import { parseBody } from '../../../src/formats/parse-body.ts'
+import { bodyText } from '../../support/body-text.ts'
+
+/** The GatewayError that an action throws. */
+export function failureOf(action: () => unknown): GatewayError {
+  try {
+    action()
+  } catch (error) {
+    if (GatewayError.is(error)) return error
+    throw error
+  }
+  throw new Error('nothing was thrown')
+}
+
+/** A prompt as the line reads it: from the bytes of a body. */
+export function promptOf(body: JsonObject | string): Prompt {
+  const bytes = new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body))
+  const parsed = parseBody(bytes)
+  return openaiFormat.readPrompt(parsed.body, parsed.received)
+}
+
+/** A small chat body with other fields. */
+export function chat(fields: JsonObject = {}): JsonObject {
+  return { model: 'openai/gpt-4o', messages: [{ role: 'user', content: 'Hi' }], ...fields }
+}
+
+/** What would be sent upstream, parsed. */
+export function sent(prompt: Prompt, model = 'gpt-4o'): Record<string, Json | undefined> {
+  return JSON.parse(bodyText(openaiFormat.writePrompt(prompt, model).body)) as Record<string, Json | undefined>
+}
+
+export const metrics: Metrics = {
+  savingsPercent: 10,
+  originalCost: 0.002,
+  yourCost: 0.001,
+  originalTokens: 20,
+  optimizedTokens: 10,
+  tokensSaved: 10,
+  reductionPct: 50,
+  strategy: 'Passthrough (no optimization needed)',
+  cache: 'MISS',
+  theoreticalCost: 0.002,
+  actualCost: 0.001,
+  billedAmount: 0.003,
+  savingsUsd: 0.001,
+  profitMargin: 1.5,
+}
+
+export const svcMetrics: JsonObject = {
+  original_tokens: 20,
+  optimized_tokens: 10,
+  tokens_saved: 10,
+  reduction_pct: 50,
+  strategy: 'Passthrough (no optimization needed)',
+  cache: 'MISS',
+  theoretical_cost: 0.002,
+  actual_cost: 0.001,
+  billed_amount: 0.003,
+  savings_usd: 0.001,
+  profit_margin: 1.5,
+}

@@ -1,0 +1,68 @@
+import type { Frame, Step } from '../../../src/core/answer.ts'
+import { GatewayError } from '../../../src/core/errors.ts'
+import type { JsonObject } from '../../../src/core/json.ts'
+import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import type { Metrics, WriteContext } from '../../../src/formats/format.ts'
+
+export const metrics: Metrics = {
+  savingsPercent: 25,
+  originalCost: 0.004,
+  yourCost: 0.003,
+  originalTokens: 100,
+  optimizedTokens: 75,
+  tokensSaved: 25,
+  reductionPct: 25,
+  strategy: 'Passthrough',
+  cache: 'MISS',
+  theoreticalCost: 0.004,
+  actualCost: 0.003,
+  billedAmount: 0.006,
+  savingsUsd: 0.001,
+  profitMargin: 1.5,
+}
+
+export const svcMetrics = { savings_percent: 25, original_cost: 0.004, your_cost: 0.003 }
+
+export const smallBody: JsonObject = {
+  model: 'claude/sonnet',
+  max_tokens: 100,
+  messages: [{ role: 'user', content: 'Hello' }],
+}
+
+export const context: WriteContext = { prompt: anthropicFormat.readPrompt(smallBody), created: 1_760_000_000 }
+
+/** The failure that an action throws. */
+export function failureOf(action: () => unknown): GatewayError {
+  try {
+    action()
+  } catch (error) {
+    if (GatewayError.is(error)) return error
+    throw error
+  }
+  throw new Error('nothing was thrown')
+}
+
+/** A frame as an upstream of the format sends it. */
+export function frame(data: JsonObject): Frame {
+  return { event: String(data['type']), data: JSON.stringify(data) }
+}
+
+export function dataOf(frames: readonly Frame[]): readonly JsonObject[] {
+  return frames.map((one) => JSON.parse(one.data) as JsonObject)
+}
+
+/** All steps through one writer, and its end. */
+export function written(steps: readonly Step[]): readonly Frame[] {
+  const writer = anthropicFormat.stepWriter(context)
+  return [...steps.flatMap((step) => writer.write(step)), ...writer.end(metrics)]
+}
+
+/** All frames through one reader. */
+export function stepsFrom(frames: readonly Frame[]): readonly Step[] {
+  const reader = anthropicFormat.stepReader()
+  return frames.map((one) => reader(one))
+}
+
+export function bodyOf(text: string): JsonObject {
+  return JSON.parse(text) as JsonObject
+}

@@ -1,0 +1,372 @@
+import { describe, expect, it } from 'vitest'
+import { NO_USAGE, type AnswerEvent, type Frame } from '../../../src/core/answer.ts'
+import type { JsonObject } from '../../../src/core/json.ts'
+import { collector } from '../../../src/core/steps.ts'
+import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import { bodyOf, context, dataOf, failureOf, frame, metrics, stepsFrom, svcMetrics, written } from './samples.ts'
+
+const start = (usage: JsonObject = { input_tokens: 10, output_tokens: 1 }): Frame =>
+  frame({
+    type: 'message_start',
+    message: { id: 'msg_1', type: 'message', role: 'assistant', model: 'm', content: [], usage },
+  })
+const block = (index: number, content_block: JsonObject): Frame =>
+  frame({ type: 'content_block_start', index, content_block })
+const delta = (index: number, value: JsonObject): Frame => frame({ type: 'content_block_delta', index, delta: value })
+const stop = (index: number): Frame => frame({ type: 'content_block_stop', index })
+const end = (usage: JsonObject = { output_tokens: 9 }, reason = 'end_turn'): Frame =>
+  frame({ type: 'message_delta', delta: { stop_reason: reason, stop_sequence: null }, usage })
+const last = frame({ type: 'message_stop' })
+const ping = frame({ type: 'ping' })
+const text = [block(0, { type: 'text', text: '' }), delta(0, { type: 'text_delta', text: 'Hi' }), stop(0)]
+
+const eventsOf = (frames: readonly Frame[]) => stepsFrom(frames).flatMap((step) => step.events)
+const collected = (frames: readonly Frame[]) => {
+  const all = collector()
+  for (const step of stepsFrom(frames)) all.add(step)
+  return all.completion()
+}
+
+describe('reading a stream of the message format', () => {
+  it('says what each frame says, and keeps the frame', () => {
+    const frames = [start(), ping, ...text, end(), last]
+    const steps = stepsFrom(frames)
+    expect(steps.map((step) => step.native?.frame)).toEqual(frames)
+    expect(steps.flatMap((step) => step.events)).toEqual([
+      { type: 'answer-start', id: 'msg_1', model: 'm' },
+      { type: 'usage', usage: { inputTokens: 10 } },
+      { type: 'text-start' },
+      { type: 'text-delta', text: 'Hi' },
+      { type: 'usage', usage: { inputTokens: 10, outputTokens: 9 } },
+      { type: 'answer-end', finish: 'stop' },
+      { type: 'done' },
+    ])
+  })
+
+  it('reads thoughts, sealed and hidden ones', () => {
+    expect(
+      eventsOf([
+        start(),
+        block(0, { type: 'thinking', thinking: '', signature: '' }),
+        delta(0, { type: 'thinking_delta', thinking: 'hm' }),
+        delta(0, { type: 'signature_delta', signature: 's' }),
+        block(1, { type: 'redacted_thinking', data: 'cipher' }),
+      ]).slice(2),
+    ).toEqual([
+      { type: 'thinking-start' },
+      { type: 'thinking-delta', text: 'hm' },
+      { type: 'thinking-delta', signature: 's' },
+      { type: 'thinking-start', redacted: 'cipher' },
+    ])
+  })
+
+  it('counts tool calls by themselves, and gives one without arguments an empty object', () => {
+    const frames = [
+      start(),
+      ...text,
+      block(1, { type: 'tool_use', id: 'a', name: 'one', input: {} }),
+      delta(1, { type: 'input_json_delta', partial_json: '' }),
+      delta(1, { type: 'input_json_delta', partial_json: '{"q"' }),
+      delta(1, { type: 'input_json_delta', partial_json: ':1}' }),
+      stop(1),
+      block(2, { type: 'tool_use', id: 'b', name: 'two', input: {} }),
+      stop(2),
+      block(3, { type: 'tool_use', id: 'c', name: 'three', input: { at: 'once' } }),
+      stop(3),
+    ]
+    expect(collected(frames).parts.slice(1)).toEqual([
+      { type: 'tool-call', id: 'a', name: 'one', input: '{"q":1}' },
+      { type: 'tool-call', id: 'b', name: 'two', input: '{}' },
+      { type: 'tool-call', id: 'c', name: 'three', input: '{"at":"once"}' },
+    ])
+  })
+
+  it('tells blocks that only the format knows when they are whole', () => {
+    const server = { type: 'server_tool_use', id: 's', name: 'web_search', input: {} }
+    const found = { type: 'web_search_tool_result', tool_use_id: 's', content: [{ type: 'web_search_result' }] }
+    const frames = [
+      start(),
+      block(0, server),
+      delta(0, { type: 'input_json_delta', partial_json: '{"query":' }),
+      delta(0, { type: 'input_json_delta', partial_json: '"tea"}' }),
+      stop(0),
+      block(1, found),
+      stop(1),
+      block(2, { type: 'compaction', content: null }),
+      delta(2, { type: 'compaction_delta', content: 'Until ' }),
+      delta(2, { type: 'compaction_delta', content: 'now' }),
+      stop(2),
+      end(),
+      last,
+    ]
+    expect(collected(frames).parts).toEqual(
+      [{ ...server, input: { query: 'tea' } }, found, { type: 'compaction', content: 'Until now' }].map((value) => ({
+        type: 'opaque',
+        native: { dialect: 'anthropic', value },
+      })),
+    )
+  })
+
+  it('takes the last usage for the truth, also where the cache is told only at the end', () => {
+    const atStart = {
+      input_tokens: 10,
+      cache_creation_input_tokens: 7,
+      cache_creation: { ephemeral_5m_input_tokens: 4, ephemeral_1h_input_tokens: 3 },
+      output_tokens: 1,
+    }
+    const atEnd = {
+      input_tokens: null,
+      cache_creation: null,
+      cache_creation_input_tokens: 7,
+      cache_read_input_tokens: 5,
+      output_tokens: 16,
+    }
+    expect(collected([start(atStart), end(atEnd), last]).usage).toEqual({
+      inputTokens: 10,
+      cacheReadTokens: 5,
+      cacheWriteTokens: 4,
+      cacheWrite1hTokens: 3,
+      outputTokens: 16,
+      reasoningTokens: 0,
+    })
+    expect(
+      collected([start({}), end({ output_tokens: 15 }), end({ output_tokens: 16 }), last]).usage?.outputTokens,
+    ).toBe(16)
+  })
+
+  it('drops what comes after the end', () => {
+    const steps = stepsFrom([start(), ...text, end(), last, ping, { data: '[DONE]' }, start()])
+    expect(steps.slice(-3)).toEqual([{ events: [] }, { events: [] }, { events: [] }])
+  })
+
+  it('names an event after its data where the upstream did not', () => {
+    const [step] = stepsFrom([{ data: start().data, id: '7' }])
+    expect(step?.native?.frame).toEqual({ event: 'message_start', data: start().data, id: '7' })
+  })
+
+  it('ends an answer whose upstream forgot to say why', () => {
+    expect(eventsOf([start(), last]).slice(2)).toEqual([{ type: 'answer-end', finish: 'stop' }, { type: 'done' }])
+  })
+
+  it.each([
+    ['overloaded_error', 'overloaded'],
+    ['rate_limit_error', 'upstream-rate-limited'],
+    ['timeout_error', 'upstream-timeout'],
+    ['api_error', 'upstream'],
+    ['__proto__', 'upstream'],
+  ] as const)('fails at an event that tells the error %s', (type, kind) => {
+    const error = frame({ type: 'error', error: { type, message: 'at 10.0.0.1' } })
+    const failure = failureOf(() => stepsFrom([start(), error]))
+    expect(failure.kind).toBe(kind)
+    expect(failure.message).not.toContain('10.0.0.1')
+  })
+
+  it.each<[string, Frame]>([
+    ['cut JSON', { event: 'message_delta', data: '{"type":"mess' }],
+    ['HTML', { data: '<html>' }],
+    ['the end of the other format', { data: '[DONE]' }],
+    ['null', { data: 'null' }],
+    ['an array', { data: '[]' }],
+    ['no type', { event: 'message_start', data: '{}' }],
+    ['a start without message', frame({ type: 'message_start' })],
+    ['an end before the start', frame({ type: 'message_stop' })],
+    ['a block that is no object', frame({ type: 'content_block_start', index: 0, content_block: 'text' })],
+    ['a block without type', block(0, {})],
+    ['a tool call without name', block(0, { type: 'tool_use', id: 'a', input: {} })],
+    ['a delta that is missing', frame({ type: 'content_block_delta', index: 0 })],
+    ['a text that is none', delta(0, { type: 'text_delta', text: 7 })],
+    ['an error without type of event', { data: '{"error":{"message":"x"}}' }],
+  ])('fails at %s', (_, bad) => {
+    expect(failureOf(() => stepsFrom([bad])).kind).toBe('upstream')
+  })
+})
+
+describe('writing a stream that came in the message format', () => {
+  it('passes frames on word for word, and puts the bill into the last message_delta', () => {
+    const odd = { event: 'message_start', data: start().data.replace('{', '{ ').replace('"m"', '"\\u006d"'), id: '1' }
+    const frames = [odd, ping, ...text, end({ output_tokens: 9, later: 1 }), last]
+    const out = written(stepsFrom(frames))
+    expect(out.slice(0, 5)).toEqual(frames.slice(0, 5))
+    expect(out[6]).toEqual(last)
+    expect(bodyOf(out[5]?.data ?? '')).toEqual({
+      ...bodyOf(end().data),
+      usage: { output_tokens: 9, later: 1, total_tokens: 19 },
+      svc_metrics: svcMetrics,
+    })
+  })
+
+  it('holds back only the last of several message_deltas, and lets pings by', () => {
+    const writer = anthropicFormat.stepWriter(context)
+    const early = end({ output_tokens: 5 })
+    const out = stepsFrom([start(), early, end(), ping, last]).map((step) => writer.write(step))
+    expect(out).toEqual([[start()], [], [early], [ping], []])
+    expect(dataOf(writer.end(metrics))).toMatchObject([
+      { usage: { output_tokens: 9, total_tokens: 19 } },
+      { type: 'message_stop' },
+    ])
+  })
+
+  it('keeps the order where something else follows a message_delta', () => {
+    const frames = [start(), end(), ...text]
+    expect(written(stepsFrom(frames)).slice(0, 5)).toEqual(frames)
+  })
+
+  it('tells the bill also where the upstream sent no message_delta', () => {
+    expect(dataOf(written(stepsFrom([start(), ...text, last])).slice(-2))).toEqual([
+      {
+        type: 'message_delta',
+        delta: { stop_reason: 'end_turn', stop_sequence: null },
+        usage: expect.objectContaining({ input_tokens: 10, total_tokens: 10 }),
+        svc_metrics: svcMetrics,
+      },
+      { type: 'message_stop' },
+    ])
+  })
+})
+
+describe('writing a stream of another origin', () => {
+  const steps = (...events: readonly AnswerEvent[]) => events.map((event) => ({ events: [event] }))
+  const opening: AnswerEvent = { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt' }
+  const closing: readonly AnswerEvent[] = [
+    { type: 'answer-end', finish: 'tool-call' },
+    { type: 'usage', usage: { ...NO_USAGE, inputTokens: 10, cacheReadTokens: 2, outputTokens: 3 } },
+    { type: 'done' },
+  ]
+  const callStart = (index: number): AnswerEvent => ({
+    type: 'tool-call-start',
+    index,
+    id: `c${index}`,
+    name: `n${index}`,
+  })
+  const callDelta = (index: number, input: string): AnswerEvent => ({ type: 'tool-call-delta', index, input })
+  const blocks = (...events: readonly AnswerEvent[]) =>
+    dataOf(written(steps(opening, ...events, ...closing))).slice(1, -2)
+
+  it('begins with a message of no tokens and ends with the true counts and the bill', () => {
+    const frames = written(steps(opening, { type: 'text-start' }, { type: 'text-delta', text: 'Hi' }, ...closing))
+    expect(frames.map((one) => one.event)).toEqual(dataOf(frames).map((data) => data['type']))
+    expect(dataOf(frames)).toEqual([
+      {
+        type: 'message_start',
+        message: {
+          id: 'msg_1',
+          type: 'message',
+          role: 'assistant',
+          model: 'gpt',
+          content: [],
+          stop_reason: null,
+          stop_sequence: null,
+          usage: { input_tokens: 0, output_tokens: 0 },
+        },
+      },
+      { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
+      { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hi' } },
+      { type: 'content_block_stop', index: 0 },
+      {
+        type: 'message_delta',
+        delta: { stop_reason: 'tool_use', stop_sequence: null },
+        usage: {
+          input_tokens: 10,
+          cache_creation_input_tokens: 0,
+          cache_read_input_tokens: 2,
+          cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 0 },
+          output_tokens: 3,
+          total_tokens: 15,
+        },
+        svc_metrics: svcMetrics,
+      },
+      { type: 'message_stop' },
+    ])
+  })
+
+  it('sends words and the first tool call at once', () => {
+    const writer = anthropicFormat.stepWriter(context)
+    const out = steps(opening, { type: 'text-delta', text: 'Hi' }, callStart(0), callDelta(0, '{"a"')).map((step) =>
+      writer.write(step).map((one) => one.event),
+    )
+    expect(out).toEqual([
+      ['message_start'],
+      ['content_block_start', 'content_block_delta'],
+      ['content_block_stop', 'content_block_start'],
+      ['content_block_delta'],
+    ])
+  })
+
+  it('holds back the pieces of a second call until the first is closed', () => {
+    const out = blocks(
+      callStart(0),
+      callDelta(0, '{"a":'),
+      callStart(1),
+      callDelta(1, '{"}":'),
+      callDelta(0, '"}"}'),
+      callDelta(1, '2}'),
+    )
+    expect(
+      out.map((data) => [data['type'], data['index'], (data['delta'] as JsonObject | undefined)?.['partial_json']]),
+    ).toEqual([
+      ['content_block_start', 0, undefined],
+      ['content_block_delta', 0, '{"a":'],
+      ['content_block_delta', 0, '"}"}'],
+      ['content_block_stop', 0, undefined],
+      ['content_block_start', 1, undefined],
+      ['content_block_delta', 1, '{"}":'],
+      ['content_block_delta', 1, '2}'],
+      ['content_block_stop', 1, undefined],
+    ])
+  })
+
+  it('begins a new text after a tool call, and none that would be empty', () => {
+    const out = blocks({ type: 'text-start' }, { type: 'text-delta', text: '' }, callStart(0), {
+      type: 'text-delta',
+      text: 'so',
+    })
+    expect(out).toEqual([
+      { type: 'content_block_start', index: 0, content_block: { type: 'tool_use', id: 'c0', name: 'n0', input: {} } },
+      { type: 'content_block_delta', index: 0, delta: { type: 'input_json_delta', partial_json: '{}' } },
+      { type: 'content_block_stop', index: 0 },
+      { type: 'content_block_start', index: 1, content_block: { type: 'text', text: '' } },
+      { type: 'content_block_delta', index: 1, delta: { type: 'text_delta', text: 'so' } },
+      { type: 'content_block_stop', index: 1 },
+    ])
+  })
+
+  it('writes thoughts, blocks that only the format knows, and pieces of a text', () => {
+    const citation = { type: 'citations_delta', citation: { type: 'char_location' } }
+    const opaque = (value: JsonObject): AnswerEvent => ({ type: 'opaque', native: { dialect: 'anthropic', value } })
+    const out = blocks(
+      { type: 'thinking-start' },
+      { type: 'thinking-delta', text: 'hm' },
+      { type: 'thinking-delta', signature: 's' },
+      { type: 'thinking-start', redacted: 'cipher' },
+      { type: 'text-delta', text: 'Hi' },
+      opaque(citation),
+      opaque({ type: 'server_tool_use', id: 's', name: 'web_search', input: { query: 'tea' } }),
+      { type: 'opaque', native: { dialect: 'openai', value: { type: 'audio' } } },
+    )
+    expect(out.flatMap((data) => data['content_block'] ?? data['delta'] ?? [])).toEqual([
+      { type: 'thinking', thinking: '', signature: '' },
+      { type: 'thinking_delta', thinking: 'hm' },
+      { type: 'signature_delta', signature: 's' },
+      { type: 'redacted_thinking', data: 'cipher' },
+      { type: 'text', text: '' },
+      { type: 'text_delta', text: 'Hi' },
+      citation,
+      { type: 'server_tool_use', id: 's', name: 'web_search', input: {} },
+      { type: 'input_json_delta', partial_json: '{"query":"tea"}' },
+    ])
+  })
+
+  it('fails where an upstream continues a call that has ended, and lets blanks pass', () => {
+    const first = [callStart(0), callDelta(0, '{}'), callStart(1)]
+    expect(blocks(...first, callDelta(0, ' \n'))).toHaveLength(6)
+    expect(failureOf(() => blocks(...first, callDelta(0, '{}'))).kind).toBe('upstream')
+  })
+
+  it('writes a whole message also for an upstream that said nothing', () => {
+    expect(written([]).map((one) => one.event)).toEqual(['message_start', 'message_delta', 'message_stop'])
+  })
+
+  it('keeps a silent line alive with a ping', () => {
+    expect(anthropicFormat.heartbeat).toEqual({ event: 'ping', data: '{"type":"ping"}' })
+  })
+})

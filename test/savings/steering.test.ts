@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import { readSteeringHeaders } from '../../src/savings/tier.ts'
+
+const read = (headers: Record<string, string>) => readSteeringHeaders(new Headers(headers))
+
+describe('readSteeringHeaders', () => {
+  it('asks for nothing without headers', () => {
+    expect(read({})).toEqual({ vanishing: false, recursive: false })
+  })
+
+  it.each(['extreme', 'max', 'med', 'min', 'off', 'EXTREME', ' Med '])('knows the level "%s"', (level) => {
+    expect(read({ 'X-Savings-Level': level }).level).toBe(level.trim().toLowerCase())
+  })
+
+  it.each(['', 'huge', '16384', '__proto__', 'extreme, max'])(
+    'refuses the level "%s" and names the header',
+    (level) => {
+      const attempt = () => readSteeringHeaders({ get: (name) => (name === 'x-savings-level' ? level : null) })
+      expect(attempt).toThrow(GatewayError)
+      expect(attempt).toThrow(
+        expect.objectContaining({ kind: 'invalid-request', details: { param: 'X-Savings-Level' } }),
+      )
+    },
+  )
+
+  it('echoes only a short printable piece of an unknown level', () => {
+    const attempt = () =>
+      readSteeringHeaders({ get: (name) => (name === 'x-savings-level' ? '\u0000\n漢'.repeat(5000) : null) })
+    expect(attempt).toThrow(/^X-Savings-Level is "\?{40}"; expected/)
+  })
+
+  it.each([
+    ['true', true],
+    ['TRUE', true],
+    ['1', true],
+    [' yes ', true],
+    ['false', false],
+    ['0', false],
+    ['No', false],
+  ])('takes "%s" of the two other headers for %s', (value, wanted) => {
+    expect(read({ 'X-Vanishing-Context': value }).vanishing).toBe(wanted)
+    expect(read({ 'X-Svc-RLM': value }).recursive).toBe(wanted)
+  })
+
+  it.each(['', 'maybe', 'on', 'true, true', '2'])(
+    'refuses "%s" of the two other headers and names the header',
+    (value) => {
+      for (const param of ['X-Vanishing-Context', 'X-Svc-RLM']) {
+        expect(() => read({ [param]: value })).toThrow(
+          expect.objectContaining({ kind: 'invalid-request', details: { param } }),
+        )
+      }
+    },
+  )
+})

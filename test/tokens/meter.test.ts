@@ -1,0 +1,84 @@
+import { describe, expect, it } from 'vitest'
+import type { Tokenizer } from '../../src/core/ports.ts'
+import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
+import { fingerprintOf } from '../../src/core/fingerprint.ts'
+import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
+
+const message = (text: string, ...more: Part[]): Message => ({ role: 'user', parts: [{ type: 'text', text }, ...more] })
+const prompt = (...messages: Message[]): Prompt => ({
+  native: { dialect: 'openai', value: {} },
+  model: 'm',
+  messages,
+  settings: {},
+  tools: [],
+  stream: false,
+})
+
+function watched(): { tokenizer: Tokenizer; counted: () => number } {
+  const inner = createTokenizer()
+  let calls = 0
+  return {
+    tokenizer: { estimate: inner.estimate, count: (text, signal) => (calls++, inner.count(text, signal)) },
+    counted: () => calls,
+  }
+}
+
+describe('the meter', () => {
+  it('counts text exactly and adds four for each message', async () => {
+    const { tokenizer } = watched()
+    const meter = createMeter(tokenizer)
+    const text = 'Which of the two ledgers holds the reservation?'
+    expect(await meter.countOfMessage(message(text))).toBe((await tokenizer.count(text)) + 4)
+  })
+
+  it('counts a conversation once, though every turn brings new objects', async () => {
+    const { tokenizer, counted } = watched()
+    const meter = createMeter(tokenizer)
+    const turn = () =>
+      prompt(
+        message('first question, long enough to be remembered '.repeat(5)),
+        message('second one, also long enough '.repeat(5)),
+      )
+    const first = await meter.countOf(turn())
+    const before = counted()
+    expect(await meter.countOf(turn())).toBe(first)
+    expect(counted()).toBe(before)
+  })
+
+  it('counts exactly only near a threshold', async () => {
+    const { tokenizer, counted } = watched()
+    const meter = createMeter(tokenizer)
+    const small = prompt(message('word '.repeat(100)))
+    expect(await meter.sizeNear(small, [20_000])).toBe(meter.estimateOf(small))
+    expect(counted()).toBe(0)
+    expect(await meter.sizeNear(small, [105])).toBe(await meter.countOf(small))
+    expect(counted()).toBe(1)
+  })
+
+  it('takes a picture for a fixed number of tokens, not for its base64 text', async () => {
+    const meter = createMeter(createTokenizer())
+    const source = { type: 'base64', mediaType: 'image/png', data: 'A'.repeat(400_000) } as const
+    const inResult: Part = { type: 'tool-result', callId: 'c', failed: false, content: [{ type: 'image', source }] }
+    expect(meter.estimateOfMessage(message('', { type: 'image', source }))).toBe(1604)
+    expect(await meter.countOfMessage(message('', inResult))).toBe(
+      await meter.countOfMessage(message('', { type: 'image', source })),
+    )
+  })
+
+  it('does not count the encoded bytes of an unknown part as text', () => {
+    const meter = createMeter(createTokenizer())
+    const audio: Part = {
+      type: 'opaque',
+      native: { dialect: 'openai', value: { type: 'input_audio', data: 'QUJD'.repeat(250_000) } },
+    }
+    expect(meter.estimateOfMessage(message('', audio))).toBeLessThan(60_000)
+  })
+})
+
+describe('the fingerprint of a text', () => {
+  it('is another one under every seed, so that no caller can prepare two texts of one fingerprint', () => {
+    const texts = ['first question, long enough to be remembered', 'second question, long enough to be remembered']
+    const prints = Array.from({ length: 500 }, (_, seed) => texts.map((text) => fingerprintOf(text, seed * 7919)))
+    expect(new Set(prints.flat()).size).toBe(1000)
+  })
+})
