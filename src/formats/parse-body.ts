@@ -48,7 +48,7 @@ export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: 
 }
 
 async function parseLargeBody(bytes: Uint8Array, limits: ParseLimits, { pause, uuid }: Turns): Promise<ParsedBody> {
-  const { parseInSteps } = await import('./translators.ts')
+  const { parseInSteps } = await import('./parse-large.ts')
   const parse: ParseLarge = (text, strings) => parseInSteps(text, { strings, placeholder: uuid() })
   return finishInTurns(parseSteps(bytes, limits, parse), pause)
 }

@@ -7,7 +7,6 @@ import { responsesSource } from './responses/unsupported-fields.ts'
 import { setTranslators, type SourceFormat } from './translation.ts'
 
 export { readEmbeddings } from './embeddings.ts'
-export { parseInSteps } from './parse-large.ts'
 
 const SOURCES: Readonly<Record<Dialect, SourceFormat>> = {
   openai: chatSource,
