@@ -3,7 +3,7 @@
  * (the same conversation one turn later), as a ratio to parsing and serializing its body once, in the same run.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { openaiFormat } from '../src/formats/chat/format.ts'
+import { chatClient } from '../src/formats/chat/client.ts'
 import { createWaterfall } from '../src/savings/waterfall.ts'
 import type { TierJob } from '../src/savings/tier.ts'
 import { yieldToEventLoop } from '../src/tokens/yield.ts'
@@ -47,7 +47,7 @@ async function timed(
   level: 'extreme' | undefined,
 ): Promise<Timing> {
   const body = { model: 'mock/large', messages }
-  const prompt = openaiFormat.readPrompt(JSON.parse(JSON.stringify(body)) as never)
+  const prompt = chatClient.readPrompt(JSON.parse(JSON.stringify(body)) as never)
   const meter = createMeter(tokenizer)
   const job: TierJob = {
     prompt,

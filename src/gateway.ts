@@ -2,9 +2,9 @@ import type { HttpHandler, HttpRequest } from './core/http.ts'
 import { lazy } from './core/lazy.ts'
 import { isPromise } from './core/maybe-promise.ts'
 import type { ProviderStates, Runtime } from './core/ports.ts'
-import { anthropicFormat } from './formats/messages/format.ts'
-import type { Format } from './formats/format.ts'
-import { openaiFormat } from './formats/chat/format.ts'
+import { writeFailure as writeChatFailure } from './formats/chat/failure.ts'
+import type { WriteFailure } from './formats/format.ts'
+import { writeFailure as writeMessagesFailure } from './formats/messages/failure.ts'
 import type { Budgets } from './governance/budgets.ts'
 import type { Keys } from './governance/keys.ts'
 import type { RateLimits } from './governance/rate-limits.ts'
@@ -187,15 +187,15 @@ export function createGateway(options: GatewayOptions): Gateway {
   const refuseCall = async (call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> => {
     const failure = asFailure(error)
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
-    let format: Format = openaiFormat
+    let writeFailure: WriteFailure = writeChatFailure
     try {
       if (failure.kind === 'internal') services.observers.failed(INTERNAL, failure, { request_id: call.id })
-      format = formatOf(call.request)
+      writeFailure = failureWriterFor(call.request)
       rate = await rateStatusOfCaller(call.request, services)
     } catch {
       // Headers without limits are better than no response.
     }
-    refuse(call, failure, { format, rate })
+    refuse(call, failure, { writeFailure, rate })
   }
 
   let closing: Promise<void> = Promise.resolve()
@@ -258,9 +258,9 @@ async function closeAll(
 }
 
 /** Errors of paths that belong to no format follow the client: those of the message format send its version. */
-function formatOf(request: HttpRequest): Format {
+function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/v1/messages')
-  return isMessages || request.header('anthropic-version') !== undefined ? anthropicFormat : openaiFormat
+  return isMessages || request.header('anthropic-version') !== undefined ? writeMessagesFailure : writeChatFailure
 }
 
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {

@@ -2,7 +2,7 @@ import { createSemanticCache, type SemanticCache } from '../../src/cache/semanti
 import type { Completion } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { readPrompt } from '../../src/formats/chat/format.ts'
+import { readPrompt } from '../../src/formats/chat/client.ts'
 
 /** CPU of the cache for one request, beside JSON.parse and JSON.stringify of the same body in the same round. */
 export interface RequestFigures {

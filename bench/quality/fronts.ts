@@ -1,9 +1,9 @@
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
 import { createGateway, openaiCompatible } from '../../src/index.ts'
 import type { Method } from './recall.ts'
+import { chatFormat, messagesFormat } from '../../test/support/whole-formats.ts'
 
 export type Front = 'chat' | 'messages'
 
@@ -51,12 +51,12 @@ export async function throughFront(front: Front, headers: Record<string, string>
     )
     if (response.status !== 200) throw new Error(`the gateway answered ${response.status}: ${await response.text()}`)
     await response.text()
-    return { ...prompt, messages: openaiFormat.readPrompt(sent).messages.map(bare) }
+    return { ...prompt, messages: chatClient.readPrompt(sent).messages.map(bare) }
   }
 }
 
 function bodyOf(prompt: Prompt, front: Front): string | Uint8Array {
-  const format = front === 'chat' ? openaiFormat : anthropicFormat
+  const format = front === 'chat' ? chatFormat : messagesFormat
   return format.writePrompt({ ...prompt, settings: { maxTokens: 256 } }, 'mock/large').body
 }
 

@@ -94,6 +94,8 @@ export interface TurnFormat {
   keep(context: WriteContext, serialized: string): KeptTurn | undefined
   /** The ids of an answer by which later requests can refer to it: its own, and those of its items. */
   idsOf(answer: JsonObject): readonly string[]
+  /** Reads an answer that its upstream holds. Throws `upstream` when the body is no answer. */
+  readCompletion(body: JsonObject): Completion
   /** True for an answer that its upstream has accepted and not yet generated. */
   isUnfinished(completion: Completion): boolean
   /** The id of an answer that the gateway gives to a request itself. */
@@ -120,8 +122,17 @@ export interface UpstreamFormat {
   readFailure(status: number, body: JsonObject | undefined): GatewayError
 }
 
-/** One wire format, both ways. */
-export interface Format extends UpstreamFormat {
+/** A format whose code is loaded with the first request to an upstream that uses it. */
+export interface UpstreamFormatModule {
+  readonly dialect: UpstreamDialect
+  readonly load: () => Promise<UpstreamFormat>
+}
+
+/** Writes the body of a refused request. */
+export type WriteFailure = (failure: GatewayError, requestId: string) => JsonObject
+
+/** The side of a wire format that faces callers. Pure like the other one. */
+export interface ClientFormat {
   readonly dialect: Dialect
   /** caller → library. Throws `invalid-request` with `param`. `received` is that of `parseBody`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
@@ -129,8 +140,8 @@ export interface Format extends UpstreamFormat {
   writeCompletion(completion: Completion, metrics: Metrics, context: WriteContext): string
   /** library → caller */
   stepWriter(context: WriteContext): StepWriter
-  /** library → caller: the body of a refused request. */
-  writeFailure(failure: GatewayError, requestId: string): JsonObject
+  /** library → caller */
+  readonly writeFailure: WriteFailure
   /** library → caller: the event that ends a stream which broke. */
   writeFailureFrame(failure: GatewayError, requestId: string): Frame
   /** An event that only says that the line is alive. */

@@ -5,7 +5,7 @@ import { GatewayError, type FailureKind } from '../core/errors.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
 import type { SettledEntry } from '../core/ports.ts'
-import { anthropicFormat } from '../formats/messages/format.ts'
+import { messagesClient } from '../formats/messages/client.ts'
 import type { Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkValid, withKey } from './authenticate.ts'
@@ -64,7 +64,7 @@ function exchangeOf(
     startedAt: runtime.now(),
     request: internalRequest('/v1/messages', batch.headers, request.params),
     sink,
-    format: anthropicFormat,
+    format: messagesClient,
   }
   return new Exchange(start, { isConnected: false, isDetached: false, cancellation })
 }

@@ -97,7 +97,7 @@ class BackgroundWork {
       })
       const body: unknown = text === undefined ? undefined : JSON.parse(text)
       if (!isJsonObject(body)) return false
-      this.#latest = format.readCompletion(readable(body))
+      this.#latest = format.turns?.readCompletion(readable(body)) ?? this.#latest
       return true
     } catch (error) {
       return !(GatewayError.is(error) && error.kind === 'upstream-rejected')

@@ -1,6 +1,6 @@
 import type { ResponseSink } from '../core/http.ts'
 import { comment, writeFrame } from '../http/sse.ts'
-import type { Format } from '../formats/format.ts'
+import type { ClientFormat } from '../formats/format.ts'
 import type { Chunk, EventSink } from '../replay/event-buffer.ts'
 import { asFailure } from './fail.ts'
 import type { Services } from './services.ts'
@@ -8,7 +8,7 @@ import type { Services } from './services.ts'
 /** One reader of an event stream. */
 export interface EventReader {
   readonly sink: ResponseSink
-  readonly format: Format
+  readonly format: ClientFormat
   /** Of this reader's own request. */
   readonly id: string
 }

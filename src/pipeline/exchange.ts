@@ -3,7 +3,7 @@ import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Format } from '../formats/format.ts'
+import type { ClientFormat } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { First } from '../replay/idempotency.ts'
@@ -20,7 +20,7 @@ export interface ExchangeStart {
   readonly startedAt: number
   readonly request: HttpRequest
   readonly sink: ResponseSink
-  readonly format: Format
+  readonly format: ClientFormat
 }
 
 /** Who waits for the answer. */
@@ -42,7 +42,7 @@ export class Exchange {
   readonly startedAt: number
   readonly request: HttpRequest
   readonly sink: ResponseSink
-  readonly format: Format
+  readonly format: ClientFormat
   readonly cancellation: Cancellation
   /** The readers of the answer. Absent without a client connection, as for the items of a batch. */
   readonly subscribers: Subscribers | undefined

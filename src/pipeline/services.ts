@@ -18,7 +18,7 @@ import type { Prompt } from '../core/prompt.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
-import type { Format } from '../formats/format.ts'
+import type { ClientFormat } from '../formats/format.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import type { Forecast } from '../governance/forecast.ts'
 import type { Quote, RateStatus, Reservation, Used, WaitForStore } from '../governance/reservation.ts'
@@ -157,7 +157,7 @@ export interface RecalledBody {
 
 /** Answered requests that later ones refer to by their ids. Each key finds its own only. */
 export interface Turns {
-  recall(format: Format, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
+  recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
   /** Keeps an answered request when its format and its caller want that. Never rejects. */
   keep(answered: Answered, serialized: string | undefined): MaybePromise<void>
   /** The answer of a turn, as it was sent. */

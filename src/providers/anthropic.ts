@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import { anthropicFormat } from '../formats/messages/format.ts'
+import { MESSAGES } from './upstream-formats.ts'
 import { keyCredentials, type ApiKey } from './credentials.ts'
 import { ANTHROPIC_MODELS } from './anthropic-models.ts'
 import type { PriceList } from './known-model.ts'
@@ -47,7 +47,7 @@ export function anthropic(options: AnthropicOptions = {}): Provider {
   const root = `${trimSlash(baseUrl).replace(/\/v1$/, '')}/v1`
   return httpProvider({
     name,
-    format: anthropicFormat,
+    format: MESSAGES,
     ...createModelBook({
       who: 'anthropic',
       family: 'claude',

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
-import { openaiFormat } from '../formats/chat/format.ts'
+import { CHAT } from './upstream-formats.ts'
 import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
 import { httpProvider, type HttpProviderOptions } from './http-provider.ts'
 import { createModelBook } from './model-book.ts'
@@ -46,7 +46,7 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
       : keyCredentials({ who: name, apiKey: token, variables: [] })
   return httpProvider({
     name,
-    format: openaiFormat,
+    format: CHAT,
     ...createModelBook({ who: 'azureOpenai', family: 'gpt', known, entries: models, defaultPrice }),
     urls: apiVersion === undefined ? v1Addresses(root) : deploymentAddresses(root, apiVersion),
     ...credentials,

@@ -1,7 +1,6 @@
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
-import { anthropicFormat } from '../formats/messages/format.ts'
-import { openaiFormat } from '../formats/chat/format.ts'
+import { CHAT, MESSAGES } from './upstream-formats.ts'
 import { fromEnvironment, keyCredentials, missingKey, type SignRequest } from './credentials.ts'
 import { httpProvider } from './http-provider.ts'
 import { createModelBook } from './model-book.ts'
@@ -58,7 +57,7 @@ export function bedrock(options: BedrockOptions): Provider {
   const credentials = credentialsOf(name, parsed, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' })
   return httpProvider({
     name,
-    format: isChat ? openaiFormat : anthropicFormat,
+    format: isChat ? CHAT : MESSAGES,
     ...createModelBook({ who: 'bedrock', family: 'bedrock', known, entries: models, defaultPrice }),
     urls: { create: isChat ? `${root}/openai/v1/chat/completions` : `${root}/anthropic/v1/messages` },
     passes: isChat ? [] : ['anthropic-version', 'anthropic-beta'],

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
-import { geminiFormat } from '../formats/gemini/format.ts'
+import { GEMINI } from './upstream-formats.ts'
 import { keyCredentials } from './credentials.ts'
 import { httpProvider } from './http-provider.ts'
 import { createModelBook } from './model-book.ts'
@@ -24,7 +24,7 @@ export function gemini(options: VendorOptions = {}): Provider {
   })
   return httpProvider({
     name,
-    format: geminiFormat,
+    format: GEMINI,
     ...createModelBook({
       who: 'gemini',
       family: 'gemini',

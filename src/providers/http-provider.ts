@@ -16,7 +16,7 @@ import type {
   TransportRequest,
 } from '../core/ports.ts'
 import type { Dialect, Prompt } from '../core/prompt.ts'
-import type { UpstreamFormat } from '../formats/format.ts'
+import type { UpstreamFormat, UpstreamFormatModule } from '../formats/format.ts'
 import { bounded } from './bounded-provider.ts'
 import type { SignRequest } from './credentials.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
@@ -28,17 +28,16 @@ const loadTranslation = lazy(async () => (await import('../formats/translators.t
 /** An address, or how it is written for a model; the id is percent-encoded. */
 export type Address = string | ((modelId: string, isStream: boolean) => string)
 
-/** A second format of an upstream. Its code is loaded with its first request. */
-export interface SecondFormat {
+/** A second format of an upstream. */
+export interface SecondFormat extends UpstreamFormatModule {
   readonly dialect: Dialect
-  readonly load: () => Promise<UpstreamFormat>
   /** Where its requests go. */
   readonly create: string
 }
 
 export interface HttpProviderOptions {
   readonly name: string
-  readonly format: UpstreamFormat
+  readonly format: UpstreamFormatModule
   /** Requests in this format are not translated. @default none */
   readonly second?: SecondFormat
   readonly models: readonly Model[]
@@ -72,10 +71,19 @@ export const MAX_ANSWER_BYTES: number = 32 * 1024 * 1024
 /** Maximum size of an error that is read in bytes; of a larger one only the status counts. */
 const MAX_ERROR_BYTES = 64 * 1024
 
+/** The options with the code of the format. */
+type LoadedOptions = Omit<HttpProviderOptions, 'format'> & { readonly format: UpstreamFormat }
+
 /** One provider for any format: the same deadlines, bounds and failures for every upstream. */
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, second, models, model, urls } = options
   const { embed, count, ping, responses } = urls
+  let loaded: LoadedOptions | undefined
+  const load = lazy(async () => (loaded = { ...options, format: await format.load() }))
+  const run = <result>(work: (ready: LoadedOptions) => Promise<result>): Promise<result> =>
+    loaded === undefined ? load().then(work) : work(loaded)
+  const runFor = <result>(prompt: Prompt, work: (ready: LoadedOptions) => Promise<result>): Promise<result> =>
+    second?.dialect === prompt.native.dialect ? inSecondFormat(options, second, prompt).then(work) : run(work)
   return {
     name,
     dialect: format.dialect,
@@ -83,27 +91,30 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     endsCalls: true,
     models,
     model,
-    complete: (call) => complete(options, call),
-    stream: (call) => stream(options, call),
-    ...(embed !== undefined && { embed: (call: EmbedCall) => embedTexts(options, call, embed) }),
-    ...(count !== undefined && { countTokens: (call: ProviderCall) => countTokens(options, call, count) }),
-    ...(responses !== undefined && {
-      heldResponse: (call: HeldResponseCall) => heldResponse(options, call, responses),
+    complete: (call) => runFor(call.prompt, (ready) => complete(ready, call)),
+    stream: (call) => runFor(call.prompt, (ready) => stream(ready, call)),
+    ...(embed !== undefined && { embed: (call: EmbedCall) => run((ready) => embedTexts(ready, call, embed)) }),
+    ...(count !== undefined && {
+      countTokens: (call: ProviderCall) => run((ready) => countTokens(ready, call, count)),
     }),
-    ...(ping !== undefined && { ping: (call: OpenCall) => answersAtAll(options, call, ping) }),
+    ...(responses !== undefined && {
+      heldResponse: (call: HeldResponseCall) => run((ready) => heldResponse(ready, call, responses)),
+    }),
+    ...(ping !== undefined && { ping: (call: OpenCall) => run((ready) => answersAtAll(ready, call, ping)) }),
   }
 }
 
-/** The same upstream in the format of the prompt, where it is the second one. */
-async function inFormatOf({ native, operation }: Prompt, options: HttpProviderOptions): Promise<HttpProviderOptions> {
-  const { second, urls } = options
-  if (second === undefined || second.dialect !== native.dialect) return options
+/** The same upstream in its second format, which is that of the prompt. */
+async function inSecondFormat(
+  options: HttpProviderOptions,
+  second: SecondFormat,
+  { operation }: Prompt,
+): Promise<LoadedOptions> {
   const create = operation === undefined ? second.create : `${second.create}/${operation}`
-  return { ...options, format: await second.load(), urls: { ...urls, create } }
+  return { ...options, format: await second.load(), urls: { ...options.urls, create } }
 }
 
-async function complete(provider: HttpProviderOptions, call: ProviderCall): Promise<Sent<Completion>> {
-  const options = provider.second === undefined ? provider : await inFormatOf(call.prompt, provider)
+async function complete(options: LoadedOptions, call: ProviderCall): Promise<Sent<Completion>> {
   if (isForeign(call.prompt, options)) await loadTranslation()
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, { method: 'POST', url: writeAddress(options.urls.create, call), body })
@@ -112,7 +123,7 @@ async function complete(provider: HttpProviderOptions, call: ProviderCall): Prom
   return { answer: readable(options.name, () => options.format.readCompletion(value, text)), ignored }
 }
 
-function isForeign({ native }: Prompt, { format }: HttpProviderOptions): boolean {
+function isForeign({ native }: Prompt, { format }: LoadedOptions): boolean {
   return native.dialect !== format.dialect
 }
 
@@ -121,8 +132,7 @@ function writeAddress(address: Address, { model }: { readonly model: Model }, is
 }
 
 /** The name and the content type of the answer are checked before anything of it is passed on. */
-async function stream(provider: HttpProviderOptions, call: ProviderCall): Promise<Sent<AnswerSource>> {
-  const options = provider.second === undefined ? provider : await inFormatOf(call.prompt, provider)
+async function stream(options: LoadedOptions, call: ProviderCall): Promise<Sent<AnswerSource>> {
   if (isForeign(call.prompt, options)) await loadTranslation()
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, {
@@ -137,13 +147,13 @@ async function stream(provider: HttpProviderOptions, call: ProviderCall): Promis
   throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
 }
 
-async function heldResponse(options: HttpProviderOptions, call: HeldResponseCall, url: string): Promise<string> {
+async function heldResponse(options: LoadedOptions, call: HeldResponseCall, url: string): Promise<string> {
   const { method, path } = call
   const { text } = await fetchJson(options, call, { method, url: `${url}${path}` })
   return text
 }
 
-async function embedTexts(options: HttpProviderOptions, call: EmbedCall, address: Address): Promise<Embedded> {
+async function embedTexts(options: LoadedOptions, call: EmbedCall, address: Address): Promise<Embedded> {
   const { readEmbeddings } = await import('../formats/translators.ts')
   const body = JSON.stringify({ ...call.request.native, model: call.model.id })
   const { value } = await fetchJson(options, call, { method: 'POST', url: writeAddress(address, call), body })
@@ -151,7 +161,7 @@ async function embedTexts(options: HttpProviderOptions, call: EmbedCall, address
 }
 
 /** An error event may repeat credentials as well as an error response may. */
-function guardedFormat({ format, secrets }: HttpProviderOptions): StreamFormat {
+function guardedFormat({ format, secrets }: LoadedOptions): StreamFormat {
   const { dialect, isPlain } = format
   const stepReader = (): StepReader => {
     const readStep = format.stepReader()
@@ -170,7 +180,7 @@ function guardedFormat({ format, secrets }: HttpProviderOptions): StreamFormat {
 /** Fields that are removed for a token count: it concerns the prompt, and vendors refuse all other fields. */
 const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
-async function countTokens(options: HttpProviderOptions, call: ProviderCall, url: string): Promise<number> {
+async function countTokens(options: LoadedOptions, call: ProviderCall, url: string): Promise<number> {
   if (isForeign(call.prompt, options)) await loadTranslation()
   const written = parseObject(textOf(options.format.writePrompt(call.prompt, call.model.id).body)) ?? {}
   const counted = Object.fromEntries(Object.entries(written).filter(([field]) => !NOT_COUNTED.includes(field)))
@@ -184,7 +194,7 @@ type OpenCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
   Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
 
 /** Any answer but a fault of its own shows that the upstream can be reached. */
-async function answersAtAll(options: HttpProviderOptions, call: OpenCall, url: string): Promise<void> {
+async function answersAtAll(options: LoadedOptions, call: OpenCall, url: string): Promise<void> {
   const { status } = await request(options, call, { method: 'GET', url })
   if (status >= 500) throw brokenUpstream(options.name, `answered with status ${status}`)
 }
@@ -208,13 +218,13 @@ interface JsonAnswer {
 }
 
 /** Sends a request and resolves when the upstream has accepted it; every other answer is a failure. */
-async function fetchJson(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<JsonAnswer> {
+async function fetchJson(options: LoadedOptions, call: OpenCall, outgoing: Outgoing): Promise<JsonAnswer> {
   const response = await request(options, call, outgoing)
   if (isRefused(response)) throw await refusalOf(options, call, response)
   return readJson(options, call, response)
 }
 
-function readJson(options: HttpProviderOptions, call: OpenCall, response: UpstreamResponse): JsonAnswer {
+function readJson(options: LoadedOptions, call: OpenCall, response: UpstreamResponse): JsonAnswer {
   checkAccepted(options, call, response)
   const text = 'text' in response ? response.text : undefined
   if (text === undefined) throw brokenUpstream(options.name, 'sent an answer of more than 32 MiB')
@@ -223,7 +233,7 @@ function readJson(options: HttpProviderOptions, call: OpenCall, response: Upstre
   return { text, value }
 }
 
-function checkAccepted(options: HttpProviderOptions, call: OpenCall, response: UpstreamResponse): void {
+function checkAccepted(options: LoadedOptions, call: OpenCall, response: UpstreamResponse): void {
   const { status, header } = response
   if (status !== 200) {
     const isRedirect = status >= 300 && status < 400 && status !== 304
@@ -239,7 +249,7 @@ function isEncoded(header: ResponseHeader): boolean {
   return encoding !== undefined && encoding !== '' && encoding !== 'identity'
 }
 
-function request(options: HttpProviderOptions, call: OpenCall, outgoing: Outgoing): Promise<UpstreamResponse> {
+function request(options: LoadedOptions, call: OpenCall, outgoing: Outgoing): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
   const { sign } = options
   const { method, url, body, isStream = false } = outgoing
@@ -271,7 +281,7 @@ function isEventStream(status: number, header: ResponseHeader): boolean {
 }
 
 /** Always a new record: nothing of the caller's but the headers that the format itself knows. */
-function headersFor(options: HttpProviderOptions, call: OpenCall, accept: string): Record<string, string> {
+function headersFor(options: LoadedOptions, call: OpenCall, accept: string): Record<string, string> {
   const headers: Record<string, string> = {
     'content-type': JSON_TYPE,
     accept,
@@ -291,7 +301,7 @@ function isRefused({ status }: UpstreamResponse): boolean {
 
 /** What an error status means. A body that cannot be read, or says nothing, leaves the status. */
 async function refusalOf(
-  options: HttpProviderOptions,
+  options: LoadedOptions,
   { runtime }: OpenCall,
   response: UpstreamResponse,
 ): Promise<GatewayError> {

@@ -2,8 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Price } from '../core/money.ts'
 import type { Provider, Transport } from '../core/ports.ts'
-import type { Format } from '../formats/format.ts'
-import { openaiFormat } from '../formats/chat/format.ts'
+import { CHAT, RESPONSES } from './upstream-formats.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
 import { priceListSchema, type KnownModel, type PriceList } from './known-model.ts'
@@ -104,8 +103,8 @@ export function chatProvider(
   const baseUrl = trimSlash(options.baseUrl)
   return httpProvider({
     name,
-    format: openaiFormat,
-    ...(responses && { second: { dialect: 'responses', load: responsesFormat, create: `${baseUrl}/responses` } }),
+    format: CHAT,
+    ...(responses && { second: { ...RESPONSES, create: `${baseUrl}/responses` } }),
     ...createModelBook({ who, family, known, entries: models, defaultPrice }),
     urls: {
       create: `${baseUrl}/chat/completions`,
@@ -118,11 +117,6 @@ export function chatProvider(
     sign: credentials?.sign,
     ...transportOf(options.fetch),
   })
-}
-
-async function responsesFormat(): Promise<Format> {
-  const loaded = await import('../formats/responses/format.ts')
-  return loaded.responsesFormat
 }
 
 /** A provider's own fetch replaces the gateway's transport. */

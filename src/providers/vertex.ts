@@ -1,8 +1,7 @@
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
-import { anthropicFormat } from '../formats/messages/format.ts'
-import type { UpstreamFormat } from '../formats/format.ts'
-import { geminiFormat } from '../formats/gemini/format.ts'
+import type { UpstreamFormatModule } from '../formats/format.ts'
+import { GEMINI, MESSAGES } from './upstream-formats.ts'
 import { parseObject } from '../upstream/upstream-failure.ts'
 import { functionSchema } from './bedrock.ts'
 import { keyCredentials, type SignRequest } from './credentials.ts'
@@ -52,7 +51,7 @@ export function vertex(options: VertexOptions): Provider {
       : { headers: {}, sign: parsed.sign }
   return httpProvider({
     name,
-    format: isGoogle ? geminiFormat : anthropicOnVertex,
+    format: isGoogle ? GEMINI : MESSAGES_ON_VERTEX,
     ...createModelBook({
       who: 'vertex',
       family: isGoogle ? 'gemini' : 'claude',
@@ -73,12 +72,18 @@ function predictAddress(root: string): Address {
 }
 
 /** The message format with the model in the address and the version in the body. */
-const anthropicOnVertex: UpstreamFormat = {
-  ...anthropicFormat,
-  writePrompt(prompt, model) {
-    const { body, ignored } = anthropicFormat.writePrompt(prompt, model)
-    const text = typeof body === 'string' ? body : new TextDecoder().decode(body)
-    const { model: _model, ...fields } = parseObject(text) ?? {}
-    return { body: JSON.stringify({ anthropic_version: 'vertex-2023-10-16', ...fields }), ignored }
+const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
+  dialect: 'anthropic',
+  load: async () => {
+    const format = await MESSAGES.load()
+    return {
+      ...format,
+      writePrompt(prompt, model) {
+        const { body, ignored } = format.writePrompt(prompt, model)
+        const text = typeof body === 'string' ? body : new TextDecoder().decode(body)
+        const { model: _model, ...fields } = parseObject(text) ?? {}
+        return { body: JSON.stringify({ anthropic_version: 'vertex-2023-10-16', ...fields }), ignored }
+      },
+    }
   },
 }

@@ -1,4 +1,4 @@
-import { anthropicFormat } from '../formats/messages/format.ts'
+import { messagesClient } from '../formats/messages/client.ts'
 import { countStages } from '../pipeline/count.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Handler } from './endpoint.ts'
@@ -6,5 +6,5 @@ import { exchangeOf } from './exchange-of.ts'
 
 /** POST /v1/messages/count_tokens. */
 export function countTokens(services: Services): Handler {
-  return (call) => countStages.run(exchangeOf(call, anthropicFormat), services)
+  return (call) => countStages.run(exchangeOf(call, messagesClient), services)
 }

@@ -2,7 +2,7 @@ import type { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import type { MaybePromise } from '../core/maybe-promise.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
-import type { Format } from '../formats/format.ts'
+import type { WriteFailure } from '../formats/format.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import type { PathVariables } from '../http/router.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
@@ -51,8 +51,8 @@ export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
 export function refuse(
   { id, sink }: Pick<Call, 'id' | 'sink'>,
   failure: GatewayError,
-  { format, rate }: { readonly format: Format; readonly rate: RateStatus },
+  { writeFailure, rate }: { readonly writeFailure: WriteFailure; readonly rate: RateStatus },
 ): void {
   const headers = { ...adminHeaders({ id }), ...baseHeaders(id, rate), ...failureHeaders(failure) }
-  sendJson(sink, failureStatus(failure), headers, JSON.stringify(format.writeFailure(failure, id)))
+  sendJson(sink, failureStatus(failure), headers, JSON.stringify(writeFailure(failure, id)))
 }

@@ -1,10 +1,10 @@
 import { hasFlag } from '../core/steering-headers.ts'
-import type { Format } from '../formats/format.ts'
+import type { ClientFormat } from '../formats/format.ts'
 import { Exchange } from '../pipeline/exchange.ts'
 import type { Call } from './endpoint.ts'
 
 /** The exchange of a call, as the pipeline begins with it. */
-export function exchangeOf({ id, startedAt, request, sink }: Call, format: Format): Exchange {
+export function exchangeOf({ id, startedAt, request, sink }: Call, format: ClientFormat): Exchange {
   const isDetached = hasFlag(request, 'x-svc-detach')
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }

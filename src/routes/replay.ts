@@ -2,7 +2,10 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { stepsOf } from '../core/steps.ts'
-import type { Format, Metrics } from '../formats/format.ts'
+import type { Metrics } from '../formats/format.ts'
+import { messageId } from '../formats/messages/answer.ts'
+import { messagesClient } from '../formats/messages/client.ts'
+import { messagesUpstream } from '../formats/messages/upstream.ts'
 import { parseBody } from '../formats/parse-body.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
@@ -20,19 +23,18 @@ import type { Call, Handler } from './endpoint.ts'
  * POST /v1/messages/{id}/streams: a message of the calling key as the event stream it was or would have been, from any
  * event on; one that is still being generated is followed. Costs nothing and takes no place of a limit.
  */
-export function replayStream(format: Format, services: Services): Handler {
+export function replayStream(services: Services): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
     const rate = await services.ledger.status(key)
     const after = await readPosition(call.request, services)
-    const send = await find(call, key, { format, after, services })
+    const send = await find(call, key, { after, services })
     call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
-    send(eventSinkOf({ sink: call.sink, format, id: call.id }, services))
+    send(eventSinkOf({ sink: call.sink, format: messagesClient, id: call.id }, services))
   }
 }
 
 interface Wanted {
-  readonly format: Format
   /** The number of events that the caller has seen. */
   readonly after: number
   readonly services: Services
@@ -42,9 +44,9 @@ interface Wanted {
 type Send = (sink: EventSink) => void
 
 async function find({ variables, request }: Call, key: VirtualKey, wanted: Wanted): Promise<Send> {
-  const { format, after, services } = wanted
+  const { after, services } = wanted
   const id = variables['id'] ?? ''
-  const look = (): Promise<Found | undefined> => services.recordings.find(key.id, format.answerId?.(id) ?? id)
+  const look = (): Promise<Found | undefined> => services.recordings.find(key.id, messageId(id))
   const found = await look()
   if (found === undefined) throw unknownMessage()
   if (found === 'elsewhere') return (sink) => void waitForText(look, { request, sink }, wanted)
@@ -103,27 +105,27 @@ function sendText(text: string, sink: EventSink): void {
   sink.end()
 }
 
-function textAfter(kept: Kept, { format, after, services }: Wanted): string {
-  const text = textOf(kept, format, services)
+function textAfter(kept: Kept, { after, services }: Wanted): string {
+  const text = textOf(kept, services)
   checkPosition(after, countEvents(text))
   return skipEvents(text, after)
 }
 
 /** The events of an answer that left as JSON are made now: few ask for them. */
-function textOf(kept: Kept, format: Format, services: Services): string {
+function textOf(kept: Kept, services: Services): string {
   if (kept.kind === 'events') return kept.text
   const { metrics } = kept
   if (!isMetrics(metrics)) throw unknownMessage()
-  const completion = format.readCompletion(JSON.parse(kept.text) as JsonObject)
+  const completion = messagesUpstream.readCompletion(JSON.parse(kept.text) as JsonObject)
   const prompt = {
-    native: { dialect: format.dialect, value: {} },
+    native: { dialect: messagesClient.dialect, value: {} },
     model: completion.model,
     messages: [],
     settings: {},
     tools: [],
     stream: true,
   } as const
-  const writer = format.stepWriter({ prompt, created: Math.floor(services.runtime.now() / 1000) })
+  const writer = messagesClient.stepWriter({ prompt, created: Math.floor(services.runtime.now() / 1000) })
   const frames = stepsOf(completion).flatMap((step) => writer.write(step))
   return [...frames, ...writer.end(metrics)].map((frame, index) => writeFrame(frame, String(index + 1))).join('')
 }

@@ -1,6 +1,4 @@
 import type { ProviderStates, Store } from '../core/ports.ts'
-import { anthropicFormat } from '../formats/messages/format.ts'
-import { openaiFormat } from '../formats/chat/format.ts'
 import { createRouter, type Endpoint, type Method } from '../http/router.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
@@ -34,8 +32,22 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
   const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
   const storedResponse = (name: keyof ResponseHandlers): Handler => lazily(() => responseHandler(name, services))
   const table: readonly Endpoint<Handler>[] = [
-    { method: 'POST', path: '/v1/chat/completions', handle: inTraffic(traffic, completions(openaiFormat, services)) },
-    { method: 'POST', path: '/v1/messages', handle: inTraffic(traffic, completions(anthropicFormat, services)) },
+    {
+      method: 'POST',
+      path: '/v1/chat/completions',
+      handle: inTraffic(
+        traffic,
+        lazily(() => chat(services)),
+      ),
+    },
+    {
+      method: 'POST',
+      path: '/v1/messages',
+      handle: inTraffic(
+        traffic,
+        lazily(() => messages(services)),
+      ),
+    },
     {
       method: 'POST',
       path: '/v1/messages/count_tokens',
@@ -109,14 +121,24 @@ function adminPaths({ admin, services, basePath }: EndpointRooms): readonly Endp
   return [...paths, { method: 'GET', path: '/metrics', handle }, { method: 'GET', path: '/metrics/cache', handle }]
 }
 
+async function chat(services: Services): Promise<Handler> {
+  const { chatClient } = await import('../formats/chat/client.ts')
+  return completions(chatClient, services)
+}
+
+async function messages(services: Services): Promise<Handler> {
+  const { messagesClient } = await import('../formats/messages/client.ts')
+  return completions(messagesClient, services)
+}
+
 async function responses(services: Services): Promise<Handler> {
-  const { responsesFormat } = await import('../formats/responses/format.ts')
-  return completions(responsesFormat, services)
+  const { responsesClient } = await import('../formats/responses/client.ts')
+  return completions(responsesClient, services)
 }
 
 async function compact(services: Services): Promise<Handler> {
-  const { compactFormat } = await import('../formats/responses/format.ts')
-  return completions(compactFormat(), services)
+  const { compactClient } = await import('../formats/responses/client.ts')
+  return completions(compactClient(), services)
 }
 
 async function responseHandler(name: keyof ResponseHandlers, services: Services): Promise<Handler> {
@@ -142,7 +164,7 @@ async function embeddings(services: Services): Promise<Handler> {
 }
 
 async function replayStream(services: Services): Promise<Handler> {
-  return (await routes()).replayStream(anthropicFormat, services)
+  return (await routes()).replayStream(services)
 }
 
 async function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointRooms): Promise<Handler> {
@@ -152,6 +174,7 @@ async function batchHandler(name: keyof BatchHandlers, { batches, services }: En
 
 /** A handler whose code is loaded by its first call; a failed import is tried again by the next one. */
 function lazily(load: () => Promise<Handler>): Handler {
-  const loaded = lazy(load)
-  return async (call) => (await loaded())(call)
+  let loaded: Handler | undefined
+  const ready = lazy(async () => (loaded = await load()))
+  return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))
 }

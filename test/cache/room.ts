@@ -10,8 +10,8 @@ import {
   type CacheQuestion,
   type SemanticCache,
 } from '../../src/cache/semantic-cache.ts'
-import { readPrompt as readMessagePrompt } from '../../src/formats/messages/format.ts'
-import { readPrompt as readChatPrompt } from '../../src/formats/chat/format.ts'
+import { readPrompt as readMessagePrompt } from '../../src/formats/messages/client.ts'
+import { readPrompt as readChatPrompt } from '../../src/formats/chat/client.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 

@@ -1,7 +1,7 @@
 import type Anthropic from '@anthropic-ai/sdk'
 import type OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { prose } from '../savings/conversation.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage } from '../support/stage.ts'
@@ -149,7 +149,7 @@ async function turnsOf(tokens: number): Promise<Asked['turns']> {
   const meter = createMeter(createTokenizer())
   const sizeOf = (talk: Asked['turns']): Promise<number> =>
     meter.countOf(
-      openaiFormat.readPrompt({ model: CHAT_MODEL, messages: [{ role: 'system', content: SYSTEM }, ...talk] }),
+      chatClient.readPrompt({ model: CHAT_MODEL, messages: [{ role: 'system', content: SYSTEM }, ...talk] }),
     )
   let talk = turns(2)
   while ((await sizeOf(talk)) < tokens - 2000) talk = [...turns(2).slice(0, 2), ...talk]

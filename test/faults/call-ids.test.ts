@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
-import { responsesFormat } from '../../src/formats/responses/format.ts'
+import { chatUpstream } from '../../src/formats/chat/upstream.ts'
+import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { ask, CROSSINGS, RESPONSES_CROSSINGS } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { framesOf, wholeAnswer, type Answer } from '../support/upstream-answers.ts'
@@ -76,7 +76,7 @@ describe('a response of an upstream of the responses format', () => {
   })
 
   it('shows a call without call_id under one id in all its events', () => {
-    const read = responsesFormat.stepReader()
+    const read = responsesUpstream.stepReader()
     const events = [
       { type: 'response.created', response: { id: 'resp_1', model: 'm', output: [] } },
       { type: 'response.output_item.added', output_index: 0, item: call({ call_id: '' }) },
@@ -92,7 +92,7 @@ describe('a response of an upstream of the responses format', () => {
   })
 
   it('as a whole gets a fresh call_id, or that of the item', () => {
-    const { parts, native } = responsesFormat.readCompletion({ output: [call({}), call({ id: 'fc_1' })] })
+    const { parts, native } = responsesUpstream.readCompletion({ output: [call({}), call({ id: 'fc_1' })] })
     const ids = parts.map((part) => (part.type === 'tool-call' ? part.id : undefined))
 
     expect(ids).toEqual([expect.stringMatching(/^call_[0-9a-f]{24}$/), 'fc_1'])
@@ -102,7 +102,7 @@ describe('a response of an upstream of the responses format', () => {
 
 describe('a chat stream', () => {
   it('whose call begins without an id and gets one later keeps the first, and pieces without an id stay as they are', () => {
-    const read = openaiFormat.stepReader()
+    const read = chatUpstream.stepReader()
     const chunk = (call: JsonObject): string =>
       JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { tool_calls: [call] } }] })
     const texts = [

@@ -2,7 +2,6 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { connect, type AddressInfo, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { toNodeHandler } from '../../src/node.ts'
 import { DEFAULT_LIMITS } from '../../src/options.ts'
 import { eventSinkOf } from '../../src/pipeline/event-sink.ts'
@@ -12,6 +11,7 @@ import { timeouts } from '../support/provider-call.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { post, readerOf } from '../support/streams.ts'
 import { framesOf, gate } from '../support/upstream.ts'
+import { chatFormat } from '../support/whole-formats.ts'
 
 let stage: Stage | undefined
 afterEach(() => stage?.close())
@@ -35,7 +35,7 @@ describe('the events of a stream', () => {
       destroy: () => void calls.push('destroy'),
     }
     const services = { limits: DEFAULT_LIMITS, runtime, timeouts }
-    const events = eventSinkOf({ sink, format: openaiFormat, id: 'req_1' }, services)
+    const events = eventSinkOf({ sink, format: chatFormat, id: 'req_1' }, services)
     events.onDrain(() => {})
     return { calls, events, runtime, drain: () => drained() }
   }

@@ -5,33 +5,35 @@ import type { Frame, Step } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import { collector, stepsOf } from '../../src/core/steps.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
-import type { Format } from '../../src/formats/format.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { messagesClient } from '../../src/formats/messages/client.ts'
+import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
+import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { failureOf, metrics, svcMetrics } from './chat/support.ts'
 import { bodyText } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { chatFormat, messagesFormat, type WholeFormat } from '../support/whole-formats.ts'
 
 enableTranslation()
 
 type Body = Record<string, Json | undefined>
 
 /** A caller's body as an upstream of the other format gets it. */
-function translate(from: Format, to: Format, body: JsonObject): Body {
+function translate(from: WholeFormat, to: WholeFormat, body: JsonObject): Body {
   return JSON.parse(bodyText(to.writePrompt(from.readPrompt(body), 'upstream-model').body)) as Body
 }
 
 const toChat = (body: JsonObject): Body =>
-  translate(anthropicFormat, openaiFormat, { model: 'a/b', max_tokens: 100, ...body })
-const toMessages = (body: JsonObject): Body => translate(openaiFormat, anthropicFormat, { model: 'a/b', ...body })
+  translate(messagesFormat, chatFormat, { model: 'a/b', max_tokens: 100, ...body })
+const toMessages = (body: JsonObject): Body => translate(chatFormat, messagesFormat, { model: 'a/b', ...body })
 
 const chatPrompt = (fields: JsonObject = {}) =>
-  openaiFormat.readPrompt({ model: 'a/b', messages: [{ role: 'user', content: 'x' }], stream: true, ...fields })
+  chatClient.readPrompt({ model: 'a/b', messages: [{ role: 'user', content: 'x' }], stream: true, ...fields })
 const messagePrompt = () =>
-  anthropicFormat.readPrompt({ model: 'a/b', max_tokens: 9, messages: [{ role: 'user', content: 'x' }], stream: true })
+  messagesClient.readPrompt({ model: 'a/b', max_tokens: 9, messages: [{ role: 'user', content: 'x' }], stream: true })
 
 /** A stream of steps as the bytes that a caller gets. */
-function served(to: Format, steps: readonly Step[], fields: JsonObject = {}): string {
+function served(to: WholeFormat, steps: readonly Step[], fields: JsonObject = {}): string {
   const prompt = to.dialect === 'openai' ? chatPrompt(fields) : messagePrompt()
   const writer = to.stepWriter({ prompt, created: 1_700_000_000 })
   const frames = [...steps.flatMap((step) => [...writer.write(step)]), ...writer.end(metrics)]
@@ -50,7 +52,7 @@ const anthropic = (text: string, status?: number) =>
 const askChat = { model: 'a/b', messages: [{ role: 'user' as const, content: 'x' }] }
 const askMessages = { ...askChat, max_tokens: 9 }
 
-const read = (from: Format, frames: readonly Frame[]): readonly Step[] => {
+const read = (from: WholeFormat, frames: readonly Frame[]): readonly Step[] => {
   const reader = from.stepReader()
   return frames.map((frame) => reader(frame))
 }
@@ -295,7 +297,7 @@ describe('an answer in one piece', () => {
   const context = { prompt: chatPrompt(), created: 1_700_000_000 }
 
   it('of a message upstream is a completion to the official chat client', async () => {
-    const answer = anthropicFormat.readCompletion({
+    const answer = messagesUpstream.readCompletion({
       id: 'msg_1',
       type: 'message',
       role: 'assistant',
@@ -308,7 +310,7 @@ describe('an answer in one piece', () => {
       stop_reason: 'tool_use',
       usage: { input_tokens: 5, cache_read_input_tokens: 3, cache_creation_input_tokens: 2, output_tokens: 7 },
     })
-    const text = openaiFormat.writeCompletion(answer, metrics, context)
+    const text = chatClient.writeCompletion(answer, metrics, context)
     const completion = await openai(text).chat.completions.create(askChat)
     expect(completion.choices[0]).toMatchObject({
       message: {
@@ -327,7 +329,7 @@ describe('an answer in one piece', () => {
   })
 
   it('of a chat upstream is a message to the official message client', async () => {
-    const answer = openaiFormat.readCompletion({
+    const answer = chatUpstream.readCompletion({
       id: 'chatcmpl-1',
       model: 'gpt',
       choices: [
@@ -342,7 +344,7 @@ describe('an answer in one piece', () => {
       ],
       usage: { prompt_tokens: 10, completion_tokens: 7, prompt_tokens_details: { cached_tokens: 4 } },
     })
-    const text = anthropicFormat.writeCompletion(answer, metrics, { prompt: messagePrompt(), created: 1 })
+    const text = messagesClient.writeCompletion(answer, metrics, { prompt: messagePrompt(), created: 1 })
     const message = await anthropic(text).messages.create(askMessages)
     expect(message).toMatchObject({
       type: 'message',
@@ -373,7 +375,7 @@ describe('an answer in one piece', () => {
       stop_sequence: reason === 'stop_sequence' ? 'END' : null,
       usage: { input_tokens: 1, output_tokens: 1 },
     }
-    const text = openaiFormat.writeCompletion(anthropicFormat.readCompletion(body), metrics, context)
+    const text = chatClient.writeCompletion(messagesUpstream.readCompletion(body), metrics, context)
     expect(JSON.parse(text)).toMatchObject({ choices: [{ finish_reason: expected }] })
   })
 })
@@ -452,7 +454,7 @@ describe('a streamed answer', () => {
   ]
 
   it('of a chat upstream, with interleaved calls, is a message to the official message client', async () => {
-    const text = served(anthropicFormat, read(openaiFormat, chatFrames))
+    const text = served(messagesFormat, read(chatFormat, chatFrames))
     const message = await anthropic(text).messages.stream(askMessages).finalMessage()
     expect(message.content.filter((block) => block.type !== 'thinking')).toMatchObject([
       { type: 'text', text: 'Calling both' },
@@ -464,7 +466,7 @@ describe('a streamed answer', () => {
   })
 
   it('of a message upstream is a completion to the official chat client', async () => {
-    const text = served(openaiFormat, read(anthropicFormat, messageFrames), { stream_options: { include_usage: true } })
+    const text = served(chatFormat, read(messagesFormat, messageFrames), { stream_options: { include_usage: true } })
     const completion = await openai(text).chat.completions.stream(askChat).finalChatCompletion()
     expect(completion.id).toBe('msg_1')
     expect(completion.choices[0]).toMatchObject({
@@ -484,8 +486,8 @@ describe('a streamed answer', () => {
   })
 
   it.each([
-    ['chat', openaiFormat, chatFrames],
-    ['message', anthropicFormat, messageFrames],
+    ['chat', chatFormat, chatFrames],
+    ['message', messagesFormat, messageFrames],
   ] as const)(
     'of a %s upstream is the same answer joined, replayed, and read again from the other format',
     (_name, from, frames) => {
@@ -495,7 +497,7 @@ describe('a streamed answer', () => {
         return collected.completion()
       }
       const joined = collect(read(from, frames))
-      const to = from === openaiFormat ? anthropicFormat : openaiFormat
+      const to = from === chatFormat ? messagesFormat : chatFormat
       const replayed = served(to, stepsOf(joined), { stream_options: { include_usage: true } })
       const again = replayed
         .trim()
@@ -520,21 +522,21 @@ describe('a streamed answer', () => {
 
 describe('an error', () => {
   it('of a message upstream is told to a chat caller in the words of the upstream', async () => {
-    const failure = anthropicFormat.readFailure(400, {
+    const failure = messagesUpstream.readFailure(400, {
       type: 'error',
       error: { type: 'invalid_request_error', message: 'prompt is too long', details: { error_code: 'x' } },
     })
-    const body = JSON.stringify(openaiFormat.writeFailure(failure, 'r'))
+    const body = JSON.stringify(chatClient.writeFailure(failure, 'r'))
     const refused = openai(body, 400).chat.completions.create(askChat)
     await expect(refused).rejects.toMatchObject({ status: 400, type: 'invalid_request_error' })
     expect(JSON.parse(body)).toMatchObject({ error: { message: 'prompt is too long', details: { error_code: 'x' } } })
   })
 
   it('of a chat upstream is told to a message caller in the words of the upstream', async () => {
-    const failure = openaiFormat.readFailure(400, {
+    const failure = chatUpstream.readFailure(400, {
       error: { message: 'too long', type: 'invalid_request_error', code: 'context_length_exceeded', param: 'messages' },
     })
-    const body = JSON.stringify(anthropicFormat.writeFailure(failure, 'r'))
+    const body = JSON.stringify(messagesClient.writeFailure(failure, 'r'))
     await expect(anthropic(body, 400).messages.create(askMessages)).rejects.toMatchObject({ status: 400 })
     expect(JSON.parse(body)).toMatchObject({
       type: 'error',
@@ -544,13 +546,13 @@ describe('an error', () => {
 
   it('in the midst of a stream is an error to the official clients', async () => {
     const failure = new GatewayError('upstream', 'It broke')
-    const chat = `${chunk({ content: 'x' }).data}\n\ndata: ${openaiFormat.writeFailureFrame(failure, 'r').data}\n\n`
+    const chat = `${chunk({ content: 'x' }).data}\n\ndata: ${chatClient.writeFailureFrame(failure, 'r').data}\n\n`
     const consume = async () => {
       const stream = await openai(`data: ${chat}`).chat.completions.create({ ...askChat, stream: true })
       for await (const part of stream) expect(part.choices).toHaveLength(1)
     }
     await expect(consume()).rejects.toThrow(/It broke/)
-    const frame = anthropicFormat.writeFailureFrame(failure, 'r')
+    const frame = messagesClient.writeFailureFrame(failure, 'r')
     const stream = anthropic(`event: ${String(frame.event)}\ndata: ${frame.data}\n\n`).messages.stream(askMessages)
     await expect(stream.finalMessage()).rejects.toThrow(/It broke/)
   })

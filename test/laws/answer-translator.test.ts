@@ -2,16 +2,14 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Completion, Frame } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
 import { AnswerTranslator, type Chunk } from '../../src/upstream/answer-translator.ts'
-import type { Format } from '../../src/formats/format.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { createFrameReader } from '../../src/http/sse.ts'
 import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
 import { framesOf, type Answer } from '../support/upstream-answers.ts'
 import { frameText } from '../support/upstream.ts'
+import { chatFormat, messagesFormat, type WholeFormat } from '../support/whole-formats.ts'
 
-const FORMATS = { openai: openaiFormat, anthropic: anthropicFormat } as const
+const FORMATS = { openai: chatFormat, anthropic: messagesFormat } as const
 type Dialect = keyof typeof FORMATS
 
 const BODY: JsonObject = {
@@ -21,7 +19,7 @@ const BODY: JsonObject = {
   messages: [{ role: 'user', content: 'Tell me.' }],
 }
 
-function translatorOf(format: Format, isSameFormat: boolean, isNumbered: boolean): AnswerTranslator {
+function translatorOf(format: WholeFormat, isSameFormat: boolean, isNumbered: boolean): AnswerTranslator {
   return new AnswerTranslator({
     format,
     writer: format.stepWriter({ prompt: format.readPrompt(BODY), created: 1 }),

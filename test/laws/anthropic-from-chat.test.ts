@@ -2,8 +2,9 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { asArray, type Json, type JsonObject } from '../../src/core/json.ts'
 import { textOfPart } from '../../src/core/prompt.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
-import { readPrompt } from '../../src/formats/chat/format.ts'
+import { messagesClient } from '../../src/formats/messages/client.ts'
+import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
+import { readPrompt } from '../../src/formats/chat/client.ts'
 import { bodyText } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
 
@@ -59,7 +60,7 @@ describe('any chat conversation for a model that is reached in the message forma
     fc.assert(
       fc.property(conversation, (messages) => {
         const prompt = readPrompt({ model: 'x/y', messages })
-        const body = JSON.parse(bodyText(anthropicFormat.writePrompt(prompt, 'sonnet').body)) as JsonObject
+        const body = JSON.parse(bodyText(messagesUpstream.writePrompt(prompt, 'sonnet').body)) as JsonObject
         const turns = body['messages'] as readonly JsonObject[]
         const calls = new Set<Json | undefined>()
         turns.forEach((turn, index) => {
@@ -77,7 +78,7 @@ describe('any chat conversation for a model that is reached in the message forma
           }
         })
         expect(body['max_tokens']).toBeGreaterThanOrEqual(1)
-        const read = anthropicFormat.readPrompt(body)
+        const read = messagesClient.readPrompt(body)
         const words = (list: typeof read.messages) =>
           list
             .flatMap((message) => message.parts.filter((part) => part.type !== 'tool-call'))

@@ -2,7 +2,8 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import { textOfMessage, withParts } from '../../src/core/prompt.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
+import { messagesClient } from '../../src/formats/messages/client.ts'
+import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
@@ -103,14 +104,14 @@ const anyBody = object(
   },
 ).map(asParsed)
 
-const write = (prompt: ReturnType<typeof anthropicFormat.readPrompt>, model = 'claude/sonnet') =>
-  anthropicFormat.writePrompt(prompt, model)
+const write = (prompt: ReturnType<typeof messagesClient.readPrompt>, model = 'claude/sonnet') =>
+  messagesUpstream.writePrompt(prompt, model)
 
 describe('what nobody touched leaves as it came', () => {
   it('writes the body that was read, unknown fields at every level included', () => {
     fc.assert(
       fc.property(anyBody, (body) => {
-        const written = write(anthropicFormat.readPrompt(body))
+        const written = write(messagesClient.readPrompt(body))
         expect(JSON.parse(bodyText(written.body))).toEqual(body)
         expect(written.ignored).toEqual([])
       }),
@@ -123,7 +124,7 @@ describe('what nobody touched leaves as it came', () => {
       fc.property(anyBody, fc.nat({ max: 3 }), (body, spaces) => {
         const text = JSON.stringify(body, null, spaces)
         const parsed = parseBody(new TextEncoder().encode(text))
-        const prompt = anthropicFormat.readPrompt(parsed.body, parsed.received)
+        const prompt = messagesClient.readPrompt(parsed.body, parsed.received)
         expect(bodyText(write(prompt, 'other').body)).toBe(text.replace('"claude/sonnet"', '"other"'))
       }),
     )
@@ -132,7 +133,7 @@ describe('what nobody touched leaves as it came', () => {
   it('changes one setting and nothing else', () => {
     fc.assert(
       fc.property(anyBody, fc.integer({ min: 100_001, max: 200_000 }), (body, maxTokens) => {
-        const prompt = anthropicFormat.readPrompt(body)
+        const prompt = messagesClient.readPrompt(body)
         const written = write({ ...prompt, settings: { ...prompt.settings, maxTokens } })
         expect(JSON.parse(bodyText(written.body))).toEqual({ ...body, max_tokens: maxTokens })
       }),
@@ -142,12 +143,10 @@ describe('what nobody touched leaves as it came', () => {
   it('keeps every part that a rewritten message kept, and every message that was not rewritten', () => {
     fc.assert(
       fc.property(anyBody, fc.nat(), (body, choice) => {
-        const prompt = anthropicFormat.readPrompt(body)
+        const prompt = messagesClient.readPrompt(body)
         const chosen = choice % prompt.messages.length
         const messages = prompt.messages.map((one, index) => (index === chosen ? withParts(one, one.parts) : one))
-        const again = anthropicFormat.readPrompt(
-          JSON.parse(bodyText(write({ ...prompt, messages }).body)) as JsonObject,
-        )
+        const again = messagesClient.readPrompt(JSON.parse(bodyText(write({ ...prompt, messages }).body)) as JsonObject)
         const words = (list: typeof prompt.messages) =>
           list.map(textOfMessage).join('').replaceAll(/\s/g, '').split('').toSorted()
         expect(words(again.messages)).toEqual(words(messages))

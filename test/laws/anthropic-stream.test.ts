@@ -4,7 +4,8 @@ import { NO_USAGE, type AnswerEvent, type Completion, type Frame, type Step } fr
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
 import { collector, stepsOf } from '../../src/core/steps.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
+import { messagesClient } from '../../src/formats/messages/client.ts'
+import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { context, dataOf, frame, metrics, stepsFrom, written } from '../formats/messages/samples.ts'
 
 const count = fc.nat({ max: 1_000_000 })
@@ -102,8 +103,8 @@ describe('streams of the message format', () => {
   it('gives back the same answer from a whole body', () => {
     fc.assert(
       fc.property(completion, (answer) => {
-        const body = JSON.parse(anthropicFormat.writeCompletion(answer, metrics, context)) as JsonObject
-        const read = anthropicFormat.readCompletion(body)
+        const body = JSON.parse(messagesClient.writeCompletion(answer, metrics, context)) as JsonObject
+        const read = messagesUpstream.readCompletion(body)
         expect(collect(stepsOf(read))).toEqual(answer)
       }),
       { numRuns: 300 },
@@ -177,7 +178,7 @@ describe('streams of the message format', () => {
     ) as fc.Arbitrary<JsonObject>
     fc.assert(
       fc.property(anyUsage, (given) => {
-        const read = anthropicFormat.readCompletion({ type: 'message', content: [], usage: given }).usage ?? NO_USAGE
+        const read = messagesUpstream.readCompletion({ type: 'message', content: [], usage: given }).usage ?? NO_USAGE
         for (const tokens of Object.values(read)) {
           expect(Number.isInteger(tokens)).toBe(true)
           expect(tokens).toBeGreaterThanOrEqual(0)

@@ -2,10 +2,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Transport, TransportHandler } from '../../src/core/ports.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { createGateway, type Gateway } from '../../src/index.ts'
 import { httpProvider } from '../../src/providers/http-provider.ts'
+import { CHAT, MESSAGES } from '../../src/providers/upstream-formats.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
 import { framesOf, wholeAnswer } from '../support/upstream-answers.ts'
@@ -144,7 +143,7 @@ class Play {
     }
     const provider = httpProvider({
       name: 'script',
-      format: setting.dialect === 'openai' ? openaiFormat : anthropicFormat,
+      format: setting.dialect === 'openai' ? CHAT : MESSAGES,
       models: [testModel],
       model: () => testModel,
       urls: { create: 'http://upstream.test/' },

@@ -4,13 +4,13 @@ import { describe, expect, it } from 'vitest'
 import type { AnswerSource, SourceReceiver } from '../../src/core/answer-source.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Provider } from '../../src/core/ports.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { createGateway } from '../../src/index.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
 import { framesOf } from '../support/upstream-answers.ts'
 import { frameText } from '../support/upstream.ts'
 import { watchedStore } from '../support/watched-store.ts'
+import { chatFormat } from '../support/whole-formats.ts'
 
 const BODY = { model: 'script/model', stream: true, messages: [{ role: 'user', content: 'Tell me.' }] }
 const PIECES = framesOf(
@@ -20,7 +20,7 @@ const PIECES = framesOf(
 
 /** An upstream whose events come when the test says so. As a transport does, it is silent once it has ended. */
 class ScriptedSource implements AnswerSource {
-  readonly format = openaiFormat
+  readonly format = chatFormat
   isPaused = false
   isOver = false
   isRead = false

@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { collector } from '../../src/core/steps.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
+import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { metrics } from '../formats/chat/support.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
@@ -96,8 +97,8 @@ describe('law: write(read(body)) = body for chat requests', () => {
     fc.assert(
       fc.property(bodyText, (sent) => {
         const parsed = parseBody(new TextEncoder().encode(sent))
-        const prompt = openaiFormat.readPrompt(parsed.body, parsed.received)
-        const written = openaiFormat.writePrompt(prompt, prompt.model)
+        const prompt = chatClient.readPrompt(parsed.body, parsed.received)
+        const written = chatUpstream.writePrompt(prompt, prompt.model)
         expect([textOfBody(written.body), written.ignored]).toEqual([sent, []])
       }),
     )
@@ -107,8 +108,8 @@ describe('law: write(read(body)) = body for chat requests', () => {
     fc.assert(
       fc.property(body, (sent) => {
         const value = JSON.parse(JSON.stringify(sent)) as JsonObject
-        const prompt = openaiFormat.readPrompt(value)
-        expect(JSON.parse(textOfBody(openaiFormat.writePrompt(prompt, prompt.model).body))).toEqual(value)
+        const prompt = chatClient.readPrompt(value)
+        expect(JSON.parse(textOfBody(chatUpstream.writePrompt(prompt, prompt.model).body))).toEqual(value)
       }),
     )
   })
@@ -117,11 +118,11 @@ describe('law: write(read(body)) = body for chat requests', () => {
     fc.assert(
       fc.property(body, fc.nat(), (sent, seed) => {
         const value = JSON.parse(JSON.stringify(sent)) as JsonObject & { messages: readonly JsonObject[] }
-        const prompt = openaiFormat.readPrompt(value)
+        const prompt = chatClient.readPrompt(value)
         const at = seed % prompt.messages.length
         const messages = prompt.messages.with(at, { role: 'user', parts: [{ type: 'text', text: 'new' }] })
         const written = JSON.parse(
-          textOfBody(openaiFormat.writePrompt({ ...prompt, messages }, prompt.model).body),
+          textOfBody(chatUpstream.writePrompt({ ...prompt, messages }, prompt.model).body),
         ) as JsonObject
         expect(written).toEqual({ ...value, messages: value.messages.with(at, { role: 'user', content: 'new' }) })
       }),
@@ -152,13 +153,13 @@ describe('law: the frames of a chat stream', () => {
   it('leave word for word, apart from the bill on the one that ends it', () => {
     fc.assert(
       fc.property(stream, ([chunks, last]) => {
-        const reader = openaiFormat.stepReader()
-        const prompt = openaiFormat.readPrompt({
+        const reader = chatUpstream.stepReader()
+        const prompt = chatClient.readPrompt({
           model: 'a/b',
           messages: [{ role: 'user', content: 'x' }],
           stream: true,
         })
-        const writer = openaiFormat.stepWriter({ prompt, created: 1 })
+        const writer = chatClient.stepWriter({ prompt, created: 1 })
         const frames = [...chunks, last, '[DONE]'].flatMap((data) => [...writer.write(reader({ data }))])
         const out = [...frames, ...writer.end(metrics)].map((frame) => frame.data)
         expect(out.slice(0, -2)).toEqual(chunks)
@@ -203,8 +204,8 @@ describe('law: junk', () => {
       fc.property(mutated, (sent) => {
         onlyGatewayErrors(() => {
           const parsed = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
-          const prompt = openaiFormat.readPrompt(parsed.body, parsed.received)
-          openaiFormat.writePrompt(prompt, 'm')
+          const prompt = chatClient.readPrompt(parsed.body, parsed.received)
+          chatUpstream.writePrompt(prompt, 'm')
         })
       }),
       { numRuns: 400 },
@@ -223,11 +224,11 @@ describe('law: junk', () => {
     fc.assert(
       fc.property(answer, fc.nat(700), (body, status) => {
         const value = body as JsonObject
-        onlyGatewayErrors(() => void openaiFormat.readCompletion(value))
-        expect(GatewayError.is(openaiFormat.readFailure(status, value))).toBe(true)
+        onlyGatewayErrors(() => void chatUpstream.readCompletion(value))
+        expect(GatewayError.is(chatUpstream.readFailure(status, value))).toBe(true)
         onlyGatewayErrors(() => {
           const collected = collector()
-          collected.add(openaiFormat.stepReader()({ data: JSON.stringify(value) }))
+          collected.add(chatUpstream.stepReader()({ data: JSON.stringify(value) }))
           collected.completion()
         })
       }),

@@ -5,15 +5,15 @@ import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/model.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
-import type { Format } from '../../src/formats/format.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { messagesClient } from '../../src/formats/messages/client.ts'
+import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
-import { responsesFormat } from '../../src/formats/responses/format.ts'
+import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { boundByBytes, tokensBesideText, weighPrompt } from '../../src/tokens/bound.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '../support/whole-formats.ts'
 
 enableTranslation()
 
@@ -170,7 +170,7 @@ interface Sent {
   readonly body: string
 }
 
-function send(from: Format, to: Format, written: string): Sent {
+function send(from: WholeFormat, to: WholeFormat, written: string): Sent {
   const { body, received, bytes } = parseBody(new TextEncoder().encode(written))
   const prompt = from.readPrompt(body, received)
   return { prompt, bytes, body: bodyText(to.writePrompt(prompt, model.id).body) }
@@ -192,7 +192,7 @@ function expectBound({ prompt, bytes, body }: Sent, isTranslated: boolean): void
   expect(bound).toBeGreaterThanOrEqual(countDigits(sent))
 }
 
-const FORMATS = { chat: openaiFormat, message: anthropicFormat, responses: responsesFormat }
+const FORMATS = { chat: chatFormat, message: messagesFormat, responses: responsesFormat }
 type Name = keyof typeof FORMATS
 
 /** The same JSON with the white space, escapes and exponents that callers may write. */
@@ -229,7 +229,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
   it.each<Name>(['chat', 'responses'])('of a message body that is translated to the %s format', (to) => {
     fc.assert(
       fc.property(portable, spelled, (body, spell) =>
-        expectBound(send(anthropicFormat, FORMATS[to], spell(body)), true),
+        expectBound(send(messagesFormat, FORMATS[to], spell(body)), true),
       ),
       { numRuns: 200 },
     )
@@ -238,8 +238,8 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
   it.each<Name>(['message', 'responses'])('of a chat body that is translated to the %s format', (to) => {
     fc.assert(
       fc.property(portable, spelled, (body, spell) => {
-        const chat = openaiFormat.writePrompt(anthropicFormat.readPrompt(body), 'chat/large').body
-        expectBound(send(openaiFormat, FORMATS[to], spell(JSON.parse(bodyText(chat)))), true)
+        const chat = chatUpstream.writePrompt(messagesClient.readPrompt(body), 'chat/large').body
+        expectBound(send(chatFormat, FORMATS[to], spell(JSON.parse(bodyText(chat)))), true)
       }),
       { numRuns: 200 },
     )
@@ -248,7 +248,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
   it.each<Name>(['message', 'chat'])('of a responses body that is translated to the %s format', (to) => {
     fc.assert(
       fc.property(portable, spelled, (body, spell) => {
-        const own = responsesFormat.writePrompt(anthropicFormat.readPrompt(body), 'openai/large').body
+        const own = responsesUpstream.writePrompt(messagesClient.readPrompt(body), 'openai/large').body
         expectBound(send(responsesFormat, FORMATS[to], spell(JSON.parse(bodyText(own)))), true)
       }),
       { numRuns: 200 },
@@ -262,7 +262,7 @@ describe('the exact count', () => {
   it('of a body is at least the count of each text in it, fields that no format knows included', async () => {
     await fc.assert(
       fc.asyncProperty(chatBody, async (body) => {
-        const { prompt, bytes } = send(openaiFormat, openaiFormat, JSON.stringify(body))
+        const { prompt, bytes } = send(chatFormat, chatFormat, JSON.stringify(body))
         const beside = tokensBesideText(weighPrompt(prompt, bytes), model)
         const texts = textsOf(body).filter((one) => !one.includes(image))
         for (const [vocabulary, reference] of [
@@ -303,7 +303,7 @@ describe('the exact count', () => {
     })
     const counted = await Promise.all(
       [image, image.repeat(50)].map((data) =>
-        meter.countOfBody(send(openaiFormat, openaiFormat, JSON.stringify(body(data))).prompt, 'o200k'),
+        meter.countOfBody(send(chatFormat, chatFormat, JSON.stringify(body(data))).prompt, 'o200k'),
       ),
     )
     expect(counted[0]).toBe(counted[1])

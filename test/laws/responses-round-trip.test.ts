@@ -3,12 +3,12 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { collector } from '../../src/core/steps.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
-import { responsesFormat } from '../../src/formats/responses/format.ts'
+import { responsesClient } from '../../src/formats/responses/client.ts'
+import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
+import { chatFormat, messagesFormat, responsesFormat } from '../support/whole-formats.ts'
 
 enableTranslation()
 
@@ -105,8 +105,8 @@ describe('law: write(read(body)) = body for responses requests', () => {
     fc.assert(
       fc.property(bodyText, (sent) => {
         const parsed = parseBody(new TextEncoder().encode(sent))
-        const prompt = responsesFormat.readPrompt(parsed.body, parsed.received)
-        const { body, ignored } = responsesFormat.writePrompt(prompt, prompt.model)
+        const prompt = responsesClient.readPrompt(parsed.body, parsed.received)
+        const { body, ignored } = responsesUpstream.writePrompt(prompt, prompt.model)
         expect([textOfBody(body), ignored]).toEqual([sent, []])
       }),
     )
@@ -116,8 +116,8 @@ describe('law: write(read(body)) = body for responses requests', () => {
     fc.assert(
       fc.property(body, (sent) => {
         const value = JSON.parse(JSON.stringify(sent)) as JsonObject
-        const prompt = responsesFormat.readPrompt(value)
-        expect(JSON.parse(textOfBody(responsesFormat.writePrompt(prompt, prompt.model).body))).toEqual(value)
+        const prompt = responsesClient.readPrompt(value)
+        expect(JSON.parse(textOfBody(responsesUpstream.writePrompt(prompt, prompt.model).body))).toEqual(value)
       }),
     )
   })
@@ -126,12 +126,12 @@ describe('law: write(read(body)) = body for responses requests', () => {
     fc.assert(
       fc.property(body, fc.nat(), (sent, seed) => {
         const value = JSON.parse(JSON.stringify(sent)) as JsonObject
-        const prompt = responsesFormat.readPrompt(value)
+        const prompt = responsesClient.readPrompt(value)
         const first = typeof value['instructions'] === 'string' ? 1 : 0
         const at = first + (seed % (prompt.messages.length - first))
         const messages = prompt.messages.with(at, { role: 'user', parts: [{ type: 'text', text: 'new' }] })
         const written = JSON.parse(
-          textOfBody(responsesFormat.writePrompt({ ...prompt, messages }, prompt.model).body),
+          textOfBody(responsesUpstream.writePrompt({ ...prompt, messages }, prompt.model).body),
         ) as JsonObject
         const items = typeof value['input'] === 'string' ? [{}] : (value['input'] as readonly JsonObject[])
         const touched = itemCount(prompt.messages[at]?.native?.value)
@@ -181,18 +181,18 @@ describe('law: junk', () => {
   it('in a request fails as a GatewayError or is carried through, whatever format the upstream speaks', () => {
     fc.assert(
       fc.property(mutated, (sent) => {
-        for (const format of [responsesFormat, openaiFormat, anthropicFormat]) {
+        for (const format of [responsesFormat, chatFormat, messagesFormat]) {
           onlyGatewayErrors(() => {
             const { body, received } = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
             const whole =
-              responsesFormat.turns?.recall(body, {
+              responsesClient.turns?.recall(body, {
                 continued: undefined,
                 quoted: new Map(),
                 held: new Set<string>(),
               }) ?? body
-            expect(responsesFormat.turns?.refersTo(body).quoted).toBeInstanceOf(Array)
+            expect(responsesClient.turns?.refersTo(body).quoted).toBeInstanceOf(Array)
             const prompt =
-              whole === body ? responsesFormat.readPrompt(body, received) : responsesFormat.readPrompt(whole)
+              whole === body ? responsesClient.readPrompt(body, received) : responsesClient.readPrompt(whole)
             format.writePrompt(prompt, 'm')
           })
         }
@@ -233,10 +233,10 @@ describe('law: junk', () => {
     )
     fc.assert(
       fc.property(answer, fc.array(event, { maxLength: 6 }), (value, events) => {
-        onlyGatewayErrors(() => void responsesFormat.readCompletion(value as JsonObject))
+        onlyGatewayErrors(() => void responsesUpstream.readCompletion(value as JsonObject))
         onlyGatewayErrors(() => {
           const collected = collector()
-          const read = responsesFormat.stepReader()
+          const read = responsesUpstream.stepReader()
           for (const one of events) collected.add(read({ data: JSON.stringify(one) }))
           collected.completion()
         })

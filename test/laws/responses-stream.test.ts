@@ -6,7 +6,8 @@ import type { AnswerEvent, Completion, Frame } from '../../src/core/answer.ts'
 import { asArray, asObject, type JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
 import { collector, stepsOf } from '../../src/core/steps.ts'
-import { responsesFormat } from '../../src/formats/responses/format.ts'
+import { responsesClient } from '../../src/formats/responses/client.ts'
+import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { metrics } from '../formats/chat/support.ts'
 
 const text = fc.string({ unit: 'grapheme', maxLength: 20 })
@@ -64,11 +65,11 @@ type Block =
   | { readonly kind: 'redacted'; readonly data: string }
   | { readonly kind: 'call'; readonly name: string; readonly pieces: readonly string[] }
 
-const prompt = responsesFormat.readPrompt({ model: 'a/b', input: 'Hello?', stream: true })
+const prompt = responsesClient.readPrompt({ model: 'a/b', input: 'Hello?', stream: true })
 const context = { prompt, created: 1, requestId: 'req_0123' }
 
 function framesOf(events: readonly AnswerEvent[]): readonly Frame[] {
-  const writer = responsesFormat.stepWriter(context)
+  const writer = responsesClient.stepWriter(context)
   return [...events.flatMap((event) => [...writer.write({ events: [event] })]), ...writer.end(metrics)]
 }
 
@@ -90,7 +91,7 @@ describe('law: a stream in the responses format', () => {
         const data = frames.map(dataOf)
         expect(data.map((one) => one['sequence_number'])).toEqual(data.map((_one, index) => index))
         expect(frames.map((frame) => frame.event)).toEqual(data.map((one) => one['type']))
-        const whole = responsesFormat.writeCompletion(completionOf(eventsOf(given)), metrics, context)
+        const whole = responsesClient.writeCompletion(completionOf(eventsOf(given)), metrics, context)
         expect(data.at(-1)?.['response']).toEqual(JSON.parse(whole))
       }),
     )
@@ -135,7 +136,7 @@ describe('law: a stream in the responses format', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const written = framesOf(eventsOf(given))
-        const read = responsesFormat.stepReader()
+        const read = responsesUpstream.stepReader()
         const steps = written.map(read)
         const collected = collector()
         for (const step of steps) collected.add(step)
@@ -143,7 +144,7 @@ describe('law: a stream in the responses format', () => {
         expect(collected.completion().parts.map(said)).toEqual(
           completionOf(eventsOf(given)).parts.filter(saysSomething).map(said),
         )
-        const writer = responsesFormat.stepWriter(context)
+        const writer = responsesClient.stepWriter(context)
         const again = [...steps.flatMap((step) => [...writer.write(step)]), ...writer.end(metrics)]
         expect(again.slice(0, -1)).toEqual(written.slice(0, -1))
         expect(again.map(dataOf)).toEqual(written.map(dataOf))
@@ -157,8 +158,8 @@ describe('law: a whole answer in the responses format', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const completion = completionOf(eventsOf(given))
-        const body = JSON.parse(responsesFormat.writeCompletion(completion, metrics, context)) as JsonObject
-        const read = responsesFormat.readCompletion(body)
+        const body = JSON.parse(responsesClient.writeCompletion(completion, metrics, context)) as JsonObject
+        const read = responsesUpstream.readCompletion(body)
         expect(read.parts.map(said)).toEqual(completion.parts.filter(saysSomething).map(said))
         expect(read.usage).toMatchObject({ inputTokens: 3, outputTokens: 4 })
         const replayed = collector()
@@ -172,14 +173,14 @@ describe('law: a whole answer in the responses format', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const completion = completionOf(eventsOf(given))
-        const told = responsesFormat.writeCompletion(completion, metrics, context)
-        const kept = responsesFormat.turns?.keep({ ...context, asked: {} }, told)
+        const told = responsesClient.writeCompletion(completion, metrics, context)
+        const kept = responsesClient.turns?.keep({ ...context, asked: {} }, told)
         expect(kept?.id).toBe('resp_0123')
         const body = { model: 'a/b', previous_response_id: 'resp_0123', input: 'And then?' }
-        expect(responsesFormat.turns?.refersTo(body)).toEqual({ continued: 'resp_0123', quoted: [], foreign: [] })
+        expect(responsesClient.turns?.refersTo(body)).toEqual({ continued: 'resp_0123', quoted: [], foreign: [] })
         const whole =
-          responsesFormat.turns?.recall(body, { continued: kept, quoted: new Map(), held: new Set<string>() }) ?? {}
-        const [first, ...others] = responsesFormat.readPrompt(whole).messages
+          responsesClient.turns?.recall(body, { continued: kept, quoted: new Map(), held: new Set<string>() }) ?? {}
+        const [first, ...others] = responsesClient.readPrompt(whole).messages
         expect(first?.parts.map(said)).toEqual([{ type: 'text', text: 'Hello?' }])
         expect(others.at(-1)?.parts.map(said)).toEqual([{ type: 'text', text: 'And then?' }])
         expect(others.slice(0, -1).flatMap((message) => message.parts.map(said))).toEqual(

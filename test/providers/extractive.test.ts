@@ -4,7 +4,7 @@ import { costOf } from '../../src/core/money.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { collector } from '../../src/core/steps.ts'
 import type { ProviderCall } from '../../src/core/ports.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
 import { extractive } from '../../src/providers/extractive.ts'
 import { fillSchema } from '../../src/providers/fill-schema.ts'
 import { isSource } from '../../src/upstream/upstream-stream.ts'
@@ -20,7 +20,7 @@ const facts =
 
 function call(messages: readonly JsonObject[] | string, more: JsonObject = {}, signal?: AbortSignal): ProviderCall {
   const list = typeof messages === 'string' ? [{ role: 'user', content: messages }] : messages
-  const prompt = openaiFormat.readPrompt({ model: 'extractive/extractive', messages: list, ...more })
+  const prompt = chatClient.readPrompt({ model: 'extractive/extractive', messages: list, ...more })
   const model = provider.models[0]
   if (model === undefined) throw new Error('the provider lists its models')
   const runtime = manualRuntime(noNetwork)

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Step } from '../../src/core/answer.ts'
 import type { ClosableTransport } from '../../src/core/ports.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic } from '../../src/providers/anthropic.ts'
 import { createFailover, type Candidate, type Failover, type FailoverStreamCall } from '../../src/providers/failover.ts'
@@ -45,7 +45,7 @@ function candidate(provider: Candidate['provider'], id: string): Candidate {
 }
 
 function call(stream: boolean, signal?: AbortSignal, keyId?: string): FailoverStreamCall {
-  const prompt = openaiFormat.readPrompt({
+  const prompt = chatClient.readPrompt({
     model: 'x/y',
     stream,
     max_tokens: 50,

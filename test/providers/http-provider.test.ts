@@ -35,7 +35,7 @@ const secret = 'sk-very-secret-0123456789'
 function create(options: Partial<HttpProviderOptions> = {}): Provider {
   return httpProvider({
     name: 'tiny',
-    format: tinyFormat,
+    format: { dialect: tinyFormat.dialect, load: async () => tinyFormat },
     models: [testModel],
     model: () => testModel,
     urls: { create: `${upstream.url}/create`, count: `${upstream.url}/count`, ping: `${upstream.url}/models` },

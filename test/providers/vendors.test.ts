@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { ClosableTransport, Provider } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { anthropicFormat } from '../../src/formats/messages/format.ts'
-import { openaiFormat } from '../../src/formats/chat/format.ts'
+import { messagesClient } from '../../src/formats/messages/client.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic } from '../../src/providers/anthropic.ts'
 import { openaiCompatible } from '../../src/providers/openai-compatible.ts'
@@ -28,9 +28,9 @@ afterEach(async () => {
 })
 
 const chat = (body: JsonObject = {}): Prompt =>
-  openaiFormat.readPrompt({ model: 'x/y', messages: [{ role: 'user', content: 'Hello?' }], ...body })
+  chatClient.readPrompt({ model: 'x/y', messages: [{ role: 'user', content: 'Hello?' }], ...body })
 const message = (body: JsonObject = {}): Prompt =>
-  anthropicFormat.readPrompt({ model: 'y', max_tokens: 50, messages: [{ role: 'user', content: 'Hello?' }], ...body })
+  messagesClient.readPrompt({ model: 'y', max_tokens: 50, messages: [{ role: 'user', content: 'Hello?' }], ...body })
 
 const vendors = [
   ['openai', 'gpt-4o-mini', (): Provider => openai({ apiKey: 'sk-test-openai-key', baseUrl: upstream.baseUrl })],

@@ -2,7 +2,7 @@ import type { AnswerEvent } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { asObject, asString, type JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import type { Format } from '../../src/formats/format.ts'
+import type { WholeFormat } from './whole-formats.ts'
 
 /** A prompt of one user message. */
 export function tinyPrompt(
@@ -27,7 +27,7 @@ function notSpoken(): never {
  * The upstream's half of the smallest possible format, so that a provider can be tested apart from the real ones.
  * A whole answer is `{text}`; the events of a stream are `{text}`, then `{end: true}`.
  */
-export const tinyFormat: Format = {
+export const tinyFormat: WholeFormat = {
   dialect: 'openai',
   readPrompt: notSpoken,
   writeCompletion: notSpoken,

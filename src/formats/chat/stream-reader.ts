@@ -4,7 +4,7 @@ import { asArray, asObject, asString, type JsonObject } from '../../core/json.ts
 import type { Part } from '../../core/prompt.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { contentOf, reasoningOf, textOfMessage } from './answer.ts'
-import { readFailure } from './failure.ts'
+import { readFailure } from './upstream-failure.ts'
 import { chatCallIdFiller, freshId } from '../call-ids.ts'
 import { readFinish, readUsage } from './usage.ts'
 

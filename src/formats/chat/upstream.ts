@@ -12,7 +12,11 @@ import type {
   ToolCallPart,
   ToolResultPart,
 } from '../../core/prompt.ts'
-import type { WrittenPrompt } from '../format.ts'
+import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
+import { isPlainChat } from '../plain-events.ts'
+import { readCompletion } from './answer.ts'
+import { stepReader } from './stream-reader.ts'
+import { readFailure } from './upstream-failure.ts'
 import { replaceModel } from '../parse-body.ts'
 import { asksForUsage, changedSettings, writeTool } from './settings.ts'
 
@@ -191,3 +195,13 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
 }
 
 export const cannotCarry: RefuseContent = refuseContentFor('a model of the chat format')
+
+/** The chat-completions format as upstreams speak it. */
+export const chatUpstream: UpstreamFormat = {
+  dialect: 'openai',
+  writePrompt,
+  readCompletion,
+  stepReader,
+  isPlain: isPlainChat,
+  readFailure,
+}

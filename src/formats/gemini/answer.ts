@@ -6,7 +6,7 @@ import type { Part } from '../../core/prompt.ts'
 import { freshId, idOf } from '../call-ids.ts'
 import { tokensOf } from '../chat/usage.ts'
 import type { StepReader } from '../../core/answer-source.ts'
-import { readFailure } from '../chat/failure.ts'
+import { readFailure } from '../chat/upstream-failure.ts'
 
 /** An upstream's answer, read loosely. A prompt that was blocked has no candidates: its answer is empty and filtered. */
 export function readCompletion(body: JsonObject): Completion {

@@ -3,7 +3,7 @@ import { asObject, asString, isJsonObject, type Json, type JsonObject } from '..
 import type { Part } from '../../core/prompt.ts'
 import type { Metrics } from '../format.ts'
 import { upstreamComplaint } from './checks.ts'
-import { errorEvent } from './failure.ts'
+import { errorEvent } from './upstream-failure.ts'
 import { fillMessageCallIds } from '../call-ids.ts'
 import { readBlocks, readToolInput } from './blocks.ts'
 import { readStopReason, readUsage, totalTokens, writeStopReason, writeUsage } from './usage.ts'

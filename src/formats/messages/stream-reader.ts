@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { objectOf, stringAt, upstreamComplaint } from './checks.ts'
-import { errorEvent } from './failure.ts'
+import { errorEvent } from './upstream-failure.ts'
 import { fillEventCallId } from '../call-ids.ts'
 import { readStopReason, readUsage } from './usage.ts'
 

@@ -1,6 +1,10 @@
 import { asArray, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Prompt } from '../../core/prompt.ts'
-import type { WrittenPrompt } from '../format.ts'
+import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
+import { isPlainMessages } from '../plain-events.ts'
+import { readCompletion } from './answer.ts'
+import { stepReader } from './stream-reader.ts'
+import { readFailure } from './upstream-failure.ts'
 import { replaceModel } from '../parse-body.ts'
 import { isAbsent } from './checks.ts'
 import { translate } from '../translation.ts'
@@ -166,4 +170,14 @@ function callId(block: Json): string | undefined {
 function unpaired(id: string, problem: string): GatewayError {
   const message = `The tool call ${JSON.stringify(id.slice(0, 100))} and its result do not belong together: ${problem}.`
   return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
+}
+
+/** The message format as upstreams speak it. */
+export const messagesUpstream: UpstreamFormat = {
+  dialect: 'anthropic',
+  writePrompt,
+  readCompletion,
+  stepReader,
+  isPlain: isPlainMessages,
+  readFailure,
 }

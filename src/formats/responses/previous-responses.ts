@@ -4,11 +4,21 @@ import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject }
 import type { Prompt } from '../../core/prompt.ts'
 import type { KeptTurn, Recalled, References, TurnFormat, WriteContext } from '../format.ts'
 import { isAbsent } from '../fields.ts'
+import { readCompletion } from './answer.ts'
 import { inputItems, itemsOf } from './items.ts'
 import { responseId, responseOfItem, stemOf } from './response.ts'
 
 /** `previous_response_id` and references to items, which lead to earlier responses of the same key. */
-export const responseTurns: TurnFormat = { refersTo, recall, keep, idsOf, answerId, isUnfinished, refersToUpstream }
+export const responseTurns: TurnFormat = {
+  refersTo,
+  recall,
+  keep,
+  idsOf,
+  readCompletion,
+  answerId,
+  isUnfinished,
+  refersToUpstream,
+}
 
 function refersTo(body: JsonObject): References {
   const quoted = new Set<string>()

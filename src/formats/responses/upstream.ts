@@ -3,7 +3,10 @@ import { omittedFields, type RefuseContent, refuseContentFor } from '../translat
 import { documentText, urlOf } from '../content.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
-import type { WrittenPrompt } from '../format.ts'
+import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
+import { readFailure } from '../chat/upstream-failure.ts'
+import { readCompletion } from './answer.ts'
+import { isPlain, stepReader } from './stream-reader.ts'
 import { sourceOf } from '../translators.ts'
 import { replaceModel } from '../parse-body.ts'
 import { encodeReasoning, isEncodedReasoning, itemsOf } from './items.ts'
@@ -189,3 +192,13 @@ export function reasoningItem(id: string, text: string, seal: Parameters<typeof 
 }
 
 export const cannotCarry: RefuseContent = refuseContentFor('a model of the responses format')
+
+/** The responses format as upstreams speak it. */
+export const responsesUpstream: UpstreamFormat = {
+  dialect: 'responses',
+  writePrompt,
+  readCompletion,
+  stepReader,
+  isPlain,
+  readFailure,
+}

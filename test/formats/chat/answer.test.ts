@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type Completion } from '../../../src/core/answer.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { openaiFormat } from '../../../src/formats/chat/format.ts'
+import { chatClient } from '../../../src/formats/chat/client.ts'
+import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, metrics, promptOf } from './support.ts'
 
 const answer = (message: JsonObject, fields: JsonObject = {}, reason = 'stop'): JsonObject => ({
@@ -14,24 +15,24 @@ const answer = (message: JsonObject, fields: JsonObject = {}, reason = 'stop'): 
 })
 const context = { prompt: promptOf(chat()), created: 1_700_000_000 }
 const write = (completion: Completion): Record<string, Json> =>
-  JSON.parse(openaiFormat.writeCompletion(completion, metrics, context)) as Record<string, Json>
+  JSON.parse(chatClient.writeCompletion(completion, metrics, context)) as Record<string, Json>
 
 describe('an answer of an upstream', () => {
   it('leaves as the text that came', () => {
     const text =
       '{ "id":"1","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1.0} }'
-    const completion = openaiFormat.readCompletion(JSON.parse(text) as JsonObject, text)
-    expect(openaiFormat.writeCompletion(completion, metrics, context)).toBe(text)
+    const completion = chatUpstream.readCompletion(JSON.parse(text) as JsonObject, text)
+    expect(chatClient.writeCompletion(completion, metrics, context)).toBe(text)
   })
 
   it('keeps other choices and unknown fields where its text was not kept', () => {
     const body = answer({ content: 'a' }, { system_fingerprint: 'f', new: [0, false] })
-    expect(write(openaiFormat.readCompletion(body))).toEqual(body)
+    expect(write(chatUpstream.readCompletion(body))).toEqual(body)
   })
 
   it('is read with thoughts, texts and calls', () => {
     const call = { id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }
-    const { parts, finish, id, model } = openaiFormat.readCompletion(
+    const { parts, finish, id, model } = chatUpstream.readCompletion(
       answer({ content: 'Hi', reasoning_content: 'Hm', tool_calls: [call] }, {}, 'tool_calls'),
     )
     expect({ finish, id, model }).toEqual({ finish: 'tool-call', id: 'chatcmpl-1', model: 'gpt-4o-2024' })
@@ -53,20 +54,20 @@ describe('an answer of an upstream', () => {
       },
       { type: 'text', text: 'Hi' },
     ]
-    expect(openaiFormat.readCompletion(answer({ content })).parts).toEqual([
+    expect(chatUpstream.readCompletion(answer({ content })).parts).toEqual([
       { type: 'thinking', text: 'Hm' },
       { type: 'text', text: 'Hi' },
     ])
-    const old = openaiFormat.readCompletion(answer({ content: null, function_call: { name: 'f', arguments: '{}' } }))
+    const old = chatUpstream.readCompletion(answer({ content: null, function_call: { name: 'f', arguments: '{}' } }))
     expect(old.parts).toEqual([{ type: 'tool-call', id: 'f', name: 'f', input: '{}' }])
-    const odd = openaiFormat.readCompletion(answer({ tool_calls: [{ function: { name: 'f', arguments: { a: 1 } } }] }))
+    const odd = chatUpstream.readCompletion(answer({ tool_calls: [{ function: { name: 'f', arguments: { a: 1 } } }] }))
     expect(odd.parts).toMatchObject([
       { type: 'tool-call', id: expect.stringMatching(/^call_[0-9a-f]{24}$/), name: 'f', input: '{"a":1}' },
     ])
   })
 
   it('has empty names where the upstream gave none', () => {
-    const { id, model } = openaiFormat.readCompletion({ choices: [{ message: { content: 'x' } }] })
+    const { id, model } = chatUpstream.readCompletion({ choices: [{ message: { content: 'x' } }] })
     expect([id, model]).toEqual(['', ''])
   })
 
@@ -77,7 +78,7 @@ describe('an answer of an upstream', () => {
       { id: 'c', function: {} },
       { id: 'c', type: 'custom', custom: { name: 'g', input: 'raw' } },
     ]
-    expect(openaiFormat.readCompletion(answer({ tool_calls: calls })).parts).toMatchObject([
+    expect(chatUpstream.readCompletion(answer({ tool_calls: calls })).parts).toMatchObject([
       { type: 'tool-call', id: 'c', name: 'g', input: 'raw' },
     ])
   })
@@ -91,7 +92,7 @@ describe('an answer of an upstream', () => {
     ['stop', { tool_calls: [{ id: 'c', function: { name: 'f', arguments: '' } }] }, 'tool-call'],
     ['stop', { content: null, refusal: 'No' }, 'filtered'],
   ] as const)('that ended by %s with %j ended by %s', (reason, message, finish) => {
-    expect(openaiFormat.readCompletion(answer(message, {}, reason)).finish).toBe(finish)
+    expect(chatUpstream.readCompletion(answer(message, {}, reason)).finish).toBe(finish)
   })
 
   it.each<[string, JsonObject]>([
@@ -102,12 +103,12 @@ describe('an answer of an upstream', () => {
     ['a choice that is null', { choices: [null] }],
     ['an error', { error: { message: 'no' } }],
   ])('is none with %s', (_name, body) => {
-    expect(failureOf(() => openaiFormat.readCompletion(body)).kind).toBe('upstream')
+    expect(failureOf(() => chatUpstream.readCompletion(body)).kind).toBe('upstream')
   })
 })
 
 describe('the usage of an answer', () => {
-  const read = (usage: Json) => openaiFormat.readCompletion(answer({ content: 'x' }, { usage })).usage
+  const read = (usage: Json) => chatUpstream.readCompletion(answer({ content: 'x' }, { usage })).usage
 
   it('has disjoint parts', () => {
     expect(

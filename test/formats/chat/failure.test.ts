@@ -1,19 +1,20 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { openaiFormat } from '../../../src/formats/chat/format.ts'
+import { chatClient } from '../../../src/formats/chat/client.ts'
+import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 
 describe('a failure as a chat caller reads it', () => {
   it('has message, type, param and code', () => {
     const failure = new GatewayError('invalid-request', 'model is missing', { param: 'model' })
-    expect(openaiFormat.writeFailure(failure, 'r1')).toEqual({
+    expect(chatClient.writeFailure(failure, 'r1')).toEqual({
       error: { message: 'model is missing', type: 'invalid_request_error', param: 'model', code: null },
     })
   })
 
   it('says when to try again, in whole seconds', () => {
     const failure = new GatewayError('rate-limited', 'Too many', { retryAfterSeconds: 1.2 })
-    expect(openaiFormat.writeFailure(failure, 'r1')).toEqual({
+    expect(chatClient.writeFailure(failure, 'r1')).toEqual({
       error: {
         message: 'Too many',
         type: 'rate_limit_error',
@@ -26,7 +27,7 @@ describe('a failure as a chat caller reads it', () => {
 
   it('is in a stream the same object as an event', () => {
     const failure = new GatewayError('upstream', 'It broke')
-    const frame = openaiFormat.writeFailureFrame(failure, 'r1')
+    const frame = chatClient.writeFailureFrame(failure, 'r1')
     expect(frame.event).toBeUndefined()
     expect(JSON.parse(frame.data)).toEqual({
       error: { message: 'It broke', type: 'upstream_error', param: null, code: null },
@@ -36,7 +37,7 @@ describe('a failure as a chat caller reads it', () => {
 
 describe("an upstream's error", () => {
   const told = (status: number, body: JsonObject | undefined): JsonObject =>
-    openaiFormat.writeFailure(openaiFormat.readFailure(status, body), 'r1')
+    chatClient.writeFailure(chatUpstream.readFailure(status, body), 'r1')
 
   it('keeps its words when it blames the request', () => {
     const error = {
@@ -46,10 +47,10 @@ describe("an upstream's error", () => {
       code: 'context_length_exceeded',
       details: { max: 1 },
     }
-    const failure = openaiFormat.readFailure(400, { error })
+    const failure = chatUpstream.readFailure(400, { error })
     expect(failure.kind).toBe('upstream-rejected')
     expect(failure.details.upstream?.status).toBe(400)
-    expect(openaiFormat.writeFailure(failure, 'r1')).toEqual({ error })
+    expect(chatClient.writeFailure(failure, 'r1')).toEqual({ error })
   })
 
   it.each<[string, JsonObject | undefined, string]>([
@@ -75,13 +76,13 @@ describe("an upstream's error", () => {
     [302, 'upstream'],
     [999, 'upstream'],
   ])('of status %i is %s and repeats nothing of it', (status, kind) => {
-    const failure = openaiFormat.readFailure(status, { error: { message: 'key sk-secret', type: 'x', code: 'y' } })
+    const failure = chatUpstream.readFailure(status, { error: { message: 'key sk-secret', type: 'x', code: 'y' } })
     expect(failure.kind).toBe(kind)
-    expect(JSON.stringify(openaiFormat.writeFailure(failure, 'r1'))).not.toMatch(/secret|"x"|"y"/)
+    expect(JSON.stringify(chatClient.writeFailure(failure, 'r1'))).not.toMatch(/secret|"x"|"y"/)
   })
 
   it('loses details beyond any measure', () => {
-    const failure = openaiFormat.readFailure(400, { error: { message: 'm', details: 'x'.repeat(5000) } })
+    const failure = chatUpstream.readFailure(400, { error: { message: 'm', details: 'x'.repeat(5000) } })
     expect(failure.details.upstream?.details).toBeUndefined()
   })
 })

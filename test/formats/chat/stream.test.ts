@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type AnswerEvent, type Frame, type Step } from '../../../src/core/answer.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { collector, stepsOf } from '../../../src/core/steps.ts'
-import { openaiFormat } from '../../../src/formats/chat/format.ts'
+import { chatClient } from '../../../src/formats/chat/client.ts'
+import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, metrics, promptOf, svcMetrics } from './support.ts'
 
 const chunk = (delta: JsonObject, fields: JsonObject = {}, reason: string | null = null): JsonObject => ({
@@ -20,14 +21,14 @@ const usageChunk = chunk({}, { choices: [], usage: { prompt_tokens: 9, completio
 const DONE = '[DONE]'
 
 function read(values: readonly (JsonObject | string)[]): readonly Step[] {
-  const reader = openaiFormat.stepReader()
+  const reader = chatUpstream.stepReader()
   return values.map((value) => reader(frameOf(value)))
 }
 const eventsOf = (values: readonly (JsonObject | string)[]): readonly AnswerEvent[] =>
   read(values).flatMap((step) => step.events)
 
 function write(steps: readonly Step[], fields: JsonObject = {}): readonly string[] {
-  const writer = openaiFormat.stepWriter({ prompt: promptOf(chat({ stream: true, ...fields })), created: 77 })
+  const writer = chatClient.stepWriter({ prompt: promptOf(chat({ stream: true, ...fields })), created: 77 })
   const frames = steps.flatMap((step) => [...writer.write(step)])
   return [...frames, ...writer.end(metrics)].map((frame) => frame.data)
 }
@@ -181,7 +182,7 @@ describe('a chat stream that is read', () => {
   it('is whole without its last event when every choice that began has ended', () => {
     const other = (reason: string | null) => chunk({}, { choices: [{ index: 1, delta: {}, finish_reason: reason }] })
     const verdict = (...values: JsonObject[]) => {
-      const reader = openaiFormat.stepReader()
+      const reader = chatUpstream.stepReader()
       for (const value of values) reader(frameOf(value))
       return reader.isWhole?.()
     }

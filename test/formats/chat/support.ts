@@ -2,7 +2,8 @@ import { GatewayError } from '../../../src/core/errors.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import type { Prompt } from '../../../src/core/prompt.ts'
 import type { Metrics } from '../../../src/formats/format.ts'
-import { openaiFormat } from '../../../src/formats/chat/format.ts'
+import { chatClient } from '../../../src/formats/chat/client.ts'
+import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
 import { bodyText } from '../../support/body-text.ts'
 
@@ -21,7 +22,7 @@ export function failureOf(action: () => unknown): GatewayError {
 export function promptOf(body: JsonObject | string): Prompt {
   const bytes = new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body))
   const parsed = parseBody(bytes)
-  return openaiFormat.readPrompt(parsed.body, parsed.received)
+  return chatClient.readPrompt(parsed.body, parsed.received)
 }
 
 /** A small chat body with other fields. */
@@ -31,7 +32,7 @@ export function chat(fields: JsonObject = {}): JsonObject {
 
 /** What would be sent upstream, parsed. */
 export function sent(prompt: Prompt, model = 'gpt-4o'): Record<string, Json | undefined> {
-  return JSON.parse(bodyText(openaiFormat.writePrompt(prompt, model).body)) as Record<string, Json | undefined>
+  return JSON.parse(bodyText(chatUpstream.writePrompt(prompt, model).body)) as Record<string, Json | undefined>
 }
 
 export const metrics: Metrics = {

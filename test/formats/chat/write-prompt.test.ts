@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { withParts, type Message, type Part, type Prompt } from '../../../src/core/prompt.ts'
-import { openaiFormat } from '../../../src/formats/chat/format.ts'
+import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, promptOf, sent } from './support.ts'
 import { bodyText } from '../../support/body-text.ts'
 import { enableTranslation } from '../../../src/formats/translators.ts'
@@ -12,14 +12,14 @@ describe('a chat prompt to a chat upstream', () => {
   it('leaves as the text that came, with only the model replaced', () => {
     const text =
       '{ "messages":[{"role":"developer","content":"caf\\u00e9"}],\n "model" : "openai/gpt-4o", "seed":1.0, "stop":[], "x":null }'
-    const { body, ignored } = openaiFormat.writePrompt(promptOf(text), 'gpt-4o')
+    const { body, ignored } = chatUpstream.writePrompt(promptOf(text), 'gpt-4o')
     expect(bodyText(body)).toBe(text.replace('openai/gpt-4o', 'gpt-4o'))
     expect(ignored).toEqual([])
   })
 
   it('asks for the usage of a stream without writing the rest anew', () => {
     const text = '{ "model":"openai/gpt-4o","stream":true, "messages":[{"role":"user","content":"x"}]}'
-    expect(bodyText(openaiFormat.writePrompt(promptOf(text), 'm').body)).toBe(
+    expect(bodyText(chatUpstream.writePrompt(promptOf(text), 'm').body)).toBe(
       '{"stream_options":{"include_usage":true}, "model":"m","stream":true, "messages":[{"role":"user","content":"x"}]}',
     )
   })
@@ -47,7 +47,7 @@ describe('a chat prompt to a chat upstream', () => {
     const text = '{"model":"cheap/a","messages":[{"role":"user","content":"x"}],"model":"dear/b"}'
     const prompt = promptOf(text)
     expect(prompt.model).toBe('dear/b')
-    expect(openaiFormat.writePrompt(prompt, 'b').body).toBe('{"model":"b","messages":[{"role":"user","content":"x"}]}')
+    expect(chatUpstream.writePrompt(prompt, 'b').body).toBe('{"model":"b","messages":[{"role":"user","content":"x"}]}')
   })
 
   it.each([
@@ -69,7 +69,7 @@ describe('a chat prompt to a chat upstream', () => {
     ['opus-like', 'max_tokens'],
   ])('is limited for %s by %s where the caller said nothing', (model, field) => {
     const prompt = promptOf('{"model":"x/y", "messages":[{"role":"user","content":"x"}]}')
-    const { body } = openaiFormat.writePrompt({ ...prompt, settings: { maxTokens: 9 } }, model)
+    const { body } = chatUpstream.writePrompt({ ...prompt, settings: { maxTokens: 9 } }, model)
     expect(bodyText(body)).toBe(`{"${field}":9,"model":"${model}", "messages":[{"role":"user","content":"x"}]}`)
   })
 
@@ -193,7 +193,7 @@ describe('a prompt of the message format to a chat upstream', () => {
       container: 'c1',
       output_config: { task_budget: 5, format: null },
     }
-    const { body, ignored } = openaiFormat.writePrompt(foreign({ settings: { topK: 5 } }, hints), 'm')
+    const { body, ignored } = chatUpstream.writePrompt(foreign({ settings: { topK: 5 } }, hints), 'm')
     expect([...ignored].sort()).toEqual([
       'container',
       'metadata',
@@ -258,16 +258,16 @@ describe('a prompt of the message format to a chat upstream', () => {
       'messages[0] (document).citations',
     ],
   ])('is refused for %s', (_name, prompt, param) => {
-    const failure = failureOf(() => openaiFormat.writePrompt(prompt, 'm'))
+    const failure = failureOf(() => chatUpstream.writePrompt(prompt, 'm'))
     expect(failure.kind).toBe('invalid-request')
     expect(failure.details.param).toBe(param)
   })
 
   it('may hold fields that say nothing', () => {
     const silent = { new_field: null, other_field: false, list: [], mode: { enabled: false } }
-    expect(openaiFormat.writePrompt(foreign({}, silent), 'm').ignored).toEqual([])
+    expect(chatUpstream.writePrompt(foreign({}, silent), 'm').ignored).toEqual([])
     for (const loud of [true, 0, '', ['x'], {}, { enabled: true }]) {
-      expect(failureOf(() => openaiFormat.writePrompt(foreign({}, { new_field: loud }), 'm')).details.param).toBe(
+      expect(failureOf(() => chatUpstream.writePrompt(foreign({}, { new_field: loud }), 'm')).details.param).toBe(
         'new_field',
       )
     }
@@ -279,7 +279,7 @@ describe('a prompt of the message format to a chat upstream', () => {
   })
 
   it('is told that threads are not held here', () => {
-    const failure = failureOf(() => openaiFormat.writePrompt(foreign({}, { thread: { type: 'create' } }), 'm'))
+    const failure = failureOf(() => chatUpstream.writePrompt(foreign({}, { thread: { type: 'create' } }), 'm'))
     expect(failure.details.details).toEqual({ error_code: 'thread_unsupported_request' })
   })
 

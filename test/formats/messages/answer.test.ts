@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type Completion } from '../../../src/core/answer.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { bodyOf, context, failureOf, metrics, svcMetrics } from './samples.ts'
+import { messagesFormat } from '../../support/whole-formats.ts'
 
-const { readCompletion } = anthropicFormat
-const write = (completion: Completion) => bodyOf(anthropicFormat.writeCompletion(completion, metrics, context))
+const { readCompletion } = messagesFormat
+const write = (completion: Completion) => bodyOf(messagesClient.writeCompletion(completion, metrics, context))
 
 const message: JsonObject = {
   id: 'msg_1',

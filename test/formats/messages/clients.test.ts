@@ -7,7 +7,8 @@ import { NO_USAGE, type Completion, type Frame } from '../../../src/core/answer.
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { stepsOf } from '../../../src/core/steps.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import { messagesClient } from '../../../src/formats/messages/client.ts'
+import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
 import { bodyOf, context, metrics, stepsFrom, written } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
 import { enableTranslation } from '../../../src/formats/translators.ts'
@@ -35,13 +36,13 @@ const answering =
   (frames: readonly Frame[] = written(stepsOf(answer)), whole: Completion = answer) =>
   (_: unknown, init?: { readonly body?: unknown }): Promise<Response> => {
     const isStream = bodyOf(String(init?.body))['stream'] === true
-    const body = isStream ? sse(frames) : anthropicFormat.writeCompletion(whole, metrics, context)
+    const body = isStream ? sse(frames) : messagesClient.writeCompletion(whole, metrics, context)
     const type = isStream ? 'text/event-stream' : 'application/json'
     return Promise.resolve(new Response(body, { headers: { 'content-type': type, 'request-id': 'req_1' } }))
   }
 
 const refusing = (failure: GatewayError, status: number) => (): Promise<Response> =>
-  Promise.resolve(Response.json(anthropicFormat.writeFailure(failure, 'req_1'), { status }))
+  Promise.resolve(Response.json(messagesClient.writeFailure(failure, 'req_1'), { status }))
 
 const official = (fetch: typeof globalThis.fetch) => new Anthropic({ apiKey: 'sk-svc-1', fetch, maxRetries: 0 })
 const question = { model: 'x', max_tokens: 100, messages: [{ role: 'user', content: 'Tea?' }] } satisfies JsonObject
@@ -49,7 +50,7 @@ const asked = { ...question, messages: [{ role: 'user' as const, content: 'Tea?'
 
 const broken: readonly Frame[] = [
   ...written(stepsOf(answer)).slice(0, 3),
-  anthropicFormat.writeFailureFrame(new GatewayError('overloaded', 'The upstream is overloaded.'), 'req_1'),
+  messagesClient.writeFailureFrame(new GatewayError('overloaded', 'The upstream is overloaded.'), 'req_1'),
 ]
 
 describe('the official client', () => {
@@ -182,7 +183,7 @@ describe('the AI SDK', () => {
       ],
     })
     const [text = ''] = sent
-    const prompt = anthropicFormat.readPrompt(bodyOf(text))
+    const prompt = messagesClient.readPrompt(bodyOf(text))
     expect(prompt.messages.flatMap((message) => message.parts.map((part) => part.type))).toEqual([
       'text',
       'text',
@@ -190,7 +191,7 @@ describe('the AI SDK', () => {
       'tool-call',
       'tool-result',
     ])
-    expect(bodyOf(bodyText(anthropicFormat.writePrompt(prompt, prompt.model).body))).toEqual(bodyOf(text))
+    expect(bodyOf(bodyText(messagesUpstream.writePrompt(prompt, prompt.model).body))).toEqual(bodyOf(text))
   })
 })
 

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureKind } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import { messagesFormat } from '../../support/whole-formats.ts'
 
-const { readFailure, writeFailure, writeFailureFrame } = anthropicFormat
+const { readFailure, writeFailure, writeFailureFrame } = messagesFormat
 
 describe('writing a failure', () => {
   it('has the shape that clients of the format parse', () => {

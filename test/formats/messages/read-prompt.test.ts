@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { textOfPart } from '../../../src/core/prompt.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { failureOf, smallBody } from './samples.ts'
 
-const read = (fields: JsonObject) => anthropicFormat.readPrompt({ ...smallBody, ...fields })
+const read = (fields: JsonObject) => messagesClient.readPrompt({ ...smallBody, ...fields })
 const content = (blocks: Json) => read({ messages: [{ role: 'user', content: blocks }] }).messages[0]!
 
 describe('reading a message request', () => {
   it('keeps the body, its bytes and the place of the model', () => {
     const received = { bytes: new TextEncoder().encode(JSON.stringify(smallBody)), modelSpan: { start: 9, end: 24 } }
-    const prompt = anthropicFormat.readPrompt(smallBody, received)
+    const prompt = messagesClient.readPrompt(smallBody, received)
     const native = { dialect: 'anthropic', value: smallBody, received }
     expect(prompt.native).toEqual({ ...native, settings: { maxTokens: 100 } })
     expect(prompt.native.value).toBe(smallBody)

@@ -1,7 +1,8 @@
 import type { Frame, Step } from '../../../src/core/answer.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import { messagesClient } from '../../../src/formats/messages/client.ts'
+import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
 import type { Metrics, WriteContext } from '../../../src/formats/format.ts'
 
 export const metrics: Metrics = {
@@ -29,7 +30,7 @@ export const smallBody: JsonObject = {
   messages: [{ role: 'user', content: 'Hello' }],
 }
 
-export const context: WriteContext = { prompt: anthropicFormat.readPrompt(smallBody), created: 1_760_000_000 }
+export const context: WriteContext = { prompt: messagesClient.readPrompt(smallBody), created: 1_760_000_000 }
 
 /** The failure that an action throws. */
 export function failureOf(action: () => unknown): GatewayError {
@@ -53,13 +54,13 @@ export function dataOf(frames: readonly Frame[]): readonly JsonObject[] {
 
 /** All steps through one writer, and its end. */
 export function written(steps: readonly Step[]): readonly Frame[] {
-  const writer = anthropicFormat.stepWriter(context)
+  const writer = messagesClient.stepWriter(context)
   return [...steps.flatMap((step) => writer.write(step)), ...writer.end(metrics)]
 }
 
 /** All frames through one reader. */
 export function stepsFrom(frames: readonly Frame[]): readonly Step[] {
-  const reader = anthropicFormat.stepReader()
+  const reader = messagesUpstream.stepReader()
   return frames.map((one) => reader(one))
 }
 

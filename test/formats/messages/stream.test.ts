@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type AnswerEvent, type Frame } from '../../../src/core/answer.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { collector } from '../../../src/core/steps.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { bodyOf, context, dataOf, failureOf, frame, metrics, stepsFrom, svcMetrics, written } from './samples.ts'
 
 const start = (usage: JsonObject = { input_tokens: 10, output_tokens: 1 }): Frame =>
@@ -196,7 +196,7 @@ describe('writing a stream that came in the message format', () => {
   })
 
   it('holds back only the last of several message_deltas, and lets pings by', () => {
-    const writer = anthropicFormat.stepWriter(context)
+    const writer = messagesClient.stepWriter(context)
     const early = end({ output_tokens: 5 })
     const out = stepsFrom([start(), early, end(), ping, last]).map((step) => writer.write(step))
     expect(out).toEqual([[start()], [], [early], [ping], []])
@@ -280,7 +280,7 @@ describe('writing a stream of another origin', () => {
   })
 
   it('sends words and the first tool call at once', () => {
-    const writer = anthropicFormat.stepWriter(context)
+    const writer = messagesClient.stepWriter(context)
     const out = steps(opening, { type: 'text-delta', text: 'Hi' }, callStart(0), callDelta(0, '{"a"')).map((step) =>
       writer.write(step).map((one) => one.event),
     )
@@ -367,6 +367,6 @@ describe('writing a stream of another origin', () => {
   })
 
   it('keeps a silent line alive with a ping', () => {
-    expect(anthropicFormat.heartbeat).toEqual({ event: 'ping', data: '{"type":"ping"}' })
+    expect(messagesClient.heartbeat).toEqual({ event: 'ping', data: '{"type":"ping"}' })
   })
 })

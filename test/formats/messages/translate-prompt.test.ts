@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
-import { readPrompt } from '../../../src/formats/chat/format.ts'
+import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
+import { readPrompt } from '../../../src/formats/chat/client.ts'
 import { bodyOf, failureOf } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
 import { enableTranslation } from '../../../src/formats/translators.ts'
@@ -10,7 +10,7 @@ enableTranslation()
 
 const hello = { role: 'user', content: 'Hello' }
 const write = (fields: JsonObject) =>
-  anthropicFormat.writePrompt(readPrompt({ model: 'x/y', messages: [hello], ...fields }), 'sonnet')
+  messagesUpstream.writePrompt(readPrompt({ model: 'x/y', messages: [hello], ...fields }), 'sonnet')
 const translate = (fields: JsonObject) => bodyOf(bodyText(write(fields).body))
 const messages = (...list: readonly JsonObject[]) => translate({ messages: list })['messages']
 const text = (value: string) => ({ type: 'text', text: value })

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { withParts, type Message, type Prompt, type Settings } from '../../../src/core/prompt.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
+import { messagesClient } from '../../../src/formats/messages/client.ts'
+import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
 import { bodyOf, smallBody } from './samples.ts'
 import { bodyText } from '../../support/body-text.ts'
@@ -9,8 +10,8 @@ import { enableTranslation } from '../../../src/formats/translators.ts'
 
 enableTranslation()
 
-const read = (fields: JsonObject) => anthropicFormat.readPrompt({ ...smallBody, ...fields })
-const write = (prompt: Prompt) => bodyOf(bodyText(anthropicFormat.writePrompt(prompt, 'sonnet').body))
+const read = (fields: JsonObject) => messagesClient.readPrompt({ ...smallBody, ...fields })
+const write = (prompt: Prompt) => bodyOf(bodyText(messagesUpstream.writePrompt(prompt, 'sonnet').body))
 const messagesOf = (prompt: Prompt) => write(prompt)['messages'] as readonly JsonObject[]
 
 describe('writing a prompt that came in the message format', () => {
@@ -18,8 +19,8 @@ describe('writing a prompt that came in the message format', () => {
     const text =
       '{ "max_tokens":1e2,\n "model" : "claude/sonnet", "messages":[{"role":"user","content":"\\u00e9"}], "new_field": 1.0}'
     const parsed = parseBody(new TextEncoder().encode(text))
-    const prompt = anthropicFormat.readPrompt(parsed.body, parsed.received)
-    const { body, ignored } = anthropicFormat.writePrompt(prompt, 'sonnet')
+    const prompt = messagesClient.readPrompt(parsed.body, parsed.received)
+    const { body, ignored } = messagesUpstream.writePrompt(prompt, 'sonnet')
     expect(bodyText(body)).toBe(text.replace('claude/sonnet', 'sonnet'))
     expect(ignored).toEqual([])
   })
@@ -27,8 +28,8 @@ describe('writing a prompt that came in the message format', () => {
   it('sends one model where the caller wrote the key twice', () => {
     const text = '{"model":"free","max_tokens":1,"messages":[{"role":"user","content":"a"}],"model":"claude/sonnet"}'
     const parsed = parseBody(new TextEncoder().encode(text))
-    const prompt = anthropicFormat.readPrompt(parsed.body, parsed.received)
-    const { body } = anthropicFormat.writePrompt(prompt, 'sonnet')
+    const prompt = messagesClient.readPrompt(parsed.body, parsed.received)
+    const { body } = messagesUpstream.writePrompt(prompt, 'sonnet')
     expect(bodyText(body).match(/"model"/g)).toHaveLength(1)
     expect(bodyOf(bodyText(body))['model']).toBe('sonnet')
   })

@@ -3,10 +3,11 @@ import type { Frame } from '../../../src/core/answer.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { collector } from '../../../src/core/steps.ts'
-import { responsesFormat } from '../../../src/formats/responses/format.ts'
+import { responsesClient } from '../../../src/formats/responses/client.ts'
+import { responsesUpstream } from '../../../src/formats/responses/upstream.ts'
 import { failureOf, metrics } from '../chat/support.ts'
 
-const prompt = responsesFormat.readPrompt({ model: 'a/b', input: 'Hi', stream: true })
+const prompt = responsesClient.readPrompt({ model: 'a/b', input: 'Hi', stream: true })
 const context = { prompt, created: 1_700_000_000, requestId: 'req_77' }
 
 /** A response as the vendor sends it. */
@@ -78,7 +79,7 @@ const stream = frames(
 
 describe('a response of the vendor', () => {
   it('is read with its thoughts, words, calls and what only the vendor knows', () => {
-    const { parts, finish, usage, id, model } = responsesFormat.readCompletion(response)
+    const { parts, finish, usage, id, model } = responsesUpstream.readCompletion(response)
 
     expect(parts.map(({ native: _native, ...part }) => part)).toEqual([
       { type: 'thinking', text: 'One.\nTwo.' },
@@ -98,7 +99,7 @@ describe('a response of the vendor', () => {
   })
 
   it('leaves with all its fields and the bill', () => {
-    const told = responsesFormat.writeCompletion(responsesFormat.readCompletion(response), metrics, context)
+    const told = responsesClient.writeCompletion(responsesUpstream.readCompletion(response), metrics, context)
 
     expect(JSON.parse(told)).toMatchObject({ ...response, svc_metrics: { strategy: metrics.strategy } })
   })
@@ -109,7 +110,7 @@ describe('a response of the vendor', () => {
     [{ output: [{ type: 'message', content: [{ type: 'refusal', refusal: 'No.' }] }] }, 'filtered'],
     [{ output: [] }, 'stop'],
   ])('with %j has ended by %s', (fields, finish) => {
-    expect(responsesFormat.readCompletion({ ...response, ...fields }).finish).toBe(finish)
+    expect(responsesUpstream.readCompletion({ ...response, ...fields }).finish).toBe(finish)
   })
 
   it.each<[JsonObject, string]>([
@@ -118,7 +119,7 @@ describe('a response of the vendor', () => {
     [{ status: 'failed', output: [], error: { code: 'server_error', message: 'secret' } }, 'upstream'],
     [{ status: 'failed', output: [], error: { code: 'rate_limit_exceeded', message: 'm' } }, 'upstream-rate-limited'],
   ])('that is %j is the upstream’s failure', (body, kind) => {
-    const failure = failureOf(() => responsesFormat.readCompletion(body))
+    const failure = failureOf(() => responsesUpstream.readCompletion(body))
 
     expect(failure.kind).toBe(kind)
     expect(failure.message).not.toContain('secret')
@@ -127,7 +128,7 @@ describe('a response of the vendor', () => {
 
 describe('a stream of the vendor', () => {
   it('is read as it goes, and is whole with its last event', () => {
-    const read = responsesFormat.stepReader()
+    const read = responsesUpstream.stepReader()
     const collected = collector()
     stream.forEach((frame, index) => {
       expect(collected.isWhole(), String(index)).toBe(false)
@@ -148,8 +149,8 @@ describe('a stream of the vendor', () => {
   })
 
   it('leaves word for word, with the bill on its last event', () => {
-    const read = responsesFormat.stepReader()
-    const writer = responsesFormat.stepWriter(context)
+    const read = responsesUpstream.stepReader()
+    const writer = responsesClient.stepWriter(context)
     const written = stream.flatMap((frame) => [...writer.write(read(frame))])
     const [last, ...more] = writer.end(metrics)
 
@@ -167,20 +168,20 @@ describe('a stream of the vendor', () => {
     ['upstream', { type: 'response.failed', response: { error: { code: 'server_error', message: 'secret' } } }],
     ['upstream-rate-limited', { type: 'error', error: { code: 'rate_limit_exceeded', message: 'm' } }],
   ])('fails as %s when it holds %j', (kind, event) => {
-    const failure = failureOf(() => frames(event).map(responsesFormat.stepReader()))
+    const failure = failureOf(() => frames(event).map(responsesUpstream.stepReader()))
 
     expect(failure.kind).toBe(kind)
     expect(failure.message).not.toContain('secret')
   })
 
   it.each(['{', '[]', '7', ''])('fails at an event that is %j', (data) => {
-    expect(failureOf(() => responsesFormat.stepReader()({ data })).kind).toBe('upstream')
+    expect(failureOf(() => responsesUpstream.stepReader()({ data })).kind).toBe('upstream')
   })
 })
 
 describe('a stream that broke', () => {
   it('ends in an error event with the next number, in both shapes that clients read', () => {
-    const writer = responsesFormat.stepWriter(context)
+    const writer = responsesClient.stepWriter(context)
     writer.write({ events: [{ type: 'answer-start', id: 'x', model: 'm' }] })
     const [frame, ...more] = writer.fail?.(new GatewayError('upstream', 'It broke.')) ?? []
 
@@ -199,7 +200,7 @@ describe('a stream that broke', () => {
 
 describe('calls whose pieces alternate', () => {
   it('are told side by side, each under its own place in the output', () => {
-    const writer = responsesFormat.stepWriter(context)
+    const writer = responsesClient.stepWriter(context)
     const written = writer.write({
       events: [
         { type: 'answer-start', id: 'x', model: 'm' },

@@ -1,21 +1,20 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { anthropicFormat } from '../../../src/formats/messages/format.ts'
-import type { Format } from '../../../src/formats/format.ts'
-import { openaiFormat } from '../../../src/formats/chat/format.ts'
-import { responsesFormat } from '../../../src/formats/responses/format.ts'
+import { responsesClient } from '../../../src/formats/responses/client.ts'
+import { responsesUpstream } from '../../../src/formats/responses/upstream.ts'
 import { failureOf } from '../chat/support.ts'
 import { bodyText } from '../../support/body-text.ts'
 import { enableTranslation } from '../../../src/formats/translators.ts'
+import { chatFormat, messagesFormat, type WholeFormat } from '../../support/whole-formats.ts'
 
 enableTranslation()
 
 type Body = Record<string, Json | undefined>
 
-const read = (fields: JsonObject) => responsesFormat.readPrompt({ model: 'a/b', input: 'Hi', ...fields })
+const read = (fields: JsonObject) => responsesClient.readPrompt({ model: 'a/b', input: 'Hi', ...fields })
 
 /** The body that an upstream of another format gets, and the hints that were left out. */
-function translated(to: Format, fields: JsonObject): { readonly body: Body; readonly ignored: readonly string[] } {
+function translated(to: WholeFormat, fields: JsonObject): { readonly body: Body; readonly ignored: readonly string[] } {
   const { body, ignored } = to.writePrompt(read(fields), 'm')
   return { body: JSON.parse(bodyText(body)) as Body, ignored }
 }
@@ -169,7 +168,7 @@ describe('a responses request', () => {
 
 describe('a responses request for a model of the chat format', () => {
   it('says all that both formats know', () => {
-    const { body, ignored } = translated(openaiFormat, {
+    const { body, ignored } = translated(chatFormat, {
       instructions: 'Be brief.',
       input: [
         user('a'),
@@ -231,7 +230,7 @@ describe('a responses request for a model of the chat format', () => {
   })
 
   it('names the hints that it leaves out', () => {
-    const { ignored } = translated(openaiFormat, {
+    const { ignored } = translated(chatFormat, {
       service_tier: 'flex',
       prompt_cache_key: 'k',
       max_tool_calls: 3,
@@ -257,7 +256,7 @@ describe('a responses request for a model of the chat format', () => {
 
 describe('a responses request for a model of the message format', () => {
   it('joins what one turn said, and results in one message', () => {
-    const { body, ignored } = translated(anthropicFormat, {
+    const { body, ignored } = translated(messagesFormat, {
       instructions: 'Be brief.',
       input: [user('a'), call('1'), call('2'), output('1'), output('2'), { role: 'developer', content: 'More.' }],
       reasoning: { effort: 'low' },
@@ -296,7 +295,7 @@ describe('a responses request for a model of the message format', () => {
 
   it('gives back a thought with the seal that it came with, and no thought of another vendor', () => {
     const sealed = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Hm.' }] }
-    const { body } = translated(anthropicFormat, {
+    const { body } = translated(messagesFormat, {
       input: [
         user('a'),
         { ...sealed, encrypted_content: 'svc-seal:c2ln' },
@@ -313,15 +312,15 @@ describe('a responses request for a model of the message format', () => {
   })
 
   it('is told in words where it wants JSON without a schema', () => {
-    const { body } = translated(anthropicFormat, { text: { format: { type: 'json_object' } } })
+    const { body } = translated(messagesFormat, { text: { format: { type: 'json_object' } } })
 
     expect(JSON.stringify(body['system'])).toContain('exactly one JSON object')
   })
 })
 
 describe.each([
-  ['chat', openaiFormat],
-  ['message', anthropicFormat],
+  ['chat', chatFormat],
+  ['message', messagesFormat],
 ])('what a model of the %s format cannot be told', (_, format) => {
   it.each<[JsonObject, string]>([
     [{ previous_response_id: 'resp_1' }, 'previous_response_id'],
@@ -351,12 +350,12 @@ describe.each([
 
 describe('requests of other formats for an upstream of the responses format', () => {
   const chat = (fields: JsonObject): JsonObject => ({ model: 'a/b', messages: [user('a')], ...fields })
-  const toResponses = (from: Format, body: JsonObject): Body =>
-    JSON.parse(bodyText(responsesFormat.writePrompt(from.readPrompt(body), 'm').body)) as Body
+  const toResponses = (from: WholeFormat, body: JsonObject): Body =>
+    JSON.parse(bodyText(responsesUpstream.writePrompt(from.readPrompt(body), 'm').body)) as Body
 
   it('say all that both formats know, and want nothing kept', () => {
     const body = toResponses(
-      openaiFormat,
+      chatFormat,
       chat({
         messages: [
           { role: 'system', content: 'Be brief.' },
@@ -404,7 +403,7 @@ describe('requests of other formats for an upstream of the responses format', ()
   })
 
   it('say that a call failed, and keep images in results', () => {
-    const body = toResponses(anthropicFormat, {
+    const body = toResponses(messagesFormat, {
       model: 'a/b',
       max_tokens: 7,
       messages: [
@@ -427,11 +426,11 @@ describe('requests of other formats for an upstream of the responses format', ()
     ])
   })
 
-  it.each<[Format, JsonObject, string]>([
-    [openaiFormat, chat({ stop: 'a' }), 'stop'],
-    [openaiFormat, chat({ n: 2 }), 'n'],
-    [openaiFormat, chat({ logprobs: true }), 'logprobs'],
-    [anthropicFormat, { ...chat({ stop_sequences: ['a'] }), max_tokens: 7 }, 'stop_sequences'],
+  it.each<[WholeFormat, JsonObject, string]>([
+    [chatFormat, chat({ stop: 'a' }), 'stop'],
+    [chatFormat, chat({ n: 2 }), 'n'],
+    [chatFormat, chat({ logprobs: true }), 'logprobs'],
+    [messagesFormat, { ...chat({ stop_sequences: ['a'] }), max_tokens: 7 }, 'stop_sequences'],
   ])('are refused where the format has no word for them: %#', (from, body, param) => {
     expect(failureOf(() => toResponses(from, body)).details.param).toBe(param)
   })

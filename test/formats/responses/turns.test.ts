@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
 import type { KeptTurn, Recalled } from '../../../src/formats/format.ts'
-import { responsesFormat } from '../../../src/formats/responses/format.ts'
+import { responsesClient } from '../../../src/formats/responses/client.ts'
 import { responseTurns } from '../../../src/formats/responses/previous-responses.ts'
 import { failureOf } from '../chat/support.ts'
 
@@ -74,7 +74,7 @@ describe('a recalled body', () => {
 
 describe('a kept turn', () => {
   const asked = { model: 'a/b', input: 'One' }
-  const context = { prompt: responsesFormat.readPrompt(asked), created: 1, asked }
+  const context = { prompt: responsesClient.readPrompt(asked), created: 1, asked }
 
   it('is the conversation and the answer, from a whole body as from the last event of a stream', () => {
     const whole = JSON.stringify(turn.answer)

@@ -14,7 +14,7 @@ import type {
 } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
 import { sourceOf } from '../translators.ts'
-import { readFailure as readChatFailure } from '../chat/failure.ts'
+import { readFailure as readChatFailure } from '../chat/upstream-failure.ts'
 import { readCompletion, stepReader } from './answer.ts'
 
 /**
@@ -193,7 +193,7 @@ function signFirstCall(parts: JsonObject[]): void {
 export const cannotCarry: RefuseContent = refuseContentFor('a Gemini model')
 
 /** The format of Google's `generateContent`, for upstreams alone: no caller speaks it to the gateway. */
-export const geminiFormat: UpstreamFormat = {
+export const geminiUpstream: UpstreamFormat = {
   dialect: 'gemini',
   writePrompt,
   readCompletion,

@@ -3,14 +3,12 @@ import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts
 import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
 import { readInput } from './items.ts'
 import { readSettings, readTools } from './settings.ts'
-import type { Format } from '../format.ts'
-import { readFailure, writeFailure } from '../chat/failure.ts'
-import { readCompletion, writeCompletion } from './answer.ts'
+import type { ClientFormat } from '../format.ts'
+import { writeFailure } from '../chat/failure.ts'
+import { writeCompletion } from './answer.ts'
 import { failureFrame } from './usage.ts'
-import { isPlain, stepReader } from './stream-reader.ts'
 import { stepWriter } from './stream-writer.ts'
 import { responseTurns } from './previous-responses.ts'
-import { writePrompt } from './upstream.ts'
 
 /** Fields that stand for an input that the server holds. */
 const HELD_INPUTS = ['previous_response_id', 'conversation', 'prompt'] as const
@@ -61,15 +59,15 @@ function checkOthers(body: JsonObject): void {
 }
 
 /** Conversations that the vendor shortens: a request and an answer much like those of the responses format. */
-export function compactFormat(): Format {
+export function compactClient(): ClientFormat {
   return {
-    ...responsesFormat,
+    ...responsesClient,
     readPrompt: (body, received) => ({ ...readPrompt(body, received), stream: false, operation: 'compact' }),
   }
 }
 
-/** The responses format. Its errors outside of streams are those of the chat format. */
-export const responsesFormat: Format = {
+/** The responses format as callers speak it. Its errors outside of streams are those of the chat format. */
+export const responsesClient: ClientFormat = {
   dialect: 'responses',
   readPrompt,
   writeCompletion,
@@ -77,10 +75,5 @@ export const responsesFormat: Format = {
   writeFailure,
   writeFailureFrame: (failure) => failureFrame(failure, 0),
   heartbeat: 'comment',
-  writePrompt,
-  readCompletion,
-  stepReader,
-  isPlain,
   turns: responseTurns,
-  readFailure,
 }

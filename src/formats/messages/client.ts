@@ -5,13 +5,10 @@ import type { Message, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { arrayOf, callerComplaint, isAbsent, objectOf } from './checks.ts'
 import { readBlocks, readContent } from './blocks.ts'
 import { demandMaxTokens, readSettings, readTools } from './settings.ts'
-import type { Format } from '../format.ts'
-import { messageId, readCompletion, writeCompletion } from './answer.ts'
-import { readFailure, writeFailure, writeFailureFrame } from './failure.ts'
-import { isPlainMessages } from '../plain-events.ts'
-import { stepReader } from './stream-reader.ts'
+import type { ClientFormat } from '../format.ts'
+import { messageId, writeCompletion } from './answer.ts'
+import { writeFailure, writeFailureFrame } from './failure.ts'
 import { frameOf } from './block-writer.ts'
-import { writePrompt } from './upstream.ts'
 import { stepWriter } from './stream-writer.ts'
 
 const MAX_MESSAGES = 10_000
@@ -85,8 +82,8 @@ function readSystem(value: Json | undefined): Message | undefined {
   return { role: 'system', parts, native }
 }
 
-/** The message format, both ways. */
-export const anthropicFormat: Format = {
+/** The message format as callers speak it. */
+export const messagesClient: ClientFormat = {
   dialect: 'anthropic',
   readPrompt,
   writeCompletion,
@@ -94,10 +91,5 @@ export const anthropicFormat: Format = {
   writeFailure,
   writeFailureFrame,
   heartbeat: frameOf({ type: 'ping' }),
-  writePrompt,
   answerId: messageId,
-  readCompletion,
-  stepReader,
-  isPlain: isPlainMessages,
-  readFailure,
 }

@@ -3,13 +3,10 @@ import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } 
 import { arrayAt, badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
 import { readSettings, readTools } from './settings.ts'
 import { readContentParts, urlSource } from '../content.ts'
-import type { Format } from '../format.ts'
-import { readCompletion, writeCompletion } from './answer.ts'
-import { readFailure, writeFailure, writeFailureFrame } from './failure.ts'
-import { isPlainChat } from '../plain-events.ts'
-import { stepReader } from './stream-reader.ts'
+import type { ClientFormat } from '../format.ts'
+import { writeCompletion } from './answer.ts'
+import { writeFailure, writeFailureFrame } from './failure.ts'
 import { stepWriter } from './stream-writer.ts'
-import { writePrompt } from './upstream.ts'
 
 /**
  * A chat request as a prompt. What the gateway must know is checked strictly; all else is carried untouched.
@@ -185,8 +182,8 @@ function readFile(file: JsonObject, native: Native): Part {
   return { type: 'document', source, ...title, native }
 }
 
-/** The chat-completions format. */
-export const openaiFormat: Format = {
+/** The chat-completions format as callers speak it. */
+export const chatClient: ClientFormat = {
   dialect: 'openai',
   readPrompt,
   writeCompletion,
@@ -194,9 +191,4 @@ export const openaiFormat: Format = {
   writeFailure,
   writeFailureFrame,
   heartbeat: 'comment',
-  writePrompt,
-  readCompletion,
-  stepReader,
-  isPlain: isPlainChat,
-  readFailure,
 }
