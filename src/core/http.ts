@@ -25,7 +25,10 @@ export interface HttpRequest {
   headerNames(): Iterable<string>
   /** Reads the whole body once. Returns the bytes at once when the server already has them. */
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array>
-  /** Registers the only listener for "the client disconnected"; it is called at most once. */
+  /**
+   * Registers the only listener for "the client disconnected"; it is called at most once, and soon where the client has
+   * disconnected before.
+   */
   onDisconnect(listener: () => void): void
 }
 

@@ -35,6 +35,7 @@ export class ScriptedClient implements ResponseSink {
       body: () => new TextEncoder().encode(JSON.stringify(body)),
       onDisconnect: (listener) => {
         this.#left = listener
+        if (this.hasLeft) queueMicrotask(listener)
       },
     }
   }

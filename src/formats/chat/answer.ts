@@ -5,7 +5,6 @@ import { textOfPart, type Native, type Part, type ToolCallPart } from '../../cor
 import type { Metrics, WriteContext } from '../format.ts'
 import { fillChatCallIds } from '../call-ids.ts'
 import { readFinish, readUsage, writeFinish, writeUsage } from './usage.ts'
-import { writeCall } from './upstream.ts'
 
 /** An upstream's answer, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
@@ -135,4 +134,11 @@ function writeMessage(parts: readonly Part[]): JsonObject {
     ...(thoughts.length === 0 ? {} : { reasoning_content: thoughts.join('\n') }),
     ...(calls.length === 0 ? {} : { tool_calls: calls.map(writeCall) }),
   }
+}
+
+/** A tool call of an answer or of a message. */
+export function writeCall(part: ToolCallPart): JsonObject {
+  if (part.native?.dialect === 'openai') return part.native.value
+  const input = part.input.trim() === '' ? '{}' : part.input
+  return { id: part.id, type: 'function', function: { name: part.name, arguments: input } }
 }

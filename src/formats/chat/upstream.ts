@@ -9,12 +9,11 @@ import type {
   Part,
   Prompt,
   Tool,
-  ToolCallPart,
   ToolResultPart,
 } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
 import { isPlainChat } from '../plain-events.ts'
-import { readCompletion } from './answer.ts'
+import { readCompletion, writeCall } from './answer.ts'
 import { stepReader } from './stream-reader.ts'
 import { readFailure } from './upstream-failure.ts'
 import { replaceModel } from '../parse-body.ts'
@@ -103,14 +102,6 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   const said = content.length === 0 ? null : writeContent(content, param)
   if (calls.length === 0) return [{ role: 'assistant', content: said }]
   return [{ role: 'assistant', content: said, tool_calls: calls.map(writeCall) }]
-}
-
-/** A tool call of an answer or of a message. */
-export function writeCall(part: ToolCallPart): JsonObject {
-  const native = nativeOf(part.native)
-  if (native !== undefined) return native
-  const input = part.input.trim() === '' ? '{}' : part.input
-  return { id: part.id, type: 'function', function: { name: part.name, arguments: input } }
 }
 
 /** The results of tools come first, each in a message of its own; images of results follow in the user's message. */

@@ -202,3 +202,14 @@ export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (content.startsWith(SEAL)) return { signature: content.slice(SEAL.length) }
   return content.startsWith(CIPHER) ? { redacted: content.slice(CIPHER.length) } : {}
 }
+
+/** A thought as the item that carries it to the next request. */
+export function reasoningItem(id: string, text: string, seal: Parameters<typeof encodeReasoning>[0]): JsonObject {
+  const sealed = encodeReasoning(seal)
+  return {
+    id,
+    type: 'reasoning',
+    summary: text === '' ? [] : [{ type: 'summary_text', text }],
+    ...(sealed === undefined ? {} : { encrypted_content: sealed }),
+  }
+}

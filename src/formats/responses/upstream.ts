@@ -9,7 +9,7 @@ import { readCompletion } from './answer.ts'
 import { isPlain, stepReader } from './stream-reader.ts'
 import { sourceOf } from '../translators.ts'
 import { replaceModel } from '../parse-body.ts'
-import { encodeReasoning, isEncodedReasoning, itemsOf } from './items.ts'
+import { isEncodedReasoning, itemsOf } from './items.ts'
 import { changedSettings, writeTool } from './settings.ts'
 
 /** The body for an upstream of this format. Unchanged parts leave as they came. */
@@ -178,17 +178,6 @@ function writeOutput(result: ToolResultPart, path: string): Json {
 
 function nativeOf(part: Part): JsonObject | undefined {
   return part.native?.dialect === 'responses' ? part.native.value : undefined
-}
-
-/** A thought as the item that carries it to the next request. */
-export function reasoningItem(id: string, text: string, seal: Parameters<typeof encodeReasoning>[0]): JsonObject {
-  const sealed = encodeReasoning(seal)
-  return {
-    id,
-    type: 'reasoning',
-    summary: text === '' ? [] : [{ type: 'summary_text', text }],
-    ...(sealed === undefined ? {} : { encrypted_content: sealed }),
-  }
 }
 
 export const cannotCarry: RefuseContent = refuseContentFor('a model of the responses format')
