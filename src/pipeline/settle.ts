@@ -10,8 +10,12 @@ import type { Services } from './services.ts'
 import { waitForStore } from './store-wait.ts'
 
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
-export function settle(answered: Answered, bill: Bill, outcome: Outcome, services: Services): MaybePromise<void> {
-  return end(answered, usedBy(answered, bill), { ...outcome, bill }, services)
+export function settle(
+  answered: Answered,
+  outcome: Outcome & { readonly bill: Bill },
+  services: Services,
+): MaybePromise<void> {
+  return end(answered, usedBy(answered, outcome.bill), outcome, services)
 }
 
 /**

@@ -9,10 +9,18 @@ export function inTraffic(traffic: Traffic, handle: Handler): Handler {
     const leave = (): void => traffic.leave(call.id)
     try {
       const done = handle(call)
-      return isPromise(done) ? done.finally(leave) : leave()
+      return isPromise(done) ? leaveAfter(done, leave) : leave()
     } catch (error) {
       leave()
       throw error
     }
+  }
+}
+
+async function leaveAfter(done: Promise<void>, leave: () => void): Promise<void> {
+  try {
+    await done
+  } finally {
+    leave()
   }
 }
