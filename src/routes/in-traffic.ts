@@ -9,18 +9,12 @@ export function inTraffic(traffic: Traffic, handle: Handler): Handler {
     const leave = (): void => traffic.leave(call.id)
     try {
       const done = handle(call)
-      return isPromise(done) ? leaveAfter(done, leave) : leave()
+      if (!isPromise(done)) return leave()
+      void done.then(leave, leave)
+      return done
     } catch (error) {
       leave()
       throw error
     }
-  }
-}
-
-async function leaveAfter(done: Promise<void>, leave: () => void): Promise<void> {
-  try {
-    await done
-  } finally {
-    leave()
   }
 }

@@ -41,6 +41,8 @@ interface Share extends Dated {
 }
 
 const OVERHEAD = 160
+/** Shares are compared in parts of this size of the whole. */
+const PARTS = 8192
 /** Digits of a cursor, so that cursors compare as text. */
 const CURSOR_DIGITS = 16
 
@@ -80,10 +82,9 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
-    const queue = queueIn(logs, log)
+    const queue = logs.get(log) ?? createQueue(log)
     const line: Line = { log: queue, sequence, at, value, bytes: size, expiresAt, isDropped: false }
-    const share = shares.get(shareName) ?? { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity }
-    shares.set(shareName, share)
+    const share = shares.get(shareName) ?? createShare(shareName)
     queue.lines.push(line)
     share.queue.lines.push(line)
     share.bytes += size
@@ -92,10 +93,22 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     sort(share)
   }
 
-  /** A share's part of the whole, by entries or bytes, whichever is larger. */
+  function createQueue(name: string): Queue {
+    const queue = emptyQueue(name)
+    logs.set(name, queue)
+    return queue
+  }
+
+  function createShare(name: string): Share {
+    const share = { queue: emptyQueue(name), bytes: 0, dueAt: Infinity }
+    shares.set(name, share)
+    return share
+  }
+
+  /** A share's part of the whole, by entries or bytes, whichever is larger. Rounded: most lines need no sorting. */
   function sort(share: Share): void {
     const part = Math.max(sizeOf(share.queue) / bounds.entries, share.bytes / bounds.bytes)
-    bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -part)
+    bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -Math.ceil(part * PARTS))
   }
 
   /** The share that takes most, the writer's where it is as large. */
@@ -173,12 +186,6 @@ function sizeOfLine(log: string, value: string): number {
 
 function emptyQueue(name: string): Queue {
   return { name, lines: [], head: 0, dropped: 0 }
-}
-
-function queueIn(logs: Map<string, Queue>, name: string): Queue {
-  const queue = logs.get(name) ?? emptyQueue(name)
-  logs.set(name, queue)
-  return queue
 }
 
 function sizeOf(queue: Queue): number {
