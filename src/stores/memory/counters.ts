@@ -66,14 +66,12 @@ export function createCounters(
     return counter === undefined ? 0 : Math.min(MAX_AMOUNT, counter.spent + counter.held)
   }
 
-  function create(name: string): Counter {
-    const counter = { name, spent: 0, held: 0, dueAt: Infinity }
-    counters.set(name, counter)
-    return counter
-  }
-
   function touch(name: string, expiresAt: number): Counter {
-    const counter = counters.get(name) ?? create(name)
+    let counter = counters.get(name)
+    if (counter === undefined) {
+      counter = { name, spent: 0, held: 0, dueAt: Infinity }
+      counters.set(name, counter)
+    }
     if (counter.dueAt === Infinity || counter.dueAt < expiresAt) endings.schedule(counter, expiresAt)
     return counter
   }

@@ -82,27 +82,15 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
-    const queue = logs.get(log) ?? createQueue(log)
+    const queue = found(logs, log, emptyQueue)
     const line: Line = { log: queue, sequence, at, value, bytes: size, expiresAt, isDropped: false }
-    const share = shares.get(shareName) ?? createShare(shareName)
+    const share = found(shares, shareName, emptyShare)
     queue.lines.push(line)
     share.queue.lines.push(line)
     share.bytes += size
     bytes += size
     entryCount += 1
     sort(share)
-  }
-
-  function createQueue(name: string): Queue {
-    const queue = emptyQueue(name)
-    logs.set(name, queue)
-    return queue
-  }
-
-  function createShare(name: string): Share {
-    const share = { queue: emptyQueue(name), bytes: 0, dueAt: Infinity }
-    shares.set(name, share)
-    return share
   }
 
   /** A share's part of the whole, by entries or bytes, whichever is larger. Rounded: most lines need no sorting. */
@@ -186,6 +174,20 @@ function sizeOfLine(log: string, value: string): number {
 
 function emptyQueue(name: string): Queue {
   return { name, lines: [], head: 0, dropped: 0 }
+}
+
+function emptyShare(name: string): Share {
+  return { queue: emptyQueue(name), bytes: 0, dueAt: Infinity }
+}
+
+/** The value of a name, which is created for a new one. Setting a value that is there already costs as much as finding it. */
+function found<value>(values: Map<string, value>, name: string, create: (name: string) => value): value {
+  let value = values.get(name)
+  if (value === undefined) {
+    value = create(name)
+    values.set(name, value)
+  }
+  return value
 }
 
 function sizeOf(queue: Queue): number {
