@@ -82,9 +82,12 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
-    const queue = found(logs, log, emptyQueue)
+    // Setting a value that is there already would cost as much as finding it.
+    let queue = logs.get(log)
+    if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
     const line: Line = { log: queue, sequence, at, value, bytes: size, expiresAt, isDropped: false }
-    const share = found(shares, shareName, emptyShare)
+    let share = shares.get(shareName)
+    if (share === undefined) shares.set(shareName, (share = emptyShare(shareName)))
     queue.lines.push(line)
     share.queue.lines.push(line)
     share.bytes += size
@@ -178,16 +181,6 @@ function emptyQueue(name: string): Queue {
 
 function emptyShare(name: string): Share {
   return { queue: emptyQueue(name), bytes: 0, dueAt: Infinity }
-}
-
-/** The value of a name, which is created for a new one. Setting a value that is there already costs as much as finding it. */
-function found<value>(values: Map<string, value>, name: string, create: (name: string) => value): value {
-  let value = values.get(name)
-  if (value === undefined) {
-    value = create(name)
-    values.set(name, value)
-  }
-  return value
 }
 
 function sizeOf(queue: Queue): number {
