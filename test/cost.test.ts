@@ -9,7 +9,7 @@ import type { Created, Entered } from './support/cost/counters.ts'
 import { startUpstream, type Upstream } from './support/upstream.ts'
 
 /** As measured. The goal is 45. */
-const MAX_FILES = 113
+const MAX_FILES = 110
 /** As measured. The goal is 200. */
 const MAX_FUNCTIONS = 490
 /** The deadlines of the body and of the upstream call. The goal is 1: one timer wheel for all deadlines. */
@@ -18,8 +18,8 @@ const MAX_TIMERS = 2
 const MAX_PROMISES = 18
 /** Reserve, settle and the audit record, in the log of all keys and in that of its own. The goal is 3. */
 const MAX_STORE_CALLS = 4
-/** Measured by sampling: 59. The goal is 40; `npm run bench` measures it exactly. */
-const MAX_ALLOCATED_KIB = 64
+/** Measured by sampling: 58. The goal is 40; `npm run bench` measures it exactly. */
+const MAX_ALLOCATED_KIB = 62
 
 const WARM_UP = 500
 const body = JSON.stringify({

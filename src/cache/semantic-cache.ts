@@ -37,13 +37,13 @@ export interface CacheMiss {
   /** What a verifier cost; it counts in the actual cost of the request. */
   readonly spent: NanoUsd
   /** Equal for identical requests, so that one of them may answer all; absent where nothing is stored. */
-  readonly id?: string
+  readonly id?: string | undefined
   /** Stores a complete answer of status 200; returns whether it did. Never rejects. */
   store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
   /** Counts the request as a hit: the answer of an identical request was shared with it. */
   becameHit(): void
   /** Lets one of several processes answer identical requests. Absent where the store of answers cannot. */
-  readonly claim?: AnswerClaim<CacheHit>
+  readonly claim?: AnswerClaim<CacheHit> | undefined
 }
 
 /** Tier 1. Methods return promises only where a part of the cache must wait. A part that fails causes a miss. */
@@ -163,11 +163,13 @@ function attempt<T>(
 
 function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives): CacheMiss {
   const { tallies } = parts
+  const isShared = directives.read && directives.write
   let isCounted = directives.read
   return {
     hit: false,
     spent: lookup.spent,
-    ...(directives.read && directives.write ? { id: lookup.key.id, ...claimOf(parts, lookup) } : {}),
+    id: isShared ? lookup.key.id : undefined,
+    claim: isShared ? claimOf(parts, lookup) : undefined,
     store: (completion, promptTokens) => {
       if (!directives.write || !isStorable(completion)) return false
       return track(
@@ -191,26 +193,36 @@ function track(writes: Set<Promise<unknown>>, stored: boolean | Promise<boolean>
   return stored.finally(() => writes.delete(stored))
 }
 
-function claimOf(parts: CacheParts, lookup: Lookup): Pick<CacheMiss, 'claim'> {
+function claimOf(parts: CacheParts, lookup: Lookup): CacheMiss['claim'] {
   const { claims } = parts.store
-  if (claims === undefined) return {}
+  if (claims === undefined) return undefined
   const { runtime } = parts.options
   const { key, cancellation } = lookup
   const read = async (): Promise<CacheHit | undefined> =>
     attempt(parts.tallies, () => findSame(parts, lookup), undefined, cancellation)
-  return { claim: createAnswerClaim({ claims, id: key.id, runtime, cancellation, read }) }
+  return createAnswerClaim({ claims, id: key.id, runtime, cancellation, read })
 }
 
 type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
 /** A question that cannot be indexed is still found by the same text. */
-function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean | Promise<boolean> {
+function store(parts: CacheParts, lookup: Lookup, { completion, promptTokens }: Answered): boolean | Promise<boolean> {
   const { key, keyId } = lookup
   const { id, scope, text } = key
   const storedAt = parts.options.runtime.now()
   const expiresAt = storedAt + lifetimeOf(parts, key)
   const comparable = key.comparable && parts.threshold < 1
-  const entry: CachedAnswer = { id, scope, text, keyId, ...answered, storedAt, expiresAt, comparable }
+  const entry: CachedAnswer = {
+    id,
+    scope,
+    text,
+    keyId,
+    completion,
+    promptTokens,
+    storedAt,
+    expiresAt,
+    comparable,
+  }
   return whenReady(parts.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
     // A complete answer is stored although its caller may have disconnected.

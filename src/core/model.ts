@@ -73,7 +73,8 @@ const LONGEST_NAME = 200
  * change the meaning of a URL.
  */
 export function isSafeModelName(name: string): boolean {
-  return name.length > 0 && name.length <= LONGEST_NAME && /^[\w.:@+/-]+$/.test(name) && !name.split('/').includes('..')
+  if (name.length > LONGEST_NAME || !/^[\w.:@+/-]+$/.test(name)) return false
+  return !name.includes('..') || !name.split('/').includes('..')
 }
 
 /** True when a list of permissions names the model: exactly, or by a beginning followed by `*`. */

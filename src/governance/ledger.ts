@@ -84,14 +84,14 @@ export function createLedger(options: LedgerOptions): Ledger {
       const wanted = claimsFor(limits, quote)
       const claims = withSpares(wanted, windows)
       const request = { ticket: uuid(), claims, least: wanted.least, lapsesAfterMs }
-      const step = { quote, places, at, windows, limits, wanted }
-      const taken = chain(take(request, wait), (result) => outcomeOf({ ...step, ticket: request.ticket, result }))
+      const step = { quote, places, at, windows, limits, wanted, ticket: request.ticket }
+      const taken = chain(take(request, wait), (result) => outcomeOf(step, result))
       return allowsUnreserved && isPromise(taken) ? taken.catch((error) => unreserved(step, error)) : taken
     })
   }
 
   /** The store failed: the request is served without a reservation, and billed under a ticket that is opened later. */
-  function unreserved(step: Omit<Step, 'ticket' | 'result'>, error: unknown): Outcome {
+  function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { ticket: uuid(), claims: [], lapsesAfterMs }
     const { limits: claimed, worst } = step.wanted
@@ -100,8 +100,8 @@ export function createLedger(options: LedgerOptions): Ledger {
     return { reservation }
   }
 
-  function outcomeOf(step: Step): Outcome {
-    const { quote, places, at, wanted, result } = step
+  function outcomeOf(step: Step, result: ReserveResult): Outcome {
+    const { quote, places, at, wanted } = step
     const { limits: claimed, worst, tokens } = wanted
     // Claims beyond the limits are those of spare counters, which exist for budgets only; budgets are last.
     const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
@@ -116,7 +116,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   function reservationOf(
-    { quote, windows, limits, wanted, ticket }: Omit<Step, 'result'>,
+    { quote, windows, limits, wanted, ticket }: Step,
     { rate, granted, opening }: Granted,
   ): Reservation {
     const settlementFor = (used: Used, entries: readonly SettledEntry[] = []): Settlement =>
@@ -231,7 +231,7 @@ interface Refused {
   readonly recount: Recount | undefined
 }
 
-/** A step that took everything, or nothing. */
+/** What became of a step: it took everything, or nothing. */
 type Outcome = { readonly reservation: Reservation } | Refused
 
 interface Step {
@@ -242,7 +242,6 @@ interface Step {
   readonly limits: readonly Limit[]
   readonly wanted: Wanted
   readonly ticket: string
-  readonly result: ReserveResult
 }
 
 const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => nano(0) }

@@ -122,7 +122,11 @@ class BackgroundWork {
     try {
       const isWhole = valueOf(completion)['status'] === 'completed'
       const bill = isWhole ? billFor(answered, answer, services.meter) : billForPart(answered, answer, services.meter)
-      await settle(answered, bill, isWhole ? { status: 200, completion: () => completion } : { status: 200 }, services)
+      await settle(
+        answered,
+        isWhole ? { status: 200, bill, completion: () => completion } : { status: 200, bill },
+        services,
+      )
     } catch (cause) {
       services.observers.failed('a background response could not be settled', asFailure(cause))
     }

@@ -120,7 +120,7 @@ async function send(
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const body = JSON.stringify(writeEmbeddings(embedded, request.encoding, bill.optimizedTokens))
   const headers = answerHeaders(bill, [])
-  await settle(answered, bill, { status: 200, completion: () => completion }, services)
+  await settle(answered, { status: 200, bill, completion: () => completion }, services)
   await planned.first?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
   sendJson(planned.sink, 200, { ...baseHeaders(planned.id, planned.reservation.rate), ...headers }, body)
   return undefined

@@ -24,7 +24,9 @@ const EMBEDS = 'embeds texts and answers no prompts. Send it to POST /v1/embeddi
 const ANSWERS =
   'does not embed texts. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'
 
-function only({ name, routes }: Resolved, fits: (route: Route) => boolean, problem: string): Resolved {
+function only(resolved: Resolved, fits: (route: Route) => boolean, problem: string): Resolved {
+  const { name, routes } = resolved
+  if (routes.every(fits)) return resolved
   const [first, ...others] = routes.filter(fits)
   if (first !== undefined) return { name, routes: [first, ...others] }
   throw new GatewayError('invalid-request', `The model ${name.slice(0, LONGEST_SHOWN)} ${problem}.`, {

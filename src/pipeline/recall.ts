@@ -3,7 +3,7 @@ import { makeHitBill } from '../billing/bill.ts'
 import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { CacheMiss } from '../cache/semantic-cache.ts'
 import type { Leader } from '../cache/single-flight.ts'
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Reserved } from './exchange.ts'
 import type { Keep, Outcome, Plan } from './request-values.ts'
@@ -34,7 +34,7 @@ export function recall(reserved: Reserved, services: Services): MaybePromise<Fou
   const { memory } = services
   if (memory === undefined) return NOT_CACHED
   const ready = reserved.size.mayHoldLongMedia ? digestBlocks(reserved) : undefined
-  return chain(ready, () => find(reserved, { ...services, memory }))
+  return chain(ready, () => find(reserved, memory, services))
 }
 
 async function digestBlocks({ prompt }: Reserved): Promise<void> {
@@ -42,8 +42,7 @@ async function digestBlocks({ prompt }: Reserved): Promise<void> {
   await digestInTurns(longBlocksOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
-function find(reserved: Reserved, services: Services & { readonly memory: AnswerCache }): MaybePromise<Found> {
-  const { memory } = services
+function find(reserved: Reserved, memory: AnswerCache, services: Services): MaybePromise<Found> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
   const found = memory.cache.lookUp({
     prompt,
@@ -57,7 +56,7 @@ function find(reserved: Reserved, services: Services & { readonly memory: Answer
   return chain(found, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
     if (answer.id === undefined) return { keep: keepFor(answer, undefined, services), spent: answer.spent }
-    return join(reserved, answer, services)
+    return join(reserved, answer, memory, services)
   })
 }
 
@@ -65,9 +64,9 @@ function find(reserved: Reserved, services: Services & { readonly memory: Answer
 function join(
   reserved: Reserved,
   miss: CacheMiss,
-  services: Services & { readonly memory: AnswerCache },
+  { singleFlight }: AnswerCache,
+  services: Services,
 ): MaybePromise<Found> {
-  const { singleFlight } = services.memory
   const joined = singleFlight.join(`${reserved.key.id} ${miss.id}`, { cancellation: reserved.cancellation })
   return chain(joined, (role) => {
     const { spent } = miss
@@ -125,21 +124,24 @@ function keepFor(miss: CacheMiss, leader: AnswerLeader | undefined, { observers 
         void miss.claim?.release()
         return
       }
-      const shared = (): SharedAnswer => ({ completion: completion(), promptTokens: bill.originalTokens })
-      share(miss, shared, leader).catch((cause: unknown) => {
+      const failed = (cause: unknown): void => {
         leader?.complete('not-shared')
+        void miss.claim?.release()
         observers.failed('an answer could not be stored in the cache', cause)
-      })
+      }
+      try {
+        const shared = share(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)
+        if (isPromise(shared)) shared.catch(failed)
+      } catch (cause) {
+        failed(cause)
+      }
     },
   }
 }
 
-async function share(miss: CacheMiss, read: () => SharedAnswer, leader: AnswerLeader | undefined): Promise<void> {
-  try {
-    const shared = read()
-    const isStored = await miss.store(shared.completion, shared.promptTokens)
+function share(miss: CacheMiss, shared: SharedAnswer, leader: AnswerLeader | undefined): MaybePromise<void> {
+  return chain(miss.store(shared.completion, shared.promptTokens), (isStored) => {
     leader?.complete(isStored ? { shared } : 'not-shared')
-  } finally {
-    await miss.claim?.release()
-  }
+    return miss.claim?.release()
+  })
 }

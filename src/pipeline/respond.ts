@@ -34,7 +34,7 @@ function respondWhole(answered: Answered, completion: Completion, services: Serv
   const metrics = new BillMetrics(bill)
   const body = format.writeCompletion(completion, metrics, writeContext(answered))
   const headers = answerHeaders(bill, answered.ignored)
-  const settled = settle(answered, bill, { status: 200, completion: () => completion }, services)
+  const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
   const kept = chain(settled, () => keepWhole(answered, { headers, body, id: completion.id, metrics }, services))
   return chain(kept, () => {
     sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)

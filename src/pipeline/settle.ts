@@ -5,13 +5,16 @@ import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft, prepareBill } from './charge.ts'
 import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
 import type { AskPlan, Outcome } from './request-values.ts'
-import type { Optimized } from '../savings/tier.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './store-wait.ts'
 
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
-export function settle(answered: Answered, bill: Bill, outcome: Outcome, services: Services): MaybePromise<void> {
-  return end(answered, usedBy(answered, bill), { ...outcome, bill }, services)
+export function settle(
+  answered: Answered,
+  outcome: Outcome & { readonly bill: Bill },
+  services: Services,
+): MaybePromise<void> {
+  return end(answered, usedBy(answered, outcome.bill), outcome, services)
 }
 
 /**
@@ -56,16 +59,12 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
 function finish({ keep, optimized }: AskPlan, outcome: Outcome, { observers }: Services): void {
   try {
     keep.finish(outcome)
-    reportCacheRead(optimized, outcome)
+    // The next turn of the conversation learns what its upstream read from its cache.
+    const usage = optimized.reportCacheRead === undefined ? undefined : outcome.completion?.().usage
+    if (usage !== undefined) void optimized.reportCacheRead?.(usage.cacheReadTokens)
   } catch (cause) {
     observers.failed('an answered request could not be kept for later ones', cause)
   }
-}
-
-/** The next turn of the conversation learns what its upstream read from its cache. */
-function reportCacheRead(optimized: Optimized, { completion }: Outcome): void {
-  const usage = optimized.reportCacheRead === undefined ? undefined : completion?.().usage
-  if (usage !== undefined) void optimized.reportCacheRead?.(usage.cacheReadTokens)
 }
 
 /** Never rejects: what the store did not take is logged and tried again. */

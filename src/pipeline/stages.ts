@@ -33,21 +33,31 @@ export class Stages<last extends Exchange> {
 
   run(exchange: Exchange, services: Services): MaybePromise<void> {
     try {
-      const running = this.#runFrom(0, exchange, services)
-      return running?.catch((error: unknown) => fail(exchange, error, services))
+      for (let index = 0; index < this.#stages.length; index++) {
+        const given = this.#stages[index]?.run(exchange, services)
+        if (isPromise(given)) return this.#runAfter(given, index + 1, exchange, services)
+        if (given === undefined) return undefined
+      }
     } catch (error) {
       return fail(exchange, error, services)
     }
   }
 
-  #runFrom(first: number, exchange: Exchange, services: Services): Promise<void> | undefined {
-    for (let index = first; index < this.#stages.length; index++) {
-      const given = this.#stages[index]?.run(exchange, services)
-      if (isPromise(given)) {
-        return given.then((after) => (after === undefined ? undefined : this.#runFrom(index + 1, exchange, services)))
+  /** One promise for all stages from the first that waits. */
+  async #runAfter(
+    waiting: Promise<Exchange | undefined>,
+    next: number,
+    exchange: Exchange,
+    services: Services,
+  ): Promise<void> {
+    try {
+      let before = await waiting
+      for (let index = next; before !== undefined && index < this.#stages.length; index++) {
+        const given = this.#stages[index]?.run(exchange, services)
+        before = isPromise(given) ? await given : given
       }
-      if (given === undefined) return undefined
+    } catch (error) {
+      await fail(exchange, error, services)
     }
-    return undefined
   }
 }

@@ -171,7 +171,7 @@ class StreamAnswer {
     this.#isOver = true
     const [answered, services] = [this.#answered, this.#services]
     void chain(
-      bill === undefined ? release(answered, outcome, services) : settle(answered, bill, outcome, services),
+      bill === undefined ? release(answered, outcome, services) : settle(answered, { ...outcome, bill }, services),
       write,
     )
   }

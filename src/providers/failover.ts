@@ -81,7 +81,7 @@ export function createFailover(options: FailoverOptions): Failover {
     complete: (candidates, call) =>
       askInTurn(run, candidates, call, (attempt) =>
         attempt.candidate.provider.complete(callFor(attempt, call)).then((sent) => {
-          attempt.paid.answered(() => sent.answer.usage)
+          attempt.paid.answered(sent.answer)
           attempt.pass.succeeded(runtime.now())
           return sent
         }),
@@ -99,7 +99,7 @@ export function createFailover(options: FailoverOptions): Failover {
         const { provider } = attempt.candidate
         if (provider.embed === undefined) throw new GatewayError('internal', `"${provider.name}" cannot embed.`)
         const answer = await provider.embed({ ...sharedBy(attempt, call), request: call.request })
-        attempt.paid.answered(() => ({ ...NO_USAGE, inputTokens: answer.inputTokens ?? 0 }))
+        attempt.paid.answered({ usage: { ...NO_USAGE, inputTokens: answer.inputTokens ?? 0 } })
         attempt.pass.succeeded(runtime.now())
         return { answer, ignored: [] }
       }),
@@ -206,7 +206,7 @@ async function openStream(
   const { runtime } = run
   const source = isSource(answer) ? answer : sourceOfSteps(answer, candidate.provider.name)
   const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
-  paid.answered(() => stream.translator.usage)
+  paid.answered(stream.translator)
   // Providers of the user's own have no deadline of their own.
   const late = (): void => stream.breakOff(tooSlow(candidate, run.timeouts.total))
   const cancel = isSource(answer) ? noop : runtime.after(Math.max(1, msLeft(run, call)), late)

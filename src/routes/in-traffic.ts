@@ -9,7 +9,9 @@ export function inTraffic(traffic: Traffic, handle: Handler): Handler {
     const leave = (): void => traffic.leave(call.id)
     try {
       const done = handle(call)
-      return isPromise(done) ? done.finally(leave) : leave()
+      if (!isPromise(done)) return leave()
+      void done.then(leave, leave)
+      return done
     } catch (error) {
       leave()
       throw error

@@ -80,9 +80,9 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     settle: ({ ticket, charges, tallies: added, entries = [] }) => {
       if (!counters.settle(ticket, charges)) return false
       for (const tally of added) tallies.add(tally)
-      for (const { log, ...entry } of entries) {
+      for (const entry of entries) {
         // An entry that is larger than its quota must not prevent the settlement.
-        if (!logs.isGiant(log, entry)) logs.append(log, entry)
+        if (!logs.isGiant(entry.log, entry)) logs.append(entry.log, entry)
       }
       return true
     },

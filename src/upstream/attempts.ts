@@ -11,6 +11,11 @@ export interface AttemptRoute {
   readonly model: Model
 }
 
+/** An answer whose usage may grow while it arrives. */
+interface Reporting {
+  readonly usage?: Usage | undefined
+}
+
 /**
  * One upstream call. It is paid from the moment the upstream accepts it (status 200), and also when the gateway gives it
  * up before its answer: a timeout, or a caller who left. A call that the upstream refused, or that did not reach it,
@@ -22,7 +27,7 @@ export class Attempt {
   readonly #cancellation: Cancellation
   /** The caller had left before: the call was never sent. */
   readonly #isTooLate: boolean
-  #readUsage: () => Usage | undefined = () => undefined
+  #answer: Reporting = {}
 
   constructor(route: AttemptRoute, cancellation: Cancellation) {
     this.route = route
@@ -32,12 +37,12 @@ export class Attempt {
 
   /** The usage that the upstream has reported so far. */
   get usage(): Usage {
-    return this.#readUsage() ?? NO_USAGE
+    return this.#answer.usage ?? NO_USAGE
   }
 
-  answered(readUsage: () => Usage | undefined): void {
+  answered(answer: Reporting): void {
     this.isPaid = true
-    this.#readUsage = readUsage
+    this.#answer = answer
   }
 
   failed(error: unknown): void {

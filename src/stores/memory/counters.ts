@@ -67,8 +67,11 @@ export function createCounters(
   }
 
   function touch(name: string, expiresAt: number): Counter {
-    const counter = counters.get(name) ?? { name, spent: 0, held: 0, dueAt: Infinity }
-    counters.set(name, counter)
+    let counter = counters.get(name)
+    if (counter === undefined) {
+      counter = { name, spent: 0, held: 0, dueAt: Infinity }
+      counters.set(name, counter)
+    }
     if (counter.dueAt === Infinity || counter.dueAt < expiresAt) endings.schedule(counter, expiresAt)
     return counter
   }

@@ -41,6 +41,8 @@ interface Share extends Dated {
 }
 
 const OVERHEAD = 160
+/** Shares are compared in parts of this size of the whole. */
+const PARTS = 8192
 /** Digits of a cursor, so that cursors compare as text. */
 const CURSOR_DIGITS = 16
 
@@ -80,10 +82,12 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
-    const queue = queueIn(logs, log)
+    // Setting a value that is there already would cost as much as finding it.
+    let queue = logs.get(log)
+    if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
     const line: Line = { log: queue, sequence, at, value, bytes: size, expiresAt, isDropped: false }
-    const share = shares.get(shareName) ?? { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity }
-    shares.set(shareName, share)
+    let share = shares.get(shareName)
+    if (share === undefined) shares.set(shareName, (share = emptyShare(shareName)))
     queue.lines.push(line)
     share.queue.lines.push(line)
     share.bytes += size
@@ -92,10 +96,10 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     sort(share)
   }
 
-  /** A share's part of the whole, by entries or bytes, whichever is larger. */
+  /** A share's part of the whole, by entries or bytes, whichever is larger. Rounded: most lines need no sorting. */
   function sort(share: Share): void {
     const part = Math.max(sizeOf(share.queue) / bounds.entries, share.bytes / bounds.bytes)
-    bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -part)
+    bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -Math.ceil(part * PARTS))
   }
 
   /** The share that takes most, the writer's where it is as large. */
@@ -175,10 +179,8 @@ function emptyQueue(name: string): Queue {
   return { name, lines: [], head: 0, dropped: 0 }
 }
 
-function queueIn(logs: Map<string, Queue>, name: string): Queue {
-  const queue = logs.get(name) ?? emptyQueue(name)
-  logs.set(name, queue)
-  return queue
+function emptyShare(name: string): Share {
+  return { queue: emptyQueue(name), bytes: 0, dueAt: Infinity }
 }
 
 function sizeOf(queue: Queue): number {

@@ -18,7 +18,7 @@ interface Slot<item> {
 }
 
 /** Moved and cancelled items leave stale slots behind; above this many the heap is rebuilt once half of it is stale. */
-const SLACK = 64
+const SLACK = 256
 
 /** A binary heap: every step costs O(log n), the removal of stale slots is amortised. */
 export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
