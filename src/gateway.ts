@@ -5,9 +5,7 @@ import type { ProviderStates, Runtime } from './core/ports.ts'
 import { writeFailure as writeChatFailure } from './formats/chat/failure.ts'
 import type { WriteFailure } from './formats/format.ts'
 import { writeFailure as writeMessagesFailure } from './formats/messages/failure.ts'
-import type { Budgets } from './governance/budgets.ts'
-import type { Keys } from './governance/keys.ts'
-import type { RateLimits } from './governance/rate-limits.ts'
+import type { Budgets, Keys, RateLimits } from './governance/admin-api.ts'
 import type { RateStatus } from './governance/reservation.ts'
 import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
@@ -29,7 +27,7 @@ import { createDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover } from './providers/failover.ts'
 import { providerStates } from './providers/provider-states.ts'
-import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
+import { createAudit, type Audit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
@@ -121,7 +119,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ ticket }) => {
       const cause = new Error('A settlement was given up: its request is not billed. The store was away for too long.')
-      observers.log.failure('settlement dropped', cause, runtime.now(), { ticket })
+      observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: ticket })
     },
   })
   const warn = createStoreWarnings([store, options.cache === false ? undefined : options.cache?.index], (warning) =>
@@ -155,9 +153,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const { keys, budgets, rateLimits } = governance
   const admin = {
     authorize: lazyAuthorize(options.admin, runtime),
-    keys,
-    budgets,
-    rateLimits,
+    records: governance.adminRecords,
     audit: observers.audit,
     metrics,
   }
@@ -219,7 +215,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     budgets,
     rateLimits,
     metrics,
-    audit: { read: observers.audit.read },
+    audit: { read: readAudit(observers.audit) },
     cache: {
       clear: async (which) => cache?.clear(which),
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
@@ -266,6 +262,14 @@ function failureWriterFor(request: HttpRequest): WriteFailure {
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
+}
+
+/** Reads audit records with the names of the process. */
+function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
+  return async (query) => {
+    const { fromWire } = await import('./core/field-names.ts')
+    return fromWire(await audit.read(query)) as AuditPage
+  }
 }
 
 /** Administration is rare: its code is loaded by its first request. */

@@ -12,6 +12,7 @@ import type { Limits } from './pipeline/services.ts'
 import { savingsSchema, type SavingsOptions } from './wiring/savings.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
+import type { LogRecord } from './records/request-log.ts'
 import type { AdminOptions } from './routes/authorize.ts'
 
 /** Who asks for what, for a margin that depends on it. */
@@ -93,16 +94,13 @@ export interface GatewayOptions {
   readonly timeouts?: Partial<Timeouts>
   /** When a model of a provider that fails is skipped; see docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
-  /** Gets each line of the request log. @default none is written */
+  /** Receives each record of the log. What it throws is ignored. @default no log */
   readonly log?: (record: LogRecord) => void
   readonly runtime?: RuntimeOptions
 }
 
 /** Tier 1; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
-
-/** One line of the request log. */
-export type LogRecord = Readonly<Record<string, unknown>>
 
 function functionFor<signature extends (...given: never[]) => unknown>(purpose: string): z.ZodMiniType<signature> {
   return z.custom<signature>((value) => typeof value === 'function', { error: `a function was expected: ${purpose}` })

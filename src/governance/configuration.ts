@@ -1,27 +1,22 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import * as field from './field-schema.ts'
-import { configuredKey, type ConfiguredKey } from './key-schema.ts'
+import type { ConfiguredBudget, ConfiguredKey, ConfiguredRateLimit } from './admin-api.ts'
+import type { WireForm } from '../core/field-names.ts'
+import { configuredKey } from './key-schema.ts'
 import type { Keyring, KeyInPlace } from './keyring.ts'
 import type { RecordTable } from './record-table.ts'
 import { hashSecret, prefixOfSecret } from './secret.ts'
 import { sha256 } from '#hash'
 import type { SharedLimits } from './shared-limits.ts'
-import {
-  configuredBudget,
-  configuredRateLimit,
-  toBudget,
-  toRateLimit,
-  type BudgetFields,
-  type RateLimitFields,
-} from './shared-schema.ts'
+import { configuredBudget, configuredRateLimit, toBudget, toRateLimit } from './shared-schema.ts'
 import type { Budget, RateLimit } from './virtual-key.ts'
 
-/** `governance` of the gateway's options. */
+/** Keys, budgets and rate limits that exist from the start, in the names of the HTTP API: at most 100,000 of each. */
 export interface GovernanceConfiguration {
-  readonly virtual_keys?: readonly ConfiguredKey[] | undefined
-  readonly budgets?: readonly BudgetFields[] | undefined
-  readonly rate_limits?: readonly RateLimitFields[] | undefined
+  readonly virtual_keys?: readonly WireForm<ConfiguredKey>[] | undefined
+  readonly budgets?: readonly WireForm<ConfiguredBudget>[] | undefined
+  readonly rate_limits?: readonly WireForm<ConfiguredRateLimit>[] | undefined
 }
 
 const MOST = 100_000
@@ -71,7 +66,7 @@ export function parseConfiguration(value: unknown): Configured {
   return { keys, budgets, rateLimits }
 }
 
-function inPlace({ id, value, value_sha256, ...fields }: ConfiguredKey): KeyInPlace {
+function inPlace({ id, value, value_sha256, ...fields }: WireForm<ConfiguredKey>): KeyInPlace {
   const hash = value === undefined ? (value_sha256 ?? '').toLowerCase() : (hashSecret(value) ?? '')
   const derived = `cfg-${sha256(`id of ${hash}`).slice(0, 24)}`
   return { id: id ?? derived, hash, prefix: prefixOfSecret(value ?? ''), fields }

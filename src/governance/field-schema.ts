@@ -89,7 +89,7 @@ export const moment: z.ZodMiniType<string> = expecting(
 )
 
 /** Fields of the records we show that only we set; a client may send back what it has read, and they change nothing. */
-const IGNORED = ['object', 'value', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin'] as const
+const IGNORED = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin'] as const
 
 type Anything = z.ZodMiniOptional<z.ZodMiniUnknown>
 

@@ -2,7 +2,9 @@ import { GatewayError } from '../core/errors.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Store } from '../core/ports.ts'
 import { changeKey, makeKey } from './key-fields.ts'
-import type { KeyChange, NewKey } from './key-schema.ts'
+import type { NewKey } from './admin-api.ts'
+import type { WireForm } from '../core/field-names.ts'
+import type { ParsedKeyChange } from './key-schema.ts'
 import { createRecent, orLast } from './recent.ts'
 import { parseKeyRecord } from './record-schema.ts'
 import { createRecordTable, type Page, type PageQuery, type RecordTable } from './record-table.ts'
@@ -20,10 +22,13 @@ export interface Keyring {
   find(secret: string): MaybePromise<VirtualKey | undefined>
   /** The key as it is now. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
-  /** The secret is returned only here. Throws `invalid-admin-request` when a shared record does not exist. */
-  create(fields: NewKey): Promise<{ readonly key: VirtualKey; readonly secret: string }>
+  /**
+   * The secret is returned only here. Throws `invalid-admin-request` when a shared record does not exist, `conflict` for a
+   * given secret that another key has.
+   */
+  create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
   /** The key after the change. Throws `not-found` or `invalid-admin-request`. */
-  update(id: string, fields: KeyChange): Promise<VirtualKey>
+  update(id: string, fields: ParsedKeyChange): Promise<VirtualKey>
   /** Throws `not-found`. */
   remove(id: string): Promise<void>
   page(query: PageQuery): Promise<Page<VirtualKey>>
@@ -36,7 +41,7 @@ export interface KeyInPlace {
   readonly id: string
   readonly hash: string
   readonly prefix: string
-  readonly fields: NewKey
+  readonly fields: WireForm<NewKey>
 }
 
 export interface KeyringOptions {
@@ -112,25 +117,30 @@ export function createKeyring(options: KeyringOptions): Keyring {
     known.forget(hash)
   }
 
-  async function create(fields: NewKey): Promise<{ readonly key: VirtualKey; readonly secret: string }> {
-    const secret = createSecret(fields.key_format ?? 'sk-bf', uuid)
+  async function create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }> {
+    const secret = fields.value ?? createSecret(fields.key_format ?? 'sk-bf', uuid)
     const hash = hashSecret(secret) ?? ''
     const key = makeKey({ id: uuid(), hash, prefix: prefixOfSecret(secret), createdAt: now() }, fields)
     await checkShared(key)
     if (!(await keys.insert(key.id, key))) {
       throw new GatewayError('conflict', 'The id of the new virtual key is taken. Try again.')
     }
-    await point(hash, key.id)
+    await point(hash, key.id).catch(async (error: unknown) => {
+      await keys.remove(key.id)
+      throw error
+    })
     return { key, secret }
   }
 
-  async function update(id: string, fields: KeyChange): Promise<VirtualKey> {
-    await checkShared(changeKey(await keys.read(id), fields), fields)
+  async function update(id: string, fields: ParsedKeyChange): Promise<VirtualKey> {
+    const key = await keys.read(id)
+    if (fields.value !== undefined && hashSecret(fields.value) !== key.hash) throw secretGiven()
+    await checkShared(changeKey(key, fields), fields)
     return (await keys.change(id, (key) => changeKey(key, fields))).after
   }
 
   /** Only records that the request names: one that was deleted elsewhere must not block other changes. */
-  async function checkShared(key: VirtualKey, fields: KeyChange | undefined = undefined): Promise<void> {
+  async function checkShared(key: VirtualKey, fields: ParsedKeyChange | undefined = undefined): Promise<void> {
     const named = fields ?? { budget_id: key.budgetId, rate_limit_id: key.rateLimitId }
     await checkExists('budget_id', named.budget_id, shared.budgets)
     await checkExists('rate_limit_id', named.rate_limit_id, shared.rateLimits)
@@ -156,6 +166,14 @@ export function createKeyring(options: KeyringOptions): Keyring {
   }
 
   return { find, read: keys.read, create, update, remove, page: keys.page, configure }
+}
+
+function secretGiven(): GatewayError {
+  return new GatewayError(
+    'invalid-admin-request',
+    'value: the secret of a key cannot be changed. Create a new key with this secret and delete this one.',
+    { param: 'value' },
+  )
 }
 
 async function checkExists(field: string, id: string | null | undefined, table: RecordTable<unknown>): Promise<void> {

@@ -25,6 +25,7 @@ import type { Quote, RateStatus, Reservation, Used, WaitForStore } from '../gove
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { LogEventFields } from '../records/request-log.ts'
 import type { Detached } from '../replay/subscribers.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
@@ -91,7 +92,7 @@ export interface Observers {
   /** A settlement that the store did not take: its amounts are logged, so that none is lost unseen. */
   unsettled(reserved: Reserved, used: Used, cause: unknown): void
   /** Logs a failure whose cause no caller sees. */
-  failed(event: string, cause: unknown, fields?: JsonObject): void
+  failed(event: string, cause: unknown, fields?: LogEventFields): void
 }
 
 /** Maximum sizes, and the waits that belong to them. */

@@ -462,7 +462,7 @@ describe('reports', () => {
     }
     const { by_model: byModel, requests } = await place.reports.usage(key)
     expect(requests).toBe(4)
-    expect((byModel as { model: string; requests: number }[]).map((entry) => [entry.model, entry.requests])).toEqual([
+    expect(byModel.map((entry) => [entry.model, entry.requests])).toEqual([
       ['__proto__', 1],
       ['a b', 1],
       ['requests x', 1],
