@@ -11,7 +11,7 @@ import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
 import { toFetch, type FetchHandler } from './http/web-handler.ts'
 import {
-  checkOptions,
+  checkGatewayOptions,
   DEFAULT_LIMITS,
   DEFAULT_MARGIN,
   DEFAULT_STORE_TIMEOUT_MS,
@@ -89,7 +89,7 @@ export interface Gateway {
  * first wrong one and what was expected.
  */
 export function createGateway(options: GatewayOptions): Gateway {
-  checkOptions(options)
+  checkGatewayOptions(options)
   const { basePath = '' } = options
   const runtime = createRuntime(options.runtime)
   const { storeTimeoutMs = DEFAULT_STORE_TIMEOUT_MS } = options

@@ -1,5 +1,4 @@
 import * as z from 'zod/mini'
-import { GatewayError } from '../core/errors.ts'
 import * as field from './field-schema.ts'
 import type { ConfiguredBudget, ConfiguredKey, ConfiguredRateLimit } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
@@ -19,16 +18,13 @@ export interface GovernanceConfiguration {
   readonly rate_limits?: readonly WireForm<ConfiguredRateLimit>[] | undefined
 }
 
-const MOST = 100_000
+const MAX_RECORDS = 100_000
 
-const configuration: z.ZodMiniType<GovernanceConfiguration> = z.strictObject(
-  {
-    virtual_keys: z.optional(field.list(configuredKey, MOST)),
-    budgets: z.optional(field.list(configuredBudget, MOST)),
-    rate_limits: z.optional(field.list(configuredRateLimit, MOST)),
-  },
-  { error: field.objectError },
-)
+const configuration: z.ZodMiniType<GovernanceConfiguration> = field.record({
+  virtual_keys: z.optional(field.list(configuredKey, MAX_RECORDS)),
+  budgets: z.optional(field.list(configuredBudget, MAX_RECORDS)),
+  rate_limits: z.optional(field.list(configuredRateLimit, MAX_RECORDS)),
+})
 
 /** The configuration as records, checked: what the store must hold after the start. */
 export interface Configured {
@@ -39,7 +35,7 @@ export interface Configured {
 
 /** Reads `governance`; throws an error that names the path of the first wrong field. */
 export function parseConfiguration(value: unknown): Configured {
-  const given = field.parseWith(configuration, value, 'governance')
+  const given = field.parseOption(configuration, value)
   const keys = (given.virtual_keys ?? []).map(inPlace)
   const budgets = (given.budgets ?? []).map(toBudget)
   const rateLimits = (given.rate_limits ?? []).map(toRateLimit)
@@ -76,14 +72,7 @@ function refuseDoubles(list: string, values: readonly string[], what: string): v
   const seen = new Set<string>()
   const second = values.findIndex((value) => seen.size === seen.add(value).size)
   if (second === -1) return
-  const path = `governance.${list}.${second}`
-  throw new GatewayError(
-    'invalid-admin-request',
-    `${path}: its ${what} is that of an earlier entry. Make them differ.`,
-    {
-      param: path,
-    },
-  )
+  throw field.wrongOption(`governance.${list}[${second}]`, `its ${what} is that of an earlier entry. Make them differ.`)
 }
 
 /**

@@ -13,14 +13,11 @@ const optional = <value>(schema: z.ZodMiniType<value>) => z.optional(z.nullable(
 
 const modelNames = field.list(field.text(1, 200), 1_000)
 
-const provider = z.strictObject(
-  {
-    provider: field.matching(/^[\w.-]{1,100}$/, 'the name of a provider'),
-    weight: z.optional(field.weight),
-    allowed_models: optional(modelNames),
-  },
-  { error: field.objectError },
-)
+const provider = field.record({
+  provider: field.matching(/^[\w.-]{1,100}$/, 'the name of a provider'),
+  weight: z.optional(field.weight),
+  allowed_models: optional(modelNames),
+})
 
 const settable = {
   description: optional(field.text(0, 2_000)),
@@ -49,19 +46,16 @@ const created = {
   value: z.optional(field.text(16, 512)),
 }
 
-const newKey: z.ZodMiniType<WireForm<NewKey>> = z.strictObject(
-  { ...field.ignored(['id']), ...created },
-  { error: field.objectError },
-)
+const newKey: z.ZodMiniType<WireForm<NewKey>> = field.record(created, field.ignored(['id']))
 
 /** A key that was created may be sent back whole: its secret is compared with the key's own, and never changed. */
 export interface ParsedKeyChange extends WireForm<KeyChange> {
   readonly value?: string | undefined
 }
 
-const keyChange: z.ZodMiniType<ParsedKeyChange> = z.strictObject(
-  { ...field.ignored(['id', 'key_format']), ...settable, name: z.optional(field.name), value: created.value },
-  { error: field.objectError },
+const keyChange: z.ZodMiniType<ParsedKeyChange> = field.record(
+  { ...settable, name: z.optional(field.name), value: created.value },
+  field.ignored(['id', 'key_format']),
 )
 
 /** Reads the body of a creation. Fields that only the gateway sets are ignored, other unknown ones are refused. */
@@ -81,17 +75,14 @@ export function parseKeyChange(body: unknown): ParsedKeyChange {
 }
 
 /** The schema of a configured key, for the schema of the whole configuration. */
-export const configuredKey: z.ZodMiniType<WireForm<ConfiguredKey>> = z
-  .strictObject(
-    {
-      ...created,
-      id: z.optional(field.recordId),
-      value_sha256: z.optional(field.matching(/^[0-9a-fA-F]{64}$/, 'the SHA-256 of the secret as 64 hex digits')),
-    },
-    { error: field.objectError },
-  )
+export const configuredKey: z.ZodMiniType<WireForm<ConfiguredKey>> = field
+  .record({
+    ...created,
+    id: z.optional(field.recordId),
+    value_sha256: z.optional(field.matching(/^[0-9a-fA-F]{64}$/, 'the SHA-256 of the secret as 64 hex digits')),
+  })
   .check(
     z.refine((key) => (key.value === undefined) !== (key.value_sha256 === undefined), {
-      error: 'either value or value_sha256 was expected',
+      error: 'either value or value_sha256',
     }),
   )

@@ -24,26 +24,19 @@ const changeableLimits = {
 
 const budgetFields = { ...changeableBudget, id: field.recordId, max_limit: field.dollars }
 const rateLimitFields = { ...changeableLimits, id: field.recordId }
-const error = { error: field.objectError }
 
 /** The schema of a configured budget, for the schema of the whole configuration. */
-export const configuredBudget: Schema<ConfiguredBudget> = z.strictObject(budgetFields, error)
+export const configuredBudget: Schema<ConfiguredBudget> = field.record(budgetFields)
 
 /** The schema of configured rate limits. */
-export const configuredRateLimit: Schema<ConfiguredRateLimit> = z.strictObject(rateLimitFields, error)
+export const configuredRateLimit: Schema<ConfiguredRateLimit> = field.record(rateLimitFields)
 
 type Schema<record> = z.ZodMiniType<WireForm<record>>
 
-const newBudget: Schema<ConfiguredBudget> = z.strictObject({ ...field.ignored(['resets_at']), ...budgetFields }, error)
-const newRateLimit: Schema<ConfiguredRateLimit> = z.strictObject({ ...field.ignored([]), ...rateLimitFields }, error)
-const budgetChange: Schema<BudgetChange> = z.strictObject(
-  { ...field.ignored(['id', 'resets_at']), ...changeableBudget },
-  error,
-)
-const rateLimitChange: Schema<RateLimitChange> = z.strictObject(
-  { ...field.ignored(['id']), ...changeableLimits },
-  error,
-)
+const newBudget: Schema<ConfiguredBudget> = field.record(budgetFields, field.ignored(['resets_at']))
+const newRateLimit: Schema<ConfiguredRateLimit> = field.record(rateLimitFields, field.ignored([]))
+const budgetChange: Schema<BudgetChange> = field.record(changeableBudget, field.ignored(['id', 'resets_at']))
+const rateLimitChange: Schema<RateLimitChange> = field.record(changeableLimits, field.ignored(['id']))
 
 /** Reads a body that describes a shared budget; without an id it gets the given one. */
 export function parseBudget(body: unknown, newId: string): Budget {

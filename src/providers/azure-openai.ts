@@ -35,7 +35,10 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
   const parsed = parseOptions('azureOpenai', schema, options)
   const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey, models, defaultPrice } = parsed
   if (resource === undefined && baseUrl === undefined) {
-    throw new GatewayError('invalid-request', 'azureOpenai: options.resource: expected the name of the resource')
+    throw new GatewayError(
+      'invalid-request',
+      'azureOpenai: resource: expected the name of the resource, got undefined.',
+    )
   }
   const known = parsed.prices?.over([], 'azure') ?? []
   requirePrice('azureOpenai', known, parsed)

@@ -221,5 +221,5 @@ function asAlias(alias: CatalogAlias, model: Model): Model {
 }
 
 function wrong(problem: string): GatewayError {
-  return new GatewayError('invalid-request', `createGateway: options.${problem}`)
+  return new GatewayError('invalid-request', `createGateway: ${problem}.`)
 }

@@ -81,7 +81,7 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
     throw new GatewayError(
       'invalid-request',
-      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices',
+      'openaiCompatible: models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices; got none of them.',
     )
   }
   return chatProvider('openaiCompatible', parsed, parsed.prices?.over([], parsed.name) ?? [])

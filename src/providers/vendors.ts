@@ -65,7 +65,7 @@ export function requirePrice(
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return
   throw new GatewayError(
     'invalid-request',
-    `${who}: options.prices: the catalogue has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
+    `${who}: prices: the catalogue has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
   )
 }
 

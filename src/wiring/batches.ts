@@ -1,19 +1,14 @@
-import * as z from 'zod/mini'
 import { lazy } from '../core/lazy.ts'
+import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { BatchOptions, BatchRoom, BatchRoomParts } from './batch-room.ts'
 
 export type { BatchOptions } from './batch-room.ts'
 
-export const batchSchema: z.ZodMiniType = z.strictObject({
-  concurrency: z.optional(
-    z.int({ error: 'a whole number from 0 to 1,000 was expected' }).check(z.minimum(0), z.maximum(1000)),
-  ),
-  leaseMs: z.optional(z.int({ error: 'a whole number of at least 1,000 was expected' }).check(z.minimum(1000))),
-  waitUntil: z.optional(
-    z.custom<(promise: Promise<unknown>) => void>((value) => typeof value === 'function', {
-      error: 'a function was expected: waitUntil(promise)',
-    }),
-  ),
+/** The check of `batches` in the gateway's options. */
+export const checkBatches: OptionCheck = optionsOf({
+  concurrency: wholeFrom(0, 1000),
+  leaseMs: wholeFrom(1000),
+  waitUntil: aFunction('waitUntil(promise)'),
 })
 
 /** The batches of a gateway, whose code is loaded when it is first needed. */
