@@ -71,8 +71,9 @@ export const checkCache: OptionCheck = optionsOf(
 )
 
 /** Throws `invalid-request` with the path of the wrong option. */
-export function checkCacheOptions({ pause: _, runtime: __, ...options }: SemanticCacheOptions): void {
-  checkOptions('createGateway', { cache: options }, optionsOf({ cache: checkCache }))
+export function checkCacheOptions(given: SemanticCacheOptions): void {
+  const { pause: _, runtime: __, ...cache } = given
+  checkOptions('createGateway', { cache }, optionsOf({ cache: checkCache }))
 }
 
 function isWithin(value: unknown, max: number): boolean {

@@ -1,13 +1,10 @@
 import * as z from 'zod/mini'
 import * as field from './field-schema.ts'
-import type { ConfiguredBudget, ConfiguredKey, ConfiguredRateLimit } from './admin-api.ts'
+import type { ConfiguredBudget, ConfiguredKey, ConfiguredRateLimit, NewKey } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { configuredKey } from './key-schema.ts'
-import type { Keyring, KeyInPlace } from './keyring.ts'
-import type { RecordTable } from './record-table.ts'
 import { hashSecret, prefixOfSecret } from './secret.ts'
 import { sha256 } from '#hash'
-import type { SharedLimits } from './shared-limits.ts'
 import { configuredBudget, configuredRateLimit, toBudget, toRateLimit } from './shared-schema.ts'
 import type { Budget, RateLimit } from './virtual-key.ts'
 
@@ -25,6 +22,14 @@ const configuration: z.ZodMiniType<GovernanceConfiguration> = field.record({
   budgets: z.optional(field.list(configuredBudget, MAX_RECORDS)),
   rate_limits: z.optional(field.list(configuredRateLimit, MAX_RECORDS)),
 })
+
+/** A key of the configuration with what follows from its secret. */
+export interface KeyInPlace {
+  readonly id: string
+  readonly hash: string
+  readonly prefix: string
+  readonly fields: WireForm<NewKey>
+}
 
 /** The configuration as records, checked: what the store must hold after the start. */
 export interface Configured {
@@ -73,25 +78,4 @@ function refuseDoubles(list: string, values: readonly string[], what: string): v
   const second = values.findIndex((value) => seen.size === seen.add(value).size)
   if (second === -1) return
   throw field.wrongOption(`governance.${list}[${second}]`, `its ${what} is that of an earlier entry. Make them differ.`)
-}
-
-/**
- * Applies the configuration. It overrides stored records. Exception: a disabled key stays disabled unless the
- * configuration sets `is_active`. Usage is not changed. Applying it again, also in several processes at once, changes
- * nothing.
- */
-export async function applyConfiguration(
-  configured: Configured,
-  parts: { readonly keyring: Keyring; readonly shared: SharedLimits },
-): Promise<void> {
-  for (const record of configured.budgets) await place(parts.shared.budgets, record)
-  for (const record of configured.rateLimits) await place(parts.shared.rateLimits, record)
-  for (const key of configured.keys) await parts.keyring.configure(key)
-}
-
-async function place<record extends { readonly id: string }>(
-  table: RecordTable<record>,
-  record: record,
-): Promise<void> {
-  if (!(await table.insert(record.id, record))) await table.change(record.id, () => record)
 }

@@ -58,7 +58,7 @@ export function record<shape extends z.core.$ZodLooseShape>(
       error: (issue) =>
         issue.code === 'unrecognized_keys'
           ? unknownOption(issue.keys[0] ?? '', Object.keys(shape), 'field')
-          : 'a JSON object was expected',
+          : 'a JSON object',
     },
   )
 }
@@ -144,7 +144,7 @@ function problemOf(issue: z.core.$ZodIssue | undefined, given: unknown): Problem
   const path = issue?.path ?? []
   if (issue?.code === 'unrecognized_keys') return { path: [...path, ...issue.keys.slice(0, 1)], text: issue.message }
   const expectation = issue?.message ?? 'another value'
-  if (expectation.includes(' was expected')) return { path, text: `${expectation}.` }
+  if (path.length === 0) return { path, text: `${expectation} was expected.` }
   const value = path.reduce<unknown>(
     (at, step) => (isJsonObject(at) || Array.isArray(at) ? Reflect.get(at, step) : undefined),
     given,

@@ -4,8 +4,8 @@ import { lazy } from '../core/lazy.ts'
 import type { Runtime, Settlement, Store } from '../core/ports.ts'
 import type { Budgets, Keys, RateLimits } from '../governance/admin-api.ts'
 import type { AdminRecords } from '../governance/admin-records.ts'
-import { applyConfiguration, parseConfiguration } from '../governance/configuration.ts'
-import { createKeyring } from '../governance/keyring.ts'
+import { parseConfiguration } from '../governance/configuration.ts'
+import { createKeyLookup } from '../governance/key-lookup.ts'
 import { createLedger, type Ledger } from '../governance/ledger.ts'
 import { createSharedLimits } from '../governance/shared-limits.ts'
 import type { KeyById } from '../pipeline/answer-item.ts'
@@ -52,17 +52,26 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const { keyCacheMs, allowsUnreserved = false } = parts
   const remembering = { keepsStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
   const shared = createSharedLimits({ store, now, ...remembering })
-  const keyring = createKeyring({ store, now, uuid, shared, ...remembering })
-  const inPlace = startOnce(() => applyConfiguration(configured, { keyring, shared }), parts.onFailure, runtime.after)
+  const lookup = createKeyLookup({ store, now, ...remembering })
+  const load = lazy(async () => {
+    const [{ createAdminRecords }, { applyConfiguration, createKeyring }] = await Promise.all([
+      import('../governance/admin-records.ts'),
+      import('../governance/keyring.ts'),
+    ])
+    const keyring = createKeyring({ store, now, uuid, shared, lookup })
+    const records = createAdminRecords({ store, runtime, keyring, shared })
+    return { records, apply: () => applyConfiguration(configured, { keyring, shared }) }
+  })
+  const isEmpty = Object.values(configured).every((records) => records.length === 0)
+  const start = async (): Promise<void> => {
+    if (!isEmpty) await (await load()).apply()
+  }
+  const inPlace = startOnce(start, parts.onFailure, runtime.after)
   const starting = inPlace()
   if (isPromise(starting)) starting.catch(() => {})
-  const load = lazy(async () => {
-    const { createAdminRecords } = await import('../governance/admin-records.ts')
-    return createAdminRecords({ store, runtime, keyring, shared })
-  })
   const adminRecords = async (): Promise<AdminRecords> => {
     await inPlace()
-    return load()
+    return (await load()).records
   }
   return {
     keys: inProcess<Keys>(async () => (await adminRecords()).keys, KEY_METHODS),
@@ -81,10 +90,10 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
         ...(parts.onSettlementDropped !== undefined && { onDropped: parts.onSettlementDropped }),
       },
     }),
-    findKey: (secret) => chain(inPlace(), () => keyring.find(secret)),
+    findKey: (secret) => chain(inPlace(), () => lookup.find(secret)),
     keyById: async (id) => {
       await inPlace()
-      return orNothing(keyring.read(id))
+      return orNothing(lookup.keys.read(id))
     },
   }
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { applyConfiguration, parseConfiguration } from '../../src/governance/configuration.ts'
+import { parseConfiguration } from '../../src/governance/configuration.ts'
+import { applyConfiguration } from '../../src/governance/keyring.ts'
 import { parseKeyChange } from '../../src/governance/key-schema.ts'
 import { sha256 } from '#hash'
 import { parseBudget, parseRateLimit } from '../../src/governance/shared-schema.ts'
