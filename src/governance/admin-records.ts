@@ -56,14 +56,14 @@ export interface AdminRecords {
   readonly rateLimits: WireRecords<WireForm<RateLimitRecord>, WireForm<RateLimitPage>>
 }
 
-export interface AdminParts {
+export interface AdminRecordParts {
   readonly store: Store
   readonly runtime: Pick<Runtime, 'now' | 'uuid'>
   readonly keyring: Keyring
   readonly shared: SharedLimits
 }
 
-export function createAdminRecords({ store, runtime, keyring, shared }: AdminParts): AdminRecords {
+export function createAdminRecords({ store, runtime, keyring, shared }: AdminRecordParts): AdminRecords {
   const reports = createUsageReports({ store, now: runtime.now, shared })
   return {
     keys: {

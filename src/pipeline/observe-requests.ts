@@ -4,7 +4,7 @@ import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { LogEventFields, RequestLog } from '../records/request-log.ts'
 import type { Exchange } from './exchange.ts'
-import type { Outcome } from './request-values.ts'
+import type { RequestOutcome } from './request-values.ts'
 import type { Observers } from './services.ts'
 
 export interface ObserverTargets {
@@ -61,7 +61,7 @@ function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTo
   }
 }
 
-function finishedOf({ id, key, resolved, plan, startedAt }: Exchange, outcome: Outcome, at: number): Finished {
+function finishedOf({ id, key, resolved, plan, startedAt }: Exchange, outcome: RequestOutcome, at: number): Finished {
   const optimized = plan?.kind === 'ask' ? plan.optimized : undefined
   return {
     requestId: id,

@@ -4,13 +4,18 @@ import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft, prepareBill } from './charge.ts'
 import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
-import type { AskPlan, Outcome } from './request-values.ts'
+import type { AskPlan, RequestOutcome } from './request-values.ts'
 import type { Optimized } from '../savings/tier.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './store-wait.ts'
 
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
-export function settle(answered: Answered, bill: Bill, outcome: Outcome, services: Services): MaybePromise<void> {
+export function settle(
+  answered: Answered,
+  bill: Bill,
+  outcome: RequestOutcome,
+  services: Services,
+): MaybePromise<void> {
   return end(answered, usedBy(answered, bill), { ...outcome, bill }, services)
 }
 
@@ -19,7 +24,7 @@ export function settle(answered: Answered, bill: Bill, outcome: Outcome, service
  * `billForFailure` and `billForLeft` state. The items of a batch have no caller who could leave: an item that is ended
  * early is tried again.
  */
-export function release(exchange: Exchange, outcome: Outcome, services: Services): MaybePromise<void> {
+export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
   const isLeft = exchange.cancellation.isCancelled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {
@@ -34,7 +39,7 @@ function isPlanned(exchange: Exchange): exchange is Planned {
 }
 
 /** The only place that settles. Further calls do nothing, so a request settles once however it ends. */
-function end(exchange: Exchange, used: Used, outcome: Outcome, services: Services): MaybePromise<void> {
+function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (exchange.isEnded) return
   exchange.isEnded = true
   exchange.room?.leave()
@@ -53,7 +58,7 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
 }
 
 /** Nothing that is kept of an answer can fail the request. */
-function finish({ keep, optimized }: AskPlan, outcome: Outcome, { observers }: Services): void {
+function finish({ keep, optimized }: AskPlan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     keep.finish(outcome)
     reportCacheRead(optimized, outcome)
@@ -63,7 +68,7 @@ function finish({ keep, optimized }: AskPlan, outcome: Outcome, { observers }: S
 }
 
 /** The next turn of the conversation learns what its upstream read from its cache. */
-function reportCacheRead(optimized: Optimized, { completion }: Outcome): void {
+function reportCacheRead(optimized: Optimized, { completion }: RequestOutcome): void {
   const usage = optimized.reportCacheRead === undefined ? undefined : completion?.().usage
   if (usage !== undefined) void optimized.reportCacheRead?.(usage.cacheReadTokens)
 }
@@ -72,7 +77,7 @@ function reportCacheRead(optimized: Optimized, { completion }: Outcome): void {
 function settleReservation(
   exchange: Exchange,
   used: Used,
-  outcome: Outcome,
+  outcome: RequestOutcome,
   { observers }: Services,
 ): MaybePromise<void> {
   const { reservation } = exchange
