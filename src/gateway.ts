@@ -45,7 +45,7 @@ import { createReplay } from './wiring/replay.ts'
 import { createServices } from './wiring/services.ts'
 import { createStoreWarnings } from './wiring/store-warnings.ts'
 
-/** A running gateway. */
+/** A running gateway: the handlers of its paths, and its administration in process. */
 export interface Gateway {
   /**
    * The Web-standard handler of every path. Takes what the global `fetch` takes, so that it can stand in its place in a
@@ -54,16 +54,17 @@ export interface Gateway {
   readonly fetch: FetchHandler
   /** The same for servers that have no web objects: the adapters of Node use it. Never throws. */
   readonly handle: HttpHandler
+  /** Virtual keys: the secrets by which callers are known, with their limits. */
   readonly keys: Keys
-  /** Budgets that several keys share by `budget_id`. */
+  /** Budgets that several keys share by `budgetId`. */
   readonly budgets: Budgets
-  /** Rate limits that several keys share by `rate_limit_id`. */
+  /** Rate limits that several keys share by `rateLimitId`. */
   readonly rateLimits: RateLimits
-  /** What `GET /metrics` and `GET /metrics/cache` answer. */
+  /** Requests, tiers, money and cache of this process: `GET /metrics` and `GET /metrics/cache` in process. */
   readonly metrics: MetricsReports
-  /** Every use of a key, refused ones included, by key and time. */
+  /** Every use of a key, refused requests included. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
-  /** Tier 1. */
+  /** The semantic cache. Without a cache, both methods do nothing. */
   readonly cache: {
     /** Removes all stored answers, or those that requests of one key stored. */
     readonly clear: (which?: { readonly key?: string }) => Promise<void>
@@ -85,8 +86,8 @@ export interface Gateway {
 /**
  * Makes a gateway. Needs no server and does no work before its first request.
  *
- * Throws GatewayError `invalid-request` for options that are not as described: the message names the path of the
- * first wrong one and what was expected.
+ * Throws GatewayError `invalid-request` for a wrong option. The message names its path, what was expected, and what was
+ * given; for an unknown option, the nearest known one.
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
@@ -108,7 +109,11 @@ export function createGateway(options: GatewayOptions): Gateway {
     log: createRequestLog(options.log),
   }
   if (store.local === true) {
-    observers.log.event('WARN', 'keys, limits and budgets live in this process alone and end with it', runtime.now())
+    observers.log.event(
+      'WARN',
+      'keys, limits and budgets are held by this process alone and end with it',
+      runtime.now(),
+    )
   }
   const governance = createGovernance(options.governance, {
     store,
@@ -118,7 +123,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     allowsUnreserved: servesWithoutStore,
     onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ ticket }) => {
-      const cause = new Error('A settlement was given up: its request is not billed. The store was away for too long.')
+      const cause = new Error('The store failed for too long. A settlement was dropped, and its request is not billed.')
       observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: ticket })
     },
   })

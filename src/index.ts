@@ -23,6 +23,7 @@ export type { FetchHandler } from './http/web-handler.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
 export type { BatchOptions } from './wiring/batches.ts'
 export type { StreamsOptions } from './wiring/replay.ts'
+export type { SavingsOptions } from './wiring/savings.ts'
 
 // Upstreams
 export { openai, type OpenaiOptions } from './providers/openai.ts'

@@ -24,7 +24,7 @@ import { checkBatches, type BatchOptions } from './wiring/batches.ts'
 import { checkStreams, type StreamsOptions } from './wiring/replay.ts'
 import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
 
-/** Who asks for what, for a margin that depends on it. */
+/** One request, for a margin that depends on its key or model. */
 export interface MarginCall {
   readonly keyId: string
   readonly keyName: string
@@ -53,11 +53,11 @@ export const DEFAULT_STORE_TIMEOUT_MS = 5_000
 
 export const DEFAULT_MARGIN = 1.5
 
-/** The options of a gateway. Unknown options are refused at the start. */
+/** Options of `createGateway()`. Unknown options are refused. */
 export interface GatewayOptions {
-  /** Who answers: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
+  /** The upstreams: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
   readonly providers: readonly Provider[]
-  /** Keys, budgets and what must outlive a request. @default memoryStore(), which lives as long as the process */
+  /** Keeps keys, budgets, usage and audit records. @default memoryStore(), which lives as long as the process */
   readonly store?: Store
   /**
    * What happens to a request whose key, limits or budget cannot be checked because the store fails. `refuse`: 503, and no
@@ -108,7 +108,7 @@ export interface GatewayOptions {
   readonly runtime?: RuntimeOptions
 }
 
-/** Tier 1; see docs/tiers/1-semantic-cache.md. */
+/** Options of the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
 /** Money is held for `timeouts.total` and a minute when a process dies, and timers overflow after 24 days. */

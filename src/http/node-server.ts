@@ -4,6 +4,7 @@ import type { HttpHandling } from '../core/http.ts'
 import { checkOptions, expects, optionsOf, wholeFrom } from '../core/option-checks.ts'
 import { toNodeListener } from './node-handler.ts'
 
+/** Options of `serve()`. */
 export interface ServeOptions {
   /** 0 takes any free port. */
   readonly port: number

@@ -9,6 +9,7 @@ import { transportOf } from './openai-compatible.ts'
 import { nonEmpty, parseOptions, trimSlash } from './provider-options.ts'
 import { requirePrice, vendorFields, type VendorOptions } from './vendors.ts'
 
+/** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
   /** The name of the resource: the address is `https://<resource>.openai.azure.com`. `baseUrl` wins. */
   readonly resource?: string

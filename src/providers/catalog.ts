@@ -34,6 +34,7 @@ export interface CatalogAlias {
   readonly thresholdFactor?: number
 }
 
+/** Models and aliases that are added to those of the providers. */
 export interface CatalogOptions {
   /**
    * Models by `<provider>/<model_id>`: fields given here win over the provider's own, and a model that the provider

@@ -5,6 +5,7 @@ import { checkOptions, expects, optionsOf } from '../core/option-checks.ts'
 import { familyOf } from './families.ts'
 import type { KnownModel, PriceList } from './known-model.ts'
 
+/** Options of `priceList()`. */
 export interface PriceListOptions {
   /** The day on which the file was made, YYYY-MM-DD. It is reported as the date of each price. */
   readonly pricedAt: string

@@ -3,6 +3,7 @@ import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { endingOf, shortened, type Ending, type Finished, type TierOutcome } from './finished.ts'
 import { guardSink, type Sink } from './guarded-sink.ts'
 
+/** Severity of a log record. Requests are INFO when answered, WARN when refused, ERROR when they failed. */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
 
 interface LogLine {

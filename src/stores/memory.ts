@@ -37,6 +37,7 @@ export interface MemoryBounds {
   readonly logs: PoolBounds & { readonly entriesOfOneLog: number }
 }
 
+/** Options of `memoryStore()`. */
 export interface MemoryStoreOptions extends Partial<MemoryBounds> {
   /** Milliseconds since 1970; the clock of the gateway that uses the store. @default Date.now */
   readonly now?: () => number

@@ -27,6 +27,7 @@ import {
 } from './wire.ts'
 import { checkAmount, checkClaims, endedCounter, takenTicket } from './reservation-rules.ts'
 
+/** Options of `postgresStore()`. */
 export interface PostgresStoreOptions {
   /** A connected client: a Pool of `pg`, postgres.js, or PGlite. The caller closes it. */
   readonly client: PostgresClient
@@ -38,6 +39,7 @@ export interface PostgresStoreOptions {
   readonly now?: () => number
 }
 
+/** A store in PostgreSQL. */
 export interface PostgresStore extends Store {
   /** Creates the schema, or brings it to the newest version. `npx sluice migrate` does the same. */
   migrate(): Promise<void>

@@ -7,6 +7,7 @@ import { READ_SETTINGS } from './redis/scripts.ts'
 import { createValues } from './redis/values.ts'
 import { fieldOf, textOf } from './wire.ts'
 
+/** Options of `redisStore()`. */
 export interface RedisStoreOptions {
   /** A connected client: ioredis, node-redis, or an HTTP client of Upstash's shape. The caller closes it. */
   readonly client: RedisClient

@@ -6,6 +6,7 @@ import { createSql, migrateSqlite, type Sql, type SqliteDatabase, textIn } from 
 import { createLogs } from './sqlite/logs.ts'
 import { createValues } from './sqlite/values.ts'
 
+/** Options of `sqliteStore()`. */
 export interface SqliteStoreOptions {
   /** An open database of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. The caller closes it. */
   readonly database: SqliteDatabase

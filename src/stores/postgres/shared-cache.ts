@@ -7,8 +7,10 @@ import { encodeText, fieldOf, listOf, numberOf, textOf } from '../wire.ts'
 import { ANSWER_CHECKS, checkVector, createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
 import { createCallFunction, createRunQuery, type RunQuery } from './client.ts'
 
+/** Options of `postgresAnswerStore()`. */
 export interface PostgresAnswerStoreOptions extends StoredAnswersOptions, PostgresStoreOptions {}
 
+/** Answers of the semantic cache in PostgreSQL. */
 export interface PostgresAnswerStore extends AnswerStore {
   /** Creates the schema, or brings it to the newest version. `npx sluice migrate` does the same. */
   migrate(): Promise<void>
@@ -24,6 +26,7 @@ export function postgresAnswerStore(options: PostgresAnswerStoreOptions): Postgr
   return { ...createStoredAnswers(store, options, options.now ?? Date.now), migrate: store.migrate }
 }
 
+/** Options of `postgresVectorIndex()`. */
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
   /** The length of the embedder's vectors. Vectors of another embedder need another schema. @default 1024 */
   readonly dimensions?: number
@@ -33,6 +36,7 @@ export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, '
   readonly maxPerKey?: number
 }
 
+/** A vector index in PostgreSQL. */
 export interface PostgresVectorIndex extends VectorIndex {
   /** Creates the extension pgvector and the table of the index. */
   migrate(): Promise<void>

@@ -17,6 +17,7 @@ import {
 } from './vector-scripts.ts'
 import { LRUCache } from 'lru-cache'
 
+/** Options of `redisAnswerStore()`. */
 export interface RedisAnswerStoreOptions
   extends StoredAnswersOptions, Pick<RedisStoreOptions, 'client' | 'prefix' | 'limits' | 'now'> {}
 
@@ -29,6 +30,7 @@ export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore 
   return createStoredAnswers(redisStore(store), options, options.now ?? Date.now)
 }
 
+/** Options of `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
   /** The length of the embedder's vectors. Vectors of another embedder need another prefix. @default 1024 */
   readonly dimensions?: number
