@@ -202,7 +202,7 @@ const NO_ROOM = {
   error: {
     type: 'invalid_request_error',
     message:
-      "The answer was generated and billed, but does not fit the key's storage quota for message batches. Delete batches that have ended before you create others.",
+      "The answer was generated and billed, but does not fit the key's storage quota for message batches. Delete batches that have ended before you create new ones.",
   },
   request_id: null,
 }

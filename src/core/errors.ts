@@ -89,9 +89,8 @@ export class GatewayError extends Error {
 
 /** The error of a request whose store fails: 503 with Retry-After. The cause is never shown. */
 export function storeFault(what: string, cause?: unknown): GatewayError {
-  return new GatewayError(
-    'overloaded',
-    `The gateway's store ${what}. Nothing was served or charged; try again later.`,
-    { retryAfterSeconds: 1, cause },
-  )
+  return new GatewayError('overloaded', `The gateway's store ${what}. Nothing was served or charged. Retry later.`, {
+    retryAfterSeconds: 1,
+    cause,
+  })
 }

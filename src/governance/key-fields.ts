@@ -96,9 +96,13 @@ function allowance<amount extends number>(
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? otherwise }
   if (every === undefined || every === null) return undefined
-  throw new GatewayError('invalid-admin-request', `${field}: a duration was given without a limit. Send both.`, {
-    param: field,
-  })
+  throw new GatewayError(
+    'invalid-admin-request',
+    `${field}: the key has no limit that this duration could apply to. Set the limit, too.`,
+    {
+      param: field,
+    },
+  )
 }
 
 function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {

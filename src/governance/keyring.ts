@@ -43,7 +43,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
 
   async function point(hash: string, id: string): Promise<void> {
     if (!(await store.swap(HASHES + hash, undefined, id)) && (await store.get(HASHES + hash)) !== id) {
-      throw new GatewayError('conflict', 'This secret belongs to another virtual key already. Choose another one.')
+      throw new GatewayError('conflict', 'The secret belongs to another virtual key. Choose another secret.')
     }
     lookup.forget(hash)
   }
@@ -59,7 +59,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
     const key = makeKey({ id: uuid(), hash, prefix: prefixOfSecret(secret), createdAt: now() }, fields)
     await checkShared(key)
     if (!(await keys.insert(key.id, key))) {
-      throw new GatewayError('conflict', 'The id of the new virtual key is taken. Try again.')
+      throw new GatewayError('conflict', 'The generated id of the new virtual key is taken. Retry.')
     }
     await point(hash, key.id).catch(async (error: unknown) => {
       await keys.remove(key.id)
@@ -114,9 +114,13 @@ function secretGiven(): GatewayError {
 
 async function checkExists(field: string, id: string | null | undefined, table: RecordTable<unknown>): Promise<void> {
   if (id === undefined || id === null || (await table.find(id)) !== undefined) return
-  throw new GatewayError('invalid-admin-request', `${field}: there is no such record. Create it first.`, {
-    param: field,
-  })
+  throw new GatewayError(
+    'invalid-admin-request',
+    `${field}: there is no record with the id ${JSON.stringify(id)}. Create it first.`,
+    {
+      param: field,
+    },
+  )
 }
 
 /**

@@ -171,7 +171,7 @@ function routesOfHolder(resolved: Resolved, holder: string): Resolved {
   if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
   throw new GatewayError(
     'invalid-request',
-    `The request continues a response that the provider ${holder} holds, but its model is not of that provider. Choose a model of ${holder}, or send the whole conversation as input.`,
+    `The request continues a response that the provider ${holder} holds, but its model belongs to another provider. Choose a model of ${holder}, or send the whole conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }

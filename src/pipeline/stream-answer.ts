@@ -196,6 +196,6 @@ class StreamAnswer {
 function stopped(): GatewayError {
   return new GatewayError(
     'cancelled',
-    'The generation was stopped before its end: its caller left, or the gateway was closed. Send X-Svc-Detach: true with a request that must go on without a reader.',
+    'The generation was stopped because its caller disconnected or the gateway was closed. Send X-Svc-Detach: true with a request that must continue without a reader.',
   )
 }

@@ -66,7 +66,7 @@ export interface Audit {
 
 const ALL = 'audit'
 const DEFAULT_LIMIT = 100
-const MOST = 1_000
+const MAX_PAGE = 1_000
 
 /** Each record is in the log of all keys and in that of its key, so that both are read without a search. */
 export function createAudit({ store }: { readonly store: Store }): Audit {
@@ -91,7 +91,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
   }
 
   async function read({ keyId, limit = DEFAULT_LIMIT, ...range }: AuditQuery = {}): Promise<WireForm<AuditPage>> {
-    const most = Math.min(MOST, Math.max(1, limit))
+    const most = Math.min(MAX_PAGE, Math.max(1, limit))
     const entries = await store.entries(keyId === undefined ? ALL : logOf(keyId), { ...range, limit: most + 1 })
     const shown = entries.slice(0, most)
     const records = shown.map(fromEntry).filter((record) => record !== undefined)

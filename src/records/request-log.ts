@@ -95,15 +95,15 @@ export interface RequestLog {
 
 type EventFields = LogEventFields & Pick<EventLogRecord, 'cause'>
 
-const LONGEST_TEXT = 300
-const LONGEST_STACK = 4_000
+const MAX_TEXT = 300
+const MAX_STACK = 4_000
 /** Causes that are followed. */
-const DEEPEST = 8
+const MAX_DEPTH = 8
 
 export function createRequestLog(sink: Sink<LogRecord> | undefined, service: string = 'sluice'): RequestLog {
   const { hand, dropped } = guardSink(sink)
   const event: RequestLog['event'] = (level, name, at, fields = {}) =>
-    hand({ ...fields, timestamp: new Date(at).toISOString(), level, service, event: name.slice(0, LONGEST_TEXT) })
+    hand({ ...fields, timestamp: new Date(at).toISOString(), level, service, event: name.slice(0, MAX_TEXT) })
   return {
     event,
     failure: (name, cause, at, fields) => event('ERROR', name, at, { ...fields, cause: describeCause(cause) }),
@@ -117,13 +117,13 @@ export function createRequestLog(sink: Sink<LogRecord> | undefined, service: str
 /** A GatewayError of kind `internal` says only that something failed: its cause is described in its place. */
 function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
-  for (let depth = 0; depth < DEEPEST && isInternal(cause) && cause.cause !== undefined; depth += 1) {
+  for (let depth = 0; depth < MAX_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
     cause = cause.cause
   }
-  if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, LONGEST_TEXT) }
+  if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, MAX_TEXT) }
   if (!(cause instanceof Error)) return { name: typeof cause, message: 'A value that is not an Error was thrown.' }
   const { name, message, stack = '' } = cause
-  return { name, message: message.slice(0, LONGEST_TEXT), stack: stack.slice(0, LONGEST_STACK) }
+  return { name, message: message.slice(0, MAX_TEXT), stack: stack.slice(0, MAX_STACK) }
 }
 
 function isInternal(cause: unknown): cause is GatewayError {
@@ -142,7 +142,7 @@ function requestRecord(finished: Finished, service: string): RequestLogRecord {
     model: shortened(finished.model),
     original_tokens: bill?.originalTokens ?? 0,
     optimized_tokens: bill?.optimizedTokens ?? 0,
-    strategy: bill?.strategy.slice(0, LONGEST_TEXT) ?? null,
+    strategy: bill?.strategy.slice(0, MAX_TEXT) ?? null,
     cost_cents: toCents(bill?.billed ?? ZERO),
     theoretical_usd: toDollars(bill?.theoretical ?? ZERO),
     actual_usd: toDollars(bill?.actual ?? ZERO),
@@ -150,7 +150,7 @@ function requestRecord(finished: Finished, service: string): RequestLogRecord {
     tiers: (finished.tiers ?? []).map(({ tier, outcome, reason }) => ({
       tier,
       outcome,
-      reason: reason.slice(0, LONGEST_TEXT),
+      reason: reason.slice(0, MAX_TEXT),
     })),
     latency_ms: Math.round(finished.latencyMs),
     status: finished.status,

@@ -223,7 +223,7 @@ async function join(run: Run, asked: Asked, patience: () => TimeoutOptions): Pro
 function otherRequest(): GatewayError {
   return new GatewayError(
     'conflict',
-    'This Idempotency-Key was used for another request within 24 hours: the path or the body differs. Take a new key for a new request.',
+    'This Idempotency-Key was used for another request within 24 hours: the path or the body differs. Use a new key for a new request.',
     { param: 'Idempotency-Key', code: 'idempotency_key_reused', advice: { shouldRetry: 'false' } },
   )
 }
@@ -231,7 +231,7 @@ function otherRequest(): GatewayError {
 function stillRunning(): GatewayError {
   return new GatewayError(
     'conflict',
-    'The first request with this Idempotency-Key is still running. Send it again later to get its answer.',
+    'The first request with this Idempotency-Key is still running. Retry later to get its answer.',
     { param: 'Idempotency-Key', code: 'idempotency_key_in_use', retryAfterSeconds: 1 },
   )
 }

@@ -164,7 +164,7 @@ function positionOf(value: unknown, param: string): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value
   throw new GatewayError(
     'invalid-request',
-    `${param} must be the id of the last event that was received, a whole number of 0 or more.`,
+    `${param}: expected the id of the last event that you received, a whole number of at least 0.`,
     { param },
   )
 }
@@ -173,7 +173,7 @@ function checkPosition(after: number, count: number): void {
   if (after <= count) return
   throw new GatewayError(
     'invalid-request',
-    `There are ${count} events until now, so none can have been received with the id ${after}. Take the id of the last event that was.`,
+    `starting_after is ${after}, but the stream has only ${count} events so far. Pass the id of the last event that you received.`,
     { param: 'starting_after' },
   )
 }
@@ -182,7 +182,7 @@ function checkPosition(after: number, count: number): void {
 function unknownMessage(): GatewayError {
   return new GatewayError(
     'not-found',
-    'There is no such message for this key. Messages can be streamed again for an hour after they were answered.',
+    'This key has no such message. A message can be streamed again for one hour after its end.',
     { param: 'message_id' },
   )
 }
@@ -190,6 +190,6 @@ function unknownMessage(): GatewayError {
 function lostMessage(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The process that generated this message ended before the message did. Send the request again.',
+    'The process that generated this message ended before the message was complete. Send the request again.',
   )
 }

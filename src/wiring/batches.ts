@@ -1,8 +1,8 @@
 import { lazy } from '../core/lazy.ts'
 import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
-import type { BatchOptions, BatchRoom, BatchRoomParts } from './batch-room.ts'
+import type { BatchOptions, BatchParts, BatchSources } from './batch-parts.ts'
 
-export type { BatchOptions } from './batch-room.ts'
+export type { BatchOptions } from './batch-parts.ts'
 
 /** The check of `batches` in the gateway's options. */
 export const checkBatches: OptionCheck = optionsOf({
@@ -13,7 +13,7 @@ export const checkBatches: OptionCheck = optionsOf({
 
 /** The batches of a gateway, whose code is loaded when it is first needed. */
 export interface Batches {
-  room(): Promise<BatchRoom>
+  room(): Promise<BatchParts>
   /** Begins to look for batches, the first time it is called. */
   start(): void
   /** Works until nothing can be done at the moment. */
@@ -21,13 +21,13 @@ export interface Batches {
   stop(): Promise<void>
 }
 
-export function createBatches(options: BatchOptions | undefined, parts: BatchRoomParts): Batches {
+export function createBatches(options: BatchOptions | undefined, parts: BatchSources): Batches {
   const load = lazy(async () => {
-    const { openBatchRoom } = await import('./batch-room.ts')
-    return openBatchRoom(options ?? {}, parts)
+    const { openBatches } = await import('./batch-parts.ts')
+    return openBatches(options ?? {}, parts)
   })
   let isWanted = false
-  const room = (): Promise<BatchRoom> => {
+  const room = (): Promise<BatchParts> => {
     isWanted = true
     return load()
   }

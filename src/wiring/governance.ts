@@ -129,7 +129,7 @@ function startOnce(
       onFailure(cause)
       throw new GatewayError(
         'overloaded',
-        'The configured keys, budgets and rate limits could not be put in place yet, so nothing is served. Try again later.',
+        'The configured keys, budgets and rate limits are not stored yet, so requests are refused. Retry later.',
         { retryAfterSeconds: 1, cause },
       )
     }

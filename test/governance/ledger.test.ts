@@ -22,7 +22,7 @@ describe('request limits', () => {
     const refused = all.find((one) => one.status === 'rejected')
     expect(refused?.reason).toMatchObject({
       kind: 'rate-limited',
-      message: expect.stringContaining('100 requests a hour') as string,
+      message: expect.stringContaining('100 requests per hour') as string,
       details: {
         code: 'rate_limit_exceeded',
         retryAfterSeconds: 3600,

@@ -135,7 +135,7 @@ export function createCounters(
 function overfull(what: string): GatewayError {
   return new GatewayError(
     'overloaded',
-    `The in-memory store has no room for more ${what}. Try again later, raise its bounds, or use a store that keeps its data elsewhere.`,
+    `The in-memory store has no capacity for more ${what}. Retry later, raise the limits of memoryStore(), or use another store.`,
   )
 }
 

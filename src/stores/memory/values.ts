@@ -151,6 +151,6 @@ function kindOf(key: string): string {
 function overfull(): GatewayError {
   return new GatewayError(
     'overloaded',
-    'The in-memory store has no room for this value. Raise its bounds, or use a store that keeps its data elsewhere.',
+    'The in-memory store is full. Raise the limits of memoryStore(), or use another store.',
   )
 }
