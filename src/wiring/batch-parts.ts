@@ -18,7 +18,7 @@ export interface BatchOptions {
   readonly waitUntil?: (promise: Promise<unknown>) => void
 }
 
-export interface BatchParts {
+export interface OpenBatches {
   readonly book: BatchRepository
   readonly work: BatchWork
 }
@@ -33,7 +33,7 @@ export interface BatchSources {
 const LEASE_MS = 60_000
 const CONCURRENCY = 4
 
-export function openBatches(options: BatchOptions, { store, services, keyById, traffic }: BatchSources): BatchParts {
+export function openBatches(options: BatchOptions, { store, services, keyById, traffic }: BatchSources): OpenBatches {
   const { now, uuid } = services.runtime
   const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options
   const values = { store, now, uuid, pause: yieldToEventLoop }

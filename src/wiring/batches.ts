@@ -1,6 +1,6 @@
 import { lazy } from '../core/lazy.ts'
 import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
-import type { BatchOptions, BatchParts, BatchSources } from './batch-parts.ts'
+import type { BatchOptions, OpenBatches, BatchSources } from './batch-parts.ts'
 
 export type { BatchOptions } from './batch-parts.ts'
 
@@ -13,7 +13,7 @@ export const checkBatches: OptionCheck = optionsOf({
 
 /** The batches of a gateway, whose code is loaded when it is first needed. */
 export interface Batches {
-  room(): Promise<BatchParts>
+  room(): Promise<OpenBatches>
   /** Begins to look for batches, the first time it is called. */
   start(): void
   /** Works until nothing can be done at the moment. */
@@ -27,7 +27,7 @@ export function createBatches(options: BatchOptions | undefined, parts: BatchSou
     return openBatches(options ?? {}, parts)
   })
   let isWanted = false
-  const room = (): Promise<BatchParts> => {
+  const room = (): Promise<OpenBatches> => {
     isWanted = true
     return load()
   }
