@@ -4,7 +4,7 @@ import { createGateway, extractive } from 'sluice'
 import { serve } from 'sluice/node'
 
 const gateway = createGateway({ providers: [extractive()] })
-const key = await gateway.keys.create({ name: 'example', budget_limit_cents: 1000, budget_reset_duration: '1M' })
+const key = await gateway.keys.create({ name: 'example', budgetLimitCents: 1000, budgetResetDuration: '1M' })
 const server = await serve(gateway, { port: Number(process.env['PORT'] ?? 3000) })
 const { batches } = new Anthropic({ baseURL: server.url, apiKey: key.value }).messages
 

@@ -55,7 +55,7 @@ async function askOnce(): Promise<void> {
 async function spendBudget(): Promise<void> {
   heading('2. 200 requests at once on a budget that pays for about 20', 'src/governance/ledger.ts')
   const cents = 1
-  const key = await gateway.keys.create({ name: 'invoices', budget_limit_cents: cents, budget_reset_duration: '1d' })
+  const key = await gateway.keys.create({ name: 'invoices', budgetLimitCents: cents, budgetResetDuration: '1d' })
   const client = clientOf(key)
   const question = (at: number): string =>
     `Invoice ${at}: ${'one line of a long invoice. '.repeat(80)} What is in invoice ${at}?`
@@ -68,14 +68,9 @@ async function spendBudget(): Promise<void> {
     ),
   )
   const count = (status: number): number => statuses.filter((one) => one === status).length
-  const spent = billedOf(await gateway.keys.usage(key.id))
+  const spent = (await gateway.keys.usage(key.id)).cost.billedUsd
   line(`served ${green(String(count(200)))}, refused with 402 ${yellow(String(count(402)))}`)
   line(`billed ${dollars(spent)} of ${dollars(cents / 100)}, left ${dollars(cents / 100 - spent)}: never below zero`)
-}
-
-/** Dollars that a key was billed, of its usage report. */
-function billedOf({ cost }: Awaited<ReturnType<typeof gateway.keys.usage>>): number {
-  return typeof cost === 'object' && cost !== null && 'billed_usd' in cost ? Number(cost['billed_usd']) : 0
 }
 
 async function askAgain(): Promise<void> {

@@ -40,8 +40,8 @@ async function ask(gateway: Gateway, key: string): Promise<number> {
 const key = await run(async (gateway) => {
   const created = await gateway.keys.create({
     name: 'example',
-    rate_limit_requests: 3,
-    rate_limit_reset_duration: '1M',
+    rateLimitRequests: 3,
+    rateLimitResetDuration: '1M',
   })
   console.log('before:', await ask(gateway, created.value), await ask(gateway, created.value))
   return created

@@ -12,6 +12,7 @@ export interface ExpressRequest extends NodeIncoming {
   readonly originalUrl?: string
 }
 
+/** A request handler of Express. */
 export type ExpressHandler = (request: ExpressRequest, response: ServerResponse) => Promise<void>
 
 /**

@@ -15,16 +15,19 @@ export interface FastifyScope {
   all(path: string, handler: (request: FastifyRequest, reply: FastifyReply) => Promise<void>): unknown
 }
 
+/** The part of a Fastify request that this adapter needs, of any version. */
 export interface FastifyRequest {
   readonly raw: IncomingMessage
 }
 
+/** The part of a Fastify reply that this adapter needs, of any version. */
 export interface FastifyReply {
   readonly raw: ServerResponse
   getHeaders(): Readonly<Record<string, number | string | string[] | undefined>>
   hijack(): unknown
 }
 
+/** A plugin of Fastify. */
 export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
 
 /**

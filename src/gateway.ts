@@ -5,15 +5,13 @@ import type { ProviderStates, Runtime } from './core/ports.ts'
 import { writeFailure as writeChatFailure } from './formats/chat/failure.ts'
 import type { WriteFailure } from './formats/format.ts'
 import { writeFailure as writeMessagesFailure } from './formats/messages/failure.ts'
-import type { Budgets } from './governance/budgets.ts'
-import type { Keys } from './governance/keys.ts'
-import type { RateLimits } from './governance/rate-limits.ts'
+import type { Budgets, Keys, RateLimits } from './governance/admin-api.ts'
 import type { RateStatus } from './governance/reservation.ts'
 import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
 import { toFetch, type FetchHandler } from './http/web-handler.ts'
 import {
-  checkOptions,
+  checkGatewayOptions,
   DEFAULT_LIMITS,
   DEFAULT_MARGIN,
   DEFAULT_STORE_TIMEOUT_MS,
@@ -29,7 +27,7 @@ import { createDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover } from './providers/failover.ts'
 import { providerStates } from './providers/provider-states.ts'
-import { createAudit, type AuditPage, type AuditQuery } from './records/audit.ts'
+import { createAudit, type Audit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
@@ -47,7 +45,7 @@ import { createReplay } from './wiring/replay.ts'
 import { createServices } from './wiring/services.ts'
 import { createStoreWarnings } from './wiring/store-warnings.ts'
 
-/** A running gateway. */
+/** A running gateway: the handlers of its paths, and its administration in process. */
 export interface Gateway {
   /**
    * The Web-standard handler of every path. Takes what the global `fetch` takes, so that it can stand in its place in a
@@ -56,16 +54,17 @@ export interface Gateway {
   readonly fetch: FetchHandler
   /** The same for servers that have no web objects: the adapters of Node use it. Never throws. */
   readonly handle: HttpHandler
+  /** Virtual keys: the secrets by which callers are known, with their limits. */
   readonly keys: Keys
-  /** Budgets that several keys share by `budget_id`. */
+  /** Budgets that several keys share by `budgetId`. */
   readonly budgets: Budgets
-  /** Rate limits that several keys share by `rate_limit_id`. */
+  /** Rate limits that several keys share by `rateLimitId`. */
   readonly rateLimits: RateLimits
-  /** What `GET /metrics` and `GET /metrics/cache` answer. */
+  /** Requests, tiers, money and cache of this process: `GET /metrics` and `GET /metrics/cache` in process. */
   readonly metrics: MetricsReports
-  /** Every use of a key, refused ones included, by key and time. */
+  /** Every use of a key, refused requests included. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
-  /** Tier 1. */
+  /** The semantic cache. Without a cache, both methods do nothing. */
   readonly cache: {
     /** Removes all stored answers, or those that requests of one key stored. */
     readonly clear: (which?: { readonly key?: string }) => Promise<void>
@@ -87,11 +86,11 @@ export interface Gateway {
 /**
  * Makes a gateway. Needs no server and does no work before its first request.
  *
- * Throws GatewayError `invalid-request` for options that are not as described: the message names the path of the
- * first wrong one and what was expected.
+ * Throws GatewayError `invalid-request` for a wrong option. The message names its path, what was expected, and what was
+ * given; for an unknown option, the nearest known one.
  */
 export function createGateway(options: GatewayOptions): Gateway {
-  checkOptions(options)
+  checkGatewayOptions(options)
   const { basePath = '' } = options
   const runtime = createRuntime(options.runtime)
   const { storeTimeoutMs = DEFAULT_STORE_TIMEOUT_MS } = options
@@ -110,7 +109,11 @@ export function createGateway(options: GatewayOptions): Gateway {
     log: createRequestLog(options.log),
   }
   if (store.local === true) {
-    observers.log.event('WARN', 'keys, limits and budgets live in this process alone and end with it', runtime.now())
+    observers.log.event(
+      'WARN',
+      'keys, limits and budgets are held by this process alone and end with it',
+      runtime.now(),
+    )
   }
   const governance = createGovernance(options.governance, {
     store,
@@ -120,8 +123,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     allowsUnreserved: servesWithoutStore,
     onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ ticket }) => {
-      const cause = new Error('A settlement was given up: its request is not billed. The store was away for too long.')
-      observers.log.failure('settlement dropped', cause, runtime.now(), { ticket })
+      const cause = new Error('The store failed for too long. A settlement was dropped, and its request is not billed.')
+      observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: ticket })
     },
   })
   const warn = createStoreWarnings([store, options.cache === false ? undefined : options.cache?.index], (warning) =>
@@ -155,9 +158,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const { keys, budgets, rateLimits } = governance
   const admin = {
     authorize: lazyAuthorize(options.admin, runtime),
-    keys,
-    budgets,
-    rateLimits,
+    records: governance.adminRecords,
     audit: observers.audit,
     metrics,
   }
@@ -219,7 +220,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     budgets,
     rateLimits,
     metrics,
-    audit: { read: observers.audit.read },
+    audit: { read: readAudit(observers.audit) },
     cache: {
       clear: async (which) => cache?.clear(which),
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
@@ -266,6 +267,14 @@ function failureWriterFor(request: HttpRequest): WriteFailure {
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
+}
+
+/** Reads audit records with the names of the process. */
+function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
+  return async (query) => {
+    const { fromWire } = await import('./core/field-names.ts')
+    return fromWire(await audit.read(query)) as AuditPage
+  }
 }
 
 /** Administration is rare: its code is loaded by its first request. */

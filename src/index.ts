@@ -5,23 +5,25 @@
  * import { createGateway, memoryStore, openai } from 'sluice'
  *
  * const gateway = createGateway({ providers: [openai({ apiKey })], store: memoryStore(), margin: 1.5 })
- * const key = await gateway.keys.create({ name: 'first app', budget_limit_cents: 1000 })
+ * const key = await gateway.keys.create({ name: 'first app', budgetLimitCents: 1000 })
  * const response = await gateway.fetch(request)
  * ```
  *
  * @module
  */
 export { createGateway, type Gateway } from './gateway.ts'
-export type { CacheOptions, GatewayOptions, LogRecord, MarginCall } from './options.ts'
+export type { CacheOptions, GatewayOptions, MarginCall } from './options.ts'
 export type { Limits } from './pipeline/services.ts'
 export type { AdminOptions } from './routes/authorize.ts'
-export type { MetricsReports } from './routes/metrics.ts'
+export type { CacheMetrics, MetricsReports } from './routes/metrics.ts'
+export type { MetricsSummary } from './records/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
 export type { FetchHandler } from './http/web-handler.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
 export type { BatchOptions } from './wiring/batches.ts'
 export type { StreamsOptions } from './wiring/replay.ts'
+export type { SavingsOptions } from './wiring/savings.ts'
 
 // Upstreams
 export { openai, type OpenaiOptions } from './providers/openai.ts'
@@ -44,23 +46,57 @@ export type {
 export type { Model } from './core/model.ts'
 export type { Price } from './core/money.ts'
 
-// Keys
-export type { CreatedKey, KeyPage, KeyRecord, Keys } from './governance/keys.ts'
-export type { ConfiguredKey, KeyChange, NewKey } from './governance/key-schema.ts'
-export type { BudgetPage, BudgetRecord, Budgets } from './governance/budgets.ts'
-export type { RateLimitPage, RateLimitRecord, RateLimits } from './governance/rate-limits.ts'
+// Keys, budgets and rate limits
 export type {
   BudgetChange,
-  BudgetFields,
+  BudgetPage,
+  BudgetRecord,
+  Budgets,
+  ConfiguredBudget,
+  ConfiguredKey,
+  ConfiguredRateLimit,
+  CreatedKey,
+  DeletedRecord,
+  KeyChange,
+  KeyLimits,
+  KeyPage,
+  KeyProvider,
+  KeyProviderRecord,
+  KeyRateLimit,
+  KeyRecord,
+  Keys,
+  KeySettings,
+  KeyUsage,
+  ListedKey,
+  ModelUsage,
   NewBudget,
+  NewKey,
   NewRateLimit,
+  PageOptions,
   RateLimitChange,
-  RateLimitFields,
-} from './governance/shared-schema.ts'
+  RateLimitPage,
+  RateLimitRecord,
+  RateLimits,
+  RecordMethods,
+  UsageTotals,
+} from './governance/admin-api.ts'
 export type { GovernanceConfiguration } from './governance/configuration.ts'
+export type { WireForm } from './core/field-names.ts'
 
-// What outlives a request
+// Bills, logs, metrics and the audit trail
+export { readBill, type ResponseBill } from './billing/read-bill.ts'
+export type {
+  EventLogRecord,
+  LogEventFields,
+  LoggedCause,
+  LogLevel,
+  LogRecord,
+  RequestLogRecord,
+} from './records/request-log.ts'
+export type { Ending, TierOutcome } from './records/finished.ts'
 export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'
+
+// Stores
 export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/ports.ts'
 

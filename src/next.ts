@@ -3,6 +3,7 @@ import { toFetch } from './http/web-handler.ts'
 
 export type { HttpHandling } from './core/http.ts'
 
+/** The methods that a route of the app router exports. */
 export type NextMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
 
 /** A route handler of the app router. */

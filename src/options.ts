@@ -1,20 +1,30 @@
-import * as z from 'zod/mini'
-import type { SemanticCacheOptions } from './cache/cache-options.ts'
-import type { GovernanceConfiguration } from './governance/configuration.ts'
-import type { CatalogOptions } from './providers/catalog.ts'
-import { circuitBreakerSchema, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
-import type { BatchOptions } from './wiring/batches.ts'
-import type { StreamsOptions } from './wiring/replay.ts'
-import { GatewayError } from './core/errors.ts'
-import { batchSchema } from './wiring/batches.ts'
-import { streamsSchema } from './wiring/replay.ts'
-import type { Limits } from './pipeline/services.ts'
-import { savingsSchema, type SavingsOptions } from './wiring/savings.ts'
+import { checkCache, type SemanticCacheOptions } from './cache/cache-options.ts'
+import {
+  aFunction,
+  checkOptions,
+  expects,
+  listOf,
+  numberFrom,
+  objectWith,
+  offOr,
+  oneOf,
+  optionsOf,
+  unchecked,
+  wholeFrom,
+} from './core/option-checks.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
+import type { GovernanceConfiguration } from './governance/configuration.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
+import type { Limits } from './pipeline/services.ts'
+import type { CatalogOptions } from './providers/catalog.ts'
+import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
+import type { LogRecord } from './records/request-log.ts'
 import type { AdminOptions } from './routes/authorize.ts'
+import { checkBatches, type BatchOptions } from './wiring/batches.ts'
+import { checkStreams, type StreamsOptions } from './wiring/replay.ts'
+import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
 
-/** Who asks for what, for a margin that depends on it. */
+/** One request, for a margin that depends on its key or model. */
 export interface MarginCall {
   readonly keyId: string
   readonly keyName: string
@@ -43,11 +53,11 @@ export const DEFAULT_STORE_TIMEOUT_MS = 5_000
 
 export const DEFAULT_MARGIN = 1.5
 
-/** The options of a gateway. Unknown options are refused at the start. */
+/** Options of `createGateway()`. Unknown options are refused. */
 export interface GatewayOptions {
-  /** Who answers: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
+  /** The upstreams: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
   readonly providers: readonly Provider[]
-  /** Keys, budgets and what must outlive a request. @default memoryStore(), which lives as long as the process */
+  /** Keeps keys, budgets, usage and audit records. @default memoryStore(), which lives as long as the process */
   readonly store?: Store
   /**
    * What happens to a request whose key, limits or budget cannot be checked because the store fails. `refuse`: 503, and no
@@ -93,148 +103,77 @@ export interface GatewayOptions {
   readonly timeouts?: Partial<Timeouts>
   /** When a model of a provider that fails is skipped; see docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
-  /** Gets each line of the request log. @default none is written */
+  /** Receives each record of the log. What it throws is ignored. @default no log */
   readonly log?: (record: LogRecord) => void
   readonly runtime?: RuntimeOptions
 }
 
-/** Tier 1; see docs/tiers/1-semantic-cache.md. */
+/** Options of the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
-/** One line of the request log. */
-export type LogRecord = Readonly<Record<string, unknown>>
-
-function functionFor<signature extends (...given: never[]) => unknown>(purpose: string): z.ZodMiniType<signature> {
-  return z.custom<signature>((value) => typeof value === 'function', { error: `a function was expected: ${purpose}` })
-}
-
-function objectWith<port>(purpose: string, methods: readonly string[]): z.ZodMiniType<port> {
-  return z.custom<port>(
-    (value) => typeof value === 'object' && value !== null && methods.every((method) => method in value),
-    { error: `${purpose} was expected` },
-  )
-}
-
-const whole = z.int({ error: 'a whole number of at least 1 was expected' }).check(z.minimum(1))
-
 /** Money is held for `timeouts.total` and a minute when a process dies, and timers overflow after 24 days. */
-const MAX_TIMEOUT_MS = 86_400_000
+const milliseconds = wholeFrom(1, 86_400_000, 'number of milliseconds')
 
-const milliseconds = z
-  .int({ error: 'a whole number of milliseconds was expected' })
-  .check(
-    z.minimum(1, { error: 'at least 1 millisecond was expected' }),
-    z.maximum(MAX_TIMEOUT_MS, { error: `at most ${MAX_TIMEOUT_MS} milliseconds (24 hours) were expected` }),
-  )
+const whole = wholeFrom(1)
 
-const KEY_CACHE = 'milliseconds from 0 to 5,000 were expected'
+const checkGateway = optionsOf(
+  {
+    providers: listOf(
+      'a list of at least one provider, such as [openai()]',
+      objectWith('a provider, such as openai()', ['name', 'dialect', 'model', 'complete', 'stream']),
+      1,
+    ),
+    store: objectWith('a store, such as memoryStore()', ['get', 'set', 'swap', 'reserve', 'settle']),
+    onStoreFailure: oneOf('refuse', 'allow'),
+    storeTimeoutMs: milliseconds,
+    keyCacheMs: wholeFrom(0, 5_000, 'number of milliseconds'),
+    margin: expects(
+      'a number from 0 to 1000, or a function that returns one',
+      (value) => typeof value === 'function' || numberFrom(0, 1000)(value, '') === undefined,
+    ),
+    catalog: unchecked,
+    savings: checkSavings,
+    cache: offOr(checkCache),
+    governance: unchecked,
+    admin: optionsOf({
+      key: expects('a text of at least 16 characters', (value) => typeof value === 'string' && value.length >= 16),
+      authorize: aFunction('authorize(request)'),
+    }),
+    batches: checkBatches,
+    streams: checkStreams,
+    basePath: expects(
+      'a path such as /ai, without a slash at its end',
+      (value) => typeof value === 'string' && /^(\/[\w.~-]+)*$/.test(value),
+    ),
+    limits: optionsOf({
+      bodyBytes: whole,
+      bodyBytesPerKey: whole,
+      bodyReadMs: whole,
+      jsonDepth: whole,
+      jsonKeys: whole,
+      jsonNumbers: whole,
+      jsonSyntaxBytes: whole,
+      promptBytes: whole,
+      maxTemperature: numberFrom(0, 2),
+      vendorTools: oneOf('reserve', 'refuse', 'allow'),
+      heartbeatMs: whole,
+    }),
+    onUntranslatable: oneOf('refuse', 'drop'),
+    timeouts: optionsOf({ connect: milliseconds, firstByte: milliseconds, idle: milliseconds, total: milliseconds }),
+    circuitBreaker: checkCircuitBreaker,
+    log: aFunction('log(record)'),
+    runtime: optionsOf({
+      now: aFunction('now()'),
+      random: aFunction('random()'),
+      uuid: aFunction('uuid()'),
+      fetch: aFunction('fetch(url, init)'),
+    }),
+  },
+  ['providers'],
+  'an object with at least one provider: createGateway({ providers: [openai()] })',
+)
 
-/** The values are checked by the room; that no other name is there is checked here. */
-const CACHE_OPTIONS = [
-  'enabled',
-  'ttlSeconds',
-  'freshTtlSeconds',
-  'similarityThreshold',
-  'scope',
-  'maxEntries',
-  'maxBytes',
-  'embedder',
-  'index',
-  'answers',
-  'verifyHit',
-  'timeoutMs',
-]
-
-function anyOf(names: readonly string[]): Record<string, z.ZodMiniType> {
-  return Object.fromEntries(names.map((name) => [name, z.optional(z.unknown())]))
-}
-
-/** Checks of the options that belong to the gateway itself; those of a room are parsed by that room. */
-const schema = z.strictObject({
-  providers: z
-    .array(
-      objectWith<Provider>('a provider, such as openai({ … })', ['name', 'dialect', 'model', 'complete', 'stream']),
-      {
-        error: 'a list of providers was expected, such as [openai({ … })]',
-      },
-    )
-    .check(z.minLength(1, { error: 'at least one provider was expected' })),
-  store: z.optional(objectWith<Store>('a store, such as memoryStore()', ['get', 'set', 'swap', 'reserve', 'settle'])),
-  onStoreFailure: z.optional(z.enum(['refuse', 'allow'], { error: 'refuse or allow was expected' })),
-  storeTimeoutMs: z.optional(milliseconds),
-  keyCacheMs: z.optional(
-    z.int({ error: KEY_CACHE }).check(z.minimum(0, { error: KEY_CACHE }), z.maximum(5_000, { error: KEY_CACHE })),
-  ),
-  margin: z.optional(
-    z.union([z.number().check(z.minimum(0), z.maximum(1000)), functionFor<(call: MarginCall) => number>('margin')], {
-      error: 'a number from 0 to 1000, or a function that answers one, was expected',
-    }),
-  ),
-  catalog: z.optional(z.unknown()),
-  savings: z.optional(savingsSchema),
-  cache: z.optional(
-    z.union([z.literal(false), z.strictObject(anyOf(CACHE_OPTIONS))], {
-      error: `false, or an object of ${CACHE_OPTIONS.join(', ')}, was expected`,
-    }),
-  ),
-  governance: z.optional(z.unknown()),
-  admin: z.optional(
-    z.strictObject({
-      key: z.optional(z.string().check(z.minLength(16, { error: 'at least 16 characters were expected' }))),
-      authorize: z.optional(functionFor<NonNullable<AdminOptions['authorize']>>('authorize(request)')),
-    }),
-  ),
-  batches: z.optional(batchSchema),
-  streams: z.optional(streamsSchema),
-  basePath: z.optional(
-    z
-      .string()
-      .check(z.regex(/^(\/[\w.~-]+)*$/, { error: 'a path such as /ai was expected, without a slash at its end' })),
-  ),
-  limits: z.optional(
-    z.strictObject({
-      bodyBytes: z.optional(whole),
-      bodyBytesPerKey: z.optional(whole),
-      bodyReadMs: z.optional(whole),
-      jsonDepth: z.optional(whole),
-      jsonKeys: z.optional(whole),
-      jsonNumbers: z.optional(whole),
-      jsonSyntaxBytes: z.optional(whole),
-      promptBytes: z.optional(whole),
-      maxTemperature: z.optional(z.number().check(z.minimum(0), z.maximum(2))),
-      vendorTools: z.optional(
-        z.enum(['reserve', 'refuse', 'allow'], { error: 'reserve, refuse or allow was expected' }),
-      ),
-      heartbeatMs: z.optional(whole),
-    }),
-  ),
-  onUntranslatable: z.optional(z.enum(['refuse', 'drop'], { error: 'refuse or drop was expected' })),
-  timeouts: z.optional(
-    z.strictObject({
-      connect: z.optional(milliseconds),
-      firstByte: z.optional(milliseconds),
-      idle: z.optional(milliseconds),
-      total: z.optional(milliseconds),
-    }),
-  ),
-  circuitBreaker: z.optional(circuitBreakerSchema),
-  log: z.optional(functionFor<(record: LogRecord) => void>('log(record)')),
-  runtime: z.optional(
-    z.strictObject({
-      now: z.optional(functionFor<NonNullable<RuntimeOptions['now']>>('now()')),
-      random: z.optional(functionFor<NonNullable<RuntimeOptions['random']>>('random()')),
-      uuid: z.optional(functionFor<NonNullable<RuntimeOptions['uuid']>>('uuid()')),
-      fetch: z.optional(functionFor<NonNullable<RuntimeOptions['fetch']>>('fetch(url, init)')),
-    }),
-  ),
-})
-
-/** Throws `invalid-request` that names the first wrong option by its path and says what was expected. */
-export function checkOptions(options: unknown): void {
-  const result = schema.safeParse(options)
-  if (result.success) return
-  const [issue] = result.error.issues
-  const path = issue?.path.map(String).join('.') ?? ''
-  const what = issue?.code === 'unrecognized_keys' ? `there is no option ${issue.keys.join(', ')}` : issue?.message
-  throw new GatewayError('invalid-request', `createGateway: ${path === '' ? '' : `${path}: `}${what}.`, { param: path })
+/** Throws `invalid-request` that names the first wrong option by its path, what was expected, and what was given. */
+export function checkGatewayOptions(options: unknown): void {
+  checkOptions('createGateway', options, checkGateway)
 }

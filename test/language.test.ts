@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
 import { describe, expect, it } from 'vitest'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -43,4 +44,23 @@ describe('the language', () => {
   it('finds a banned word', () => {
     expect(BANNED.test('It stands there, told by nobody.')).toBe(true)
   })
+
+  it('exported type names are unique', () => {
+    const files = new Map<string, string[]>()
+    for (const path of filesIn('src', ['.ts'])) {
+      for (const name of typesExportedBy(path)) files.set(name, [...(files.get(name) ?? []), path])
+    }
+    expect([...files].filter(([, paths]) => paths.length > 1)).toEqual([])
+  })
 })
+
+/** The names of the types that a file declares and exports; re-exports are not declarations. */
+function typesExportedBy(path: string): readonly string[] {
+  const { statements } = ts.createSourceFile(path, readFileSync(join(root, path), 'utf8'), ts.ScriptTarget.Latest)
+  return statements.flatMap((statement) => {
+    const isType =
+      ts.isInterfaceDeclaration(statement) || ts.isTypeAliasDeclaration(statement) || ts.isClassDeclaration(statement)
+    const isExported = isType && statement.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) === true
+    return isExported && statement.name !== undefined ? [statement.name.text] : []
+  })
+}

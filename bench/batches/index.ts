@@ -40,7 +40,7 @@ console.table({
   'different custom_ids': new Set(results.map((one) => one.custom_id)).size,
   succeeded: counts.succeeded,
   'upstream calls': farm.asked(),
-  'billed $': (usage['cost'] as { billed_usd: number }).billed_usd,
+  'billed $': usage.cost.billedUsd,
   'expected $': Number((count * 0.0002).toFixed(6)),
   kills: kills.length,
   'create s': seconds(createdAt - startedAt),

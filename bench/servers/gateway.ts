@@ -21,12 +21,12 @@ const gateway = createGateway({
   ...(mode === 'default' ? {} : { cache: false }),
 })
 const limits: Omit<NewKey, 'name'> = {
-  budget_limit_cents: 100_000_000,
-  budget_reset_duration: '1M',
-  rate_limit_requests: 1_000_000_000,
-  rate_limit_reset_duration: '1h',
-  rate_limit_tokens: 1_000_000_000_000,
-  token_reset_duration: '1h',
+  budgetLimitCents: 100_000_000,
+  budgetResetDuration: '1M',
+  rateLimitRequests: 1_000_000_000,
+  rateLimitResetDuration: '1h',
+  rateLimitTokens: 1_000_000_000_000,
+  tokenResetDuration: '1h',
 }
 const key = await gateway.keys.create({ name: 'bench', ...(mode === 'ungoverned' ? {} : limits) })
 listen(createServer(toNodeHandler(gateway)), { key: key.value })

@@ -197,7 +197,7 @@ interface Keys {
 function unknown(): GatewayError {
   return new GatewayError(
     'not-found',
-    'This key has no message batch of this id. GET /v1/messages/batches lists those there are.',
+    'This key has no message batch with this id. GET /v1/messages/batches lists its batches.',
   )
 }
 
@@ -211,7 +211,7 @@ export function notEnded(what: string): GatewayError {
 function tooMany(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `This key has ${MAX_BATCHES} message batches already. Delete some that have ended.`,
+    `This key has ${MAX_BATCHES} message batches, the maximum. Delete batches that have ended.`,
   )
 }
 

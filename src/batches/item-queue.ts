@@ -17,7 +17,7 @@ import type { BatchParts } from './batch-repository.ts'
 import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, type OpenBatch } from './batch-storage.ts'
 
 /** An item that this process may work on until `held` says otherwise. */
-export interface Claim {
+export interface ItemClaim {
   readonly batch: OpenBatch
   readonly place: string
   /** The stored value while the claim lasts. */
@@ -25,7 +25,7 @@ export interface Claim {
 }
 
 export type Taking =
-  | { readonly kind: 'claimed'; readonly claim: Claim }
+  | { readonly kind: 'claimed'; readonly claim: ItemClaim }
   /** Someone else has it, or it waits, until about then. */
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
@@ -52,20 +52,20 @@ export interface ItemQueue {
   places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
   take(batch: OpenBatch, place: string): Promise<Taking>
   /** Holds the item for another lease; false when someone else has it. */
-  renew(claim: Claim): Promise<boolean>
+  renew(claim: ItemClaim): Promise<boolean>
   /** Lets the item go, for anyone from `at` on. */
-  release(claim: Claim, at: number): Promise<void>
+  release(claim: ItemClaim, at: number): Promise<void>
   /** The batch as it is now. */
   batch(of: OpenBatch): Promise<Batch | undefined>
-  request(claim: Claim): Promise<StoredRequest | undefined>
-  result(claim: Claim): Promise<ItemResult | undefined>
+  request(claim: ItemClaim): Promise<StoredRequest | undefined>
+  result(claim: ItemClaim): Promise<ItemResult | undefined>
   /**
    * Puts the result in place, and returns it. Where the key's quota has no room for the answer, an error takes its place;
    * what the answer cost is settled all the same. Returns undefined when there is a result already, which then counts.
    */
-  finish(claim: Claim, result: ItemResult): Promise<ItemResult | undefined>
+  finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
   /** After the settlement: nothing of the item is left but its line. */
-  close(claim: Claim, result: ItemResult): Promise<void>
+  close(claim: ItemClaim, result: ItemResult): Promise<void>
   /** Ends a batch that has no unfinished items: counts its results. */
   end(batch: OpenBatch): Promise<void>
 }
@@ -83,7 +83,7 @@ const PAGE = 64
 
 export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   const { store, now, uuid, leaseMs } = options
-  const key = (kind: 'todo' | 'request' | 'result', { batch, place }: Pick<Claim, 'batch' | 'place'>): string =>
+  const key = (kind: 'todo' | 'request' | 'result', { batch, place }: Pick<ItemClaim, 'batch' | 'place'>): string =>
     itemKey(kind, batch.id, place)
   const holding = (): string => `${now() + leaseMs} ${uuid()}`
 
@@ -106,7 +106,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     return { kind: 'busy', until: now() + leaseMs }
   }
 
-  async function renew(claim: Claim): Promise<boolean> {
+  async function renew(claim: ItemClaim): Promise<boolean> {
     const held = holding()
     const write = smallValueOf(claim.batch.keyId)
     if (!(await store.swap(key('todo', claim), claim.held, held, write))) return false
@@ -114,18 +114,18 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     return true
   }
 
-  async function request(claim: Claim): Promise<StoredRequest | undefined> {
+  async function request(claim: ItemClaim): Promise<StoredRequest | undefined> {
     const value = parseJson((await store.get(key('request', claim))) ?? '')
     const { custom_id: customId, params } = isJsonObject(value) ? value : {}
     return typeof customId === 'string' && isJsonObject(params) ? { customId, params } : undefined
   }
 
-  async function result(claim: Claim): Promise<ItemResult | undefined> {
+  async function result(claim: ItemClaim): Promise<ItemResult | undefined> {
     const value = await store.get(key('result', claim))
     return value === undefined ? undefined : readResult(value)
   }
 
-  async function finish(claim: Claim, given: ItemResult): Promise<ItemResult | undefined> {
+  async function finish(claim: ItemClaim, given: ItemResult): Promise<ItemResult | undefined> {
     const { keyId } = claim.batch
     try {
       return await put(claim, given, { quota: quotaOf('batch', keyId) })
@@ -136,14 +136,14 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 
   /** An answer of the store that was lost on its way is no reason to think that another was first. */
-  async function put(claim: Claim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
+  async function put(claim: ItemClaim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
     const slot = key('result', claim)
     const value = writeResult(given)
     const isOurs = (await store.swap(slot, undefined, value, write)) || (await store.get(slot)) === value
     return isOurs ? given : undefined
   }
 
-  async function close(claim: Claim, given: ItemResult): Promise<void> {
+  async function close(claim: ItemClaim, given: ItemResult): Promise<void> {
     const value = writeResult(given)
     const write = smallValueOf(claim.batch.keyId)
     if (value !== given.line) await store.swap(key('result', claim), value, given.line, write)
@@ -151,7 +151,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     await store.delete(key('todo', claim))
   }
 
-  async function release(claim: Claim, at: number): Promise<void> {
+  async function release(claim: ItemClaim, at: number): Promise<void> {
     await store.swap(key('todo', claim), claim.held, String(Math.ceil(at)), smallValueOf(claim.batch.keyId))
   }
 
@@ -202,7 +202,7 @@ const NO_ROOM = {
   error: {
     type: 'invalid_request_error',
     message:
-      "The answer was generated and billed, but does not fit the key's storage quota for message batches. Delete batches that have ended before you create others.",
+      "The answer was generated and billed, but does not fit the key's storage quota for message batches. Delete batches that have ended before you create new ones.",
   },
   request_id: null,
 }

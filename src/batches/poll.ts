@@ -1,9 +1,9 @@
 import type { OpenBatch } from './batch-storage.ts'
-import type { Claim, ItemQueue } from './item-queue.ts'
+import type { ItemClaim, ItemQueue } from './item-queue.ts'
 
 /** What a look at a batch found. */
 type Found =
-  | { readonly kind: 'item'; readonly claim: Claim }
+  | { readonly kind: 'item'; readonly claim: ItemClaim }
   /** Nothing can be had before about `until`. */
   | { readonly kind: 'wait'; readonly until: number }
   /** Every item is finished. */

@@ -1,4 +1,14 @@
-import { GatewayError } from '../core/errors.ts'
+import {
+  aFunction,
+  checkOptions,
+  expects,
+  numberFrom,
+  objectWith,
+  oneOf,
+  optionsOf,
+  wholeFrom,
+  type OptionCheck,
+} from '../core/option-checks.ts'
 import type { AnswerStore } from '../core/cached-answer.ts'
 import type { Embedder, Runtime, VectorIndex } from '../core/ports.ts'
 import type { VerifyHit } from './verifier.ts'
@@ -40,28 +50,32 @@ export interface SemanticCacheOptions {
 export const MIN_THRESHOLD = 0.85
 const YEAR_SECONDS = 366 * 24 * 3600
 
-/** Throws `invalid-request` with the name of the wrong option. */
-export function checkCacheOptions(options: SemanticCacheOptions): void {
-  const { ttlSeconds = 1, freshTtlSeconds = 1, maxEntries = 1, maxBytes = 1, timeoutMs = 1 } = options
-  const { similarityThreshold = 1, scope = 'key' } = options
-  if (!(similarityThreshold >= MIN_THRESHOLD && similarityThreshold <= 1)) {
-    throw wrong('similarityThreshold', similarityThreshold, `a number from ${MIN_THRESHOLD} to 1`)
-  }
-  if (!(ttlSeconds > 0 && ttlSeconds <= YEAR_SECONDS))
-    throw wrong('ttlSeconds', ttlSeconds, 'seconds, above 0, a year at most')
-  if (!(freshTtlSeconds > 0)) throw wrong('freshTtlSeconds', freshTtlSeconds, 'seconds, above 0')
-  if (!isCount(maxEntries)) throw wrong('maxEntries', maxEntries, 'a whole number of at least 1')
-  if (!isCount(maxBytes)) throw wrong('maxBytes', maxBytes, 'a whole number of at least 1')
-  if (!(timeoutMs > 0)) throw wrong('timeoutMs', timeoutMs, 'milliseconds, above 0')
-  if (scope !== 'key' && scope !== 'global') throw wrong('scope', scope, "'key' or 'global'")
+/** The check of `cache` in the gateway's options. */
+export const checkCache: OptionCheck = optionsOf(
+  {
+    enabled: oneOf(true, false),
+    ttlSeconds: expects(`seconds above 0, at most ${YEAR_SECONDS}`, (value) => isWithin(value, YEAR_SECONDS)),
+    freshTtlSeconds: expects('seconds above 0', (value) => isWithin(value, Number.POSITIVE_INFINITY)),
+    similarityThreshold: numberFrom(MIN_THRESHOLD, 1),
+    scope: oneOf('key', 'global'),
+    maxEntries: wholeFrom(1),
+    maxBytes: wholeFrom(1),
+    embedder: objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed']),
+    index: objectWith('a vector index, such as redisVectorIndex({ … })', ['add', 'nearest']),
+    answers: objectWith('an answer store, such as redisAnswerStore({ … })', ['get', 'put']),
+    verifyHit: aFunction('verifyHit(query, entry, call)'),
+    timeoutMs: expects('milliseconds above 0', (value) => isWithin(value, Number.POSITIVE_INFINITY)),
+  },
+  [],
+  'false or an object with options',
+)
+
+/** Throws `invalid-request` with the path of the wrong option. */
+export function checkCacheOptions(given: SemanticCacheOptions): void {
+  const { pause: _, runtime: __, ...cache } = given
+  checkOptions('createGateway', { cache }, optionsOf({ cache: checkCache }))
 }
 
-function isCount(value: number): boolean {
-  return Number.isSafeInteger(value) && value >= 1
-}
-
-function wrong(option: string, value: unknown, expected: string): GatewayError {
-  return new GatewayError('invalid-request', `cache.${option} is ${String(value)}; expected ${expected}.`, {
-    param: `cache.${option}`,
-  })
+function isWithin(value: unknown, max: number): boolean {
+  return typeof value === 'number' && value > 0 && value <= max
 }

@@ -20,7 +20,7 @@ export interface Lookup {
 }
 
 /** A stored question that may ask the same. */
-export interface Candidate {
+export interface CacheCandidate {
   readonly id: string
   /** Returns the canonical form of its text. */
   readonly form: (text: string) => Canonical
@@ -33,7 +33,7 @@ export interface CandidateSearch {
   /** Bytes that a question takes in the index. */
   bytesOf(text: string): number
   /** Returns the best candidates, at most `limit`. Rejects when a part fails or is late. */
-  find(lookup: Lookup, limit: number): readonly Candidate[] | Promise<readonly Candidate[]>
+  find(lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]>
   /** Makes a stored question findable. */
   add(lookup: Lookup, expiresAt: number): void | Promise<void>
   remove(scope: string, id: string): void | Promise<void>

@@ -2,7 +2,7 @@ import type { Completion } from '../core/answer.ts'
 import { add, type NanoUsd } from '../core/money.ts'
 import type { CachedAnswer } from '../core/cached-answer.ts'
 import type { CacheParts } from './cache-parts.ts'
-import type { Candidate, Lookup } from './candidate-search.ts'
+import type { CacheCandidate, Lookup } from './candidate-search.ts'
 import { canonicalize } from './canonical.ts'
 import { differenceOf, hasSameFacts } from './guard.ts'
 import type { Lexicon } from './lexicon.ts'
@@ -61,7 +61,7 @@ export function findSame(parts: CacheParts, lookup: Lookup): Found | Promise<Fou
 interface Comparison {
   readonly parts: CacheParts
   readonly lookup: Lookup
-  readonly candidates: readonly Candidate[]
+  readonly candidates: readonly CacheCandidate[]
   readonly lexicon: Lexicon
   /** The nearest candidate that the guard refused for its wording alone, where a verifier judges wording. */
   paraphrase: Accepted | undefined
@@ -94,14 +94,17 @@ function firstAccepted(comparison: Comparison, from: number): Accepted | undefin
   return undefined
 }
 
-function judge(comparison: Comparison, candidate: Candidate): Accepted | undefined | Promise<Accepted | undefined> {
+function judge(
+  comparison: Comparison,
+  candidate: CacheCandidate,
+): Accepted | undefined | Promise<Accepted | undefined> {
   const { parts, lookup } = comparison
   return whenReady(findEntry(parts, lookup, candidate.id), (entry) =>
     entry?.comparable === true ? compare(comparison, candidate, entry) : undefined,
   )
 }
 
-function compare(comparison: Comparison, candidate: Candidate, entry: CachedAnswer): Accepted | undefined {
+function compare(comparison: Comparison, candidate: CacheCandidate, entry: CachedAnswer): Accepted | undefined {
   const { parts, lookup, lexicon } = comparison
   const similarity = Math.min(1, candidate.similarity())
   if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined

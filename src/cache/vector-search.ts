@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { VectorIndex } from '../core/ports.ts'
-import type { Candidate, CandidateSearch, Lookup } from './candidate-search.ts'
+import type { CacheCandidate, CandidateSearch, Lookup } from './candidate-search.ts'
 import { canonicalize, type Canonical } from './canonical.ts'
 import { createEmbedTexts, type EmbedTextsOptions, type Vectors } from './embed-texts.ts'
 import { indexBytesOf } from './flat-index.ts'
@@ -63,7 +63,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     forms.set(id, form)
     return form
   }
-  const nearest = (lookup: Lookup, limit: number): readonly Candidate[] | Promise<readonly Candidate[]> => {
+  const nearest = (lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]> => {
     const { threshold, cancellation } = lookup
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     const search = (vector: Float32Array): ReturnType<VectorIndex['nearest']> =>

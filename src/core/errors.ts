@@ -44,6 +44,7 @@ export interface RetryAdvice {
   readonly shouldRetry?: string
 }
 
+/** Details of a GatewayError: what was wrong, when to retry, and what an upstream reported. */
 export interface FailureDetails {
   /** The field, header or path that was wrong. */
   readonly param?: string
@@ -66,7 +67,7 @@ export interface FailureDetails {
 }
 
 /**
- * The one error class; `kind` decides status, type and code in each dialect.
+ * The error of every failed call; `kind` decides status, type and code in each format.
  * The message is written for the caller: what was wrong, what was expected, what to do; never a secret.
  */
 export class GatewayError extends Error {
@@ -88,9 +89,8 @@ export class GatewayError extends Error {
 
 /** The error of a request whose store fails: 503 with Retry-After. The cause is never shown. */
 export function storeFault(what: string, cause?: unknown): GatewayError {
-  return new GatewayError(
-    'overloaded',
-    `The gateway's store ${what}. Nothing was served or charged; try again later.`,
-    { retryAfterSeconds: 1, cause },
-  )
+  return new GatewayError('overloaded', `The gateway's store ${what}. Nothing was served or charged. Retry later.`, {
+    retryAfterSeconds: 1,
+    cause,
+  })
 }

@@ -48,7 +48,7 @@ export interface ResponseSink {
 /** Answers requests. Never throws and never rejects; returns before the response is complete. */
 export type HttpHandler = (request: HttpRequest, sink: ResponseSink) => void
 
-/** A gateway, or in a test anything that answers like one. */
+/** An object that answers HTTP requests: a gateway. */
 export interface HttpHandling {
   readonly handle: HttpHandler
 }

@@ -28,11 +28,11 @@ export interface LongPrice extends Omit<Price, 'long'> {
   readonly above: number
 }
 
-const GREATEST = Number.MAX_SAFE_INTEGER
+const MAX_NANO = Number.MAX_SAFE_INTEGER
 
 /** A whole number of nano-dollars, rounded half up; what would leave the safe integers stays at their end. */
 export function nano(value: number): NanoUsd {
-  return Math.min(GREATEST, Math.max(-GREATEST, Math.round(value))) as NanoUsd
+  return Math.min(MAX_NANO, Math.max(-MAX_NANO, Math.round(value))) as NanoUsd
 }
 
 /** Dollars as nano-dollars. */

@@ -182,6 +182,7 @@ export interface Embedder {
   embed(texts: readonly string[], signal?: AbortSignal): readonly Float32Array[] | Promise<readonly Float32Array[]>
 }
 
+/** A stored vector that is similar to the one asked for. */
 export interface Neighbor {
   readonly id: string
   /** Cosine similarity, -1 to 1. */
@@ -295,6 +296,7 @@ export interface Runtime {
 
 // ─── Providers ───────────────────────────────────────────────────────────────
 
+/** One call of a provider that answers a prompt. */
 export interface ProviderCall {
   readonly prompt: Prompt
   readonly model: Model
@@ -310,7 +312,7 @@ export interface ProviderCall {
   readonly onAccepted?: () => void
 }
 
-/** Milliseconds. */
+/** Timeouts of calls to upstreams, in milliseconds. */
 export interface Timeouts {
   readonly connect: number
   /** From the request to the first byte of a stream. Whole answers are bounded by `total` alone. */
@@ -337,6 +339,7 @@ export type EmbedInput = string | readonly number[]
 /** One vector in one of the encodings. */
 export type Embedding = readonly number[] | string
 
+/** A request for vectors, independent of the format of its caller. */
 export interface EmbeddingRequest {
   /** The body as the caller wrote it; an upstream gets it with only the model replaced. */
   readonly native: JsonObject
@@ -348,10 +351,12 @@ export interface EmbeddingRequest {
   readonly dimensions?: number
 }
 
+/** One call of a provider that turns texts into vectors. */
 export interface EmbedCall extends Omit<ProviderCall, 'prompt'> {
   readonly request: EmbeddingRequest
 }
 
+/** The vectors of the texts of one call, and its usage. */
 export interface Embedded {
   /** The model as the upstream names it. */
   readonly model: string

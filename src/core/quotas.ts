@@ -48,6 +48,6 @@ export function quotaOf(kind: QuotaKind, keyId: string): Quota {
 export function quotaExceeded({ maxEntries, maxBytes }: Quota): GatewayError {
   return new GatewayError(
     'quota-exceeded',
-    `This key's storage quota is full: at most ${maxEntries} values of ${maxBytes} bytes together, and less while the store is nearly full. Delete what is no longer needed.`,
+    `This key's storage quota is full: at most ${maxEntries} values of ${maxBytes} bytes together, and less while the store is nearly full. Delete values that are no longer needed.`,
   )
 }

@@ -1,5 +1,6 @@
 import { GatewayError } from './errors.ts'
 import type { HttpRequest } from './http.ts'
+import { nearestName } from './nearest.ts'
 
 /** Anything that gives a header by its name in lower case. */
 export interface HeaderSource {
@@ -71,33 +72,8 @@ export function checkSteeringNames(headers: { keys(): Iterable<string> }): void 
     const shown = given.slice(0, MAX_ECHO)
     throw new GatewayError(
       'invalid-request',
-      `There is no request header ${shown}. The nearest one is ${nearestTo(name)}. Correct the name or leave the header out.`,
+      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO), KNOWN, 2 * MAX_ECHO)}? Correct the name or leave the header out.`,
       { param: shown },
     )
   }
-}
-
-function nearestTo(name: string): string {
-  const given = name.slice(0, 2 * MAX_ECHO)
-  const ranked = KNOWN.map((known) => ({ known, distance: distanceOf(known.toLowerCase(), given) }))
-  return ranked.reduce((best, next) => (next.distance < best.distance ? next : best)).known
-}
-
-/** The beginning of a name is near to the whole name. */
-function distanceOf(known: string, given: string): number {
-  return known.startsWith(given) ? 0 : distance(known, given)
-}
-
-/** The Levenshtein distance. */
-export function distance(left: string, right: string): number {
-  let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
-  for (let row = 1; row <= left.length; row++) {
-    const current = [row]
-    for (let column = 1; column <= right.length; column++) {
-      const replaced = (previous[column - 1] ?? 0) + (left[row - 1] === right[column - 1] ? 0 : 1)
-      current.push(Math.min(replaced, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1))
-    }
-    previous = current
-  }
-  return previous.at(-1) ?? 0
 }

@@ -9,7 +9,7 @@ import type { Dialect, Prompt, ReceivedBody, UpstreamDialect } from '../core/pro
  * The bill as the wire shows it: the fields of `svc_metrics`. Money is dollars with six fraction digits.
  * The message format shows the first three, a chat stream the others.
  */
-export interface Metrics {
+export interface SvcMetrics {
   readonly savingsPercent: number
   readonly originalCost: number
   readonly yourCost: number
@@ -51,7 +51,7 @@ export interface StepWriter {
   /** Notified of whole events that leave as received, past this writer. */
   passed?(events: ByteSearch): void
   /** The frames that close a whole stream, with the bill on the frame that has the finish reason. */
-  end(metrics: Metrics): readonly Frame[]
+  end(metrics: SvcMetrics): readonly Frame[]
   /** The frames that end a stream which broke, where they depend on what was written. @default writeFailureFrame */
   fail?(failure: GatewayError): readonly Frame[]
 }
@@ -76,7 +76,7 @@ export interface References {
 }
 
 /** What was found of them. */
-export interface Recalled {
+export interface RecalledTurns {
   readonly continued: KeptTurn | undefined
   /** Answers by the ids of their turns. */
   readonly quoted: ReadonlyMap<string, JsonObject>
@@ -89,7 +89,7 @@ export interface TurnFormat {
   /** Reads loosely: `readPrompt` reports errors. */
   refersTo(body: JsonObject): References
   /** The body with what it refers to in its place. Throws `invalid-request` for what is not there. */
-  recall(body: JsonObject, found: Recalled): JsonObject
+  recall(body: JsonObject, found: RecalledTurns): JsonObject
   /** What to keep, or undefined where the caller wants nothing kept. `serialized` is the whole body, or the last frame's data. */
   keep(context: WriteContext, serialized: string): KeptTurn | undefined
   /** The ids of an answer by which later requests can refer to it: its own, and those of its items. */
@@ -137,7 +137,7 @@ export interface ClientFormat {
   /** caller → library. Throws `invalid-request` with `param`. `received` is that of `parseBody`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   /** library → caller: the JSON text of a whole answer. */
-  writeCompletion(completion: Completion, metrics: Metrics, context: WriteContext): string
+  writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string
   /** library → caller */
   stepWriter(context: WriteContext): StepWriter
   /** library → caller */

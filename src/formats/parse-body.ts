@@ -34,20 +34,24 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
 }
 
 /** Serves the event loop between the steps of a parse. */
-export interface Turns {
+export interface ParsePauses {
   readonly pause: () => Promise<void>
   readonly uuid: () => string
 }
 
 /** The same in steps of a few milliseconds, between which the event loop serves others. */
-export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: Turns): MaybePromise<ParsedBody> {
+export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: ParsePauses): MaybePromise<ParsedBody> {
   if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, turns)
   const steps = parseSteps(bytes, limits)
   const first = steps.next()
   return first.done === true ? first.value : finishInTurns(steps, turns.pause)
 }
 
-async function parseLargeBody(bytes: Uint8Array, limits: ParseLimits, { pause, uuid }: Turns): Promise<ParsedBody> {
+async function parseLargeBody(
+  bytes: Uint8Array,
+  limits: ParseLimits,
+  { pause, uuid }: ParsePauses,
+): Promise<ParsedBody> {
   const { parseInSteps } = await import('./parse-large.ts')
   const parse: ParseLarge = (text, strings) => parseInSteps(text, { strings, placeholder: uuid() })
   return finishInTurns(parseSteps(bytes, limits, parse), pause)

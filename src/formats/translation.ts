@@ -59,7 +59,7 @@ export function refuseContentFor(target: string): RefuseContent {
   return (param, what, details) =>
     new GatewayError(
       'invalid-request',
-      `${param}: ${what} cannot be sent to ${target}. Remove it, or choose a model that knows it.`,
+      `${param}: ${what} cannot be sent to ${target}. Remove it, or choose a model that supports it.`,
       { param, ...(details === undefined ? {} : { details }) },
     )
 }

@@ -6,7 +6,7 @@ import { checkFields } from './restricted-fields.ts'
 import type { ProviderConfig, VirtualKey } from './virtual-key.ts'
 
 /** Names in messages are cut here. */
-const LONGEST_SHOWN = 100
+const MAX_SHOWN = 100
 
 /** Body fields that give the model tools beside `tools`. */
 const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
@@ -48,7 +48,7 @@ export function checkAccess(
   if (!mayUse(key, modelName, asked.also)) {
     throw new GatewayError(
       'model-not-allowed',
-      `This key may not use the model ${modelName.slice(0, LONGEST_SHOWN)}. GET /v1/models lists those it may use.`,
+      `This key may not use the model ${modelName.slice(0, MAX_SHOWN)}. GET /v1/models lists the models of this key.`,
       { param: 'model' },
     )
   }
@@ -84,7 +84,7 @@ function checkLength(asked: number | undefined, permitted: number | undefined): 
   if (asked === undefined || permitted === undefined || asked <= permitted) return
   throw new GatewayError(
     'max-tokens-exceeded',
-    `max_tokens is ${asked}; this key may ask for at most ${permitted}. Ask for fewer.`,
+    `max_tokens is ${asked}; this key may request at most ${permitted}. Lower max_tokens.`,
     { param: 'max_tokens' },
   )
 }

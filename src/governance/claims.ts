@@ -16,7 +16,7 @@ export interface Wanted {
 }
 
 /** Fewer tokens than this are no useful answer, unless the caller asked for fewer. */
-const LEAST_OUTPUT = 16
+const MIN_OUTPUT = 16
 /**
  * A grant in part is accepted where the prompt's bound is at most this share of it: there an exact count could lengthen
  * the answer by little. Below that the prompt is counted first.
@@ -44,7 +44,7 @@ function leastGrant(quote: Quote, worst: number): number {
 
 /** The cost of the shortest answer that is of use. */
 function shortestCost(quote: Quote): number {
-  return countable(quote.cost(Math.min(LEAST_OUTPUT, quote.outputTokens)))
+  return countable(quote.cost(Math.min(MIN_OUTPUT, quote.outputTokens)))
 }
 
 /**
@@ -77,7 +77,7 @@ export function outputFor(wanted: Wanted, quote: Quote, granted: number): number
 
 /** The longest answer whose worst case the grant pays for. `least` saw to it that it pays for the shortest useful one. */
 function paidFor(quote: Quote, granted: number): number {
-  let paid = Math.min(LEAST_OUTPUT, quote.outputTokens)
+  let paid = Math.min(MIN_OUTPUT, quote.outputTokens)
   let unpaid = quote.outputTokens
   while (unpaid - paid > 1) {
     const middle = Math.floor((paid + unpaid) / 2)

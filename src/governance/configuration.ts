@@ -1,39 +1,35 @@
 import * as z from 'zod/mini'
-import { GatewayError } from '../core/errors.ts'
 import * as field from './field-schema.ts'
-import { configuredKey, type ConfiguredKey } from './key-schema.ts'
-import type { Keyring, KeyInPlace } from './keyring.ts'
-import type { RecordTable } from './record-table.ts'
+import type { ConfiguredBudget, ConfiguredKey, ConfiguredRateLimit, NewKey } from './admin-api.ts'
+import type { WireForm } from '../core/field-names.ts'
+import { configuredKey } from './key-schema.ts'
 import { hashSecret, prefixOfSecret } from './secret.ts'
 import { sha256 } from '#hash'
-import type { SharedLimits } from './shared-limits.ts'
-import {
-  configuredBudget,
-  configuredRateLimit,
-  toBudget,
-  toRateLimit,
-  type BudgetFields,
-  type RateLimitFields,
-} from './shared-schema.ts'
+import { configuredBudget, configuredRateLimit, toBudget, toRateLimit } from './shared-schema.ts'
 import type { Budget, RateLimit } from './virtual-key.ts'
 
-/** `governance` of the gateway's options. */
+/** Keys, budgets and rate limits that exist from the start, in the names of the HTTP API: at most 100,000 of each. */
 export interface GovernanceConfiguration {
-  readonly virtual_keys?: readonly ConfiguredKey[] | undefined
-  readonly budgets?: readonly BudgetFields[] | undefined
-  readonly rate_limits?: readonly RateLimitFields[] | undefined
+  readonly virtual_keys?: readonly WireForm<ConfiguredKey>[] | undefined
+  readonly budgets?: readonly WireForm<ConfiguredBudget>[] | undefined
+  readonly rate_limits?: readonly WireForm<ConfiguredRateLimit>[] | undefined
 }
 
-const MOST = 100_000
+const MAX_RECORDS = 100_000
 
-const configuration: z.ZodMiniType<GovernanceConfiguration> = z.strictObject(
-  {
-    virtual_keys: z.optional(field.list(configuredKey, MOST)),
-    budgets: z.optional(field.list(configuredBudget, MOST)),
-    rate_limits: z.optional(field.list(configuredRateLimit, MOST)),
-  },
-  { error: field.objectError },
-)
+const configuration: z.ZodMiniType<GovernanceConfiguration> = field.record({
+  virtual_keys: z.optional(field.list(configuredKey, MAX_RECORDS)),
+  budgets: z.optional(field.list(configuredBudget, MAX_RECORDS)),
+  rate_limits: z.optional(field.list(configuredRateLimit, MAX_RECORDS)),
+})
+
+/** A key of the configuration with what follows from its secret. */
+export interface KeyInPlace {
+  readonly id: string
+  readonly hash: string
+  readonly prefix: string
+  readonly fields: WireForm<NewKey>
+}
 
 /** The configuration as records, checked: what the store must hold after the start. */
 export interface Configured {
@@ -44,7 +40,7 @@ export interface Configured {
 
 /** Reads `governance`; throws an error that names the path of the first wrong field. */
 export function parseConfiguration(value: unknown): Configured {
-  const given = field.parseWith(configuration, value, 'governance')
+  const given = field.parseOption(configuration, value)
   const keys = (given.virtual_keys ?? []).map(inPlace)
   const budgets = (given.budgets ?? []).map(toBudget)
   const rateLimits = (given.rate_limits ?? []).map(toRateLimit)
@@ -71,7 +67,7 @@ export function parseConfiguration(value: unknown): Configured {
   return { keys, budgets, rateLimits }
 }
 
-function inPlace({ id, value, value_sha256, ...fields }: ConfiguredKey): KeyInPlace {
+function inPlace({ id, value, value_sha256, ...fields }: WireForm<ConfiguredKey>): KeyInPlace {
   const hash = value === undefined ? (value_sha256 ?? '').toLowerCase() : (hashSecret(value) ?? '')
   const derived = `cfg-${sha256(`id of ${hash}`).slice(0, 24)}`
   return { id: id ?? derived, hash, prefix: prefixOfSecret(value ?? ''), fields }
@@ -81,33 +77,5 @@ function refuseDoubles(list: string, values: readonly string[], what: string): v
   const seen = new Set<string>()
   const second = values.findIndex((value) => seen.size === seen.add(value).size)
   if (second === -1) return
-  const path = `governance.${list}.${second}`
-  throw new GatewayError(
-    'invalid-admin-request',
-    `${path}: its ${what} is that of an earlier entry. Make them differ.`,
-    {
-      param: path,
-    },
-  )
-}
-
-/**
- * Applies the configuration. It overrides stored records. Exception: a disabled key stays disabled unless the
- * configuration sets `is_active`. Usage is not changed. Applying it again, also in several processes at once, changes
- * nothing.
- */
-export async function applyConfiguration(
-  configured: Configured,
-  parts: { readonly keyring: Keyring; readonly shared: SharedLimits },
-): Promise<void> {
-  for (const record of configured.budgets) await place(parts.shared.budgets, record)
-  for (const record of configured.rateLimits) await place(parts.shared.rateLimits, record)
-  for (const key of configured.keys) await parts.keyring.configure(key)
-}
-
-async function place<record extends { readonly id: string }>(
-  table: RecordTable<record>,
-  record: record,
-): Promise<void> {
-  if (!(await table.insert(record.id, record))) await table.change(record.id, () => record)
+  throw field.wrongOption(`governance.${list}[${second}]`, `its ${what} is that of an earlier entry. Make them differ.`)
 }

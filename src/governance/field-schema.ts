@@ -1,18 +1,20 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
+import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
 import { DURATION_CODES, type DurationCode } from '../core/period.ts'
 
 /** The integer that means "no limit", in requests and in responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
 
 /** 9,000,000 $ in cents: more would leave the safe integers of nano-dollars. */
-const MOST_CENTS = 900_000_000
-const MOST_COUNT = 1_000_000_000_000
-const LONGEST_NAME = 200
+const MAX_CENTS = 900_000_000
+const MAX_COUNT = 1_000_000_000_000
+const MAX_NAME = 200
 
-/** A schema whose message says what was expected. */
+/** A schema whose message is what was expected. */
 function expecting<value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<value> {
-  return z.custom<value>(accepts, { error: `${expectation} was expected` })
+  return z.custom<value>(accepts, { error: expectation })
 }
 
 function isWhole(value: unknown, least: number, most: number): boolean {
@@ -41,20 +43,31 @@ export function whole(least: number, most: number): z.ZodMiniType<number> {
 
 export function list<item>(item: z.ZodMiniType<item>, most: number): z.ZodMiniType<item[]> {
   return z
-    .array(item, { error: 'a list was expected' })
-    .check(z.refine((items) => items.length <= most, { error: `at most ${most} entries were expected` }))
+    .array(item, { error: 'a list' })
+    .check(z.refine((items) => items.length <= most, { error: `at most ${most} entries` }))
 }
 
-/** The message of a schema that wants an object. */
-export function objectError(issue: { readonly code: string }): string | undefined {
-  return issue.code === 'invalid_type' ? 'a JSON object was expected' : undefined
+/** An object with these fields and no others, which may also have fields that are ignored. */
+export function record<shape extends z.core.$ZodLooseShape>(
+  shape: shape,
+  ignoredFields: Readonly<Record<string, Anything>> = {},
+): z.ZodMiniObject<shape, z.core.$strict> {
+  return z.strictObject(
+    { ...ignoredFields, ...shape },
+    {
+      error: (issue) =>
+        issue.code === 'unrecognized_keys'
+          ? unknownOption(issue.keys[0] ?? '', Object.keys(shape), 'field')
+          : 'a JSON object',
+    },
+  )
 }
 
 export const flag: z.ZodMiniType<boolean> = expecting('true or false', (value) => typeof value === 'boolean')
 
 export const duration: z.ZodMiniType<DurationCode> = oneOf(DURATION_CODES)
 
-export const name: z.ZodMiniType<string> = text(1, LONGEST_NAME)
+export const name: z.ZodMiniType<string> = text(1, MAX_NAME)
 
 export const recordId: z.ZodMiniType<string> = matching(
   /^[\w.-]{1,128}$/,
@@ -62,10 +75,10 @@ export const recordId: z.ZodMiniType<string> = matching(
 )
 
 /** A limit of requests or tokens. */
-export const count: z.ZodMiniType<number> = limit(MOST_COUNT)
+export const count: z.ZodMiniType<number> = limit(MAX_COUNT)
 
 /** A limit of money in cents. */
-export const cents: z.ZodMiniType<number> = limit(MOST_CENTS)
+export const cents: z.ZodMiniType<number> = limit(MAX_CENTS)
 
 function limit(most: number): z.ZodMiniType<number> {
   const accepts = (value: unknown): boolean => value === UNLIMITED || isWhole(value, 0, most)
@@ -79,8 +92,8 @@ export const weight: z.ZodMiniType<number> = expecting(
 )
 
 export const dollars: z.ZodMiniType<number> = expecting(
-  `a number of dollars from 0 to ${MOST_CENTS / 100}`,
-  (value) => typeof value === 'number' && value >= 0 && value <= MOST_CENTS / 100,
+  `a number of dollars from 0 to ${MAX_CENTS / 100}`,
+  (value) => typeof value === 'number' && value >= 0 && value <= MAX_CENTS / 100,
 )
 
 export const moment: z.ZodMiniType<string> = expecting(
@@ -89,7 +102,7 @@ export const moment: z.ZodMiniType<string> = expecting(
 )
 
 /** Fields of the records we show that only we set; a client may send back what it has read, and they change nothing. */
-const IGNORED = ['object', 'value', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin'] as const
+const IGNORED = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin'] as const
 
 type Anything = z.ZodMiniOptional<z.ZodMiniUnknown>
 
@@ -100,30 +113,41 @@ export function ignored<field extends string>(also: readonly field[]): Record<st
   return Object.fromEntries([...IGNORED, ...also].map((field) => [field, anything]))
 }
 
-/** What the schema makes of the value, or a GatewayError that names the first wrong field and what was expected. */
-export function parseWith<value>(schema: z.ZodMiniType<value>, given: unknown, path: string = ''): value {
+/** Parses a value. Throws a GatewayError that names the first wrong field, what was expected, and what was given. */
+export function parseWith<value>(schema: z.ZodMiniType<value>, given: unknown): value {
   const result = schema.safeParse(given)
   if (result.success) return result.data
-  const [issue] = result.error.issues
-  const keys = issue?.code === 'unrecognized_keys' ? issue.keys.slice(0, 1) : []
-  const param = [path, ...(issue?.path ?? []), ...keys]
-    .filter((part) => part !== '')
-    .map(String)
-    .join('.')
-  const shown = param.slice(0, LONGEST_NAME)
-  const what =
-    keys.length > 0 ? 'there is no such field' : missing(given, issue?.path) + (issue?.message ?? 'not valid')
-  throw new GatewayError(
-    'invalid-admin-request',
-    shown === '' ? `The body is not valid: ${what}.` : `${shown}: ${what}.`,
-    {
-      ...(shown !== '' && { param: shown }),
-    },
-  )
+  const { path, text } = problemOf(result.error.issues[0], given)
+  const param = path.map(String).join('.').slice(0, MAX_NAME)
+  const message = param === '' ? `The body is not valid: ${text}` : `${param}: ${text}`
+  throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
 }
 
-function missing(given: unknown, path: readonly PropertyKey[] = []): string {
-  let value: unknown = given
-  for (const part of path) value = typeof value === 'object' && value !== null ? Reflect.get(value, part) : undefined
-  return value === undefined ? 'it is missing; ' : ''
+/** Parses `governance` of the gateway's options. Throws a GatewayError with the path of the first wrong field. */
+export function parseOption<value>(schema: z.ZodMiniType<value>, given: unknown): value {
+  const result = schema.safeParse(given)
+  if (result.success) return result.data
+  const { path, text } = problemOf(result.error.issues[0], given)
+  throw wrongOption(pathText(['governance', ...path]), text)
+}
+
+export function wrongOption(param: string, text: string): GatewayError {
+  return new GatewayError('invalid-request', `createGateway: ${param}: ${text}`, { param })
+}
+
+interface Problem {
+  readonly path: readonly PropertyKey[]
+  readonly text: string
+}
+
+function problemOf(issue: z.core.$ZodIssue | undefined, given: unknown): Problem {
+  const path = issue?.path ?? []
+  if (issue?.code === 'unrecognized_keys') return { path: [...path, ...issue.keys.slice(0, 1)], text: issue.message }
+  const expectation = issue?.message ?? 'another value'
+  if (path.length === 0) return { path, text: `${expectation} was expected.` }
+  const value = path.reduce<unknown>(
+    (at, step) => (isJsonObject(at) || Array.isArray(at) ? Reflect.get(at, step) : undefined),
+    given,
+  )
+  return { path, text: expectedText(expectation, value, path.map(String).join('.')) }
 }

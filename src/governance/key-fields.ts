@@ -1,9 +1,9 @@
 import { GatewayError } from '../core/errors.ts'
 import { cents, toCents, type NanoUsd } from '../core/money.ts'
-import type { JsonObject } from '../core/json.ts'
 import type { DurationCode } from '../core/period.ts'
 import { UNLIMITED } from './field-schema.ts'
-import type { KeyChange, NewKey, ProviderConfigInput } from './key-schema.ts'
+import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
+import type { WireForm } from '../core/field-names.ts'
 import { limitsOf } from './plans.ts'
 import type { Allowance, Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
 
@@ -11,7 +11,7 @@ import type { Allowance, Permissions, ProviderConfig, VirtualKey } from './virtu
 export type BareKey = Pick<VirtualKey, 'id' | 'hash' | 'prefix' | 'createdAt'>
 
 /** A key as its creation or its configuration describes it. */
-export function makeKey(bare: BareKey, fields: NewKey): VirtualKey {
+export function makeKey(bare: BareKey, fields: WireForm<NewKey>): VirtualKey {
   const empty: VirtualKey = {
     ...bare,
     name: fields.name,
@@ -24,7 +24,7 @@ export function makeKey(bare: BareKey, fields: NewKey): VirtualKey {
 }
 
 /** The key with the given fields set: absent ones stay, `null` takes away. */
-export function changeKey(key: VirtualKey, fields: KeyChange): VirtualKey {
+export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): VirtualKey {
   const { budget, requests, tokens, budgetId, rateLimitId, plan, expiresAt, ...rest } = {
     ...key,
     ...limits(key, fields),
@@ -58,7 +58,7 @@ interface Limits {
   readonly tokens: Allowance | undefined
 }
 
-function limits(key: VirtualKey, fields: KeyChange): Limits {
+function limits(key: VirtualKey, fields: WireForm<KeyChange>): Limits {
   return {
     budget: allowance(key.budget, {
       max: toMoney(fields.budget_limit_cents),
@@ -96,12 +96,16 @@ function allowance<amount extends number>(
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? otherwise }
   if (every === undefined || every === null) return undefined
-  throw new GatewayError('invalid-admin-request', `${field}: a duration was given without a limit. Send both.`, {
-    param: field,
-  })
+  throw new GatewayError(
+    'invalid-admin-request',
+    `${field}: the key has no limit that this duration could apply to. Set the limit, too.`,
+    {
+      param: field,
+    },
+  )
 }
 
-function changePermissions(permissions: Permissions, fields: KeyChange): Permissions {
+function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {
   const allowedModels = choose(fields.allowed_models, permissions.allowedModels)
   const maxTokens = choose(fields.max_tokens, permissions.maxTokens)
   const disableTools = choose(fields.disable_tools, permissions.disableTools)
@@ -125,24 +129,19 @@ function toMoney(amount: number | null | undefined): NanoUsd | null | undefined 
   return typeof amount === 'number' ? cents(amount) : amount
 }
 
-function toConfig(input: ProviderConfigInput): ProviderConfig {
+function toConfig(input: WireForm<KeyProvider>): ProviderConfig {
   return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
 }
 
-/** A key as the admin API shows it: never its hash. `usage` is what its own counters say. */
-export function publicKey(key: VirtualKey, usage: { readonly current_usage_cents: number }): JsonObject {
+/** A key as the admin API shows it, without its hash. `spentCents` is what its own counters state. */
+export function publicKey(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
   const { requests, tokens } = limitsOf(key)
   return {
-    id: key.id,
+    ...listedKey(key, spentCents),
     object: 'virtual_key',
-    name: key.name,
     description: key.description,
-    key_prefix: key.prefix,
-    is_active: key.active,
     created_at: iso(key.createdAt),
     expires_at: key.expiresAt === undefined ? null : iso(key.expiresAt),
-    current_usage_cents: usage.current_usage_cents,
-    budget_limit_cents: budgetCents(key),
     budget_reset_duration: key.budget?.every ?? null,
     budget_id: key.budgetId ?? null,
     plan: key.plan ?? null,
@@ -151,7 +150,11 @@ export function publicKey(key: VirtualKey, usage: { readonly current_usage_cents
     rate_limit_tokens: tokens?.max ?? UNLIMITED,
     token_reset_duration: tokens?.every ?? null,
     rate_limit_id: key.rateLimitId ?? null,
-    provider_configs: key.providers.map(publicConfig),
+    provider_configs: key.providers.map(({ provider, weight, allowedModels }) => ({
+      provider,
+      weight,
+      allowed_models: allowedModels,
+    })),
     allowed_models: key.permissions.allowedModels ?? null,
     max_tokens: key.permissions.maxTokens ?? null,
     disable_tools: key.permissions.disableTools ?? false,
@@ -159,23 +162,15 @@ export function publicKey(key: VirtualKey, usage: { readonly current_usage_cents
 }
 
 /** A key as lists show it. */
-export function listedKey(key: VirtualKey, usage: { readonly current_usage_cents: number }): JsonObject {
+export function listedKey(key: VirtualKey, spentCents: number): WireForm<ListedKey> {
   return {
     id: key.id,
     name: key.name,
     key_prefix: key.prefix,
     is_active: key.active,
-    current_usage_cents: usage.current_usage_cents,
-    budget_limit_cents: budgetCents(key),
+    current_usage_cents: spentCents,
+    budget_limit_cents: key.budget === undefined ? UNLIMITED : toCents(key.budget.max),
   }
-}
-
-function publicConfig(config: ProviderConfig): JsonObject {
-  return { provider: config.provider, weight: config.weight, allowed_models: config.allowedModels }
-}
-
-function budgetCents(key: VirtualKey): number {
-  return key.budget === undefined ? UNLIMITED : toCents(key.budget.max)
 }
 
 function iso(at: number): string {

@@ -12,12 +12,12 @@ export type PlanName =
   | 'messages-enterprise'
 
 /** An absent limit is no limit. */
-export interface Plan {
+export interface LimitPlan {
   readonly requests?: Allowance
   readonly tokens?: Allowance
 }
 
-const PLANS: Readonly<Record<PlanName, Plan>> = {
+const PLANS: Readonly<Record<PlanName, LimitPlan>> = {
   free: plan(100, 100_000, '1h'),
   pro: plan(1_000, 1_000_000, '1h'),
   enterprise: {},
@@ -29,12 +29,12 @@ const PLANS: Readonly<Record<PlanName, Plan>> = {
 
 export const PLAN_NAMES: readonly PlanName[] = Object.keys(PLANS) as PlanName[]
 
-function plan(requests: number, tokens: number, every: DurationCode): Plan {
+function plan(requests: number, tokens: number, every: DurationCode): LimitPlan {
   return { requests: { max: requests, every }, tokens: { max: tokens, every } }
 }
 
 /** The key's own limits: what was set on the key itself, else what its plan says. */
-export function limitsOf(key: VirtualKey): Plan {
+export function limitsOf(key: VirtualKey): LimitPlan {
   const preset = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
   const requests = key.requests ?? preset.requests
   const tokens = key.tokens ?? preset.tokens

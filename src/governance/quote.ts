@@ -3,7 +3,7 @@ import { costOfTokens, times, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Quote, Recount } from './reservation.ts'
 
 /** One model that may answer, and the most tokens that its prompt can have. */
-export interface Candidate {
+export interface QuoteCandidate {
   readonly model: Model
   readonly promptTokens: number
   /** Counts the prompt exactly for this model; undefined when the count failed. Absent: no exact counter exists. */
@@ -14,7 +14,7 @@ export interface Candidate {
 
 export interface QuoteParts {
   /** Read only when a budget is in force. */
-  readonly candidates: () => readonly Candidate[]
+  readonly candidates: () => readonly QuoteCandidate[]
   /** The prompt's bound for token limits. */
   readonly promptTokens: () => number
   /** The gateway's own exact count of the prompt, for token limits that the bound does not fit. */
@@ -34,7 +34,7 @@ export function createQuote(parts: QuoteParts): Quote {
 class WorstCase implements Quote {
   readonly outputTokens: number
   readonly #parts: QuoteParts
-  #candidates: readonly Candidate[] | undefined
+  #candidates: readonly QuoteCandidate[] | undefined
   #promptTokens: number | undefined
 
   constructor(parts: QuoteParts) {
@@ -46,7 +46,7 @@ class WorstCase implements Quote {
     return (this.#promptTokens ??= this.#parts.promptTokens())
   }
 
-  get #all(): readonly Candidate[] {
+  get #all(): readonly QuoteCandidate[] {
     return (this.#candidates ??= this.#parts.candidates())
   }
 
@@ -96,12 +96,16 @@ function budgetRecount(parts: QuoteParts): { readonly budget?: Recount } {
   return { budget: { run, asksUpstream: countable.some(({ asksUpstream }) => asksUpstream === true) } }
 }
 
-async function recounted({ model, promptTokens, count }: Candidate): Promise<Candidate> {
+async function recounted({ model, promptTokens, count }: QuoteCandidate): Promise<QuoteCandidate> {
   const counted = (await count?.()) ?? promptTokens
   return { model, promptTokens: Math.min(promptTokens, counted) }
 }
 
-function costFor({ model, promptTokens }: Candidate, outputTokens: number, { choices, margin }: QuoteParts): NanoUsd {
+function costFor(
+  { model, promptTokens }: QuoteCandidate,
+  outputTokens: number,
+  { choices, margin }: QuoteParts,
+): NanoUsd {
   return times(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
 }
 

@@ -47,7 +47,7 @@ export interface RecordTableOptions<record> {
 const CACHED = 10_000
 const CACHE_MS = 2_000
 /** Changes of one record at the same moment: each round one of them wins. */
-const MOST_ROUNDS = 50
+const MAX_ROUNDS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 
 /** True for an id that may stand in a path, a counter's name and a message. */
@@ -68,13 +68,19 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
   async function present(id: string): Promise<string> {
     const text = await load(id)
     if (text !== undefined) return text
-    throw new GatewayError('not-found', `There is no ${label} with the id ${JSON.stringify(id.slice(0, 100))}.`)
+    throw new GatewayError(
+      'not-found',
+      `There is no ${label} with the id ${JSON.stringify(id.slice(0, 100))}. List the records to find its id.`,
+    )
   }
 
   function parse(text: string): record {
     const parsed = options.parse(parseJson(text))
     if (parsed !== undefined) return parsed
-    throw new GatewayError('overloaded', `The record of this ${label} cannot be read, so nothing is served under it.`)
+    throw new GatewayError(
+      'overloaded',
+      `The stored record of this ${label} cannot be read. Requests with it are refused until the record is repaired.`,
+    )
   }
 
   function find(id: string): MaybePromise<record | undefined> {
@@ -103,7 +109,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     id: string,
     make: (record: record) => record,
   ): Promise<{ readonly before: record; readonly after: record }> {
-    for (let round = 0; round < MOST_ROUNDS; round += 1) {
+    for (let round = 0; round < MAX_ROUNDS; round += 1) {
       const text = await present(id)
       const before = parse(text)
       const after = make(before)
@@ -113,7 +119,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
   }
 
   async function remove(id: string): Promise<record | undefined> {
-    for (let round = 0; round < MOST_ROUNDS; round += 1) {
+    for (let round = 0; round < MAX_ROUNDS; round += 1) {
       const text = await present(id)
       if (await write(id, text, undefined)) return options.parse(parseJson(text))
     }
@@ -121,7 +127,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
   }
 
   function contended(): GatewayError {
-    return new GatewayError('conflict', `This ${label} is being changed by others at the moment. Try again.`)
+    return new GatewayError('conflict', `This ${label} is being changed by other requests. Retry.`)
   }
 
   async function page({ limit, after }: PageQuery): Promise<Page<record>> {

@@ -23,7 +23,7 @@ export function refusal(
   if (limit.kind === 'budget') {
     return new GatewayError(
       'budget-exceeded',
-      `${limit.label} is reached: ${formatUsd(nano(limit.max))} a ${window} do not leave enough for this request. Ask for less, wait until ${again}, or have the limit raised.`,
+      `${limit.label} is reached: the rest of ${formatUsd(nano(limit.max))} per ${window} does not cover this request. Lower max_tokens, retry after ${again}, or raise the limit.`,
       { rate },
     )
   }
@@ -36,14 +36,14 @@ export function refusal(
   if (limit.kind === 'requests') {
     return new GatewayError(
       'rate-limited',
-      `${limit.label} is reached: ${limit.max} requests a ${window}. Try again from ${again}.`,
+      `${limit.label} is reached: ${limit.max} requests per ${window}. Retry after ${again}.`,
       details,
     )
   }
-  const advice = request.tokens > limit.max ? 'Send a shorter prompt.' : `Try again from ${again}.`
+  const advice = request.tokens > limit.max ? 'Send a shorter prompt.' : `Retry after ${again}.`
   return new GatewayError(
     'rate-limited',
-    `${limit.label} is reached: ${limit.max} tokens a ${window} leave no room for the ${request.tokens} of this prompt. ${advice}`,
+    `${limit.label} is reached: the rest of ${limit.max} tokens per ${window} does not cover the ${request.tokens} tokens of this prompt. ${advice}`,
     details,
   )
 }

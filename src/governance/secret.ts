@@ -4,7 +4,7 @@ import { sha256 } from '#hash'
 export type KeyFormat = 'sk-bf' | 'sk-svc'
 
 /** Longer texts are no keys and are not hashed. */
-const LONGEST_SECRET = 512
+const MAX_SECRET = 512
 const PREFIX_LENGTH = 10
 
 /** A new secret: the form and a version 4 UUID. */
@@ -14,7 +14,7 @@ export function createSecret(format: KeyFormat, uuid: () => string): string {
 
 /** The SHA-256 of a secret as 64 hex digits; undefined for a text that cannot be a key. */
 export function hashSecret(secret: string): string | undefined {
-  return secret.length === 0 || secret.length > LONGEST_SECRET ? undefined : sha256(secret)
+  return secret.length === 0 || secret.length > MAX_SECRET ? undefined : sha256(secret)
 }
 
 /** What lists show of a secret. */

@@ -3,78 +3,15 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { usd } from '../core/money.ts'
 import type { DurationCode } from '../core/period.ts'
+import type { BudgetChange, ConfiguredBudget, ConfiguredRateLimit, RateLimitChange } from './admin-api.ts'
+import type { WireForm } from '../core/field-names.ts'
 import * as field from './field-schema.ts'
 import type { Allowance, Budget, RateLimit } from './virtual-key.ts'
 
-/** A budget that keys refer to by `budget_id`. */
-export interface BudgetFields {
-  /** Letters, digits, dots, hyphens and underscores. */
-  readonly id: string
-  /** @default the id */
-  readonly name?: string | undefined
-  /** Dollars. */
-  readonly max_limit: number
-  /** @default '1M' */
-  readonly reset_duration?: DurationCode | undefined
-}
-
-/** The body that creates a budget. */
-export interface NewBudget extends Omit<BudgetFields, 'id'> {
-  /** @default a new UUID */
-  readonly id?: string | undefined
-}
-
-/** The body that changes a budget; absent fields stay. */
-export interface BudgetChange {
-  readonly name?: string | undefined
-  readonly max_limit?: number | undefined
-  readonly reset_duration?: DurationCode | undefined
-}
-
-/** Limits that keys refer to by `rate_limit_id`. */
-export interface RateLimitFields {
-  readonly id: string
-  /** @default the id */
-  readonly name?: string | undefined
-  /** @default no limit */
-  readonly request_max_limit?: number | null | undefined
-  /** @default '1h' */
-  readonly request_reset_duration?: DurationCode | undefined
-  /** @default no limit */
-  readonly token_max_limit?: number | null | undefined
-  /** @default '1h' */
-  readonly token_reset_duration?: DurationCode | undefined
-}
-
-/** The body that creates shared rate limits. */
-export interface NewRateLimit extends Omit<RateLimitFields, 'id'> {
-  /** @default a new UUID */
-  readonly id?: string | undefined
-}
-
-/** The body that changes shared rate limits; absent fields stay, a limit of `null` goes. */
-export interface RateLimitChange {
-  readonly name?: string | undefined
-  readonly request_max_limit?: number | null | undefined
-  readonly request_reset_duration?: DurationCode | null | undefined
-  readonly token_max_limit?: number | null | undefined
-  readonly token_reset_duration?: DurationCode | null | undefined
-}
-
-const budgetFields = {
-  id: field.recordId,
+const changeableBudget = {
   name: z.optional(field.name),
-  max_limit: field.dollars,
+  max_limit: z.optional(field.dollars),
   reset_duration: z.optional(field.duration),
-}
-
-const rateLimitFields = {
-  id: field.recordId,
-  name: z.optional(field.name),
-  request_max_limit: z.optional(z.nullable(field.count)),
-  request_reset_duration: z.optional(field.duration),
-  token_max_limit: z.optional(z.nullable(field.count)),
-  token_reset_duration: z.optional(field.duration),
 }
 
 const changeableLimits = {
@@ -85,36 +22,21 @@ const changeableLimits = {
   token_reset_duration: z.optional(z.nullable(field.duration)),
 }
 
-const changeableBudget = {
-  name: z.optional(field.name),
-  max_limit: z.optional(field.dollars),
-  reset_duration: z.optional(field.duration),
-}
-
-const error = { error: field.objectError }
+const budgetFields = { ...changeableBudget, id: field.recordId, max_limit: field.dollars }
+const rateLimitFields = { ...changeableLimits, id: field.recordId }
 
 /** The schema of a configured budget, for the schema of the whole configuration. */
-export const configuredBudget: z.ZodMiniType<BudgetFields> = z.strictObject(budgetFields, error)
+export const configuredBudget: Schema<ConfiguredBudget> = field.record(budgetFields)
 
 /** The schema of configured rate limits. */
-export const configuredRateLimit: z.ZodMiniType<RateLimitFields> = z.strictObject(rateLimitFields, error)
+export const configuredRateLimit: Schema<ConfiguredRateLimit> = field.record(rateLimitFields)
 
-const newBudget: z.ZodMiniType<BudgetFields> = z.strictObject(
-  { ...field.ignored(['resets_at']), ...budgetFields },
-  error,
-)
+type Schema<record> = z.ZodMiniType<WireForm<record>>
 
-const newRateLimit: z.ZodMiniType<RateLimitFields> = z.strictObject({ ...field.ignored([]), ...rateLimitFields }, error)
-
-const budgetChange: z.ZodMiniType<BudgetChange> = z.strictObject(
-  { ...field.ignored(['id', 'resets_at']), ...changeableBudget },
-  error,
-)
-
-const rateLimitChange: z.ZodMiniType<RateLimitChange> = z.strictObject(
-  { ...field.ignored(['id']), ...changeableLimits },
-  error,
-)
+const newBudget: Schema<ConfiguredBudget> = field.record(budgetFields, field.ignored(['resets_at']))
+const newRateLimit: Schema<ConfiguredRateLimit> = field.record(rateLimitFields, field.ignored([]))
+const budgetChange: Schema<BudgetChange> = field.record(changeableBudget, field.ignored(['id', 'resets_at']))
+const rateLimitChange: Schema<RateLimitChange> = field.record(changeableLimits, field.ignored(['id']))
 
 /** Reads a body that describes a shared budget; without an id it gets the given one. */
 export function parseBudget(body: unknown, newId: string): Budget {
@@ -127,12 +49,12 @@ export function parseRateLimit(body: unknown, newId: string): RateLimit {
 }
 
 /** Reads the body of an update, which must change something. */
-export function parseBudgetChange(body: unknown): BudgetChange {
+export function parseBudgetChange(body: unknown): WireForm<BudgetChange> {
   return changing(field.parseWith(budgetChange, body), changeableBudget, 'max_limit')
 }
 
 /** Reads the body of an update, which must change something. */
-export function parseRateLimitChange(body: unknown): RateLimitChange {
+export function parseRateLimitChange(body: unknown): WireForm<RateLimitChange> {
   return changing(field.parseWith(rateLimitChange, body), changeableLimits, 'request_max_limit')
 }
 
@@ -149,25 +71,25 @@ function changing<change extends object>(change: change, changeable: object, exa
 }
 
 /** A budget as its creation or the configuration describes it. */
-export function toBudget(given: BudgetFields): Budget {
+export function toBudget(given: WireForm<ConfiguredBudget>): Budget {
   const limit = { max: usd(given.max_limit), every: given.reset_duration ?? '1M' }
   return { id: given.id, name: given.name ?? given.id, limit }
 }
 
 /** Rate limits as their creation or the configuration describes them. */
-export function toRateLimit(given: RateLimitFields): RateLimit {
+export function toRateLimit(given: WireForm<ConfiguredRateLimit>): RateLimit {
   return changeRateLimit({ id: given.id, name: given.name ?? given.id }, given)
 }
 
 /** The budget with the given fields set. What was spent in a window stays spent. */
-export function changeBudget(budget: Budget, change: BudgetChange): Budget {
+export function changeBudget(budget: Budget, change: WireForm<BudgetChange>): Budget {
   const { limit } = budget
   const max = change.max_limit === undefined ? limit.max : usd(change.max_limit)
   return { ...budget, name: change.name ?? budget.name, limit: { max, every: change.reset_duration ?? limit.every } }
 }
 
 /** The limits with the given fields set. */
-export function changeRateLimit(rateLimit: RateLimit, change: RateLimitChange): RateLimit {
+export function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>): RateLimit {
   const requests = allowance(rateLimit.requests, change.request_max_limit, change.request_reset_duration)
   const tokens = allowance(rateLimit.tokens, change.token_max_limit, change.token_reset_duration)
   return {

@@ -1,21 +1,22 @@
-import type { JsonObject } from '../core/json.ts'
 import { nano, toCents, toDollars } from '../core/money.ts'
 import { periodOf } from '../core/period.ts'
 import type { Store } from '../core/ports.ts'
+import type { KeyLimits, KeyRateLimit, KeyUsage, UsageTotals } from './admin-api.ts'
+import type { WireForm } from '../core/field-names.ts'
 import { UNLIMITED } from './field-schema.ts'
 import { counterName, keyOwner, limitsInForce, sharedOwner, type Limit, type LimitKind } from './limits-in-force.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import { modelsIn, reportWindow, sumTallies, tallyNames, type UsageSums } from './usage-tally.ts'
 import type { Budget, VirtualKey } from './virtual-key.ts'
 
-/** What keys have used and have left, in the shapes of the admin API. Times are ISO 8601. */
+/** What keys have used and what remains, in the shapes of the admin API. Times are ISO 8601. */
 export interface UsageReports {
-  /** `GET …/virtual-keys/limits`: of several limits of one kind, the one with the least left. */
-  limits(key: VirtualKey): Promise<JsonObject>
+  /** `GET …/virtual-keys/limits`: of several limits of one kind, the one with the smallest rest. */
+  limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
   /** `GET …/virtual-keys/{id}/rate-limit`. */
-  rateLimit(key: VirtualKey): Promise<JsonObject>
+  rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
   /** `GET …/virtual-keys/{id}/usage`: the present window of the key's budget, else the month. */
-  usage(key: VirtualKey): Promise<JsonObject>
+  usage(key: VirtualKey): Promise<WireForm<KeyUsage>>
   /** What each key has spent in the present window of its budget (else the month), in cents. */
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
   /** What all keys of each shared budget have spent together in its present window, and when that ends. */
@@ -28,7 +29,7 @@ export interface BudgetWindow {
 }
 
 /** A limit as callers see it. */
-interface Standing {
+interface LimitStatus {
   readonly max: number
   readonly left: number
   readonly spent: number
@@ -42,21 +43,21 @@ export function createUsageReports(parts: {
 }): UsageReports {
   const { store, now, shared } = parts
 
-  async function standings(key: VirtualKey): Promise<(kind: LimitKind) => Standing> {
+  async function limitStatuses(key: VirtualKey): Promise<(kind: LimitKind) => LimitStatus> {
     const at = now()
     const limits = await limitsInForce(key, shared, at)
     const levels = limits.length === 0 ? [] : await store.levels(limits.map((limit) => limit.counter))
-    const all = limits.map((limit, index) => ({ kind: limit.kind, standing: toStanding(limit, levels[index]) }))
-    const unlimited: Standing = { max: UNLIMITED, left: UNLIMITED, spent: 0, resetAt: iso(periodOf(at, '1h').end) }
+    const all = limits.map((limit, index) => ({ kind: limit.kind, status: toLimitStatus(limit, levels[index]) }))
+    const unlimited: LimitStatus = { max: UNLIMITED, left: UNLIMITED, spent: 0, resetAt: iso(periodOf(at, '1h').end) }
     return (kind) =>
       all
         .filter((one) => one.kind === kind)
-        .map((one) => one.standing)
+        .map((one) => one.status)
         .toSorted((a, b) => a.left - b.left)[0] ?? unlimited
   }
 
-  async function limits(key: VirtualKey): Promise<JsonObject> {
-    const of = await standings(key)
+  async function limits(key: VirtualKey): Promise<WireForm<KeyLimits>> {
+    const of = await limitStatuses(key)
     const [requests, tokens, budget] = [of('requests'), of('tokens'), of('budget')]
     return {
       remaining_requests: requests.left,
@@ -71,8 +72,8 @@ export function createUsageReports(parts: {
     }
   }
 
-  async function rateLimit(key: VirtualKey): Promise<JsonObject> {
-    const of = await standings(key)
+  async function rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>> {
+    const of = await limitStatuses(key)
     const [requests, tokens] = [of('requests'), of('tokens')]
     return {
       request_limit: requests.max,
@@ -84,7 +85,7 @@ export function createUsageReports(parts: {
     }
   }
 
-  async function usage(key: VirtualKey): Promise<JsonObject> {
+  async function usage(key: VirtualKey): Promise<WireForm<KeyUsage>> {
     const every = reportWindow(key)
     const period = periodOf(now(), every)
     const names = tallyNames(key.id, every, period)
@@ -128,15 +129,15 @@ export function createUsageReports(parts: {
 }
 
 /** What others hold at the moment counts as used, as a reservation would find it. */
-function toStanding(
+function toLimitStatus(
   limit: Limit,
   level: { readonly spent: number; readonly held: number } = { spent: 0, held: 0 },
-): Standing {
+): LimitStatus {
   const left = Math.max(0, limit.max - level.spent - level.held)
   return { max: limit.max, left, spent: level.spent, resetAt: iso(limit.period.end) }
 }
 
-function publicSums(sums: UsageSums): JsonObject {
+function publicSums(sums: UsageSums): WireForm<UsageTotals> {
   return {
     requests: sums.requests,
     tokens: {

@@ -27,7 +27,7 @@ const KEPT: Readonly<Record<DurationCode, number>> = {
   '1w': 0,
   '1M': 0,
 }
-const LONGEST_MODEL = 200
+const MAX_MODEL = 200
 
 /** The sums of one window that a request of a key is added to. */
 export interface TallyTarget {
@@ -73,7 +73,7 @@ const fieldNames = new Map<string, readonly (readonly [UsageField, string])[]>()
 
 function amountsByModel(model: string, amounts: UsageSums): Readonly<Record<string, number>> {
   const byModel: Record<string, number> = {}
-  for (const [field, name] of fieldNamesOf(model.slice(0, LONGEST_MODEL))) byModel[name] = amounts[field]
+  for (const [field, name] of fieldNamesOf(model.slice(0, MAX_MODEL))) byModel[name] = amounts[field]
   return byModel
 }
 

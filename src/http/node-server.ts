@@ -1,9 +1,10 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { GatewayError } from '../core/errors.ts'
 import type { HttpHandling } from '../core/http.ts'
+import { checkOptions, expects, optionsOf, wholeFrom } from '../core/option-checks.ts'
 import { toNodeListener } from './node-handler.ts'
 
+/** Options of `serve()`. */
 export interface ServeOptions {
   /** 0 takes any free port. */
   readonly port: number
@@ -18,6 +19,19 @@ export interface ServeOptions {
    */
   readonly keepAliveMs?: number
 }
+
+/** Timers overflow beyond it. */
+const MAX_TIMER_MS = 2 ** 31 - 1
+const milliseconds = wholeFrom(0, MAX_TIMER_MS, 'number of milliseconds')
+const CHECK = optionsOf(
+  {
+    port: wholeFrom(0, 65_535),
+    hostname: expects('a host name or an address', (value) => typeof value === 'string'),
+    drainMs: milliseconds,
+    keepAliveMs: milliseconds,
+  },
+  ['port'],
+)
 
 const DEFAULT_DRAIN_MS = 30_000
 const DEFAULT_KEEP_ALIVE_MS = 75_000
@@ -44,9 +58,10 @@ export interface RunningServer {
  * 60 s for all of it, 200 headers. Rejects when the port cannot be had, and for times that are not whole milliseconds.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
-  const drainMs = wholeMs(options, 'drainMs', DEFAULT_DRAIN_MS)
+  checkOptions('serve', options, CHECK)
+  const { drainMs = DEFAULT_DRAIN_MS, keepAliveMs = DEFAULT_KEEP_ALIVE_MS } = options
   const server = createServer({
-    keepAliveTimeout: wholeMs(options, 'keepAliveMs', DEFAULT_KEEP_ALIVE_MS),
+    keepAliveTimeout: keepAliveMs,
     headersTimeout: 10_000,
     requestTimeout: 60_000,
     connectionsCheckingInterval: 5_000,
@@ -62,18 +77,6 @@ export async function serve(gateway: HttpHandling, options: ServeOptions): Promi
     url: `http://${hostOf(options.hostname)}:${port}`,
     close: () => (closed ??= drain(server, connections, drainMs)),
   }
-}
-
-function wholeMs(options: ServeOptions, name: 'drainMs' | 'keepAliveMs', otherwise: number): number {
-  const value = options[name] ?? otherwise
-  if (Number.isSafeInteger(value) && value >= 0) return value
-  throw new GatewayError(
-    'invalid-request',
-    `serve: ${name} is ${value}; expected milliseconds, a whole number from 0.`,
-    {
-      param: name,
-    },
-  )
 }
 
 function hostOf(hostname = 'localhost'): string {

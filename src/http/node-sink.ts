@@ -76,7 +76,7 @@ export class NodeSink implements ResponseSink {
   #fail(): void {
     for (const name of this.#outgoing.getHeaderNames()) this.#outgoing.removeHeader(name)
     const message =
-      'The gateway produced a response that cannot be sent. Try again; if it fails again, tell its operator.'
+      'The gateway produced a response that cannot be sent. Retry, and notify its operator if it fails again.'
     const { status, headers, body } = plainFailure(500, message)
     this.#outgoing.writeHead(status, headers)
     this.#finish(body)

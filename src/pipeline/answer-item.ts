@@ -10,7 +10,7 @@ import type { Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkValid, withKey } from './authenticate.ts'
 import { Exchange, type Authenticated } from './exchange.ts'
-import type { Outcome } from './request-values.ts'
+import type { RequestOutcome } from './request-values.ts'
 import { CollectedResponse, internalRequest } from './internal-request.ts'
 import { modelStages } from './run.ts'
 import type { Services } from './services.ts'
@@ -109,7 +109,7 @@ interface Withheld {
  */
 function withhold(services: Services): Withheld {
   let settling: Settling | undefined
-  let ending: { readonly exchange: Exchange; readonly outcome: Outcome } | undefined
+  let ending: { readonly exchange: Exchange; readonly outcome: RequestOutcome } | undefined
   const reserve: Services['ledger']['reserve'] = async (key, quote, wait) => {
     const reservation = await services.ledger.reserve(key, quote, wait)
     if (!reservation.isReserved) throw notReserved()

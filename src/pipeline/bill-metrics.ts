@@ -1,9 +1,9 @@
 import { reductionPercent, savings, savingsPercent, type Bill } from '../billing/bill.ts'
 import { toDollars } from '../core/money.ts'
-import type { Metrics } from '../formats/format.ts'
+import type { SvcMetrics } from '../formats/format.ts'
 
 /** The bill as the formats show it in bodies and streams. Amounts become dollars when a format reads them. */
-export class BillMetrics implements Metrics {
+export class BillMetrics implements SvcMetrics {
   readonly #bill: Bill
 
   constructor(bill: Bill) {
@@ -67,7 +67,7 @@ export class BillMetrics implements Metrics {
   }
 
   /** The three fields that the message format shows: what a stored answer needs to be streamed again. */
-  toJSON(): Pick<Metrics, 'savingsPercent' | 'originalCost' | 'yourCost'> {
+  toJSON(): Pick<SvcMetrics, 'savingsPercent' | 'originalCost' | 'yourCost'> {
     const { savingsPercent: percent, originalCost, yourCost } = this
     return { savingsPercent: percent, originalCost, yourCost }
   }

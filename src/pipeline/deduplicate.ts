@@ -41,7 +41,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
 function unusable(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    'Idempotency-Key must be 1 to 255 printable ASCII characters, such as a UUID.',
+    'Idempotency-Key: expected 1 to 255 printable ASCII characters, such as a UUID.',
     { param: 'Idempotency-Key' },
   )
 }

@@ -1,7 +1,7 @@
 import type { ResponseSink } from '../core/http.ts'
 import { comment, writeFrame } from '../http/sse.ts'
 import type { ClientFormat } from '../formats/format.ts'
-import type { Chunk, EventSink } from '../replay/event-buffer.ts'
+import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { asFailure } from './fail.ts'
 import type { Services } from './services.ts'
 
@@ -25,7 +25,7 @@ export function eventSinkOf(
   let writtenAt = runtime.now()
   let isBlocked = false
   let cancel: () => void = () => {}
-  const write = (chunk: Chunk): boolean => {
+  const write = (chunk: EventChunk): boolean => {
     writtenAt = runtime.now()
     isBlocked = !sink.write(chunk)
     return !isBlocked

@@ -4,7 +4,7 @@ import { createSingleFlight } from '../cache/single-flight.ts'
 import { ZERO } from '../core/money.ts'
 import type { Forecast } from '../governance/forecast.ts'
 import type { SmallModel } from '../savings/tier.ts'
-import { describe, type Found } from './explanation.ts'
+import { describe, type CacheResult } from './explanation.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import { baseHeaders, sendJson } from './head.ts'
 import { plan } from './plan.ts'
@@ -44,9 +44,9 @@ function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Reservatio
 }
 
 /** The same services, of which nothing is used up: the stage that plans runs on them as it always does. */
-function dryRunOf(services: Services): { readonly services: Services; readonly found: () => Found } {
+function dryRunOf(services: Services): { readonly services: Services; readonly found: () => CacheResult } {
   const { memory } = services
-  let found: Found
+  let found: CacheResult
   const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
     const seen = await (memory?.cache ?? { peek: nothingFound }).peek(question)
     found = seen

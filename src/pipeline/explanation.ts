@@ -11,11 +11,11 @@ import { isThread } from './plan.ts'
 import type { Planned } from './exchange.ts'
 
 /** What the cache said; undefined where it was not asked. */
-export type Found = CacheHit | CacheMiss | undefined
+export type CacheResult = CacheHit | CacheMiss | undefined
 
 export interface Seen {
   readonly forecast: Forecast
-  readonly found: Found
+  readonly found: CacheResult
   readonly hasCache: boolean
 }
 
@@ -53,7 +53,7 @@ export function describe(planned: Planned, { forecast, found, hasCache }: Seen):
   }
 }
 
-function describeCache(found: Found, hasCache: boolean): JsonObject {
+function describeCache(found: CacheResult, hasCache: boolean): JsonObject {
   if (!hasCache) return { state: 'off' }
   if (found?.hit !== true) return { state: 'miss' }
   return {

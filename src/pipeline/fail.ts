@@ -43,7 +43,7 @@ export function asFailure(error: unknown): GatewayError {
   if (GatewayError.is(error)) return error
   return new GatewayError(
     'internal',
-    'The gateway failed at this request. It is a fault of the gateway, not of yours.',
+    'The gateway failed to answer because of an internal error. Retry, and report the request id if it fails again.',
     { cause: error },
   )
 }

@@ -1,4 +1,4 @@
-import type { Claim, ItemQueue } from '../batches/item-queue.ts'
+import type { ItemClaim, ItemQueue } from '../batches/item-queue.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import type { Runtime } from '../core/ports.ts'
 
@@ -12,7 +12,7 @@ export interface HoldOptions {
 
 /** Works while the lease of an item is renewed; who has lost it ends the work, which then does not count. */
 export async function holdClaim<value>(
-  claim: Claim,
+  claim: ItemClaim,
   { queue, after, leaseMs, running }: HoldOptions,
   work: (cancellation: Cancellation) => Promise<value>,
 ): Promise<value> {

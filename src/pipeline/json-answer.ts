@@ -27,6 +27,6 @@ function isObjectText(text: string): boolean {
 function notJson(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The model did not answer with a JSON object. Ask again, or send a schema (response_format of type json_schema), which binds the model.',
+    'The model did not answer with a JSON object. Retry, or send a schema (response_format of type json_schema).',
   )
 }

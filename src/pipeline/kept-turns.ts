@@ -5,7 +5,7 @@ import { quotaOf } from '../core/quotas.ts'
 import type { KeptTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Resolved } from './request-values.ts'
-import type { RecalledBody, Turns } from './services.ts'
+import type { RecalledBody, KeptRequests } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 /** How long a turn is kept, from the moment it was answered. */
@@ -25,7 +25,7 @@ const MOST_RECALLED = 32 * 1024 * 1024
 export type KeptTurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
 /** The turns of a format whose requests refer to earlier ones. */
-export interface KeptTurns extends Pick<Turns, 'find' | 'findInput' | 'findHolder' | 'forget' | 'hold'> {
+export interface KeptTurns extends Pick<KeptRequests, 'find' | 'findInput' | 'findHolder' | 'forget' | 'hold'> {
   recall(turns: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
   keep(key: VirtualKey, turn: KeptTurn): Promise<void>
 }
@@ -171,7 +171,7 @@ function routesOfHolder(resolved: Resolved, holder: string): Resolved {
   if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
   throw new GatewayError(
     'invalid-request',
-    `The request continues a response that the provider ${holder} holds, but its model is not of that provider. Choose a model of ${holder}, or send the whole conversation as input.`,
+    `The request continues a response that the provider ${holder} holds, but its model belongs to another provider. Choose a model of ${holder}, or send the whole conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }

@@ -131,7 +131,7 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
   if (param === undefined) return
   throw new GatewayError(
     'tools-disabled',
-    `${param} makes the vendor read or do more than the request holds, which this gateway does not allow. Send the content itself, and tools that you run yourself.`,
+    `${param} makes the vendor read content or run tools that are not in the request. This gateway does not allow that. Send the content itself, and run tools yourself.`,
     { param, code: 'vendor_tools_disabled' },
   )
 }

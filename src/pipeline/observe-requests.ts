@@ -1,11 +1,10 @@
 import type { CutOff } from '../billing/clamp.ts'
-import type { JsonObject } from '../core/json.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
-import type { RequestLog } from '../records/request-log.ts'
+import type { LogEventFields, RequestLog } from '../records/request-log.ts'
 import type { Exchange } from './exchange.ts'
-import type { Outcome } from './request-values.ts'
+import type { RequestOutcome } from './request-values.ts'
 import type { Observers } from './services.ts'
 
 export interface ObserverTargets {
@@ -51,7 +50,7 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
 
 const IMPLAUSIBLE = 'an upstream reported more tokens than the call can have used; the excess is not billed'
 
-function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTokens }: CutOff): JsonObject {
+function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTokens }: CutOff): LogEventFields {
   return {
     request_id: id,
     virtual_key_id: key?.id ?? null,
@@ -62,7 +61,7 @@ function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTo
   }
 }
 
-function finishedOf({ id, key, resolved, plan, startedAt }: Exchange, outcome: Outcome, at: number): Finished {
+function finishedOf({ id, key, resolved, plan, startedAt }: Exchange, outcome: RequestOutcome, at: number): Finished {
   const optimized = plan?.kind === 'ask' ? plan.optimized : undefined
   return {
     requestId: id,

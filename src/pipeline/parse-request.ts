@@ -148,7 +148,7 @@ function checkThread(prompt: Prompt, resolved: Resolved): void {
   const details: JsonObject = { error_code: 'thread_unsupported_request' }
   throw new GatewayError(
     'invalid-request',
-    'Server-held threads are not possible with this model: send the whole conversation.',
+    'The model of this request does not support server-held threads. Send the whole conversation.',
     {
       param: 'thread',
       details,

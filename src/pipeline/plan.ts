@@ -5,7 +5,7 @@ import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
-import { KEEP_NOTHING, recall, type Recalled } from './recall.ts'
+import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
 import type { Services } from './services.ts'
 import type { Counted, Plan, Size } from './request-values.ts'
 import type { Optimized } from '../savings/tier.ts'
@@ -24,7 +24,7 @@ function withPlan(exchange: Reserved, chosen: Plan): Planned {
 }
 
 /** A prompt that no tier can make smaller is sent as it is, without a count. */
-function planPrompt(reserved: Reserved, recalled: Recalled, services: Services): MaybePromise<Planned> {
+function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
   if (services.waterfall.isBelow({ model, steering }, () => size.bound)) return untouched(reserved, recalled)
@@ -34,7 +34,7 @@ function planPrompt(reserved: Reserved, recalled: Recalled, services: Services):
   })
 }
 
-async function optimize(reserved: Reserved, { keep, spent }: Recalled, services: Services): Promise<Planned> {
+async function optimize(reserved: Reserved, { keep, spent }: RecallMiss, services: Services): Promise<Planned> {
   const { prompt, resolved, size, steering, key, cancellation } = reserved
   const route = resolved.routes[0]
   if (size.mayHoldLongMedia) await digestMedia(prompt)
@@ -74,10 +74,10 @@ export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>
   return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
-const NOT_RECALLED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
+const NOT_RECALLED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
 /** The plan of a request that is sent as it came. Its tokens are counted only when a bill needs them. */
-export function untouched(reserved: Reserved, { keep, spent }: Recalled = NOT_RECALLED): Planned {
+export function untouched(reserved: Reserved, { keep, spent }: RecallMiss = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
   const optimized = new Untouched(size, spent)
   const attempts = new Attempts(cancellation)

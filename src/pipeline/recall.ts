@@ -6,7 +6,7 @@ import type { Leader } from '../cache/single-flight.ts'
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Reserved } from './exchange.ts'
-import type { Keep, Outcome, Plan } from './request-values.ts'
+import type { Keep, RequestOutcome, Plan } from './request-values.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
@@ -14,7 +14,7 @@ import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 export const KEEP_NOTHING: Keep = { finish: () => {} }
 
 /** The request was not answered from the cache. */
-export interface Recalled {
+export interface RecallMiss {
   readonly keep: Keep
   /** What a verifier of the cache cost. */
   readonly spent: NanoUsd
@@ -22,9 +22,9 @@ export interface Recalled {
 
 type AnswerLeader = Leader<SharedAnswer, never>
 
-type Found = { readonly replay: Plan } | Recalled
+type Found = { readonly replay: Plan } | RecallMiss
 
-const NOT_CACHED: Recalled = { keep: KEEP_NOTHING, spent: ZERO }
+const NOT_CACHED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
 /**
  * Returns a stored answer, the answer of an identical request, or the function that stores the answer of this request.
@@ -118,7 +118,7 @@ function replayOf(
  */
 function keepFor(miss: CacheMiss, leader: AnswerLeader | undefined, { observers }: Pick<Services, 'observers'>): Keep {
   return {
-    finish: ({ status, completion, bill }: Outcome) => {
+    finish: ({ status, completion, bill }: RequestOutcome) => {
       if (status !== 200 || completion === undefined || bill === undefined) {
         leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
         void miss.claim?.release()

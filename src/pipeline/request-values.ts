@@ -67,7 +67,7 @@ export interface AskPlan {
 
 /** Notified once when the request has ended: what may be stored, and whether followers may have it. */
 export interface Keep {
-  finish(outcome: Outcome): void
+  finish(outcome: RequestOutcome): void
 }
 
 /** Our own counts of the prompt as received and as sent; equal when nothing was rewritten. */
@@ -83,7 +83,7 @@ export type Answer =
   | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
 
 /** How a request ended, for the records. */
-export interface Outcome {
+export interface RequestOutcome {
   /** The HTTP status that the caller saw. */
   readonly status: number
   readonly bill?: Bill

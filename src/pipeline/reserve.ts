@@ -1,4 +1,4 @@
-import { createQuote, type Candidate } from '../governance/quote.ts'
+import { createQuote, type QuoteCandidate } from '../governance/quote.ts'
 import type { Quote, WaitForStore } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
@@ -29,7 +29,7 @@ function prepareQuote({ resolved, size }: Parsed): MaybePromise<void> {
  */
 export function quote(parsed: Parsed, asksUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
-  const candidateOf = (route: Route): Candidate => {
+  const candidateOf = (route: Route): QuoteCandidate => {
     const counter = size.counter(route)
     const isUsable = counter !== undefined && (asksUpstream || !counter.asksUpstream)
     return { model: route.model, promptTokens: size.reserved(route), ...(isUsable && counter) }

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
-import { distance } from '../core/steering-headers.ts'
+import { distance } from '../core/nearest.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { weighProviders } from '../governance/weights.ts'
 import type { Resolve } from './services.ts'
@@ -84,7 +84,7 @@ function unknown(name: string, near: readonly string[]): GatewayError {
   const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`
   return new GatewayError(
     'invalid-model',
-    `There is no model ${name.slice(0, 100)} here.${hint} GET /v1/models lists those there are.`,
+    `There is no model ${name.slice(0, 100)} here.${hint} GET /v1/models lists the models of this key.`,
     { param: 'model' },
   )
 }

@@ -25,13 +25,14 @@ import type { Quote, RateStatus, Reservation, Used, WaitForStore } from '../gove
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { LogEventFields } from '../records/request-log.ts'
 import type { Detached } from '../replay/subscribers.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { SmallModel, Waterfall } from '../savings/tier.ts'
 import type { BodyRoom } from './body-room.ts'
 import type { Answered, Exchange, Reserved } from './exchange.ts'
-import type { Outcome, Resolved, Route } from './request-values.ts'
+import type { RequestOutcome, Resolved, Route } from './request-values.ts'
 
 /** Finds what a model name resolves to, for a key; throws `invalid-model`. */
 export type Resolve = (name: string, key: VirtualKey) => Resolved
@@ -76,7 +77,7 @@ export interface UpstreamAnswer<answer> extends Sent<answer> {
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
 /** Reserves places and money in advance; see governance/ledger. */
-export interface Ledger {
+export interface RequestLedger {
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
@@ -85,13 +86,13 @@ export interface Ledger {
 /** Observes finished requests: audit, metrics, log. Never rejects and never throws. */
 export interface Observers {
   /** Records metrics and the log line. Appends the audit record too, unless the request has a settlement to carry it. */
-  observeRequest(exchange: Exchange, outcome: Outcome): MaybePromise<void>
+  observeRequest(exchange: Exchange, outcome: RequestOutcome): MaybePromise<void>
   /** The audit record of a request, for its settlement to carry. */
-  auditEntries(exchange: Exchange, outcome: Outcome): readonly SettledEntry[]
+  auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
   /** A settlement that the store did not take: its amounts are logged, so that none is lost unseen. */
   unsettled(reserved: Reserved, used: Used, cause: unknown): void
   /** Logs a failure whose cause no caller sees. */
-  failed(event: string, cause: unknown, fields?: JsonObject): void
+  failed(event: string, cause: unknown, fields?: LogEventFields): void
 }
 
 /** Maximum sizes, and the waits that belong to them. */
@@ -156,7 +157,7 @@ export interface RecalledBody {
 }
 
 /** Answered requests that later ones refer to by their ids. Each key finds its own only. */
-export interface Turns {
+export interface KeptRequests {
   recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
   /** Keeps an answered request when its format and its caller want that. Never rejects. */
   keep(answered: Answered, serialized: string | undefined): MaybePromise<void>
@@ -177,10 +178,10 @@ export interface Services {
   readonly findKey: FindKey
   readonly resolve: Resolve
   readonly provider: (name: string) => Provider | undefined
-  readonly ledger: Ledger
+  readonly ledger: RequestLedger
   /** Absent: no answer is ever stored. */
   readonly memory?: AnswerCache
-  readonly turns: Turns
+  readonly turns: KeptRequests
   readonly idempotency: Pick<Idempotency, 'claim'>
   readonly recordings: Recordings
   readonly detached: Detached

@@ -4,14 +4,14 @@ import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft, prepareBill } from './charge.ts'
 import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
-import type { AskPlan, Outcome } from './request-values.ts'
+import type { AskPlan, RequestOutcome } from './request-values.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './store-wait.ts'
 
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
 export function settle(
   answered: Answered,
-  outcome: Outcome & { readonly bill: Bill },
+  outcome: RequestOutcome & { readonly bill: Bill },
   services: Services,
 ): MaybePromise<void> {
   return end(answered, usedBy(answered, outcome.bill), outcome, services)
@@ -22,7 +22,7 @@ export function settle(
  * `billForFailure` and `billForLeft` state. The items of a batch have no caller who could leave: an item that is ended
  * early is tried again.
  */
-export function release(exchange: Exchange, outcome: Outcome, services: Services): MaybePromise<void> {
+export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
   const isLeft = exchange.cancellation.isCancelled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {
@@ -37,7 +37,7 @@ function isPlanned(exchange: Exchange): exchange is Planned {
 }
 
 /** The only place that settles. Further calls do nothing, so a request settles once however it ends. */
-function end(exchange: Exchange, used: Used, outcome: Outcome, services: Services): MaybePromise<void> {
+function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (exchange.isEnded) return
   exchange.isEnded = true
   exchange.room?.leave()
@@ -56,7 +56,7 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
 }
 
 /** Nothing that is kept of an answer can fail the request. */
-function finish({ keep, optimized }: AskPlan, outcome: Outcome, { observers }: Services): void {
+function finish({ keep, optimized }: AskPlan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     keep.finish(outcome)
     // The next turn of the conversation learns what its upstream read from its cache.
@@ -71,7 +71,7 @@ function finish({ keep, optimized }: AskPlan, outcome: Outcome, { observers }: S
 function settleReservation(
   exchange: Exchange,
   used: Used,
-  outcome: Outcome,
+  outcome: RequestOutcome,
   { observers }: Services,
 ): MaybePromise<void> {
   const { reservation } = exchange

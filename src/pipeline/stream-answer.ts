@@ -9,7 +9,7 @@ import type { EventBuffer } from '../replay/event-buffer.ts'
 import { billFor, billForPart, expectedBill } from './charge.ts'
 import { asFailure, callerLeft } from './fail.ts'
 import type { Answered } from './exchange.ts'
-import type { Outcome } from './request-values.ts'
+import type { RequestOutcome } from './request-values.ts'
 import { answerHeaders, baseHeaders, STREAM_HEADERS } from './head.ts'
 import { isRecorded } from './keep-answer.ts'
 import { BillMetrics } from './bill-metrics.ts'
@@ -166,7 +166,7 @@ class StreamAnswer {
   }
 
   /** Settles first: a caller that has seen the end of an answer finds it settled. */
-  #finish(bill: Bill | undefined, outcome: Outcome, write: () => void): void {
+  #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
     if (this.#isOver) return
     this.#isOver = true
     const [answered, services] = [this.#answered, this.#services]
@@ -196,6 +196,6 @@ class StreamAnswer {
 function stopped(): GatewayError {
   return new GatewayError(
     'cancelled',
-    'The generation was stopped before its end: its caller left, or the gateway was closed. Send X-Svc-Detach: true with a request that must go on without a reader.',
+    'The generation was stopped because its caller disconnected or the gateway was closed. Send X-Svc-Detach: true with a request that must continue without a reader.',
   )
 }

@@ -4,10 +4,10 @@ import { speaks } from '../core/ports.ts'
 import type { WriteContext } from '../formats/format.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { KeptTurnStore } from './kept-turns.ts'
-import type { Services, Turns } from './services.ts'
+import type { Services, KeptRequests } from './services.ts'
 
 /** Formats without turns cost nothing; the code for the others is loaded when first needed. */
-export function createTurns(store: KeptTurnStore): Turns {
+export function createTurns(store: KeptTurnStore): KeptRequests {
   const load = lazy(async () => {
     const { createKeptTurns } = await import('./kept-turns.ts')
     return createKeptTurns(store)

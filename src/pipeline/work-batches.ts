@@ -1,6 +1,6 @@
 import { type Batch, placeOf } from '../batches/batch.ts'
 import type { OpenBatch } from '../batches/batch-storage.ts'
-import { writeLine, type Claim, type ItemQueue, type ItemResult } from '../batches/item-queue.ts'
+import { writeLine, type ItemClaim, type ItemQueue, type ItemResult } from '../batches/item-queue.ts'
 import { createItemPoll, type ItemPoll } from '../batches/poll.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import type { Settlement } from '../core/ports.ts'
@@ -39,7 +39,7 @@ export interface BatchWorkOptions {
   readonly waitUntil?: (promise: Promise<unknown>) => void
 }
 
-type Task = { readonly kind: 'item'; readonly claim: Claim } | { readonly kind: 'end'; readonly batch: OpenBatch }
+type Task = { readonly kind: 'item'; readonly claim: ItemClaim } | { readonly kind: 'end'; readonly batch: OpenBatch }
 
 /** How often an idle process looks for batches that others made or left. */
 const POLL_MS = 15_000
@@ -102,7 +102,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   }
 
   /** An item at which the code fails would fail again: its result says so. */
-  async function workOrGiveUp(claim: Claim): Promise<void> {
+  async function workOrGiveUp(claim: ItemClaim): Promise<void> {
     try {
       await workOn(claim)
     } catch (cause) {
@@ -162,7 +162,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     return createItemPoll(queue, batch, start === 0 ? undefined : placeOf(start - 1))
   }
 
-  async function workOn(claim: Claim): Promise<void> {
+  async function workOn(claim: ItemClaim): Promise<void> {
     const batch = await queue.batch(claim.batch)
     if (batch?.state !== 'working') {
       // It is being written, or deleted.
@@ -185,20 +185,24 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   }
 
   /** What one item was refused, the next ones would be, too: all batches of its key wait. */
-  async function putOff(claim: Claim, batch: Batch, ms: number): Promise<void> {
+  async function putOff(claim: ItemClaim, batch: Batch, ms: number): Promise<void> {
     const until = Math.min(now() + Math.min(ms, LONGEST_REST_MS), batch.expiresAt)
     resting.set(batch.keyId, Math.max(until, resting.get(batch.keyId) ?? 0))
     await queue.release(claim, now())
   }
 
-  async function finish(claim: Claim, result: ItemResult, commit: (counts: boolean) => Promise<void>): Promise<void> {
+  async function finish(
+    claim: ItemClaim,
+    result: ItemResult,
+    commit: (counts: boolean) => Promise<void>,
+  ): Promise<void> {
     const placed = (await queue.renew(claim)) ? await queue.finish(claim, result) : undefined
     await commit(placed !== undefined)
     if (placed !== undefined) await queue.close(claim, placed)
   }
 
   /** The process that put the result in place may have died before it settled. */
-  async function conclude(claim: Claim, done: ItemResult): Promise<void> {
+  async function conclude(claim: ItemClaim, done: ItemResult): Promise<void> {
     if (done.settlement !== undefined) await options.settle(done.settlement)
     await queue.close(claim, done)
   }

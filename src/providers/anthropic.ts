@@ -10,6 +10,7 @@ import { createModelBook } from './model-book.ts'
 import { commonFields, transportOf } from './openai-compatible.ts'
 import { parseOptions, trimSlash, type ModelEntry } from './provider-options.ts'
 
+/** Options of `anthropic()`. */
 export interface AnthropicOptions {
   /** The first part of `<provider>/<model_id>`: for a second account, or another service of this format. @default 'anthropic' */
   readonly name?: string

@@ -9,6 +9,7 @@ import { transportOf } from './openai-compatible.ts'
 import { nonEmpty, parseOptions, trimSlash } from './provider-options.ts'
 import { requirePrice, vendorFields, type VendorOptions } from './vendors.ts'
 
+/** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
   /** The name of the resource: the address is `https://<resource>.openai.azure.com`. `baseUrl` wins. */
   readonly resource?: string
@@ -35,7 +36,10 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
   const parsed = parseOptions('azureOpenai', schema, options)
   const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey, models, defaultPrice } = parsed
   if (resource === undefined && baseUrl === undefined) {
-    throw new GatewayError('invalid-request', 'azureOpenai: options.resource: expected the name of the resource')
+    throw new GatewayError(
+      'invalid-request',
+      'azureOpenai: resource: expected the name of the resource, got undefined.',
+    )
   }
   const known = parsed.prices?.over([], 'azure') ?? []
   requirePrice('azureOpenai', known, parsed)

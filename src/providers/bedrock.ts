@@ -15,6 +15,7 @@ export interface AwsCredentials {
   readonly sessionToken?: string
 }
 
+/** Options of `bedrock()`. */
 export interface BedrockOptions extends VendorOptions {
   /** Such as `us-east-1`. @default the environment variable AWS_REGION */
   readonly region?: string

@@ -34,6 +34,7 @@ export interface CatalogAlias {
   readonly thresholdFactor?: number
 }
 
+/** Models and aliases that are added to those of the providers. */
 export interface CatalogOptions {
   /**
    * Models by `<provider>/<model_id>`: fields given here win over the provider's own, and a model that the provider
@@ -221,5 +222,5 @@ function asAlias(alias: CatalogAlias, model: Model): Model {
 }
 
 function wrong(problem: string): GatewayError {
-  return new GatewayError('invalid-request', `createGateway: options.${problem}`)
+  return new GatewayError('invalid-request', `createGateway: ${problem}.`)
 }

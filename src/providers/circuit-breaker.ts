@@ -1,4 +1,4 @@
-import * as z from 'zod/mini'
+import { numberFrom, optionsOf, type OptionCheck } from '../core/option-checks.ts'
 import { createFailureWindow, type FailureWindow } from './failure-window.ts'
 
 /** `open`: the upstream is skipped. `half-open`: the next request finds out whether it has recovered. */
@@ -74,17 +74,13 @@ interface Circuit {
 const MAX_CIRCUITS = 1000
 const MAX_PROBING_KEYS = 1000
 
-const between = (min: number, max: number): z.ZodMiniType<number> => {
-  const error = `a number from ${min} to ${max} was expected`
-  return z.number({ error }).check(z.gte(min, { error }), z.lte(max, { error }))
-}
-
-export const circuitBreakerSchema: z.ZodMiniType<CircuitBreakerOptions> = z.strictObject({
-  failureRate: z.exactOptional(between(0.01, 1)),
-  minRequests: z.exactOptional(between(1, 10_000)),
-  windowMs: z.exactOptional(between(1000, 3_600_000)),
-  openMs: z.exactOptional(between(1000, 3_600_000)),
-  probesPerSecond: z.exactOptional(between(1, 1000)),
+/** The check of `circuitBreaker` in the gateway's options. */
+export const checkCircuitBreaker: OptionCheck = optionsOf({
+  failureRate: numberFrom(0.01, 1),
+  minRequests: numberFrom(1, 10_000),
+  windowMs: numberFrom(1000, 3_600_000),
+  openMs: numberFrom(1000, 3_600_000),
+  probesPerSecond: numberFrom(1, 1000),
 })
 
 /**

@@ -4,6 +4,7 @@ import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
 import { parseOptions, priceSchema, providerName } from './provider-options.ts'
 
+/** Options of `extractive()`. */
 export interface ExtractiveOptions {
   /** @default 'extractive' */
   readonly name?: string
@@ -20,7 +21,7 @@ const schema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
 })
 
 /**
- * A provider without a network, a key or chance: it answers with the sentences of the prompt that fit the last question
+ * Answers offline, without a key and always the same, with the sentences of the prompt that fit the last question
  * best, and calls a tool when `tool_choice` demands one. For trying the gateway out, for tests and for demonstrations;
  * it is no language model. Nothing is paid for it, yet it has list prices, so that bills, budgets and savings show what
  * they would show with a real provider.

@@ -97,5 +97,5 @@ export function stemOf(id: string): string {
 }
 
 function wrong(options: ModelBookOptions, problem: string): GatewayError {
-  return new GatewayError('invalid-request', `${options.who}: options.${problem}`)
+  return new GatewayError('invalid-request', `${options.who}: ${problem}.`)
 }

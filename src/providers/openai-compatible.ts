@@ -21,7 +21,7 @@ import {
   type ModelEntry,
 } from './provider-options.ts'
 
-/** Any service that speaks the chat-completions format: a hosted one, a local one, another gateway. */
+/** Options of `openaiCompatible()`. */
 export interface OpenaiCompatibleOptions {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
@@ -75,13 +75,16 @@ const schema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
   family: z.exactOptional(nonEmpty),
 })
 
-/** Throws `invalid-request` with the path and the expectation for options that are not as described. */
+/**
+ * Any service that speaks the chat-completions format: hosted, local, or another gateway. Throws `invalid-request` for a
+ * wrong option.
+ */
 export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   const parsed = parseOptions('openaiCompatible', schema, options)
   if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
     throw new GatewayError(
       'invalid-request',
-      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices',
+      'openaiCompatible: models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices; got none of them.',
     )
   }
   return chatProvider('openaiCompatible', parsed, parsed.prices?.over([], parsed.name) ?? [])

@@ -14,6 +14,7 @@ import {
   trimSlash,
 } from './provider-options.ts'
 
+/** Options of `openaiEmbedder()`. */
 export interface OpenaiEmbedderOptions {
   /** The address before `/embeddings`, such as `https://api.openai.com/v1`. */
   readonly baseUrl: string

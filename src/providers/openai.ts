@@ -10,6 +10,7 @@ import { parseOptions, type ModelEntry } from './provider-options.ts'
 
 const KNOWN = [...OPENAI_MODELS, ...OPENAI_EMBEDDING_MODELS]
 
+/** Options of `openai()`. */
 export interface OpenaiOptions {
   /** The first part of `<provider>/<model_id>`: for a second account. @default 'openai' */
   readonly name?: string
@@ -29,7 +30,7 @@ export interface OpenaiOptions {
 
 const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
 
-/** The provider `openai`. Throws `invalid-request` with the path and the expectation for wrong options. */
+/** The models of OpenAI. The API key is read from OPENAI_API_KEY unless `apiKey` is given. Throws `invalid-request` with the path and the expectation for wrong options. */
 export function openai(options: OpenaiOptions = {}): Provider {
   const parsed = parseOptions('openai', schema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed

@@ -1,13 +1,20 @@
 import { GatewayError } from '../core/errors.ts'
 import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Price } from '../core/money.ts'
+import { checkOptions, expects, optionsOf } from '../core/option-checks.ts'
 import { familyOf } from './families.ts'
 import type { KnownModel, PriceList } from './known-model.ts'
 
+/** Options of `priceList()`. */
 export interface PriceListOptions {
   /** The day on which the file was made, YYYY-MM-DD. It is reported as the date of each price. */
   readonly pricedAt: string
 }
+
+const CHECK = optionsOf(
+  { pricedAt: expects('a day, YYYY-MM-DD', (day) => typeof day === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(day)) },
+  ['pricedAt'],
+)
 
 /** What the price files call a vendor, where that is not the provider's own name: models.dev's id, then LiteLLM's. */
 const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
@@ -23,8 +30,9 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
  * Models without a price per token are left out, and those of price 0, by which both files also mean an unknown price. Throws `invalid-request` that names the model for a price that is not
  * an amount of money, and for a file of neither format.
  */
-export function priceList(file: unknown, { pricedAt }: PriceListOptions): PriceList {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(pricedAt)) throw wrong(`pricedAt is "${pricedAt}"; expected a day, YYYY-MM-DD`)
+export function priceList(file: unknown, options: PriceListOptions): PriceList {
+  checkOptions('priceList', options, CHECK)
+  const { pricedAt } = options
   const rows = isJsonObject(file) ? (readModelsDev(file) ?? readLitellm(file)) : undefined
   if (rows === undefined) throw wrong("expected the parsed JSON of LiteLLM's or models.dev's price file")
   return {

@@ -1,6 +1,7 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
+import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
 
 /** A model as an operator describes it. A field that is left out has the default that is named here. */
 export interface ModelEntry extends Omit<
@@ -140,14 +141,16 @@ export const fetchSchema: Schema<typeof globalThis.fetch> = z.custom<typeof glob
 )
 
 /**
- * Checks what a developer wrote. Throws `invalid-request` with a message that names every wrong path and what was
- * expected there, such as `openai: options.baseUrl: expected an http or https address …`.
+ * Parses the options of a provider. Throws `invalid-request` with every wrong path, what was expected there and what was
+ * given, such as `openai: baseUrl: expected an http or https address …, got "localhost".`
  */
 export function parseOptions<value>(who: string, schema: Schema<value>, options: unknown): value {
   const result = schema.safeParse(withoutUndefined(options))
   if (result.success) return result.data
-  const problems = result.error.issues.map((issue) => `options${pathOf(issue.path)}: ${expectationOf(issue)}`)
-  throw new GatewayError('invalid-request', `${who}: ${problems.join('; ')}`)
+  const problems = result.error.issues.map((issue) => problemOf(issue, schema, options))
+  throw new GatewayError('invalid-request', `${who}: ${problems.join(' ')}`, {
+    param: pathText(result.error.issues[0]?.path ?? []),
+  })
 }
 
 /** A field that is there and undefined, as an environment variable that is not set, is a field that is not there. */
@@ -158,14 +161,36 @@ function withoutUndefined(value: unknown): unknown {
   return Object.fromEntries(fields.map(([name, field]) => [name, withoutUndefined(field)]))
 }
 
-function expectationOf(issue: z.core.$ZodIssue): string {
-  if (issue.code === 'unrecognized_keys') return `there is no option ${issue.keys.join(', ')}`
-  if (issue.code === 'invalid_key') return issue.issues[0]?.message ?? 'unknown key'
-  return issue.code === 'invalid_type' && issue.message === 'Invalid input'
-    ? `expected ${issue.expected}`
-    : issue.message
+function problemOf(issue: z.core.$ZodIssue, schema: z.core.$ZodType, options: unknown): string {
+  if (issue.code === 'unrecognized_keys') {
+    const names = namesAt(schema, issue.path)
+    return issue.keys.map((key) => `${pathText([...issue.path, key])}: ${unknownOption(key, names)}`).join(' ')
+  }
+  const path = pathText(issue.path)
+  if (issue.code === 'invalid_key') return `${path}: ${issue.issues[0]?.message ?? 'expected another name'}.`
+  const expected = expectationOf(issue).replace(/^expected /, '')
+  return `${path === '' ? '' : `${path}: `}${expectedText(expected, valueAt(options, issue.path), path)}`
 }
 
-function pathOf(path: readonly PropertyKey[]): string {
-  return path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`)).join('')
+function expectationOf(issue: z.core.$ZodIssue): string {
+  return issue.code === 'invalid_type' && issue.message === 'Invalid input' ? `a ${issue.expected}` : issue.message
+}
+
+/** The names of the options at a path of a schema. */
+function namesAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonly string[] {
+  if (schema instanceof z.core.$ZodExactOptional || schema instanceof z.core.$ZodOptional) {
+    return namesAt(schema._zod.def.innerType, path)
+  }
+  const [step, ...rest] = path
+  if (schema instanceof z.core.$ZodArray) return namesAt(schema._zod.def.element, rest)
+  if (!(schema instanceof z.core.$ZodObject)) return []
+  if (step === undefined) return Object.keys(schema._zod.def.shape)
+  const field = schema._zod.def.shape[String(step)]
+  return field === undefined ? [] : namesAt(field, rest)
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  const [step, ...rest] = path
+  if (step === undefined) return value
+  return typeof value === 'object' && value !== null ? valueAt(Reflect.get(value, step), rest) : undefined
 }

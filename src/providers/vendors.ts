@@ -65,39 +65,50 @@ export function requirePrice(
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return
   throw new GatewayError(
     'invalid-request',
-    `${who}: options.prices: the catalogue has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
+    `${who}: prices: the catalogue has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
   )
 }
 
+/** Models of OpenRouter. The API key is read from OPENROUTER_API_KEY unless `apiKey` is given. */
 export const openrouter: VendorProvider = vendor('openrouter', {
   baseUrl: 'https://openrouter.ai/api/v1',
   variable: 'OPENROUTER_API_KEY',
 })
+/** Models of Groq. The API key is read from GROQ_API_KEY unless `apiKey` is given. */
 export const groq: VendorProvider = vendor('groq', {
   baseUrl: 'https://api.groq.com/openai/v1',
   variable: 'GROQ_API_KEY',
 })
+/** Models of Mistral AI. The API key is read from MISTRAL_API_KEY unless `apiKey` is given. */
 export const mistral: VendorProvider = vendor('mistral', {
   baseUrl: 'https://api.mistral.ai/v1',
   variable: 'MISTRAL_API_KEY',
 })
+/** Models of DeepSeek. The API key is read from DEEPSEEK_API_KEY unless `apiKey` is given. */
 export const deepseek: VendorProvider = vendor('deepseek', {
   baseUrl: 'https://api.deepseek.com',
   variable: 'DEEPSEEK_API_KEY',
 })
+/** Models of xAI. The API key is read from XAI_API_KEY unless `apiKey` is given. */
 export const xai: VendorProvider = vendor('xai', { baseUrl: 'https://api.x.ai/v1', variable: 'XAI_API_KEY' })
+/** Models of Together AI. The API key is read from TOGETHER_API_KEY unless `apiKey` is given. */
 export const together: VendorProvider = vendor('together', {
   baseUrl: 'https://api.together.xyz/v1',
   variable: 'TOGETHER_API_KEY',
 })
+/** Models of Fireworks AI. The API key is read from FIREWORKS_API_KEY unless `apiKey` is given. */
 export const fireworks: VendorProvider = vendor('fireworks', {
   baseUrl: 'https://api.fireworks.ai/inference/v1',
   variable: 'FIREWORKS_API_KEY',
 })
+/** Models of Cerebras. The API key is read from CEREBRAS_API_KEY unless `apiKey` is given. */
 export const cerebras: VendorProvider = vendor('cerebras', {
   baseUrl: 'https://api.cerebras.ai/v1',
   variable: 'CEREBRAS_API_KEY',
 })
+/** Models of a local Ollama server, http://127.0.0.1:11434 by default. They need no key and cost nothing. */
 export const ollama: VendorProvider = vendor('ollama', { baseUrl: 'http://127.0.0.1:11434/v1' })
+/** Models of a local vLLM server, http://127.0.0.1:8000 by default. They need no key and cost nothing. */
 export const vllm: VendorProvider = vendor('vllm', { baseUrl: 'http://127.0.0.1:8000/v1' })
+/** Models of a local LM Studio, http://127.0.0.1:1234 by default. They need no key and cost nothing. */
 export const lmStudio: VendorProvider = vendor('lmstudio', { baseUrl: 'http://127.0.0.1:1234/v1' })

@@ -12,6 +12,7 @@ import { transportOf } from './openai-compatible.ts'
 import { parseOptions, trimSlash } from './provider-options.ts'
 import { requirePrice, vendorFields, type VendorOptions } from './vendors.ts'
 
+/** Options of `vertex()`. */
 export interface VertexOptions extends VendorOptions {
   readonly project: string
   /** @default 'global' */

@@ -59,9 +59,9 @@ export function tokensUsed({ bill }: Finished): number {
   return bill === undefined || bill.cache === 'HIT' ? 0 : bill.optimizedTokens + bill.completionTokens
 }
 
-const LONGEST_NAME = 200
+const MAX_NAME = 200
 
 /** Texts that callers choose are cut to a maximum length before they are recorded. */
 export function shortened(name: string | undefined): string | null {
-  return name === undefined ? null : name.slice(0, LONGEST_NAME)
+  return name === undefined ? null : name.slice(0, MAX_NAME)
 }

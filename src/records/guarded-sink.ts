@@ -9,7 +9,7 @@ export interface GuardedSink<record> {
 }
 
 /** Records that an asynchronous sink has not finished; more are dropped. */
-const MOST_PENDING = 1_000
+const MAX_PENDING = 1_000
 
 export function guardSink<record>(sink: Sink<record> | undefined): GuardedSink<record> {
   let dropped = 0
@@ -17,7 +17,7 @@ export function guardSink<record>(sink: Sink<record> | undefined): GuardedSink<r
 
   function hand(record: record): void {
     if (sink === undefined) return
-    if (pending >= MOST_PENDING) {
+    if (pending >= MAX_PENDING) {
       dropped += 1
       return
     }

@@ -1,16 +1,44 @@
-import type { JsonObject } from '../core/json.ts'
 import { nano, toDollars } from '../core/money.ts'
 import { endingOf, type Ending, type Finished } from './finished.ts'
 import { createHistogram, type HistogramCounts } from './histogram.ts'
 import { createRecentRate } from './recent-rate.ts'
 
+/** Requests, tiers and money of this process since its start: `GET /metrics` in process. */
+export interface MetricsSummary {
+  readonly optimizer: {
+    readonly requestsTotal: number
+    /** Over the last minute. */
+    readonly requestsPerSecond: number
+    /** Requests that failed, as a share of all requests, 0 to 1. */
+    readonly errorRate: number
+    readonly latencyP50Ms: number
+    readonly latencyP95Ms: number
+    readonly latencyP99Ms: number
+  }
+  /** Requests that each tier served or rewrote. */
+  readonly optimization: {
+    readonly tier1CacheHits: number
+    readonly tier2VanishingContext: number
+    readonly tier3Rlm: number
+    readonly tier4FamilyLocked: number
+    readonly tier5SavingsSlider: number
+    readonly totalSavingsUsd: number
+  }
+  readonly billing: {
+    /** Paid to upstreams. */
+    readonly totalCostUsd: number
+    /** At list price, without optimization. */
+    readonly theoreticalCostUsd: number
+    readonly totalBilledUsd: number
+    /** 1 minus `totalCostUsd` divided by `theoreticalCostUsd`: a fraction, negative when optimization cost more. */
+    readonly savingsRatio: number
+  }
+}
+
 /** Aggregates of this process since its start. Their size is fixed: nothing that a caller sends becomes a name. */
 export interface Metrics {
   record(finished: Finished): void
-  /** `GET /metrics`. */
-  summary(now: number): JsonObject
-  /** `GET /metrics/cache`. */
-  cache(): JsonObject
+  summary(now: number): MetricsSummary
   /** The raw sums, for the Prometheus text and for adding up several processes. */
   totals(): MetricsTotals
 }
@@ -53,41 +81,31 @@ export function createMetrics(startedAt: number): Metrics {
     sums.billed += bill.billed
   }
 
-  function summary(now: number): JsonObject {
+  function summary(now: number): MetricsSummary {
     const requests = sumOf(endings)
     return {
       optimizer: {
-        requests_total: requests,
-        requests_per_second: rate.perSecond(now),
-        error_rate: share(endings.failed, requests),
-        latency_p50_ms: rounded(latencies.percentile(0.5)),
-        latency_p95_ms: rounded(latencies.percentile(0.95)),
-        latency_p99_ms: rounded(latencies.percentile(0.99)),
+        requestsTotal: requests,
+        requestsPerSecond: rate.perSecond(now),
+        errorRate: share(endings.failed, requests),
+        latencyP50Ms: rounded(latencies.percentile(0.5)),
+        latencyP95Ms: rounded(latencies.percentile(0.95)),
+        latencyP99Ms: rounded(latencies.percentile(0.99)),
       },
       optimization: {
-        tier_1_cache_hits: tiers[1],
-        tier_2_vanishing_context: tiers[2],
-        tier_3_rlm: tiers[3],
-        tier_4_family_locked: tiers[4],
-        tier_5_savings_slider: tiers[5],
-        total_savings_usd: toDollars(nano(sums.theoretical - sums.actual)),
+        tier1CacheHits: tiers[1],
+        tier2VanishingContext: tiers[2],
+        tier3Rlm: tiers[3],
+        tier4FamilyLocked: tiers[4],
+        tier5SavingsSlider: tiers[5],
+        totalSavingsUsd: toDollars(nano(sums.theoretical - sums.actual)),
       },
       billing: {
-        total_cost_usd: toDollars(nano(sums.actual)),
-        theoretical_cost_usd: toDollars(nano(sums.theoretical)),
-        total_billed_usd: toDollars(nano(sums.billed)),
-        savings_percentage: share(sums.theoretical - sums.actual, sums.theoretical),
+        totalCostUsd: toDollars(nano(sums.actual)),
+        theoreticalCostUsd: toDollars(nano(sums.theoretical)),
+        totalBilledUsd: toDollars(nano(sums.billed)),
+        savingsRatio: share(sums.theoretical - sums.actual, sums.theoretical),
       },
-    }
-  }
-
-  function cache(): JsonObject {
-    const { cacheHits, cacheMisses } = sums
-    return {
-      hit_rate: share(cacheHits, cacheHits + cacheMisses),
-      total_requests: cacheHits + cacheMisses,
-      cache_hits: cacheHits,
-      cache_misses: cacheMisses,
     }
   }
 
@@ -98,7 +116,7 @@ export function createMetrics(startedAt: number): Metrics {
     latencies: latencies.counts(),
   })
 
-  return { record, summary, cache, totals }
+  return { record, summary, totals }
 }
 
 /** A failed request can have a bill, too: what upstreams were paid for it. */

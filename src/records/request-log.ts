@@ -1,32 +1,109 @@
-import type { JsonObject } from '../core/json.ts'
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, type FailureKind } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
-import { endingOf, shortened, type Finished } from './finished.ts'
+import { endingOf, shortened, type Ending, type Finished, type TierOutcome } from './finished.ts'
 import { guardSink, type Sink } from './guarded-sink.ts'
 
+/** Severity of a log record. Requests are INFO when answered, WARN when refused, ERROR when they failed. */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
+
+interface LogLine {
+  /** ISO 8601. */
+  readonly timestamp: string
+  readonly level: LogLevel
+  readonly service: string
+}
+
+/** The log record of a finished request. Field names are those of the specification. */
+export interface RequestLogRecord extends LogLine {
+  readonly event?: undefined
+  /** The response's `X-Request-Id`. */
+  readonly request_id: string
+  /** null: the request carried no known key. */
+  readonly virtual_key_id: string | null
+  /** As the caller wrote it. null: the request was refused before its model was read. */
+  readonly model: string | null
+  /** Tokens of the prompt as it arrived, and as it was sent upstream. */
+  readonly original_tokens: number
+  readonly optimized_tokens: number
+  /** The value of `X-Svc-Strategy`. null: there was no answer. */
+  readonly strategy: string | null
+  /** Billed amount, rounded half up. */
+  readonly cost_cents: number
+  /** Cost at list price without optimization, with six fraction digits. */
+  readonly theoretical_usd: number
+  /** Paid to upstreams. */
+  readonly actual_usd: number
+  readonly billed_usd: number
+  /** Each tier that was considered, and why it ran or declined. */
+  readonly tiers: readonly TierOutcome[]
+  readonly latency_ms: number
+  /** The HTTP status of the response; 499 when the caller left. */
+  readonly status: number
+  readonly outcome: Ending
+  readonly failure: FailureKind | null
+}
+
+/** An error in the log. */
+export interface LoggedCause {
+  readonly name: string
+  readonly message: string
+  readonly stack?: string
+}
+
+/** Fields of events. Each event has those that identify its subject. They hold no secrets and no text of prompts. */
+export interface LogEventFields {
+  readonly request_id?: string
+  readonly virtual_key_id?: string | null
+  readonly provider?: string | null
+  readonly model?: string | null
+  readonly batch_id?: string
+  /** The item of the batch, by its position. */
+  readonly item?: string
+  readonly reservation_id?: string
+  readonly warning?: string
+  readonly strategy?: string
+  readonly tokens?: number
+  readonly original_tokens?: number
+  readonly optimized_tokens?: number
+  readonly prompt_tokens_cut?: number
+  readonly completion_tokens_cut?: number
+  readonly small_models_usd?: number
+  readonly billed_nano_usd?: number
+}
+
+/** The log record of an event that is not a request: a warning or a failure of the gateway itself. */
+export interface EventLogRecord extends LogLine, LogEventFields {
+  /** What happened. */
+  readonly event: string
+  readonly cause?: LoggedCause
+}
+
+/** One record of the log. `event` is undefined in the records of requests. */
+export type LogRecord = RequestLogRecord | EventLogRecord
 
 /** Hands log records to the operator's sink so that nothing the sink does reaches a request. */
 export interface RequestLog {
   /** The record of a finished request. */
   write(finished: Finished): void
-  /** An event that is no request. Its fields must hold no secrets and no text of prompts. */
-  event(level: LogLevel, event: string, at: number, fields?: JsonObject): void
+  /** The record of an event that is not a request. */
+  event(level: LogLevel, event: string, at: number, fields?: EventFields): void
   /** An ERROR event with name, message and stack of what was thrown. */
-  failure(event: string, cause: unknown, at: number, fields?: JsonObject): void
+  failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
   /** Records that the sink refused, or that came while too many others were under way. */
   dropped(): number
 }
 
-const LONGEST_TEXT = 300
-const LONGEST_STACK = 4_000
-/** Causes that are followed. */
-const DEEPEST = 8
+type EventFields = LogEventFields & Pick<EventLogRecord, 'cause'>
 
-export function createRequestLog(sink: Sink<JsonObject> | undefined, service: string = 'sluice'): RequestLog {
+const MAX_TEXT = 300
+const MAX_STACK = 4_000
+/** Causes that are followed. */
+const MAX_DEPTH = 8
+
+export function createRequestLog(sink: Sink<LogRecord> | undefined, service: string = 'sluice'): RequestLog {
   const { hand, dropped } = guardSink(sink)
   const event: RequestLog['event'] = (level, name, at, fields = {}) =>
-    hand({ ...fields, timestamp: new Date(at).toISOString(), level, service, event: name.slice(0, LONGEST_TEXT) })
+    hand({ ...fields, timestamp: new Date(at).toISOString(), level, service, event: name.slice(0, MAX_TEXT) })
   return {
     event,
     failure: (name, cause, at, fields) => event('ERROR', name, at, { ...fields, cause: describeCause(cause) }),
@@ -38,15 +115,15 @@ export function createRequestLog(sink: Sink<JsonObject> | undefined, service: st
 }
 
 /** A GatewayError of kind `internal` says only that something failed: its cause is described in its place. */
-function describeCause(thrown: unknown): JsonObject {
+function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
-  for (let depth = 0; depth < DEEPEST && isInternal(cause) && cause.cause !== undefined; depth += 1) {
+  for (let depth = 0; depth < MAX_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
     cause = cause.cause
   }
-  if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, LONGEST_TEXT) }
+  if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, MAX_TEXT) }
   if (!(cause instanceof Error)) return { name: typeof cause, message: 'A value that is not an Error was thrown.' }
   const { name, message, stack = '' } = cause
-  return { name, message: message.slice(0, LONGEST_TEXT), stack: stack.slice(0, LONGEST_STACK) }
+  return { name, message: message.slice(0, MAX_TEXT), stack: stack.slice(0, MAX_STACK) }
 }
 
 function isInternal(cause: unknown): cause is GatewayError {
@@ -54,7 +131,7 @@ function isInternal(cause: unknown): cause is GatewayError {
 }
 
 /** The fields of the specification, and how the request ended. */
-function requestRecord(finished: Finished, service: string): JsonObject {
+function requestRecord(finished: Finished, service: string): RequestLogRecord {
   const { bill } = finished
   return {
     timestamp: new Date(finished.at).toISOString(),
@@ -65,7 +142,7 @@ function requestRecord(finished: Finished, service: string): JsonObject {
     model: shortened(finished.model),
     original_tokens: bill?.originalTokens ?? 0,
     optimized_tokens: bill?.optimizedTokens ?? 0,
-    strategy: bill?.strategy.slice(0, LONGEST_TEXT) ?? null,
+    strategy: bill?.strategy.slice(0, MAX_TEXT) ?? null,
     cost_cents: toCents(bill?.billed ?? ZERO),
     theoretical_usd: toDollars(bill?.theoretical ?? ZERO),
     actual_usd: toDollars(bill?.actual ?? ZERO),
@@ -73,7 +150,7 @@ function requestRecord(finished: Finished, service: string): JsonObject {
     tiers: (finished.tiers ?? []).map(({ tier, outcome, reason }) => ({
       tier,
       outcome,
-      reason: reason.slice(0, LONGEST_TEXT),
+      reason: reason.slice(0, MAX_TEXT),
     })),
     latency_ms: Math.round(finished.latencyMs),
     status: finished.status,

@@ -2,12 +2,12 @@ import { GatewayError } from '../core/errors.ts'
 import type { CapacityShare } from './capacity.ts'
 
 /** One or several whole server-sent events. */
-export type Chunk = Uint8Array | string
+export type EventChunk = Uint8Array | string
 
 /** Where one reader gets its events. */
 export interface EventSink {
   /** Returns false when the reader is too slow; the listener of `onDrain` is called when it has caught up. */
-  write(chunk: Chunk): boolean
+  write(chunk: EventChunk): boolean
   onDrain(listener: () => void): void
   end(): void
   /** The stream cannot be read on. */
@@ -54,7 +54,7 @@ export class EventBuffer implements Recording {
 
   readonly #place: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
-  readonly #chunks: Chunk[] = []
+  readonly #chunks: EventChunk[] = []
   /** The number of chunks that have been let go. */
   #first = 0
   #original: Reader | undefined
@@ -94,7 +94,7 @@ export class EventBuffer implements Recording {
     this.#updateDemand()
   }
 
-  push(chunk: Chunk): void {
+  push(chunk: EventChunk): void {
     if (this.#isOver || chunk.length === 0) return
     if (this.#isKept && this.#place?.take(sizeOf(chunk)) !== true) this.#letGo()
     if (!this.#isKept && this.#original === undefined) return
@@ -105,7 +105,7 @@ export class EventBuffer implements Recording {
   }
 
   /** Adds the last events and ends every reader. Further calls do nothing. */
-  finish(last: Chunk, isWhole: boolean): void {
+  finish(last: EventChunk, isWhole: boolean): void {
     if (this.#isOver) return
     this.push(last)
     this.#isOver = true
@@ -193,7 +193,7 @@ export class EventBuffer implements Recording {
   }
 }
 
-function afterSkipped(reader: Reader, chunk: Chunk): Chunk {
+function afterSkipped(reader: Reader, chunk: EventChunk): EventChunk {
   if (reader.toSkip === 0) return chunk
   const text = textOf(chunk)
   const rest = skipEvents(text, reader.toSkip)
@@ -203,12 +203,12 @@ function afterSkipped(reader: Reader, chunk: Chunk): Chunk {
 
 const decoder = new TextDecoder()
 
-function textOf(chunk: Chunk): string {
+function textOf(chunk: EventChunk): string {
   return typeof chunk === 'string' ? chunk : decoder.decode(chunk)
 }
 
 /** Bytes in memory: two for each UTF-16 unit of a text. */
-function sizeOf(chunk: Chunk): number {
+function sizeOf(chunk: EventChunk): number {
   return typeof chunk === 'string' ? 2 * chunk.length : chunk.byteLength
 }
 

@@ -5,7 +5,7 @@ import type { Subscribers } from './subscribers.ts'
 import {
   createRun,
   type KeptAnswer,
-  type Outcome,
+  type RunOutcome,
   readClaim,
   type Run,
   type RunControl,
@@ -33,8 +33,8 @@ export interface Asked {
 
 /** What the first request answered; `leave` says that this caller does no longer follow. */
 export type Repeated =
-  | Extract<Outcome, { readonly kind: 'kept' }>
-  | (Extract<Outcome, { readonly kind: 'live' }> & { readonly leave: () => void })
+  | Extract<RunOutcome, { readonly kind: 'kept' }>
+  | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
 /** Called once when the first request ends; further calls do nothing. Never rejects. */
 export interface First {
@@ -46,7 +46,7 @@ export interface First {
   forget(answer?: KeptAnswer): Promise<void>
 }
 
-export type Claim =
+export type RequestClaim =
   | { readonly role: 'first'; readonly first: First }
   | { readonly role: 'repetition'; readonly repeated: Repeated }
 
@@ -56,7 +56,7 @@ export interface Idempotency {
    * Waits for the first of these requests while it runs. Throws `conflict` when the key was used for another request,
    * or when the first still runs after `patienceMs`; rejects when the store cannot tell, and when the caller leaves.
    */
-  claim(asked: Asked): Promise<Claim>
+  claim(asked: Asked): Promise<RequestClaim>
   /** Resolves when all ended requests are stored. */
   flush(): Promise<void>
   /** Requests of this process that are not over. */
@@ -86,7 +86,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const runs = new Map<string, Run>()
   const closing = new Set<Promise<void>>()
 
-  async function claim(asked: Asked): Promise<Claim> {
+  async function claim(asked: Asked): Promise<RequestClaim> {
     const name = `idempotency:${asked.owner}:${encodeURIComponent(asked.idempotencyKey)}`
     const until = now() + asked.patienceMs
     const patience = (): TimeoutOptions => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
@@ -99,7 +99,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 
   /** Is the first of this process, and of all unless the store knows of another. */
-  async function lead(name: string, asked: Asked, patience: () => TimeoutOptions): Promise<Claim> {
+  async function lead(name: string, asked: Asked, patience: () => TimeoutOptions): Promise<RequestClaim> {
     const control = createRun(asked.fingerprint, asked.subscribers)
     runs.set(name, control.run)
     const end = (): void => {
@@ -125,7 +125,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     name: string,
     { fingerprint, owner }: Asked,
     patience: () => TimeoutOptions,
-  ): Promise<{ readonly lease: Lease } | Extract<Outcome, { readonly kind: 'kept' }>> {
+  ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
     for (let lost = 0; ;) {
@@ -157,7 +157,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 
   function firstOf(lease: Lease, { run, notify }: RunControl, end: () => void): First {
     let isTold = false
-    const tellOnce = (outcome: Outcome | undefined): boolean => {
+    const tellOnce = (outcome: RunOutcome | undefined): boolean => {
       if (isTold) return false
       isTold = true
       notify(outcome)
@@ -223,7 +223,7 @@ async function join(run: Run, asked: Asked, patience: () => TimeoutOptions): Pro
 function otherRequest(): GatewayError {
   return new GatewayError(
     'conflict',
-    'This Idempotency-Key was used for another request within 24 hours: the path or the body differs. Take a new key for a new request.',
+    'This Idempotency-Key was used for another request within 24 hours: the path or the body differs. Use a new key for a new request.',
     { param: 'Idempotency-Key', code: 'idempotency_key_reused', advice: { shouldRetry: 'false' } },
   )
 }
@@ -231,7 +231,7 @@ function otherRequest(): GatewayError {
 function stillRunning(): GatewayError {
   return new GatewayError(
     'conflict',
-    'The first request with this Idempotency-Key is still running. Send it again later to get its answer.',
+    'The first request with this Idempotency-Key is still running. Retry later to get its answer.',
     { param: 'Idempotency-Key', code: 'idempotency_key_in_use', retryAfterSeconds: 1 },
   )
 }

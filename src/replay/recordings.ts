@@ -13,7 +13,7 @@ export type Kept =
   /** An answer that left as one JSON text, and its bill: what the events are made from when somebody asks for them. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
-export type Found = Live | { readonly kept: Kept } | 'elsewhere'
+export type FoundRecording = Live | { readonly kept: Kept } | 'elsewhere'
 
 /** Still being generated, in this process. */
 export interface Live {
@@ -41,7 +41,7 @@ export interface Recordings {
   /** Keeps an answer that was not a stream, in the background. */
   keep(kept: Kept, owner: string, id: string): void
   /** `elsewhere`: another process generates it. Rejects when the store cannot tell. */
-  find(owner: string, id: string): Promise<Found | undefined>
+  find(owner: string, id: string): Promise<FoundRecording | undefined>
   /** Resolves when everything that ended is in the store, or was refused by it. */
   flush(): Promise<void>
   /** Recordings that are being made, and what they hold. */
@@ -153,7 +153,7 @@ function writeKept(kept: Kept): string {
   return `${JSON.stringify(head)}\n${kept.text}`
 }
 
-function readKept(value: string | undefined): Found | undefined {
+function readKept(value: string | undefined): FoundRecording | undefined {
   if (value === undefined) return undefined
   const end = value.indexOf('\n')
   const head = asObject(parseJson(value.slice(0, end)))

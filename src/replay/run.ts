@@ -4,7 +4,7 @@ import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /** How a first request ended, for those who asked the same. */
-export type Outcome =
+export type RunOutcome =
   | { readonly kind: 'kept'; readonly answer: KeptAnswer }
   /** It has begun to answer and may be followed. */
   | { readonly kind: 'live'; readonly head: KeptAnswer['head']; readonly recording: Recording }
@@ -17,7 +17,7 @@ export interface Run {
   /** True when it is the first of all processes; false when it turned out not to be. */
   readonly begun: Promise<boolean>
   /** Undefined: it ended without an answer that others could have. */
-  readonly outcome: Promise<Outcome | undefined>
+  readonly outcome: Promise<RunOutcome | undefined>
   /** Resolves when it no longer blocks another request. */
   readonly over: Promise<void>
 }
@@ -25,13 +25,13 @@ export interface Run {
 export interface RunControl {
   readonly run: Run
   readonly begin: () => void
-  readonly notify: (outcome: Outcome | undefined) => void
+  readonly notify: (outcome: RunOutcome | undefined) => void
   readonly end: () => void
 }
 
 export function createRun(fingerprint: string, subscribers: Subscribers): RunControl {
   const begun = settleable<boolean>()
-  const outcome = settleable<Outcome | undefined>()
+  const outcome = settleable<RunOutcome | undefined>()
   const over = settleable<void>()
   return {
     run: { fingerprint, subscribers, begun: begun.promise, outcome: outcome.promise, over: over.promise },

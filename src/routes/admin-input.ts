@@ -16,7 +16,7 @@ export async function readAdminBody(
   const bytes = await request.body(bodyLimits)
   try {
     const { body } = await parseBodyInTurns(bytes, parseLimits(limits), { pause: yieldToEventLoop, uuid: runtime.uuid })
-    return withoutPrototypeKey(body)
+    return withoutUnread(body)
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {
       throw new GatewayError('invalid-admin-request', error.message, error.details)
@@ -25,9 +25,14 @@ export async function readAdminBody(
   }
 }
 
-/** No record has a field of this name, and unlike other unknown names it is ignored. */
-function withoutPrototypeKey(body: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(body).filter(([name]) => name !== '__proto__'))
+/**
+ * Fields that are ignored instead of refused: `__proto__`, which no record has, and `value`, so that a key that was
+ * created can be sent back. Only a call in process can choose the secret of a key.
+ */
+const UNREAD: ReadonlySet<string> = new Set(['__proto__', 'value'])
+
+function withoutUnread(body: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(body).filter(([name]) => !UNREAD.has(name)))
 }
 
 /** The `:id` of the path. */

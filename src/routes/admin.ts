@@ -1,6 +1,5 @@
-import type { BudgetDesk } from '../governance/budgets.ts'
-import type { KeyDesk } from '../governance/keys.ts'
-import type { RateLimitDesk } from '../governance/rate-limits.ts'
+import { toWire } from '../core/field-names.ts'
+import type { AdminRecords, WireRecords } from '../governance/admin-records.ts'
 import type { Endpoint } from '../http/router.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
@@ -12,51 +11,44 @@ import { idOf, pageOf, readAdminBody } from './admin-input.ts'
 import { readAudit } from './audit.ts'
 import { metrics, type MetricsReports } from './metrics.ts'
 
-/** What the admin API hands on to: the same desks that `gateway.keys`, `gateway.budgets` … are. */
+/** Parts of the admin API. */
 export interface AdminParts {
   readonly authorize: Authorize
-  readonly keys: KeyDesk
-  readonly budgets: BudgetDesk
-  readonly rateLimits: RateLimitDesk
+  /** Resolves when the configured keys, budgets and rate limits are stored. */
+  readonly records: () => Promise<AdminRecords>
   readonly audit: Pick<Audit, 'read'>
   readonly metrics: MetricsReports
   readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
 }
 
-/** Records that are created, shown, listed, changed and deleted by id. */
-interface Desk {
-  create(body: unknown): Promise<object>
-  get(id: string): Promise<object>
-  list(query: { readonly limit?: number; readonly after?: string }): Promise<object>
-  update(id: string, change: unknown): Promise<object>
-  delete(id: string): Promise<object>
-}
+/** The records of one kind. */
+type Kind = (records: AdminRecords) => WireRecords<object, object>
 
 const BASE = '/api/governance'
 
-/** The paths of the admin API and the metrics. Nothing of them is looked at before the caller is known to be an admin. */
+/** The paths of the admin API and the metrics. The caller is authorized before any part of the request is read. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
-  const { keys } = parts
+  const { records } = parts
   const gate = gateOf(parts)
   const { shows } = gate
   return [
     { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: ownLimits(parts) },
-    ...deskEndpoints(`${BASE}/virtual-keys`, keys, gate, parts.line),
+    ...recordEndpoints(`${BASE}/virtual-keys`, ({ keys }) => keys, parts),
     {
       method: 'GET',
       path: `${BASE}/virtual-keys/:id/usage`,
-      handle: shows((call) => keys.usage(idOf(call))),
+      handle: shows(async (call) => (await records()).keys.usage(idOf(call))),
     },
     {
       method: 'GET',
       path: `${BASE}/virtual-keys/:id/rate-limit`,
-      handle: shows((call) => keys.rateLimit(idOf(call))),
+      handle: shows(async (call) => (await records()).keys.rateLimit(idOf(call))),
     },
-    ...deskEndpoints(`${BASE}/budgets`, parts.budgets, gate, parts.line),
-    ...deskEndpoints(`${BASE}/rate-limits`, parts.rateLimits, gate, parts.line),
+    ...recordEndpoints(`${BASE}/budgets`, ({ budgets }) => budgets, parts),
+    ...recordEndpoints(`${BASE}/rate-limits`, ({ rateLimits }) => rateLimits, parts),
     { method: 'GET', path: `${BASE}/audit`, handle: shows((call) => readAudit(call, parts.audit)) },
     { method: 'GET', path: '/metrics', handle: gate.admits(metrics(parts.metrics)) },
-    { method: 'GET', path: '/metrics/cache', handle: shows(async () => parts.metrics.cache()) },
+    { method: 'GET', path: '/metrics/cache', handle: shows(async () => Object(toWire(parts.metrics.cache()))) },
   ]
 }
 
@@ -76,27 +68,33 @@ function gateOf({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Ga
   return { admits, shows: (show) => admits(async (call) => sendAdmin(call, 200, await show(call))) }
 }
 
-/** The five ways to handle records of one kind. */
-function deskEndpoints(path: string, desk: Desk, gate: Gate, line: AdminParts['line']): readonly Endpoint<Handler>[] {
-  const { admits, shows } = gate
-  const create = async (call: Call): Promise<void> =>
-    sendAdmin(call, 201, await desk.create(await readAdminBody(call, line)))
-  const update = async (call: Call): Promise<object> => desk.update(idOf(call), await readAdminBody(call, line))
+/** The five operations on records of one kind. */
+function recordEndpoints(path: string, kind: Kind, parts: AdminParts): readonly Endpoint<Handler>[] {
+  const { admits, shows } = gateOf(parts)
+  const methods = async (): Promise<WireRecords<object, object>> => kind(await parts.records())
+  const create = async (call: Call): Promise<void> => {
+    const body = await readAdminBody(call, parts.line)
+    sendAdmin(call, 201, await (await methods()).create(body))
+  }
+  const update = async (call: Call): Promise<object> => {
+    const body = await readAdminBody(call, parts.line)
+    return (await methods()).update(idOf(call), body)
+  }
   return [
     { method: 'POST', path, handle: admits(create) },
-    { method: 'GET', path, handle: shows((call) => desk.list(pageOf(call))) },
-    { method: 'GET', path: `${path}/:id`, handle: shows((call) => desk.get(idOf(call))) },
+    { method: 'GET', path, handle: shows(async (call) => (await methods()).list(pageOf(call))) },
+    { method: 'GET', path: `${path}/:id`, handle: shows(async (call) => (await methods()).get(idOf(call))) },
     { method: 'PUT', path: `${path}/:id`, handle: shows(update) },
-    { method: 'DELETE', path: `${path}/:id`, handle: shows((call) => desk.delete(idOf(call))) },
+    { method: 'DELETE', path: `${path}/:id`, handle: shows(async (call) => (await methods()).delete(idOf(call))) },
   ]
 }
 
-/** The limits of the key that asks; it needs no admin. */
-function ownLimits({ keys, line }: AdminParts): Handler {
+/** The limits of the calling key, which needs no admin key. */
+function ownLimits({ records, line }: AdminParts): Handler {
   return async (call) => {
     const key = await findCaller(call.request, line)
     const headers = { ...adminHeaders(call), ...baseHeaders(call.id, await line.ledger.status(key)) }
-    sendJson(call.sink, 200, headers, JSON.stringify(await keys.limits(key.id)))
+    sendJson(call.sink, 200, headers, JSON.stringify(await (await records()).keys.limits(key.id)))
   }
 }
 

@@ -44,5 +44,5 @@ function readMoment(query: URLSearchParams, name: string): number | undefined {
 }
 
 function wrong(param: string, expected: string): GatewayError {
-  return new GatewayError('invalid-admin-request', `${param}: ${expected} was expected.`, { param })
+  return new GatewayError('invalid-admin-request', `${param}: expected ${expected}.`, { param })
 }

@@ -5,12 +5,12 @@ import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import { readBearer } from '../http/credentials.ts'
 import { SharedRequest, webRequestOf } from '../http/web-request.ts'
 
-/** Who may use the admin API and the metrics. With neither field they answer 401 and say how to configure it. */
+/** Authorization of the admin API and the metrics. With neither field they answer 401 and say how to configure it. */
 export interface AdminOptions {
   /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string
   /**
-   * The operator's own decision, by method, address and headers; a body that is read is kept for the gateway.
+   * Decides by method, address and headers of the request; a body that is read is kept for the gateway.
    * A rejection, anything but `true`, or no answer within 10 seconds is a 401. With `key` too, either of them suffices.
    */
   readonly authorize?: (request: Request) => boolean | Promise<boolean>

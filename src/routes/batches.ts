@@ -140,7 +140,7 @@ async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promis
 function readQuery(query: URLSearchParams): BatchQuery {
   const limit = query.has('limit') ? Number(query.get('limit')) : DEFAULT_PAGE
   if (!Number.isInteger(limit) || limit < 1 || limit > GREATEST_PAGE) {
-    throw new GatewayError('invalid-request', `limit must be a whole number from 1 to ${GREATEST_PAGE}.`, {
+    throw new GatewayError('invalid-request', `limit: expected a whole number from 1 to ${GREATEST_PAGE}.`, {
       param: 'limit',
     })
   }
@@ -152,7 +152,7 @@ function readQuery(query: URLSearchParams): BatchQuery {
 function readId(query: URLSearchParams, param: string): string | undefined {
   const id = query.get(param)
   if (id === null || isBatchId(id)) return id ?? undefined
-  throw new GatewayError('invalid-request', `${param} is no id of a message batch.`, { param })
+  throw new GatewayError('invalid-request', `${param}: expected the id of a message batch.`, { param })
 }
 
 /** Lines of JSON, read and sent a page at a time, as fast as the caller takes them. */

@@ -16,7 +16,7 @@ export interface Listed {
   readonly model: Model
 }
 
-const GREATEST_PAGE = 1000
+const MAX_PAGE = 1000
 
 /** GET /v1/models: one list that both official clients read, of what the calling key may use. */
 export function listModels(listed: readonly Listed[], services: Services): Handler {
@@ -41,13 +41,9 @@ export function getModel(listed: readonly Listed[], services: Services): Handler
     const name = call.variables['id'] ?? ''
     const entry = listed.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
     if (entry === undefined) {
-      throw new GatewayError(
-        'invalid-model',
-        'There is no such model for this key. GET /v1/models lists those there are.',
-        {
-          param: 'model',
-        },
-      )
+      throw new GatewayError('invalid-model', 'This key has no such model. GET /v1/models lists its models.', {
+        param: 'model',
+      })
     }
     return answer(call, key, services, writeEntry(entry))
   }
@@ -79,7 +75,7 @@ interface Page {
 
 /** Without `limit` the whole list: the catalogue is small, and clients of the chat format do not page. */
 function pageOf(visible: readonly Listed[], query: URLSearchParams): Page {
-  const limit = readLimit(query.get('limit')) ?? GREATEST_PAGE
+  const limit = readLimit(query.get('limit')) ?? MAX_PAGE
   const after = query.get('after_id')
   const before = query.get('before_id')
   if (before !== null) {
@@ -93,8 +89,8 @@ function pageOf(visible: readonly Listed[], query: URLSearchParams): Page {
 function readLimit(given: string | null): number | undefined {
   if (given === null) return undefined
   const limit = Number(given)
-  if (Number.isInteger(limit) && limit >= 1 && limit <= GREATEST_PAGE) return limit
-  throw new GatewayError('invalid-request', `limit must be a whole number from 1 to ${GREATEST_PAGE}.`, {
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit
+  throw new GatewayError('invalid-request', `limit: expected a whole number from 1 to ${MAX_PAGE}.`, {
     param: 'limit',
   })
 }
@@ -102,5 +98,5 @@ function readLimit(given: string | null): number | undefined {
 function indexOf(visible: readonly Listed[], id: string, param: string): number {
   const index = visible.findIndex((entry) => entry.name === id)
   if (index >= 0) return index
-  throw new GatewayError('invalid-request', `${param} names no model of this list.`, { param })
+  throw new GatewayError('invalid-request', `${param}: expected the id of a model of this list.`, { param })
 }

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { stepsOf } from '../core/steps.ts'
-import type { Metrics } from '../formats/format.ts'
+import type { SvcMetrics } from '../formats/format.ts'
 import { messageId } from '../formats/messages/answer.ts'
 import { messagesClient } from '../formats/messages/client.ts'
 import { messagesUpstream } from '../formats/messages/upstream.ts'
@@ -16,7 +16,7 @@ import { baseHeaders, STREAM_HEADERS } from '../pipeline/head.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import { countEvents, type EventSink, skipEvents } from '../replay/event-buffer.ts'
-import type { Found, Kept } from '../replay/recordings.ts'
+import type { FoundRecording, Kept } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
@@ -46,7 +46,7 @@ type Send = (sink: EventSink) => void
 async function find({ variables, request }: Call, key: VirtualKey, wanted: Wanted): Promise<Send> {
   const { after, services } = wanted
   const id = variables['id'] ?? ''
-  const look = (): Promise<Found | undefined> => services.recordings.find(key.id, messageId(id))
+  const look = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
   const found = await look()
   if (found === undefined) throw unknownMessage()
   if (found === 'elsewhere') return (sink) => void waitForText(look, { request, sink }, wanted)
@@ -67,7 +67,7 @@ async function find({ variables, request }: Call, key: VirtualKey, wanted: Wante
 
 /** Polls for a text that another process generates. */
 async function waitForText(
-  look: () => Promise<Found | undefined>,
+  look: () => Promise<FoundRecording | undefined>,
   { request, sink }: { readonly request: HttpRequest; readonly sink: EventSink },
   wanted: Wanted,
 ): Promise<void> {
@@ -95,7 +95,7 @@ async function waitForText(
   }
 }
 
-function keptText(found: Found | undefined, wanted: Wanted): string {
+function keptText(found: FoundRecording | undefined, wanted: Wanted): string {
   if (found === undefined || found === 'elsewhere' || 'live' in found) throw lostMessage()
   return textAfter(found.kept, wanted)
 }
@@ -131,7 +131,7 @@ function textOf(kept: Kept, services: Services): string {
 }
 
 /** Written by `keepWhole` from a bill. */
-function isMetrics(value: JsonObject): value is JsonObject & Metrics {
+function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
   return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
 }
 
@@ -164,7 +164,7 @@ function positionOf(value: unknown, param: string): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value
   throw new GatewayError(
     'invalid-request',
-    `${param} must be the id of the last event that was received, a whole number of 0 or more.`,
+    `${param}: expected the id of the last event that you received, a whole number of at least 0.`,
     { param },
   )
 }
@@ -173,7 +173,7 @@ function checkPosition(after: number, count: number): void {
   if (after <= count) return
   throw new GatewayError(
     'invalid-request',
-    `There are ${count} events until now, so none can have been received with the id ${after}. Take the id of the last event that was.`,
+    `starting_after is ${after}, but the stream has only ${count} events so far. Pass the id of the last event that you received.`,
     { param: 'starting_after' },
   )
 }
@@ -182,7 +182,7 @@ function checkPosition(after: number, count: number): void {
 function unknownMessage(): GatewayError {
   return new GatewayError(
     'not-found',
-    'There is no such message for this key. Messages can be streamed again for an hour after they were answered.',
+    'This key has no such message. A message can be streamed again for one hour after its end.',
     { param: 'message_id' },
   )
 }
@@ -190,6 +190,6 @@ function unknownMessage(): GatewayError {
 function lostMessage(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The process that generated this message ended before the message did. Send the request again.',
+    'The process that generated this message ended before the message was complete. Send the request again.',
   )
 }

@@ -33,7 +33,7 @@ export function responseHandlers(services: Services): ResponseHandlers {
       await readKept(services, key, call)
       throw new GatewayError(
         'invalid-request',
-        'Only a response that was asked for with background: true is cancelled.',
+        'Only a response that was created with background: true can be cancelled.',
         {
           param: 'response_id',
         },

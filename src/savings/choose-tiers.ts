@@ -18,7 +18,7 @@ import type { CutOptions } from './cut.ts'
 import type { Conversation, Segment } from './conversation.ts'
 
 /** A tier that may run without an order, and what it would cost; absent for a tier without a forecast. */
-export interface Candidate {
+export interface TierCandidate {
   readonly tier: Tier
   readonly expected?: {
     readonly costs: CourseCosts
@@ -31,7 +31,7 @@ export interface Candidate {
   }
 }
 
-type ForecastCandidate = Required<Candidate>
+type ForecastCandidate = Required<TierCandidate>
 
 /** The tiers worth trying without an order, cheapest first. Tiers without a forecast come first, in their order. */
 export async function chooseTiers(
@@ -39,7 +39,7 @@ export async function chooseTiers(
   job: TierJob,
   history: History,
   meter: Meter,
-): Promise<readonly Candidate[]> {
+): Promise<readonly TierCandidate[]> {
   if (tiers.length === 0) return []
   const outlook = outlookOf(job, history, meter)
   const { tokens } = job
@@ -47,7 +47,7 @@ export async function chooseTiers(
   const soonOutlook = { ...outlook, turns: turnsToRecoup(turnsSoFar(job.prompt)) }
   const asWhole = passthrough(tokens, warmTokens(history.whole, job, history))
   const whole = courseCosts(asWhole, outlook)
-  const always: Candidate[] = []
+  const always: TierCandidate[] = []
   const candidates: ForecastCandidate[] = []
   for (const tier of tiers) {
     const forecast = await tier.forecast?.(job)
@@ -75,7 +75,7 @@ export interface Declined {
  * Returns true when a tier that was not ordered may run after others declined: it asks no more of the small model than
  * they would have, and together with what they spent it still costs less than sending everything.
  */
-export function mayFollow({ expected }: Candidate, { spent, calls }: Declined): boolean {
+export function mayFollow({ expected }: TierCandidate, { spent, calls }: Declined): boolean {
   if (expected === undefined || calls === undefined) return true
   return expected.calls <= calls && add(expected.costs.total, spent) < expected.whole.total
 }
@@ -90,7 +90,7 @@ interface Standards {
 function cheapestOf(
   candidates: readonly ForecastCandidate[],
   { whole, wholeSoon, history }: Standards,
-): readonly Candidate[] {
+): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
   const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
   const standard = last?.expected.costs ?? whole

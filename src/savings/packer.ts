@@ -6,7 +6,7 @@ import type { SegmentAnalysis } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
 
 /** One segment on its way into or past the basket. */
-export interface Entry {
+export interface PackerEntry {
   readonly segment: Segment
   readonly place: number
   /** Exact. */
@@ -29,15 +29,15 @@ export interface Packer {
   readonly room: number
   readonly spent: () => number
   /** Takes segments whole, in this order, those that fit: within `limit` tokens together and within the room. */
-  takeWhole(entries: readonly Entry[], limit: number): void
+  takeWhole(entries: readonly PackerEntry[], limit: number): void
   /** Takes the calls of segments without their results, those that fit. */
-  takeSkeletons(entries: readonly Entry[], limit: number): void
+  takeSkeletons(entries: readonly PackerEntry[], limit: number): void
   /** Takes snippets of segments from the last back, within `limit` tokens together and within the room. */
-  takeLast(entries: readonly Entry[], limit: number): void
+  takeLast(entries: readonly PackerEntry[], limit: number): void
   /** Takes the best snippets of what is not whole, by their estimated size; true when it took any. */
-  takeSnippets(entries: readonly Entry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
+  takeSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
   /** Replaces estimates by exact sizes; gives back the last snippets of what turned out too large. */
-  measure(entries: readonly Entry[], signal: AbortSignal): Promise<void>
+  measure(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
 }
 
 const SEGMENT_SHARE = 0.5
@@ -47,16 +47,16 @@ const SMALL = 20
 
 export function createPacker(room: number, { meter, pause }: { readonly meter: Meter; readonly pause: Pause }): Packer {
   let spent = 0
-  const stale = new Set<Entry>()
+  const stale = new Set<PackerEntry>()
   let offers: readonly Offer[] | undefined
 
-  const put = (entry: Entry, state: 'excerpt' | 'whole', cost: number): void => {
+  const put = (entry: PackerEntry, state: 'excerpt' | 'whole', cost: number): void => {
     spent += cost - entry.spent
     entry.spent = cost
     entry.state = state
   }
 
-  const takeWhole = (entries: readonly Entry[], limit: number): void => {
+  const takeWhole = (entries: readonly PackerEntry[], limit: number): void => {
     let left = limit
     for (const entry of entries) {
       const cost = entry.tokens - entry.spent
@@ -68,7 +68,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     }
   }
 
-  const takeSkeletons = (entries: readonly Entry[], limit: number): void => {
+  const takeSkeletons = (entries: readonly PackerEntry[], limit: number): void => {
     let left = limit
     for (const entry of entries) {
       const cost = entry.analysis.skeletonTokens
@@ -79,7 +79,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     }
   }
 
-  const takeLast = (entries: readonly Entry[], limit: number): void => {
+  const takeLast = (entries: readonly PackerEntry[], limit: number): void => {
     let left = limit
     for (const entry of entries.filter(({ state }) => state !== 'whole')) {
       for (const snippet of entry.analysis.snippets.toReversed()) {
@@ -91,13 +91,16 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     }
   }
 
-  const pick = (entry: Entry, snippet: Snippet, cost: number): void => {
+  const pick = (entry: PackerEntry, snippet: Snippet, cost: number): void => {
     put(entry, 'excerpt', entry.spent + cost)
     entry.picked.push(snippet)
     stale.add(entry)
   }
 
-  const takeSnippets = async (entries: readonly Entry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean> => {
+  const takeSnippets = async (
+    entries: readonly PackerEntry[],
+    scores: ReadonlyMap<Snippet, number>,
+  ): Promise<boolean> => {
     offers ??= await offersIn(entries, scores, pause)
     const shown = new Set<number>()
     for (const entry of entries) {
@@ -117,14 +120,14 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     return took
   }
 
-  const sizeOf = async (entry: Entry, signal: AbortSignal): Promise<number> => {
+  const sizeOf = async (entry: PackerEntry, signal: AbortSignal): Promise<number> => {
     entry.messages = excerptSegment(entry.segment, entry.picked)
     let tokens = 0
     for (const message of entry.messages) tokens += await meter.countOfMessage(message, signal)
     return tokens
   }
 
-  const measure = async (entries: readonly Entry[], signal: AbortSignal): Promise<void> => {
+  const measure = async (entries: readonly PackerEntry[], signal: AbortSignal): Promise<void> => {
     for (const entry of stale) put(entry, 'excerpt', await sizeOf(entry, signal))
     stale.clear()
     const cheapestFirst = entries.filter((entry) => entry.state === 'excerpt').toSorted((a, b) => a.share - b.share)
@@ -138,7 +141,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
   }
 
   /** Gives back snippets, the last picked first, until the rest fits. */
-  const shrink = async (entry: Entry, signal: AbortSignal): Promise<void> => {
+  const shrink = async (entry: PackerEntry, signal: AbortSignal): Promise<void> => {
     const over = (): boolean => spent > room
     while (over() && entry.picked.length > 1) {
       entry.picked.pop()
@@ -150,13 +153,13 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
 }
 
 /** Tokens of a snippet in an excerpt: the first one also brings the segment's skeleton. */
-function costOf(entry: Entry, snippet: Snippet): number {
+function costOf(entry: PackerEntry, snippet: Snippet): number {
   return snippet.tokens + SNIPPET_FRAME + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
 }
 
 /** The snippets that may be taken, best first. Those without any worth fill the room last, in their order. */
 async function offersIn(
-  entries: readonly Entry[],
+  entries: readonly PackerEntry[],
   scores: ReadonlyMap<Snippet, number>,
   pause: Pause,
 ): Promise<readonly Offer[]> {
@@ -171,18 +174,18 @@ async function offersIn(
   return worthy.concat(others)
 }
 
-function shownSnippets(entry: Entry): readonly Snippet[] {
+function shownSnippets(entry: PackerEntry): readonly Snippet[] {
   return entry.state === 'whole' ? entry.analysis.snippets : entry.picked
 }
 
 interface Offer {
-  readonly entry: Entry
+  readonly entry: PackerEntry
   readonly snippet: Snippet
   readonly worth: number
 }
 
 /** What is not whole when snippets are first asked for. */
-function offersOf(entry: Entry, scores: ReadonlyMap<Snippet, number>): readonly Offer[] {
+function offersOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly Offer[] {
   if (entry.state === 'whole') return []
   const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
   return entry.analysis.snippets.map((snippet) => {

@@ -1,6 +1,6 @@
 import type { Meter } from '../core/ports.ts'
 import type { Selection } from './excerpt.ts'
-import { createPacker, type Packer, type Entry } from './packer.ts'
+import { createPacker, type Packer, type PackerEntry } from './packer.ts'
 import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics } from './keywords.ts'
 import type { Pause } from '../core/pause.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
@@ -114,13 +114,13 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   }
 }
 
-function picksOf(entry: Entry): readonly number[] {
+function picksOf(entry: PackerEntry): readonly number[] {
   const picked = new Set(entry.picked)
   return entry.analysis.snippets.flatMap((snippet, at) => (picked.has(snippet) ? [at] : []))
 }
 
-async function readAll(job: SelectionJob, tools: SelectionTools): Promise<Entry[]> {
-  const entries: Entry[] = []
+async function readAll(job: SelectionJob, tools: SelectionTools): Promise<PackerEntry[]> {
+  const entries: PackerEntry[] = []
   for (const [place, segment] of job.segments.entries()) {
     let tokens = 0
     for (const message of segment.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
@@ -145,7 +145,7 @@ async function readAll(job: SelectionJob, tools: SelectionTools): Promise<Entry[
   return entries
 }
 
-function shareOfTools(entries: readonly Entry[]): number {
+function shareOfTools(entries: readonly PackerEntry[]): number {
   let all = 1
   let exchanges = 0
   for (const { segment, tokens } of entries) {
@@ -169,7 +169,7 @@ function withNeighbors(scores: Float64Array): Float64Array {
 }
 
 /** Worth of each segment: its own score and half of its partner's, by length and age. */
-function rank(entries: readonly Entry[], scores: Float64Array, withTools: boolean): void {
+function rank(entries: readonly PackerEntry[], scores: Float64Array, withTools: boolean): void {
   const [ageing, power] = withTools ? [AGEING, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const greatest = scores.reduce((most, score) => Math.max(most, score), 1e-9)
   for (const [at, entry] of entries.entries()) {
@@ -184,7 +184,7 @@ function rank(entries: readonly Entry[], scores: Float64Array, withTools: boolea
  * The partner of a question is its answer, and the other way round. Where several people talk and none answers as
  * the assistant, the turns before and after lend half as much, between them.
  */
-function partnerScore(entries: readonly Entry[], scores: Float64Array, at: number): number {
+function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at: number): number {
   const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'
   const scoreAt = (index: number): number => (index in entries ? (scores[index] ?? 0) : 0)
   const partner = isUser(at) ? at + 1 : at - 1
@@ -195,8 +195,8 @@ function partnerScore(entries: readonly Entry[], scores: Float64Array, at: numbe
 }
 
 /** The answers that fit the query best, whole: ranked as elsewhere, short words of the user would fill the room first. */
-function takeAnswers(packer: Packer, entries: readonly Entry[]): void {
-  const worthOf = ({ value, tokens }: Entry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
+function takeAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
+  const worthOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
   const answers = entries.filter(({ segment, share }) => segment.kind === 'assistant' && share > 0)
   packer.takeWhole(
     answers.toSorted((a, b) => worthOf(b) - worthOf(a)),
@@ -205,15 +205,15 @@ function takeAnswers(packer: Packer, entries: readonly Entry[]): void {
 }
 
 interface Orders {
-  readonly byValue: readonly Entry[]
-  readonly newestFirst: readonly Entry[]
+  readonly byValue: readonly PackerEntry[]
+  readonly newestFirst: readonly PackerEntry[]
   readonly steps: ReadonlySet<Segment>
   readonly newestRoom: number
   readonly withTools: boolean
 }
 
 /** Standing instructions, the user's words, the steps of the live turn, the beginning and the end. */
-function takeRightful(packer: Packer, entries: readonly Entry[], orders: Orders): void {
+function takeRightful(packer: Packer, entries: readonly PackerEntry[], orders: Orders): void {
   const { room } = packer
   const { byValue, newestFirst, steps } = orders
   const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => steps.has(entry.segment))
@@ -226,7 +226,7 @@ function takeRightful(packer: Packer, entries: readonly Entry[], orders: Orders)
     newestFirst.filter((entry) => entry.analysis.standing),
     room * STANDING_SHARE,
   )
-  const isUser = (entry: Entry): boolean => entry.segment.kind === 'user'
+  const isUser = (entry: PackerEntry): boolean => entry.segment.kind === 'user'
   const words = entries.filter(isUser)
   const all = words.reduce((sum, entry) => sum + entry.tokens, 0)
   const share = !orders.withTools && all <= room * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS

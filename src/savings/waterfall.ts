@@ -2,7 +2,7 @@ import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { createPause } from '../core/pause.ts'
 import { createFamilyLock } from './family.ts'
-import { chooseTiers, mayFollow, type Candidate, type Declined } from './choose-tiers.ts'
+import { chooseTiers, mayFollow, type TierCandidate, type Declined } from './choose-tiers.ts'
 import { conversationOf } from './conversation.ts'
 import { createMemory } from './memory.ts'
 import { hasCacheMarks } from './net.ts'
@@ -125,7 +125,11 @@ async function runTiers(tiers: readonly Tier[], job: TierJob, history: History, 
 }
 
 /** What the tiers that declined would have asked of the small model at the least, this one included. */
-async function leastCalls({ calls }: Declined, candidate: Candidate, job: TierJob): Promise<Pick<Declined, 'calls'>> {
+async function leastCalls(
+  { calls }: Declined,
+  candidate: TierCandidate,
+  job: TierJob,
+): Promise<Pick<Declined, 'calls'>> {
   const expected = candidate.expected ?? (await orElse(undefined, Promise.resolve(candidate.tier.forecast?.(job))))
   if (expected === undefined) return calls === undefined ? {} : { calls }
   return { calls: calls === undefined || expected.calls < calls ? expected.calls : calls }
@@ -142,11 +146,11 @@ async function queueOf(
   job: TierJob,
   history: History,
   { meter, verdicts }: Notes,
-): Promise<readonly Candidate[]> {
+): Promise<readonly TierCandidate[]> {
   const note = (tier: Tier, outcome: TierVerdict['outcome'], reason: string): void => {
     verdicts.set(tier, { tier: tier.tier, outcome, reason })
   }
-  const ordered: Candidate[] = []
+  const ordered: TierCandidate[] = []
   const open: Tier[] = []
   for (const tier of tiers) {
     if (!tier.wants(job)) note(tier, 'not-wanted', 'neither a header nor the size calls for it')

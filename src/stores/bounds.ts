@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Quota, WriteOptions } from '../core/ports.ts'
 import { quotaExceeded } from '../core/quotas.ts'
 
@@ -19,6 +20,14 @@ export interface BulkLimits {
   readonly expiring: PoolLimit
   /** Log entries: the audit. Full, the largest share loses its oldest entry. */
   readonly logs: PoolLimit
+}
+
+const checkLimit = optionsOf({ entries: wholeFrom(0), bytes: wholeFrom(0) }, ['entries', 'bytes'])
+
+/** The checks of options that all durable stores share. */
+export const STORE_CHECKS: Readonly<Record<'limits' | 'now', OptionCheck>> = {
+  limits: optionsOf({ owned: checkLimit, expiring: checkLimit, logs: checkLimit }),
+  now: aFunction('now()'),
 }
 
 const GIB = 1024 ** 3

@@ -2,7 +2,7 @@ import { GatewayError, storeFault } from '../core/errors.ts'
 import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 
-export interface GuardOptions {
+export interface StoreGuardOptions {
   readonly after: Runtime['after']
   /** How long one call may take, in milliseconds. @default 2,000 */
   readonly timeoutMs?: number
@@ -21,7 +21,7 @@ const PROBE_MS = 250
  * A store that answers no call for the time of one call is silent: further calls reject at once instead of waiting as
  * long, until a ping is answered.
  */
-export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: GuardOptions): Store {
+export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: StoreGuardOptions): Store {
   if (store.local === true) return store
   let answers = 0
   let isSilent = false

@@ -1,3 +1,4 @@
+import { aFunction, checkOptions, optionsOf, wholeFrom } from '../core/option-checks.ts'
 import type { Store } from '../core/ports.ts'
 import { createCounters, createTallies } from './memory/counters.ts'
 import { createLogs } from './memory/logs.ts'
@@ -36,6 +37,7 @@ export interface MemoryBounds {
   readonly logs: PoolBounds & { readonly entriesOfOneLog: number }
 }
 
+/** Options of `memoryStore()`. */
 export interface MemoryStoreOptions extends Partial<MemoryBounds> {
   /** Milliseconds since 1970; the clock of the gateway that uses the store. @default Date.now */
   readonly now?: () => number
@@ -53,12 +55,26 @@ const DEFAULTS: MemoryBounds = {
   logs: { entries: 100_000, bytes: 64 * MIB, entriesOfOneLog: 50_000 },
 }
 
+const pool = { entries: wholeFrom(0), bytes: wholeFrom(0) }
+const checkPool = optionsOf(pool, ['entries', 'bytes'])
+const CHECK = optionsOf({
+  now: aFunction('now()'),
+  durable: checkPool,
+  owned: checkPool,
+  expiring: checkPool,
+  counters: wholeFrom(0),
+  tickets: wholeFrom(0),
+  tallies: wholeFrom(0),
+  logs: optionsOf({ ...pool, entriesOfOneLog: wholeFrom(0) }, ['entries', 'bytes', 'entriesOfOneLog']),
+})
+
 /**
  * A store within this process: limits and budgets hold for this process alone, and a restart forgets everything.
  * Each step is atomic because it runs within one turn. Nothing waits on a timer: what has ended is dropped by the
  * next call. Bytes are counted as two for each UTF-16 unit.
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
+  checkOptions('memoryStore', options, CHECK)
   const { now = Date.now, ...bounds } = options
   const most = { ...DEFAULTS, ...bounds }
   const values = createValues(now, most)

@@ -9,7 +9,8 @@ import type {
   WriteOptions,
 } from '../core/ports.ts'
 import { quotaExceeded } from '../core/quotas.ts'
-import { BULK_LIMITS, storeFull, type BulkLimits } from './bounds.ts'
+import { checkOptions, expects, optionsOf, type OptionCheck } from '../core/option-checks.ts'
+import { BULK_LIMITS, STORE_CHECKS, storeFull, type BulkLimits } from './bounds.ts'
 import { createCallFunction, createRunQuery, createSweep, type PostgresClient } from './postgres/client.ts'
 import { migratePostgres } from './postgres/schema.ts'
 import {
@@ -26,6 +27,7 @@ import {
 } from './wire.ts'
 import { checkAmount, checkClaims, endedCounter, takenTicket } from './reservation-rules.ts'
 
+/** Options of `postgresStore()`. */
 export interface PostgresStoreOptions {
   /** A connected client: a Pool of `pg`, postgres.js, or PGlite. The caller closes it. */
   readonly client: PostgresClient
@@ -37,6 +39,7 @@ export interface PostgresStoreOptions {
   readonly now?: () => number
 }
 
+/** A store in PostgreSQL. */
 export interface PostgresStore extends Store {
   /** Creates the schema, or brings it to the newest version. `npx sluice migrate` does the same. */
   migrate(): Promise<void>
@@ -44,13 +47,28 @@ export interface PostgresStore extends Store {
 
 const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,40}$/
 
+/** The checks of options that the parts over one database share. */
+export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', OptionCheck>> = {
+  client: expects(
+    'a client, such as a Pool of pg',
+    (value) => typeof value === 'object' || typeof value === 'function',
+  ),
+  schema: expects(
+    'lower-case letters, digits and underscores',
+    (value) => typeof value === 'string' && SCHEMA_NAME.test(value),
+  ),
+  now: STORE_CHECKS.now,
+}
+
+const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
+
 /**
  * Keeps everything in PostgreSQL 14 or newer. Each step is one call of one function, so any number of processes share
  * limits and budgets exactly. A committed step survives a power failure.
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
+  checkOptions('postgresStore', options, CHECK)
   const { client, schema = 'sluice', now } = options
-  checkSchema(schema)
   const limits = { ...BULK_LIMITS, ...options.limits }
   const runQuery = createRunQuery(client)
   const call = createCallFunction(runQuery, schema, now)
@@ -142,12 +160,6 @@ function settingsAtRisk(rows: readonly unknown[]): readonly string[] {
     (row) =>
       `${textOf(fieldOf(row, 'risk'))} of PostgreSQL is off: a failure of its host can lose the last settled requests. Set it to on.`,
   )
-}
-
-/** Throws for a name that would need quotation marks. */
-export function checkSchema(schema: string): void {
-  if (SCHEMA_NAME.test(schema)) return
-  throw new RangeError(`The schema is ${JSON.stringify(schema)}; expected lower-case letters, digits and underscores.`)
 }
 
 /** Digits of the two parts of a cursor, so that cursors compare as text: the transaction and the entry. */

@@ -1,11 +1,13 @@
+import { checkOptions, expects, oneOf, optionsOf, type OptionCheck } from '../core/option-checks.ts'
 import type { Store } from '../core/ports.ts'
-import type { BulkLimits } from './bounds.ts'
+import { STORE_CHECKS, type BulkLimits } from './bounds.ts'
 import { createContext, createRunScript, type RedisClient } from './redis/client.ts'
 import { createCounters } from './redis/counters.ts'
 import { READ_SETTINGS } from './redis/scripts.ts'
 import { createValues } from './redis/values.ts'
 import { fieldOf, textOf } from './wire.ts'
 
+/** Options of `redisStore()`. */
 export interface RedisStoreOptions {
   /** A connected client: ioredis, node-redis, or an HTTP client of Upstash's shape. The caller closes it. */
   readonly client: RedisClient
@@ -23,6 +25,14 @@ export interface RedisStoreOptions {
   readonly now?: () => number
 }
 
+/** The checks of options that the parts over one Redis share. */
+export const REDIS_CHECKS: Readonly<Record<'client' | 'prefix' | 'now', OptionCheck>> = {
+  client: expects('a connected client of Redis', (value) => typeof value === 'object' || typeof value === 'function'),
+  prefix: expects('a text', (value) => typeof value === 'string'),
+  now: STORE_CHECKS.now,
+}
+
+const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByOwner: oneOf(true, false) }, ['client'])
 const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
@@ -31,6 +41,7 @@ const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
  * must not evict keys: set `maxmemory-policy noeviction`.
  */
 export function redisStore(options: RedisStoreOptions): Store {
+  checkOptions('redisStore', options, CHECK)
   const { client, prefix = 'sluice', shardByOwner = false, now } = options
   const limits: BulkLimits = { owned: LIMIT, expiring: LIMIT, logs: LIMIT, ...options.limits }
   const context = createContext({ runScript: createRunScript(client), prefix, limits, isSharded: shardByOwner, now })

@@ -57,7 +57,7 @@ function hasDuplicates(claims: readonly Claim[]): boolean {
 
 export function endedCounter(counter: string): RangeError {
   return new RangeError(
-    `The counter ${counter} ends before the store's present: the store and its user need the same clock.`,
+    `The counter ${counter} ended before the current time of the store. Use the same clock for the store and the gateway.`,
   )
 }
 

@@ -1,10 +1,12 @@
+import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/option-checks.ts'
 import type { Store } from '../core/ports.ts'
-import { BULK_LIMITS, bytesOf, isGiant, type BulkLimits } from './bounds.ts'
+import { BULK_LIMITS, STORE_CHECKS, bytesOf, isGiant, type BulkLimits } from './bounds.ts'
 import { createCounters } from './sqlite/counters.ts'
 import { createSql, migrateSqlite, type Sql, type SqliteDatabase, textIn } from './sqlite/database.ts'
 import { createLogs } from './sqlite/logs.ts'
 import { createValues } from './sqlite/values.ts'
 
+/** Options of `sqliteStore()`. */
 export interface SqliteStoreOptions {
   /** An open database of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. The caller closes it. */
   readonly database: SqliteDatabase
@@ -26,12 +28,22 @@ export interface SqliteStoreOptions {
 }
 
 const BUSY_TIMEOUT_MS = 2_000
+const CHECK = optionsOf(
+  {
+    ...STORE_CHECKS,
+    database: objectWith('an open SQLite database, such as new DatabaseSync(path)', ['exec', 'prepare']),
+    busyTimeoutMs: numberFrom(0, 3_600_000),
+    synchronous: oneOf('normal', 'full'),
+  },
+  ['database'],
+)
 
 /**
  * Keeps everything in one SQLite file. The file survives a restart, and several processes of one host may share it.
  * Each step is one transaction. The schema is created and migrated when the store is made.
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
+  checkOptions('sqliteStore', options, CHECK)
   const { database, busyTimeoutMs = BUSY_TIMEOUT_MS, synchronous = 'normal', now = Date.now } = options
   const limits = { ...BULK_LIMITS, ...options.limits }
   const sql = createSql(database)

@@ -1,5 +1,6 @@
 import { sha256 } from '#hash'
 import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cached-answer.ts'
+import { wholeFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Quota, Store, WriteOptions } from '../core/ports.ts'
 import { bytesOf } from './bounds.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -10,6 +11,12 @@ export interface StoredAnswersOptions {
   readonly maxEntriesPerKey?: number
   /** @default 64 MiB */
   readonly maxBytesPerKey?: number
+}
+
+/** The checks of these options. */
+export const ANSWER_CHECKS: Readonly<Record<keyof StoredAnswersOptions, OptionCheck>> = {
+  maxEntriesPerKey: wholeFrom(0),
+  maxBytesPerKey: wholeFrom(0),
 }
 
 const MAX_ENTRIES = 10_000
@@ -165,14 +172,6 @@ function createCounted(now: () => number): Counted {
       return { entries: entries.size, bytes }
     },
   }
-}
-
-/** Throws for a length of vectors that a database cannot index. */
-export function checkDimensions(dimensions: number, max: number): void {
-  if (Number.isSafeInteger(dimensions) && dimensions >= 1 && dimensions <= max) return
-  throw new GatewayError('invalid-request', `dimensions is ${dimensions}; expected a whole number from 1 to ${max}.`, {
-    param: 'dimensions',
-  })
 }
 
 /** Throws for a vector of another length, and for one with a number that is not finite. */

@@ -10,11 +10,13 @@ export interface TestApi {
   readonly expect: (value: unknown) => Expectation
 }
 
+/** The result of `expect(value)` of the test runner. */
 export interface Expectation extends Matchers<unknown> {
   readonly resolves: Matchers<Promise<unknown>>
   readonly rejects: Matchers<Promise<unknown>>
 }
 
+/** The matchers of the test runner that the tests use. */
 export interface Matchers<result> {
   toBe(expected: unknown): result
   toEqual(expected: unknown): result

@@ -1,6 +1,7 @@
 import type { Embedder, VectorIndex } from '../core/ports.ts'
 import type { TestApi, TestClock } from './test-api.ts'
 
+/** Limits of the vector index under test. */
 export interface IndexLimits {
   readonly dimensions: number
   /** How many entries it must hold at least. */

@@ -9,7 +9,7 @@ import { joinBytes } from '../http/body.ts'
 import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
 
 /** Whole events as they leave. */
-export type Chunk = Uint8Array | string
+export type TranslatedChunk = Uint8Array | string
 
 /** Maximum size of a whole answer in bytes. */
 const MAX_BYTES = 32 * 1024 * 1024
@@ -66,7 +66,7 @@ export class AnswerTranslator {
   }
 
   /** Takes bytes of the upstream, cut anywhere; returns the events that can leave. Throws `upstream` for a faulty stream. */
-  push(bytes: Uint8Array): Chunk {
+  push(bytes: Uint8Array): TranslatedChunk {
     this.#size += bytes.byteLength
     if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer of more than 32 MiB')
     const isPlain = this.#isPlain
@@ -130,7 +130,7 @@ export class AnswerTranslator {
     return this.#number(frames)
   }
 
-  #relay(bytes: Uint8Array, isPlain: IsPlain): Chunk {
+  #relay(bytes: Uint8Array, isPlain: IsPlain): TranslatedChunk {
     const from = this.#isOpen ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
     const to = from === -1 ? -1 : lastEventEnd(bytes, from)
     if (to <= from) return this.#parse(bytes)
@@ -195,7 +195,7 @@ export class AnswerTranslator {
 
   #numberBytes(bytes: Uint8Array): Uint8Array {
     const search = searchBytes(bytes)
-    const pieces: Chunk[] = []
+    const pieces: TranslatedChunk[] = []
     for (let start = 0; start < bytes.length;) {
       const end = search.find('\n\n', start) + 2
       pieces.push(`id: ${++this.#events}\n`, bytes.subarray(start, end))
@@ -224,7 +224,7 @@ function lastEventEnd(bytes: Uint8Array, from: number): number {
 
 const encoder = new TextEncoder()
 
-function joinChunks(chunks: readonly Chunk[]): Uint8Array {
+function joinChunks(chunks: readonly TranslatedChunk[]): Uint8Array {
   const pieces = chunks.map((chunk) => (typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
   return joinBytes(
     pieces,

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { Step } from '../core/answer.ts'
 import type { AnswerSource, SourceReceiver } from '../core/answer-source.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { AnswerTranslator, Chunk } from './answer-translator.ts'
+import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 
 /** Milliseconds for which a request waits for the first content of its stream, once an upstream has answered 200. */
 export const MAX_HOLD_MS = 5000
@@ -16,7 +16,7 @@ export interface StreamEnd {
 
 /** Receives a stream that has been opened. */
 export interface StreamListener {
-  onChunk(chunk: Chunk): void
+  onChunk(chunk: TranslatedChunk): void
   /** The answer is complete. */
   onWhole(): void
   onError(error: unknown): void
@@ -30,7 +30,7 @@ export interface StreamListener {
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator
   readonly #source: AnswerSource
-  readonly #held: Chunk[] = []
+  readonly #held: TranslatedChunk[] = []
   #listener: StreamListener | undefined
   #end: StreamEnd | undefined
   #outcome: { readonly error?: unknown } | undefined
@@ -108,9 +108,9 @@ export class UpstreamStream implements SourceReceiver {
     this.#settle({ error })
   }
 
-  #take(translate: () => Chunk): void {
+  #take(translate: () => TranslatedChunk): void {
     if (this.#outcome !== undefined) return
-    let chunk: Chunk
+    let chunk: TranslatedChunk
     try {
       chunk = translate()
     } catch (error) {

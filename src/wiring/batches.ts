@@ -1,24 +1,19 @@
-import * as z from 'zod/mini'
 import { lazy } from '../core/lazy.ts'
-import type { BatchOptions, BatchRoom, BatchRoomParts } from './batch-room.ts'
+import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
+import type { BatchOptions, OpenBatches, BatchSources } from './batch-parts.ts'
 
-export type { BatchOptions } from './batch-room.ts'
+export type { BatchOptions } from './batch-parts.ts'
 
-export const batchSchema: z.ZodMiniType = z.strictObject({
-  concurrency: z.optional(
-    z.int({ error: 'a whole number from 0 to 1,000 was expected' }).check(z.minimum(0), z.maximum(1000)),
-  ),
-  leaseMs: z.optional(z.int({ error: 'a whole number of at least 1,000 was expected' }).check(z.minimum(1000))),
-  waitUntil: z.optional(
-    z.custom<(promise: Promise<unknown>) => void>((value) => typeof value === 'function', {
-      error: 'a function was expected: waitUntil(promise)',
-    }),
-  ),
+/** The check of `batches` in the gateway's options. */
+export const checkBatches: OptionCheck = optionsOf({
+  concurrency: wholeFrom(0, 1000),
+  leaseMs: wholeFrom(1000),
+  waitUntil: aFunction('waitUntil(promise)'),
 })
 
 /** The batches of a gateway, whose code is loaded when it is first needed. */
 export interface Batches {
-  room(): Promise<BatchRoom>
+  room(): Promise<OpenBatches>
   /** Begins to look for batches, the first time it is called. */
   start(): void
   /** Works until nothing can be done at the moment. */
@@ -26,13 +21,13 @@ export interface Batches {
   stop(): Promise<void>
 }
 
-export function createBatches(options: BatchOptions | undefined, parts: BatchRoomParts): Batches {
+export function createBatches(options: BatchOptions | undefined, parts: BatchSources): Batches {
   const load = lazy(async () => {
-    const { openBatchRoom } = await import('./batch-room.ts')
-    return openBatchRoom(options ?? {}, parts)
+    const { openBatches } = await import('./batch-parts.ts')
+    return openBatches(options ?? {}, parts)
   })
   let isWanted = false
-  const room = (): Promise<BatchRoom> => {
+  const room = (): Promise<OpenBatches> => {
     isWanted = true
     return load()
   }

@@ -1,4 +1,4 @@
-import { checkCacheOptions, type SemanticCacheOptions } from '../cache/cache-options.ts'
+import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { CacheStatistics } from '../cache/statistics.ts'
 import { lazy } from '../core/lazy.ts'
@@ -17,7 +17,6 @@ const NO_STATISTICS: CacheStatistics = {
 
 /** Returns the semantic cache, which is loaded at its first look-up. Its options are checked now. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
-  checkCacheOptions(options)
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {
     const { createSemanticCache } = await import('../cache/semantic-cache.ts')

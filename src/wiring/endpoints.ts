@@ -13,7 +13,7 @@ import type { StatusParts } from '../routes/status.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Batches } from './batches.ts'
 
-export interface EndpointRooms {
+export interface EndpointParts {
   readonly services: Services
   readonly directory: Directory
   readonly store: Store
@@ -26,10 +26,10 @@ export interface EndpointRooms {
 }
 
 /** Every path of the gateway: one look at this table is its HTTP interface. */
-export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
-  const { services, store, states, basePath, traffic, servesWithoutStore } = rooms
+export function endpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
+  const { services, store, states, basePath, traffic, servesWithoutStore } = parts
   const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
-  const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, rooms))
+  const batch = (name: keyof BatchHandlers): Handler => lazily(() => batchHandler(name, parts))
   const storedResponse = (name: keyof ResponseHandlers): Handler => lazily(() => responseHandler(name, services))
   const table: readonly Endpoint<Handler>[] = [
     {
@@ -91,11 +91,11 @@ export function endpoints(rooms: EndpointRooms): readonly Endpoint<Handler>[] {
         lazily(() => embeddings(services)),
       ),
     },
-    { method: 'GET', path: '/v1/models', handle: lazily(() => models('listModels', rooms)) },
-    { method: 'GET', path: '/v1/models/*id', handle: lazily(() => models('getModel', rooms)) },
+    { method: 'GET', path: '/v1/models', handle: lazily(() => models('listModels', parts)) },
+    { method: 'GET', path: '/v1/models/*id', handle: lazily(() => models('getModel', parts)) },
     { method: 'GET', path: '/health', handle: lazily(() => state('health', status)) },
     { method: 'GET', path: '/ready', handle: lazily(() => state('ready', status)) },
-    ...adminPaths(rooms),
+    ...adminPaths(parts),
   ]
   return table.map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
 }
@@ -105,7 +105,7 @@ const routes = lazy(() => import('../routes/on-demand.ts'))
 const METHODS: readonly Method[] = ['GET', 'POST', 'PUT', 'DELETE']
 
 /** The admin API and the metrics, in a router of their own, which is loaded with the first of their requests. */
-function adminPaths({ admin, services, basePath }: EndpointRooms): readonly Endpoint<Handler>[] {
+function adminPaths({ admin, services, basePath }: EndpointParts): readonly Endpoint<Handler>[] {
   const load = lazy(async () => {
     const { adminEndpoints } = await routes()
     const table = adminEndpoints({ ...admin, line: services })
@@ -154,7 +154,7 @@ async function state(name: 'health' | 'ready', parts: StatusParts): Promise<Hand
   return (await routes())[name](parts)
 }
 
-async function models(name: 'listModels' | 'getModel', { directory, services }: EndpointRooms): Promise<Handler> {
+async function models(name: 'listModels' | 'getModel', { directory, services }: EndpointParts): Promise<Handler> {
   const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
   return (await routes())[name](listed, services)
 }
@@ -167,7 +167,7 @@ async function replayStream(services: Services): Promise<Handler> {
   return (await routes()).replayStream(services)
 }
 
-async function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointRooms): Promise<Handler> {
+async function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointParts): Promise<Handler> {
   const [{ batchHandlers }, { book, work }] = await Promise.all([routes(), batches.room()])
   return batchHandlers({ book, wake: work.wake, line: services })[name]
 }

@@ -2,16 +2,22 @@ import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { lazy } from '../core/lazy.ts'
 import type { Runtime, Settlement, Store } from '../core/ports.ts'
-import type { Desks } from '../governance/desks.ts'
-import { applyConfiguration, parseConfiguration } from '../governance/configuration.ts'
-import { createKeyring } from '../governance/keyring.ts'
+import type { Budgets, Keys, RateLimits } from '../governance/admin-api.ts'
+import type { AdminRecords } from '../governance/admin-records.ts'
+import { parseConfiguration } from '../governance/configuration.ts'
+import { createKeyLookup } from '../governance/key-lookup.ts'
 import { createLedger, type Ledger } from '../governance/ledger.ts'
 import { createSharedLimits } from '../governance/shared-limits.ts'
 import type { KeyById } from '../pipeline/answer-item.ts'
 import type { FindKey } from '../pipeline/services.ts'
 
-/** Who may do how much, and the desks at which that is decided. */
-export interface Governance extends Desks {
+/** Keys, budgets and rate limits, and the ledger that enforces them. */
+export interface Governance {
+  readonly keys: Keys
+  readonly budgets: Budgets
+  readonly rateLimits: RateLimits
+  /** The same records in the names of the wire. The first call loads their code. */
+  readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
   /** The key of an id, for work that goes on without its secret; undefined for one that was deleted. */
@@ -46,19 +52,32 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const { keyCacheMs, allowsUnreserved = false } = parts
   const remembering = { keepsStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
   const shared = createSharedLimits({ store, now, ...remembering })
-  const keyring = createKeyring({ store, now, uuid, shared, ...remembering })
-  const inPlace = startOnce(() => applyConfiguration(configured, { keyring, shared }), parts.onFailure, runtime.after)
+  const lookup = createKeyLookup({ store, now, ...remembering })
+  const load = lazy(async () => {
+    const [{ createAdminRecords }, { applyConfiguration, createKeyring }] = await Promise.all([
+      import('../governance/admin-records.ts'),
+      import('../governance/keyring.ts'),
+    ])
+    const keyring = createKeyring({ store, now, uuid, shared, lookup })
+    const records = createAdminRecords({ store, runtime, keyring, shared })
+    return { records, apply: () => applyConfiguration(configured, { keyring, shared }) }
+  })
+  const isEmpty = Object.values(configured).every((records) => records.length === 0)
+  const start = async (): Promise<void> => {
+    if (!isEmpty) await (await load()).apply()
+  }
+  const inPlace = startOnce(start, parts.onFailure, runtime.after)
   const starting = inPlace()
   if (isPromise(starting)) starting.catch(() => {})
-  const desks = lazy(async () => {
+  const adminRecords = async (): Promise<AdminRecords> => {
     await inPlace()
-    const { createDesks } = await import('../governance/desks.ts')
-    return createDesks({ store, runtime, keyring, shared })
-  })
+    return (await load()).records
+  }
   return {
-    keys: onDemand(async () => (await desks()).keys, KEY_METHODS),
-    budgets: onDemand(async () => (await desks()).budgets, RECORD_METHODS),
-    rateLimits: onDemand(async () => (await desks()).rateLimits, RECORD_METHODS),
+    keys: inProcess<Keys>(async () => (await adminRecords()).keys, KEY_METHODS),
+    budgets: inProcess<Budgets>(async () => (await adminRecords()).budgets, RECORD_METHODS),
+    rateLimits: inProcess<RateLimits>(async () => (await adminRecords()).rateLimits, RECORD_METHODS),
+    adminRecords,
     ledger: createLedger({
       store,
       now,
@@ -71,10 +90,10 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
         ...(parts.onSettlementDropped !== undefined && { onDropped: parts.onSettlementDropped }),
       },
     }),
-    findKey: (secret) => chain(inPlace(), () => keyring.find(secret)),
+    findKey: (secret) => chain(inPlace(), () => lookup.find(secret)),
     keyById: async (id) => {
       await inPlace()
-      return orNothing(keyring.read(id))
+      return orNothing(lookup.keys.read(id))
     },
   }
 }
@@ -110,7 +129,7 @@ function startOnce(
       onFailure(cause)
       throw new GatewayError(
         'overloaded',
-        'The configured keys, budgets and rate limits could not be put in place yet, so nothing is served. Try again later.',
+        'The configured keys, budgets and rate limits are not stored yet, so requests are refused. Retry later.',
         { retryAfterSeconds: 1, cause },
       )
     }
@@ -118,16 +137,18 @@ function startOnce(
   return () => (isDone ? undefined : (running ??= attempt()))
 }
 
-type Methods<desk> = { readonly [name in keyof desk]: (...given: never[]) => Promise<unknown> }
+type Methods<api> = { readonly [name in keyof api]: (...given: never[]) => Promise<unknown> }
 
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
-/** A desk whose code is loaded by the first call of a method, and only when the configuration is in place. */
-function onDemand<desk extends Methods<desk>>(load: () => Promise<desk>, names: Record<keyof desk, true>): desk {
-  const call =
-    (name: keyof desk) =>
-    async (...given: never[]): Promise<unknown> =>
-      (await load())[name](...given)
-  return Object.fromEntries(Object.keys(names).map((name) => [name, call(name as keyof desk)])) as desk
+/** Methods with the names of the process, over those of the wire. The first call loads their code. */
+function inProcess<api extends Methods<api>>(load: () => Promise<Methods<api>>, names: Record<keyof api, true>): api {
+  const method =
+    (name: keyof api) =>
+    async (...given: never[]): Promise<unknown> => {
+      const [methods, { callInProcess }] = await Promise.all([load(), import('../core/field-names.ts')])
+      return callInProcess(given, (renamed) => methods[name](...(renamed as never[])))
+    }
+  return Object.fromEntries(Object.keys(names).map((name) => [name, method(name as keyof api)])) as api
 }

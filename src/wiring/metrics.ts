@@ -5,7 +5,7 @@ import type { Metrics } from '../records/metrics.ts'
 import type { RequestLog } from '../records/request-log.ts'
 import type { MetricsReports } from '../routes/metrics.ts'
 
-/** What an operator sees of the metrics, the log, the audit trail and the cache. */
+/** Reports on requests, money and the cache, and on records that were dropped. */
 export function createMetricsReports(parts: {
   readonly metrics: Metrics
   readonly audit: Pick<Audit, 'dropped'>
@@ -19,7 +19,7 @@ export function createMetricsReports(parts: {
     summary: () => metrics.summary(now()),
     cache: () => {
       const { hitRate = 0, totalRequests = 0, hits = 0, misses = 0 } = cache?.stats() ?? {}
-      return { hit_rate: hitRate, total_requests: totalRequests, cache_hits: hits, cache_misses: misses }
+      return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
     },
     prometheus: async () => {
       const { writePrometheus } = await import('../routes/on-demand.ts')

@@ -1,4 +1,4 @@
-import * as z from 'zod/mini'
+import { offOr, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Runtime, Store } from '../core/ports.ts'
 import { createDetached, type Detached } from '../replay/subscribers.ts'
 import { lazy } from '../core/lazy.ts'
@@ -17,19 +17,13 @@ export interface StreamsOptions {
   readonly bytesOfOne?: number
 }
 
-const whole = z.int({ error: 'a whole number of at least 1 was expected' }).check(z.minimum(1))
-
-export const streamsSchema: z.ZodMiniType = z.union(
-  [
-    z.literal(false),
-    z.strictObject({
-      keepSeconds: z.optional(whole),
-      entries: z.optional(whole),
-      bytes: z.optional(whole),
-      bytesOfOne: z.optional(whole),
-    }),
-  ],
-  { error: 'false, or an object of keepSeconds, entries, bytes, bytesOfOne, was expected' },
+/** The check of `streams` in the gateway's options. */
+export const checkStreams: OptionCheck = offOr(
+  optionsOf(
+    { keepSeconds: wholeFrom(1), entries: wholeFrom(1), bytes: wholeFrom(1), bytesOfOne: wholeFrom(1) },
+    [],
+    'false or an object of keepSeconds, entries, bytes and bytesOfOne',
+  ),
 )
 
 /** What outlives a response: recordings, remembered answers, and work that goes on without its caller. */

@@ -1,5 +1,5 @@
-import * as z from 'zod/mini'
 import { lazy } from '../core/lazy.ts'
+import { expects, listOf, numberFrom, oneOf, optionsOf, type OptionCheck } from '../core/option-checks.ts'
 import type { Model } from '../core/model.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { ZERO } from '../core/money.ts'
@@ -42,36 +42,28 @@ export interface SavingsOptions {
   readonly shadow?: number
 }
 
-const between = (least: number, greatest: number): z.ZodMiniType<number> =>
-  z
-    .number({ error: `a number from ${least} to ${greatest} was expected` })
-    .check(
-      z.minimum(least, { error: `at least ${least} was expected` }),
-      z.maximum(greatest, { error: `at most ${greatest} was expected` }),
-    )
+const tokens = numberFrom(0, 1e9)
+const target = numberFrom(200, 1e6)
+const targets = listOf(
+  'a number from 200 to 1000000, or a list of { above, target }',
+  optionsOf({ above: tokens, target }, ['above', 'target']),
+  1,
+)
 
-const tokens = between(0, 1e9)
-const target = between(200, 1e6)
-const leastTarget = z.union([target, z.array(z.strictObject({ above: tokens, target })).check(z.minLength(1))], {
-  error: 'a number from 200 to 1000000, or a list of { above, target }, was expected',
-})
-
-/** The schema of `savings` in the gateway's options. */
-export const savingsSchema: z.ZodMiniType<unknown> = z.strictObject({
-  thresholds: z.optional(
-    z.strictObject({ vanishing: z.optional(tokens), recursive: z.optional(tokens), family: z.optional(tokens) }),
+/** The check of `savings` in the gateway's options. */
+export const checkSavings: OptionCheck = optionsOf({
+  thresholds: optionsOf({ vanishing: tokens, recursive: tokens, family: tokens }),
+  slider: oneOf('auto', 'query', 'stable'),
+  summarizer: oneOf('model', 'extractive'),
+  vanishing: optionsOf({
+    targetShare: numberFrom(0.0001, 1),
+    leastTarget: (value, path) => (typeof value === 'number' ? target(value, path) : targets(value, path)),
+  }),
+  tiers: expects(
+    "a list of tiers, or a function that returns one from the gateway's own",
+    (value) => Array.isArray(value) || typeof value === 'function',
   ),
-  slider: z.optional(z.enum(['auto', 'query', 'stable'], { error: "'auto', 'query' or 'stable' was expected" })),
-  summarizer: z.optional(z.enum(['model', 'extractive'], { error: "'model' or 'extractive' was expected" })),
-  vanishing: z.optional(
-    z.strictObject({ targetShare: z.optional(between(0.0001, 1)), leastTarget: z.optional(leastTarget) }),
-  ),
-  tiers: z.optional(
-    z.custom((value) => Array.isArray(value) || typeof value === 'function', {
-      error: 'a list of tiers, or a function from the own tiers to one, was expected',
-    }),
-  ),
-  shadow: z.optional(between(0, 1)),
+  shadow: numberFrom(0, 1),
 })
 
 export interface SavingsParts {

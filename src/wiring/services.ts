@@ -1,6 +1,5 @@
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import { createSingleFlight } from '../cache/single-flight.ts'
-import type { JsonObject } from '../core/json.ts'
 import { toDollars } from '../core/money.ts'
 import type { Runtime, Store, Timeouts } from '../core/ports.ts'
 import { BodyRoom } from '../pipeline/body-room.ts'
@@ -12,6 +11,7 @@ import { createObservers, type ObserverTargets } from '../pipeline/observe-reque
 import type { Directory } from '../providers/catalog.ts'
 import type { Failover } from '../providers/failover.ts'
 import { smallModelFor } from '../providers/small-model.ts'
+import type { LogEventFields } from '../records/request-log.ts'
 import type { ShadowRecord, TierJob } from '../savings/tier.ts'
 import { createMeter, createTokenizer } from '../tokens/meter.ts'
 import type { Governance } from './governance.ts'
@@ -97,7 +97,7 @@ function unwritten(store: Store): Store {
   return { ...store, set: () => Promise.resolve() }
 }
 
-function shadowFields(record: ShadowRecord, job: TierJob): JsonObject {
+function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
   return {
     virtual_key_id: job.owner,
     model: job.modelName,

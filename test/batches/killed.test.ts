@@ -23,7 +23,7 @@ it('a worker is killed three times with SIGKILL, and each item has one result an
     expect(batch.request_counts).toEqual({ processing: 0, succeeded: COUNT, errored: 0, canceled: 0, expired: 0 })
     expect(results).toHaveLength(COUNT)
     expect(new Set(results.map((one) => one.custom_id)).size).toBe(COUNT)
-    expect(usage).toMatchObject({ cost: { billed_usd: Number((COUNT * ITEM_USD).toFixed(6)) } })
+    expect(usage).toMatchObject({ cost: { billedUsd: Number((COUNT * ITEM_USD).toFixed(6)) } })
   } finally {
     await farm.close()
   }

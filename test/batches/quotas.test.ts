@@ -67,7 +67,7 @@ describe('a key that fills the store with batches', () => {
     expect(errors.length).toBeGreaterThan(0)
     for (const { result } of errors) expect(result).toMatchObject({ error: FULL })
     expect(room.calls).toBe(3)
-    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billed_usd: Number((3 * ITEM_USD).toFixed(6)) } })
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: Number((3 * ITEM_USD).toFixed(6)) } })
   })
 })
 

@@ -66,7 +66,7 @@ describe('items that cannot be answered now', () => {
     await workToTheEnd(room, secret, id, gateway)
 
     expect((await linesOf(gateway, secret, id)).map((line) => line.result.type)).toEqual(['succeeded', 'succeeded'])
-    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billed_usd: 2 * ITEM_USD } })
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: 2 * ITEM_USD } })
   })
 
   it('expire a day after their batch was made', async () => {
@@ -105,7 +105,7 @@ describe('a process that lost its lease', () => {
     await paused
 
     expect(JSON.stringify(await linesOf(gateway, secret, id))).toContain('In time.')
-    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billed_usd: ITEM_USD } })
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: ITEM_USD } })
     expect((await gateway.audit.read({ keyId })).records).toHaveLength(1)
   })
 })

@@ -60,7 +60,7 @@ function run(name: string, args: readonly string[], { home }: Place, env: Record
 }
 
 const answered = (log: readonly LogRecord[]): readonly LogRecord[] =>
-  log.filter((line) => line['outcome'] === 'answered')
+  log.filter((line) => line.event === undefined && line.outcome === 'answered')
 
 describe('Codex with its default model, of which only base URL and key are changed', () => {
   it.skipIf(!existsSync(programOf('codex')))(

@@ -118,8 +118,8 @@ describe('message batches through the official client', () => {
     const usage = await gateway.keys.usage(keyId)
     const audit = await gateway.audit.read({ keyId })
     // Creating the batch is a request, too.
-    expect(usage).toMatchObject({ requests: 4, cost: { billed_usd: 0.0009 } })
-    expect(audit.records.map((record) => record.cost_usd)).toEqual([0.0003, 0.0003, 0.0003])
+    expect(usage).toMatchObject({ requests: 4, cost: { billedUsd: 0.0009 } })
+    expect(audit.records.map((record) => record.costUsd)).toEqual([0.0003, 0.0003, 0.0003])
     expect(await store.held()).toBe(0)
   })
 
@@ -137,14 +137,14 @@ describe('message batches through the official client', () => {
       error: { type: 'error', error: { type: 'rate_limit_error' } },
     })
     expect(upstream.requests).toHaveLength(1)
-    expect(await gateway.keys.rateLimit(keyId)).toMatchObject({ request_remaining: 0 })
+    expect(await gateway.keys.rateLimit(keyId)).toMatchObject({ requestRemaining: 0 })
     expect((await anthropic.messages.batches.list()).data).toHaveLength(2)
   })
 
   it('one whose body is refused takes no request of the limit', async () => {
     const { anthropic, gateway, keyId } = await stage({ key: { name: 'k', rate_limit_requests: 1 } })
     await expect(anthropic.messages.batches.create({ requests: [] })).rejects.toMatchObject({ status: 400 })
-    expect(await gateway.keys.rateLimit(keyId)).toMatchObject({ request_remaining: 1 })
+    expect(await gateway.keys.rateLimit(keyId)).toMatchObject({ requestRemaining: 1 })
   })
 
   it('items share the cache with one another', async () => {

@@ -72,7 +72,7 @@ describe('counting tokens through the official client', () => {
     expect([await remaining(), await remaining(), await remaining()]).toEqual(['2', '1', '0'])
     expect(await store.held()).toBe(0)
     expect(await store.spent('tokens')).toBe(0)
-    expect(await gateway.keys.usage(keyId)).toMatchObject({ requests: 3, cost: { billed_usd: 0 } })
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ requests: 3, cost: { billedUsd: 0 } })
     expect((await gateway.audit.read({ keyId })).records).toHaveLength(3)
   })
 

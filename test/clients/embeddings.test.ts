@@ -194,7 +194,7 @@ describe('embeddings of the official client', () => {
       .catch((reason: unknown) => reason)
 
     expect(error).toMatchObject({ status: 502, type: 'upstream_error' })
-    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billed_usd: 0 } })
+    expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: 0 } })
   })
 })
 
@@ -224,10 +224,10 @@ describe('embeddings are governed', () => {
     })
 
     const usage = await gateway.keys.usage(keyId)
-    expect(usage).toMatchObject({ cost: { billed_usd: 0.0003 }, tokens: { prompt: 200, completion: 0 } })
+    expect(usage).toMatchObject({ cost: { billedUsd: 0.0003 }, tokens: { prompt: 200, completion: 0 } })
     const records = (await gateway.audit.read({ keyId })).records
-    expect(records.filter((record) => record.tokens_used === 100)).toHaveLength(2)
-    expect(records.every((record) => record.key_id === keyId)).toBe(true)
+    expect(records.filter((record) => record.tokensUsed === 100)).toHaveLength(2)
+    expect(records.every((record) => record.keyId === keyId)).toBe(true)
   })
 
   it('by a budget that pays in advance', async () => {

@@ -1,7 +1,7 @@
 import OpenAI from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Frame } from '../../src/core/answer.ts'
-import { asObject, type JsonObject } from '../../src/core/json.ts'
+import type { JsonObject } from '../../src/core/json.ts'
 import { openaiCompatible, type Gateway, type LogRecord } from '../../src/index.ts'
 import { PRICE, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { startUpstream, type Reply, type UpstreamRequest } from '../support/upstream.ts'
@@ -377,12 +377,12 @@ describe('a response in the background', () => {
     await gateway.close()
 
     expect(requests.at(-1)?.path).toBe('/v1/responses/resp_vendor1/cancel')
-    expect(lines.filter((line) => line['billed_usd'] !== undefined)).toMatchObject([{ billed_usd: 0.0003 }])
+    expect(lines.filter((line) => line.event === undefined)).toMatchObject([{ billed_usd: 0.0003 }])
   })
 })
 
 async function billed(gateway: Gateway, keyId: string): Promise<unknown> {
-  return asObject((await gateway.keys.usage(keyId))['cost'])?.['billed_usd']
+  return (await gateway.keys.usage(keyId)).cost.billedUsd
 }
 
 /** A stream of the vendor: one text in pieces. */

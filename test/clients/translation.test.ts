@@ -127,7 +127,7 @@ describe('an answer of any JSON object from a message upstream', () => {
     const failure = await openai.chat.completions.create(ask).catch((error: unknown) => error)
 
     expect(failure).toMatchObject({ status: 502 })
-    expect(asObject((await gateway.keys.usage(keyId))['cost'])?.['billed_usd']).toBe(0)
+    expect((await gateway.keys.usage(keyId)).cost.billedUsd).toBe(0)
   })
 
   it('that is none ends its stream with an error', async () => {

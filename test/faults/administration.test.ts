@@ -236,7 +236,7 @@ describe('a key that is switched off or deleted while its stream runs', () => {
       expect(reply.status).toBe(200)
       expect(reply.text).toContain('[DONE]')
       const { records } = await stage.gateway.audit.read({ keyId: id })
-      expect(records).toMatchObject([{ outcome: 'answered', tokens_used: 15, cost_usd: 0.00003 }])
+      expect(records).toMatchObject([{ outcome: 'answered', tokensUsed: 15, costUsd: 0.00003 }])
     },
   )
 })

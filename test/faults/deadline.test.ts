@@ -1,7 +1,7 @@
 import { request as httpRequest } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { createGateway, extractive, memoryStore } from '../../src/index.ts'
+import { createGateway, extractive, memoryStore, type KeyUsage } from '../../src/index.ts'
 import { ask, CHAT, type Reply } from '../support/ask.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { frameText, framesOf, gate, type UpstreamRequest } from '../support/upstream.ts'
@@ -56,12 +56,12 @@ describe('the money of a request', () => {
     await openUnread(stage)
     await stage.upstream.last.leaving
     // Settlement is the last step: the loop ends with the test's own deadline when it never comes.
-    while ((await usageOf(stage))['requests'] === 0) {
+    while ((await usageOf(stage)).requests === 0) {
       await new Promise((resolve) => {
         setImmediate(resolve)
       })
     }
-    expect((await usageOf(stage))['tokens']).not.toMatchObject({ completion: 0 })
+    expect((await usageOf(stage)).tokens).not.toMatchObject({ completion: 0 })
     // The hold is given back: another request fits.
     expect((await ask(stage, { ...CHAT.body, max_tokens: 20 })).status).not.toBe(402)
   })
@@ -94,7 +94,7 @@ function* flood(request: UpstreamRequest): Generator<string> {
   while (second !== undefined) yield frameText(second)
 }
 
-function usageOf({ gateway, keyId }: Stage): Promise<JsonObject> {
+function usageOf({ gateway, keyId }: Stage): Promise<KeyUsage> {
   return gateway.keys.usage(keyId)
 }
 

@@ -170,7 +170,7 @@ describe('a request limit', () => {
     await stage.store.allSettled()
     expect(await stage.store.held()).toBe(0)
     const usage = await stage.gateway.keys.usage(stage.keyId)
-    expect(usage['requests']).toBe(100)
+    expect(usage.requests).toBe(100)
   })
 
   it('is not opened again by a clock that is set back', async () => {

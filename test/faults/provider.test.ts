@@ -436,7 +436,7 @@ describe('what an upstream counts', () => {
       }
     }
     const used = await stage.gateway.keys.usage(stage.keyId)
-    expect(Number.isSafeInteger(used['current_usage_cents'])).toBe(true)
+    expect(Number.isSafeInteger(used.currentUsageCents)).toBe(true)
     stage.upstream.reply = () => 'Hello.'
     expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)
   })

@@ -97,7 +97,7 @@ describe('a key that floods the store', () => {
     const all = await stage.gateway.audit.read({ limit: 1_000 })
 
     expect(records).toHaveLength(3)
-    expect(all.records.filter((record) => record.key_id === stage.keyId)).toHaveLength(3)
+    expect(all.records.filter((record) => record.keyId === stage.keyId)).toHaveLength(3)
   })
 })
 

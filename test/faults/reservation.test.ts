@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { anthropic, openaiCompatible } from '../../src/index.ts'
+import { anthropic, openaiCompatible, type LogRecord } from '../../src/index.ts'
 import { ask, CHAT, CROSSINGS, expectRefusal, FRONTS, MESSAGE, type Reply } from '../support/ask.ts'
 import { honestReply, promptTokensOf, VENDOR_WORK } from '../support/honest-vendor.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
@@ -16,7 +16,7 @@ const CENT = 10_000_000
 
 interface Watched extends Stage {
   readonly store: WatchedStore
-  readonly log: readonly JsonObject[]
+  readonly log: readonly LogRecord[]
 }
 
 const closers: (() => Promise<void>)[] = []
@@ -32,11 +32,11 @@ async function start(
 ): Promise<Watched> {
   const upstream = await startUpstream({ reply })
   const store = watchedStore(() => NOON)
-  const log: JsonObject[] = []
+  const log: LogRecord[] = []
   const stage = await startStage({
     store,
     margin: 1,
-    log: (record) => void log.push(record as JsonObject),
+    log: (record) => void log.push(record),
     runtime: { now: () => NOON, random: () => 0 },
     key: { name: 'limited', ...key },
     providers: [
@@ -307,7 +307,7 @@ describe('usage that no call can have', () => {
   })
 })
 
-function isCutOff({ event }: JsonObject): boolean {
+function isCutOff({ event }: LogRecord): boolean {
   return String(event).includes('the excess is not billed')
 }
 

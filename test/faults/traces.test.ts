@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Store } from '../../src/core/ports.ts'
-import { createGateway, extractive, memoryStore, type Gateway } from '../../src/index.ts'
+import { createGateway, extractive, memoryStore, type Gateway, type LogRecord } from '../../src/index.ts'
 import { ended, resultsOf } from '../support/batches.ts'
 import { ask, FRONTS } from '../support/ask.ts'
 import { MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
@@ -14,14 +14,18 @@ afterEach(async () => {
 
 interface Logged extends Stage {
   /** Records of level ERROR that have a cause. */
-  readonly errors: () => readonly Readonly<Record<string, unknown>>[]
+  readonly errors: () => readonly LogRecord[]
 }
 
 async function startOne(options: StageOptions = {}): Promise<Logged> {
-  const records: Readonly<Record<string, unknown>>[] = []
+  const records: LogRecord[] = []
   const stage = await startStage({ log: (record) => records.push(record), ...options })
   stages.push(stage)
-  return { ...stage, errors: () => records.filter(({ level, cause }) => level === 'ERROR' && cause !== undefined) }
+  return { ...stage, errors: () => records.filter(isError) }
+}
+
+function isError(record: LogRecord): boolean {
+  return record.level === 'ERROR' && 'cause' in record && record.cause !== undefined
 }
 
 /** A fault of the code, as a bug would throw it. */
@@ -106,7 +110,7 @@ describe('gateway.fetch', () => {
       () => Object.defineProperty(new Request('http://gateway/v1/models'), 'headers', { get: bug }),
     ],
   ])('answers 500 and never throws when %s', async (_, runtime, request) => {
-    const records: Readonly<Record<string, unknown>>[] = []
+    const records: LogRecord[] = []
     const gateway = createGateway({ providers: [extractive()], log: (record) => records.push(record), runtime })
     let pending: Promise<Response> | undefined
     expect(() => {
@@ -115,7 +119,7 @@ describe('gateway.fetch', () => {
     const response = await pending
     expect(response?.status).toBe(500)
     expect(response?.headers.get('x-request-id')).toMatch(/^req_/)
-    expect(records.some(({ level, cause }) => level === 'ERROR' && cause !== undefined)).toBe(true)
+    expect(records.some(isError)).toBe(true)
     await gateway.close()
   })
 })

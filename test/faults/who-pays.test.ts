@@ -80,7 +80,7 @@ describe.each(FRONTS)('small-model calls of a request on the $name front whose m
       completion: 0,
     })
     const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
-    expect(records).toMatchObject([{ outcome: 'refused', cost_usd: (SMALL_CALL * MARGIN) / 1e9, tokens_used: 0 }])
+    expect(records).toMatchObject([{ outcome: 'refused', costUsd: (SMALL_CALL * MARGIN) / 1e9, tokensUsed: 0 }])
   })
 
   it('are the operator’s cost when the size of the prompt called for them', async () => {
@@ -169,7 +169,7 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
     })
     const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
     expect(records).toMatchObject([
-      { outcome: 'left', status: 499, failure: 'cancelled', cost_usd: Math.round(billed / 1000) / 1e6 },
+      { outcome: 'left', status: 499, failure: 'cancelled', costUsd: Math.round(billed / 1000) / 1e6 },
     ])
   })
 

@@ -143,7 +143,7 @@ describe.each(fronts)('a steering header on the $name front', ({ path, body }) =
   ])('that does not exist, %s, is 400 and names the nearest: %s', async (name, nearest) => {
     expectNotCalled(
       await headerOf(name, 'true'),
-      new RegExp(`no request header ${name}\\. The nearest one is ${nearest}\\.`, 'i'),
+      new RegExp(`no request header ${name}\\. Did you mean ${nearest}\\?`, 'i'),
     )
   })
 })

@@ -135,7 +135,6 @@ describe('the body that creates a key', () => {
   it('cannot set what only the gateway sets', () => {
     const assigned = {
       id: 'mine',
-      value: 'sk-bf-mine',
       hash: 'x',
       current_usage_cents: -5,
       is_admin: true,

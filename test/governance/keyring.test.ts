@@ -35,10 +35,7 @@ describe('the keyring', () => {
     const keys = await store.list('', { limit: 100 })
     const texts = [...keys, ...(await Promise.all(keys.map((name) => store.get(name))))].join('\n')
     expect(texts).not.toContain(secret.slice(6))
-    const shown = JSON.stringify([
-      publicKey(key, { current_usage_cents: 0 }),
-      listedKey(key, { current_usage_cents: 0 }),
-    ])
+    const shown = JSON.stringify([publicKey(key, 0), listedKey(key, 0)])
     expect(shown).not.toContain(key.hash)
     expect(shown).not.toContain(secret)
     expect(shown).toContain(secret.slice(0, 10))
@@ -214,15 +211,15 @@ describe('the keyring', () => {
       expires_at: '2027-01-01T00:00:00Z',
     }
     const { key } = await keyring.create(parseNewKey({ ...fields, provider_configs: [{ provider: 'a' }] }))
-    const shown = JSON.parse(JSON.stringify(publicKey(key, { current_usage_cents: 3 }))) as Record<string, unknown>
+    const shown = JSON.parse(JSON.stringify(publicKey(key, 3))) as Record<string, unknown>
     const again = await keyring.update(key.id, parseKeyChange(shown))
-    expect(publicKey(again, { current_usage_cents: 3 })).toEqual(shown)
+    expect(publicKey(again, 3)).toEqual(shown)
   })
 
   it('shows a key in the shapes of the admin API', async () => {
     const { keyring } = room()
     const { key } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 500 }))
-    expect(listedKey(key, { current_usage_cents: 12 })).toEqual({
+    expect(listedKey(key, 12)).toEqual({
       id: key.id,
       name: 'app',
       key_prefix: key.prefix,
@@ -230,7 +227,7 @@ describe('the keyring', () => {
       current_usage_cents: 12,
       budget_limit_cents: 500,
     })
-    expect(publicKey(key, { current_usage_cents: 0 })).toMatchObject({
+    expect(publicKey(key, 0)).toMatchObject({
       created_at: new Date(NOON).toISOString(),
       budget_reset_duration: '1M',
       rate_limit_requests: Number.MAX_SAFE_INTEGER,

@@ -22,7 +22,7 @@ describe('request limits', () => {
     const refused = all.find((one) => one.status === 'rejected')
     expect(refused?.reason).toMatchObject({
       kind: 'rate-limited',
-      message: expect.stringContaining('100 requests a hour') as string,
+      message: expect.stringContaining('100 requests per hour') as string,
       details: {
         code: 'rate_limit_exceeded',
         retryAfterSeconds: 3600,
@@ -185,7 +185,7 @@ describe('budgets', () => {
     const error = await attempt(() => place.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
     expect(error).toMatchObject({ kind: 'budget-exceeded', details: { rate: { limit: 9, remaining: 8 } } })
     const { message } = error as Error
-    expect(message).toContain('The shared budget "Team A" is reached: $5.000000 a week')
+    expect(message).toContain('The shared budget "Team A" is reached: the rest of $5.000000 per week')
     expect(message).not.toContain('1.23')
     expect(message).not.toContain('3.76')
   })
@@ -462,7 +462,7 @@ describe('reports', () => {
     }
     const { by_model: byModel, requests } = await place.reports.usage(key)
     expect(requests).toBe(4)
-    expect((byModel as { model: string; requests: number }[]).map((entry) => [entry.model, entry.requests])).toEqual([
+    expect(byModel.map((entry) => [entry.model, entry.requests])).toEqual([
       ['__proto__', 1],
       ['a b', 1],
       ['requests x', 1],

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/model.ts'
 import { parseNewKey } from '../../src/governance/key-schema.ts'
-import { createQuote, type Candidate, type QuoteParts } from '../../src/governance/quote.ts'
+import { createQuote, type QuoteCandidate, type QuoteParts } from '../../src/governance/quote.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { room, used, type Room } from './room.ts'
 
@@ -15,7 +15,10 @@ const model = (id: string, input: number): Model => ({
 const CHEAP = model('cheap', 1)
 const DEAR = model('dear', 10)
 
-const quoteOf = (candidates: readonly Candidate[], more: Partial<QuoteParts> = {}): ReturnType<typeof createQuote> =>
+const quoteOf = (
+  candidates: readonly QuoteCandidate[],
+  more: Partial<QuoteParts> = {},
+): ReturnType<typeof createQuote> =>
   createQuote({
     candidates: () => candidates,
     promptTokens: () => 4_000,

@@ -1,6 +1,7 @@
 import type { NanoUsd } from '../../src/core/money.ts'
 import { nano } from '../../src/core/money.ts'
 import type { Store } from '../../src/core/ports.ts'
+import { createKeyLookup } from '../../src/governance/key-lookup.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, Used } from '../../src/governance/reservation.ts'
@@ -33,7 +34,7 @@ export function room(
     clock,
     store,
     shared,
-    keyring: createKeyring({ store, now, uuid, shared }),
+    keyring: createKeyring({ store, now, uuid, shared, lookup: createKeyLookup({ store, now }) }),
     ledger: createLedger({ store, now, uuid, shared }),
     reports: createUsageReports({ store, now, shared }),
   }

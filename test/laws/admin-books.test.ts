@@ -3,8 +3,7 @@ import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { usd } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/period.ts'
-import { createBudgets } from '../../src/governance/budgets.ts'
-import { createKeys } from '../../src/governance/keys.ts'
+import { createAdminRecords, type AdminRecords } from '../../src/governance/admin-records.ts'
 import { quote, room, used, type Room } from '../governance/room.ts'
 
 const CENT = 10_000_000
@@ -65,9 +64,8 @@ it('whatever is created, changed, deleted and used in whatever windows, reports 
   await fc.assert(
     fc.asyncProperty(start, fc.array(act, { maxLength: 40 }), async (begin, acts) => {
       const place = room({ at: begin })
-      const { shared, reports, keyring, clock } = place
-      const budgets = createBudgets({ shared, reports, uuid: () => crypto.randomUUID() })
-      const keys = createKeys({ keyring, reports })
+      const { clock } = place
+      const { budgets, keys } = recordsOf(place)
       await budgets.create({ id: 'team', max_limit: 2, reset_duration: '1d' })
       const ids = await Promise.all(
         ['a', 'b'].map(async (name) => (await keys.create({ name, budget_id: 'team', budget_limit_cents: 100 })).id),
@@ -143,8 +141,7 @@ it('whatever is created, changed, deleted and used in whatever windows, reports 
 it('changes of one record by two processes at once are all kept', async () => {
   const here = room()
   const there = room({ store: here.store, clock: here.clock })
-  const desk = (place: Room): ReturnType<typeof createKeys> => createKeys(place)
-  const { id } = await desk(here).create({ name: 'contended' })
+  const { id } = await recordsOf(here).keys.create({ name: 'contended' })
   const changes = {
     description: 'changed',
     budget_limit_cents: 5,
@@ -159,8 +156,13 @@ it('changes of one record by two processes at once are all kept', async () => {
   } as const
   await Promise.all(
     Object.entries(changes).map(([field, value], index) =>
-      desk(index % 2 === 0 ? here : there).update(id, { [field]: value }),
+      recordsOf(index % 2 === 0 ? here : there).keys.update(id, { [field]: value }),
     ),
   )
-  expect(await desk(here).get(id)).toMatchObject(changes)
+  expect(await recordsOf(here).keys.get(id)).toMatchObject(changes)
 })
+
+function recordsOf({ store, keyring, shared, clock }: Room): AdminRecords {
+  const runtime = { now: () => clock.at, uuid: () => crypto.randomUUID() }
+  return createAdminRecords({ store, runtime, keyring, shared })
+}

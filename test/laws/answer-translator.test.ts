@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Completion, Frame } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { AnswerTranslator, type Chunk } from '../../src/upstream/answer-translator.ts'
+import { AnswerTranslator, type TranslatedChunk } from '../../src/upstream/answer-translator.ts'
 import { createFrameReader } from '../../src/http/sse.ts'
 import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
 import { framesOf, type Answer } from '../support/upstream-answers.ts'
@@ -48,7 +48,7 @@ interface Translated {
 function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]): Translated {
   const reader = createFrameReader(32 * 1024 * 1024)
   const frames: Frame[] = []
-  const take = (chunk: Chunk): void => {
+  const take = (chunk: TranslatedChunk): void => {
     frames.push(...reader.read(typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
   }
   // Buffers, as Node's sockets give them, and plain byte arrays are searched in different ways.

@@ -43,7 +43,7 @@ describe('whatever processes work on a batch, and wherever they are killed', () 
           items(COUNT).requests.map((one) => one.custom_id),
         )
         expect(batch.request_counts).toEqual({ processing: 0, succeeded: COUNT, errored: 0, canceled: 0, expired: 0 })
-        expect(usage).toMatchObject({ cost: { billed_usd: Number((COUNT * ITEM_USD).toFixed(6)) } })
+        expect(usage).toMatchObject({ cost: { billedUsd: Number((COUNT * ITEM_USD).toFixed(6)) } })
         expect(await room.store.list('batch-todo:', { limit: 10 })).toEqual([])
         expect(await room.store.list('batch-request:', { limit: 10 })).toEqual([])
         expect(await room.store.list('batch-open:', { limit: 10 })).toEqual([])
@@ -80,7 +80,7 @@ describe('whatever processes work on a batch, and wherever they are killed', () 
         expect({ processing, sum: succeeded + canceled }).toEqual({ processing: 0, sum: COUNT })
         expect(lines.filter((line) => line.result.type === 'succeeded')).toHaveLength(succeeded)
         const usage = await first.keys.usage(keyId)
-        expect(usage).toMatchObject({ cost: { billed_usd: Number((succeeded * ITEM_USD).toFixed(6)) } })
+        expect(usage).toMatchObject({ cost: { billedUsd: Number((succeeded * ITEM_USD).toFixed(6)) } })
       }),
       { numRuns: 100 },
     )

@@ -140,7 +140,7 @@ it('in whatever order things happen, budgets are not passed, refuse only what do
       const highest = Math.max(1, ...changes.map(({ cents }) => cents)) * CENT
       expect(spent).toBeLessThanOrEqual(highest)
       const records = (await gateway.audit.read({ limit: 1000 })).records
-      const costs = new Map(records.map((record) => [record.request_id, Math.round(record.cost_usd * 1e9)]))
+      const costs = new Map(records.map((record) => [record.requestId, Math.round(record.costUsd * 1e9)]))
       expect([...costs.values()].reduce((sum, cost) => sum + cost, 0)).toBe(spent)
       expect(costs.size).toBe(requests.length)
       for (const [index, { status, id, text }] of ended.entries()) {
@@ -149,11 +149,11 @@ it('in whatever order things happen, budgets are not passed, refuse only what do
         // A caller who leaves after the upstream call has begun pays for the prompt.
         if (status !== 200 && requests[index]?.ending !== 'left') expect(costs.get(id ?? '')).toBe(0)
       }
-      const own = records.filter((record) => record.key_id === keys[0]?.id)
+      const own = records.filter((record) => record.keyId === keys[0]?.id)
       const usage = await gateway.keys.usage(keys[0]?.id ?? '')
-      expect(usage['requests']).toBeLessThanOrEqual(own.length)
+      expect(usage.requests).toBeLessThanOrEqual(own.length)
       const [level] = await store.levels([`budget:key:${keys[0]?.id}:1M:${Date.UTC(2026, 0, 1)}`])
-      expect(level?.spent).toBe(own.reduce((sum, record) => sum + Math.round(record.cost_usd * 1e9), 0))
+      expect(level?.spent).toBe(own.reduce((sum, record) => sum + Math.round(record.costUsd * 1e9), 0))
       expect(level?.spent).toBeLessThanOrEqual(CENT)
       await gateway.close()
     }),

@@ -93,7 +93,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
       await expectSettledOnce(stage, 1)
       const audit = await stage.gateway.audit.read({ keyId: stage.keyId })
       expect(audit.records).toHaveLength(20)
-      expect(audit.records.filter((record) => record.cost_usd > 0)).toHaveLength(1)
+      expect(audit.records.filter((record) => record.costUsd > 0)).toHaveLength(1)
     },
   )
 

@@ -36,7 +36,7 @@ async function expectSettledOnce({ store, gateway }: Watched, tickets = 1): Prom
   await vi.waitFor(async () => {
     const { records } = await gateway.audit.read({ limit: 1000 })
     expect(records.length).toBeGreaterThanOrEqual(tickets)
-    expect(new Set(records.map((record) => record.request_id)).size).toBe(records.length)
+    expect(new Set(records.map((record) => record.requestId)).size).toBe(records.length)
   })
 }
 

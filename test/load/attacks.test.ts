@@ -1,6 +1,6 @@
 import { afterEach, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { anthropic, openaiCompatible } from '../../src/index.ts'
+import { anthropic, openaiCompatible, type LogRecord } from '../../src/index.ts'
 import { ask, type Reply } from '../support/ask.ts'
 import { honestReply } from '../support/honest-vendor.ts'
 import { startStage, type Stage } from '../support/stage.ts'
@@ -140,12 +140,12 @@ async function attack(at: Stage, number: number): Promise<Reply | undefined> {
 it('a thousand attacks at once are billed at most the budget, and all that the vendor reported', async () => {
   const store = tightStore(() => NOON)
   const vendor = (upstream = await startUpstream({ reply }))
-  const log: JsonObject[] = []
+  const log: LogRecord[] = []
   const model = { id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }
   const at = (stage = await startStage({
     store,
     margin: 1,
-    log: (record) => void log.push(record as JsonObject),
+    log: (record) => void log.push(record),
     runtime: { now: () => NOON, random: () => 0 },
     key: { name: 'hostile', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 },
     providers: [

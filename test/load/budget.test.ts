@@ -89,7 +89,7 @@ async function trailOf({ gateway }: Stage): Promise<ReadonlyMap<string, number>>
   const costs = new Map<string, number>()
   for (let query: { limit: number; after?: string } | undefined = { limit: 1000 }; query !== undefined;) {
     const { records, next } = await gateway.audit.read(query)
-    for (const record of records) costs.set(record.request_id, Math.round(record.cost_usd * 1e9))
+    for (const record of records) costs.set(record.requestId, Math.round(record.costUsd * 1e9))
     query = next === undefined ? undefined : { limit: 1000, after: next }
   }
   return costs

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { memoryStore, type NewKey } from '../../src/index.ts'
+import { memoryStore, type NewKey, type WireForm } from '../../src/index.ts'
 import { periodOf, type DurationCode } from '../../src/core/period.ts'
 import { administrate, ADMIN_KEY, KEYS } from '../support/admin.ts'
 import { ask, CHAT, CROSSINGS, FRONTS, MESSAGE, type Reply } from '../support/ask.ts'
@@ -10,7 +10,7 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-async function start(clock: { now: number }, key: Partial<NewKey> = {}): Promise<Stage> {
+async function start(clock: { now: number }, key: Partial<WireForm<NewKey>> = {}): Promise<Stage> {
   const now = (): number => clock.now
   const stage = await startStage({
     store: memoryStore({ now }),
@@ -121,7 +121,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
       expect([reply.status, ...told(reply)]).toEqual([status, '0', '0', HOUR_END])
       expect(logged.at(-1)).toMatchObject({ virtual_key_id: stage.keyId, status })
     }
-    expect(stage.gateway.metrics.summary()).toMatchObject({ optimizer: { requests_total: 3 } })
+    expect(stage.gateway.metrics.summary()).toMatchObject({ optimizer: { requestsTotal: 3 } })
   })
 
   it('speak of the token limit when that one refused', async () => {
@@ -181,10 +181,10 @@ describe.each(EDGES)('a window of %s at %s', (every, last, next) => {
     const refused = await send()
     expect([refused.status, refused.headers['retry-after'], ...told(refused)]).toEqual([429, '1', '2', '0', end])
     const before = await stage.gateway.keys.usage(stage.keyId)
-    expect(before).toMatchObject({ requests: 2, budget_resets_at: new Date(next).toISOString() })
+    expect(before).toMatchObject({ requests: 2, budgetResetsAt: new Date(next).toISOString() })
 
     clock.now = Date.parse(next)
-    expect(await stage.gateway.keys.usage(stage.keyId)).toMatchObject({ requests: 0, current_usage_cents: 0 })
+    expect(await stage.gateway.keys.usage(stage.keyId)).toMatchObject({ requests: 0, currentUsageCents: 0 })
     const fresh = await send()
     expect([fresh.status, ...told(fresh)]).toEqual([
       200,

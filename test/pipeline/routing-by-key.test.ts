@@ -1,5 +1,13 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { createGateway, memoryStore, openaiCompatible, type Gateway, type NewKey } from '../../src/index.ts'
+import {
+  createGateway,
+  memoryStore,
+  openaiCompatible,
+  type Gateway,
+  type KeyProvider,
+  type NewKey,
+  type WireForm,
+} from '../../src/index.ts'
 import { serve } from '../../src/node.ts'
 import { ask, CHAT, eventsOf, FRONTS, MESSAGE, wordsOf, type Reply as Told } from '../support/ask.ts'
 import { PRICE } from '../support/stage.ts'
@@ -7,14 +15,14 @@ import { startUpstream, type Reply, type UpstreamRequest } from '../support/upst
 import { CUT, framesUntilText } from '../support/upstream-frames.ts'
 
 type Name = 'a' | 'b' | 'c'
-type Config = NonNullable<NewKey['provider_configs']>[number]
+type Config = WireForm<KeyProvider>
 
 interface Place {
   readonly gateway: Gateway
   readonly url: string
   /** Which providers were asked, in their order. */
   readonly asked: Name[]
-  readonly newSecret: (configs: readonly Config[], fields?: Partial<NewKey>) => Promise<string>
+  readonly newSecret: (configs: readonly Config[], fields?: Partial<WireForm<NewKey>>) => Promise<string>
 }
 
 const closing: (() => Promise<unknown>)[] = []
@@ -196,5 +204,5 @@ it('when all providers ask to wait, their 429 and its advice reach the caller, w
   }
   expect(place.asked).toEqual(['b', 'c', 'a', 'b', 'c', 'a'])
   const [key] = (await place.gateway.keys.list()).keys
-  expect(key?.['current_usage_cents']).toBe(0)
+  expect(key?.currentUsageCents).toBe(0)
 })

@@ -191,23 +191,23 @@ describe('the directory', () => {
   it.each([
     [
       { models: [{ id: 'gpt-4o' }] },
-      'createGateway: options.catalog.models[0].id: expected <provider>/<model_id> of a configured provider, not "gpt-4o"',
+      'createGateway: catalog.models[0].id: expected <provider>/<model_id> of a configured provider, not "gpt-4o".',
     ],
     [
       { models: [{ id: 'openai/new' }] },
-      'createGateway: options.catalog.models[0]: the model "openai/new" has no price: write price: { input, output } in dollars per million tokens',
+      'createGateway: catalog.models[0]: the model "openai/new" has no price: write price: { input, output } in dollars per million tokens.',
     ],
     [
       { aliases: [{ id: 'a b', target: 'openai/gpt-4o' }] },
-      'createGateway: options.catalog.aliases[0].id: expected a name of letters, digits and . : @ + / _ -',
+      'createGateway: catalog.aliases[0].id: expected a name of letters, digits and . : @ + / _ -, got "a b".',
     ],
     [
       { aliases: [{ id: 'a', target: 'gpt-4o' }] },
-      'createGateway: options.catalog.aliases[0].target: expected <provider>/<model_id>',
+      'createGateway: catalog.aliases[0].target: expected <provider>/<model_id>, got "gpt-4o".',
     ],
     [
       { aliases: [{ id: 'a', target: 'local/x' }] },
-      'createGateway: options.catalog.aliases[0].target: no configured provider serves "local/x"',
+      'createGateway: catalog.aliases[0].target: no configured provider serves "local/x".',
     ],
     [
       {
@@ -216,9 +216,12 @@ describe('the directory', () => {
           { id: 'a', target: 'openai/o3' },
         ],
       },
-      'createGateway: options.catalog.aliases[1]: the alias "a" is listed twice',
+      'createGateway: catalog.aliases[1]: the alias "a" is listed twice.',
     ],
-    [{ extra: 1 } as CatalogOptions, 'createGateway: options.catalog: there is no option extra'],
+    [
+      { extra: 1 } as CatalogOptions,
+      'createGateway: catalog.extra: there is no such option. The options are models, aliases.',
+    ],
   ])('refuses %j', async (catalog, text) => {
     const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: vendors, catalog })))
     expect([failure.kind, failure.message]).toEqual(['invalid-request', text])
@@ -227,7 +230,7 @@ describe('the directory', () => {
   it('refuses two providers of one name', async () => {
     const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: [local, local] })))
     expect(failure.message).toBe(
-      'createGateway: options.providers[1]: there is a provider "local" already: give each one a name of its own',
+      'createGateway: providers[1]: there is a provider "local" already: give each one a name of its own.',
     )
   })
 })

@@ -185,7 +185,7 @@ describe('the extractive provider', () => {
     const other = extractive({ name: 'offline', price: { input: 3, output: 15 } })
     expect([other.name, other.model('extractive')?.price.input]).toEqual(['offline', 3])
     const wrong = await failureOf(Promise.resolve().then(() => extractive({ speed: 1 } as never)))
-    expect(wrong.message).toBe('extractive: options: there is no option speed')
+    expect(wrong.message).toBe('extractive: speed: there is no such option. The options are name, price, smallPrice.')
   })
 })
 

@@ -69,10 +69,10 @@ describe('vendors of the chat format', () => {
   })
 
   it('refuses a vendor without prices at the start', () => {
-    expect(() => vendors.openrouter()).toThrow(/openrouter: options.prices/)
-    expect(() => vendors.bedrock({ region: 'us-east-1' })).toThrow(/bedrock: options.prices/)
-    expect(() => vendors.vertex({ project: 'p' })).toThrow(/vertex: options.prices/)
-    expect(() => vendors.azureOpenai({ resource: 'r' })).toThrow(/azureOpenai: options.prices/)
+    expect(() => vendors.openrouter()).toThrow(/openrouter: prices/)
+    expect(() => vendors.bedrock({ region: 'us-east-1' })).toThrow(/bedrock: prices/)
+    expect(() => vendors.vertex({ project: 'p' })).toThrow(/vertex: prices/)
+    expect(() => vendors.azureOpenai({ resource: 'r' })).toThrow(/azureOpenai: prices/)
   })
 })
 

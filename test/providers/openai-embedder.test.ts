@@ -128,6 +128,6 @@ describe("the embedder of OpenAI's format", () => {
     ['timeoutMs', { timeoutMs: 1.5 }],
     ['apiKey', { apiKey: 'a b' }],
   ])('refuses a wrong %s at the start', (option, options) => {
-    expect(() => embedder(options)).toThrow(`options.${option}`)
+    expect(() => embedder(options)).toThrow(`openaiEmbedder: ${option}: expected`)
   })
 })

@@ -94,7 +94,9 @@ describe('priceList', () => {
   })
 
   it('refuses a date that is not a day', () => {
-    expect(() => priceList(modelsDev, { pricedAt: 'yesterday' })).toThrow(/pricedAt is "yesterday"/)
+    expect(() => priceList(modelsDev, { pricedAt: 'yesterday' })).toThrow(
+      /pricedAt: expected a day, YYYY-MM-DD, got "yesterday"/,
+    )
   })
 })
 

@@ -228,41 +228,62 @@ describe('options that are not as described', () => {
   const price = { input: 1, output: 1 }
   const base = { name: 'x', baseUrl: 'https://x.test/v1', defaultPrice: price }
   it.each([
-    [() => openai({ apiKey: '' }), 'openai: options.apiKey: expected a key of printable characters without blanks'],
-    [() => openai({ apiKey: 'a b' }), 'openai: options.apiKey: expected a key of printable characters without blanks'],
-    [() => openai({ apiKey: 'k', retries: 3 } as never), 'openai: options: there is no option retries'],
+    [
+      () => openai({ apiKey: '' }),
+      'openai: apiKey: expected a key of printable characters without blanks, got a text of 0 characters.',
+    ],
+    [
+      () => openai({ apiKey: 'a b' }),
+      'openai: apiKey: expected a key of printable characters without blanks, got a text of 3 characters.',
+    ],
+    [
+      () => openai({ apiKey: 'k', retries: 3 } as never),
+      'openai: retries: there is no such option. The options are name, apiKey, baseUrl, models, prices, defaultPrice, fetch.',
+    ],
     [
       () => anthropic({ apiKey: 'k', baseUrl: 'ftp://x' }),
-      'anthropic: options.baseUrl: expected an http or https address without credentials, query or fragment',
+      'anthropic: baseUrl: expected an http or https address without credentials, query or fragment, got "ftp://x".',
     ],
-    [() => anthropic({ apiKey: 'k', version: 'new' }), 'anthropic: options.version: expected a day, YYYY-MM-DD'],
+    [() => anthropic({ apiKey: 'k', version: 'new' }), 'anthropic: version: expected a day, YYYY-MM-DD, got "new".'],
+    [
+      () => openai({ baseURL: 'https://x.test' } as never),
+      'openai: baseURL: there is no such option. Did you mean baseUrl?',
+    ],
+    [
+      () => openai({ models: [{ id: 'gpt-4o', prize: price }] } as never),
+      'openai: models[0].prize: there is no such option. Did you mean price?',
+    ],
+    [
+      () => openai({ baseUrl: 'https://user:secret@x.test' }),
+      'openai: baseUrl: expected an http or https address without credentials, query or fragment, got a text of 26 characters.',
+    ],
     [
       () => openaiCompatible({ ...base, name: 'a/b' }),
-      'openaiCompatible: options.name: expected letters, digits, dots, dashes and underscores',
+      'openaiCompatible: name: expected letters, digits, dots, dashes and underscores, got "a/b".',
     ],
     [
       () => openaiCompatible({ ...base, headers: { Host: 'x' } }),
-      'openaiCompatible: options.headers.Host: expected header names in lower case',
+      'openaiCompatible: headers.Host: expected header names in lower case.',
     ],
     [
       () => openaiCompatible({ ...base, headers: { host: 'x' } }),
-      'openaiCompatible: options.headers.host: expected another header: this one is set by the gateway',
+      'openaiCompatible: headers.host: expected another header: this one is set by the gateway.',
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test' }),
-      'openaiCompatible: options.models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices',
+      'openaiCompatible: models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices; got none of them.',
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test', models: [{ id: 'm' }] }),
-      'openaiCompatible: options.models[0]: the model "m" has no price: write price: { input, output } in dollars per million tokens, or give all models a defaultPrice',
+      'openaiCompatible: models[0]: the model "m" has no price: write price: { input, output } in dollars per million tokens, or give all models a defaultPrice.',
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'm', price: { input: 0.000003, output: 1 } }] }),
-      'openai: options.models[0].price.input: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3)',
+      'openai: models[0].price.input: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3), got 0.000003.',
     ],
     [
       () => openai({ apiKey: 'k', defaultPrice: { input: 1, output: 20_000 } }),
-      'openai: options.defaultPrice.output: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3)',
+      'openai: defaultPrice.output: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3), got 20000.',
     ],
     [
       () =>
@@ -273,19 +294,19 @@ describe('options that are not as described', () => {
             { id: 'm', price },
           ],
         }),
-      'openai: options.models[1]: the model "m" is listed twice',
+      'openai: models[1]: the model "m" is listed twice.',
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'm', price, small: 'claude-haiku-4-5' }] }),
-      'openai: options.models: small: "claude-haiku-4-5" is none of this provider; expected a model of the family "gpt"',
+      'openai: models: small: "claude-haiku-4-5" is none of this provider; expected a model of the family "gpt".',
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'llama-9', price, small: 'gpt-4o' }] }),
-      'openai: options.models: small: "gpt-4o" is of the family "gpt"; expected a model of the family "llama"',
+      'openai: models: small: "gpt-4o" is of the family "gpt"; expected a model of the family "llama".',
     ],
     [
       () => openai({ apiKey: 'k', fetch: 'yes' } as never),
-      'openai: options.fetch: expected a function like the global fetch',
+      'openai: fetch: expected a function like the global fetch, got "yes".',
     ],
   ])('number %# is refused with its path and what was expected', async (create, text) => {
     const failure = await failureOf(Promise.resolve().then(create))

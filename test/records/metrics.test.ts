@@ -12,24 +12,24 @@ describe('the metrics', () => {
     const metrics = createMetrics(START)
     expect(metrics.summary(START)).toEqual({
       optimizer: {
-        requests_total: 0,
-        requests_per_second: 0,
-        error_rate: 0,
-        latency_p50_ms: 0,
-        latency_p95_ms: 0,
-        latency_p99_ms: 0,
+        requestsTotal: 0,
+        requestsPerSecond: 0,
+        errorRate: 0,
+        latencyP50Ms: 0,
+        latencyP95Ms: 0,
+        latencyP99Ms: 0,
       },
       optimization: {
-        tier_1_cache_hits: 0,
-        tier_2_vanishing_context: 0,
-        tier_3_rlm: 0,
-        tier_4_family_locked: 0,
-        tier_5_savings_slider: 0,
-        total_savings_usd: 0,
+        tier1CacheHits: 0,
+        tier2VanishingContext: 0,
+        tier3Rlm: 0,
+        tier4FamilyLocked: 0,
+        tier5SavingsSlider: 0,
+        totalSavingsUsd: 0,
       },
-      billing: { total_cost_usd: 0, theoretical_cost_usd: 0, total_billed_usd: 0, savings_percentage: 0 },
+      billing: { totalCostUsd: 0, theoreticalCostUsd: 0, totalBilledUsd: 0, savingsRatio: 0 },
     })
-    expect(metrics.cache()).toEqual({ hit_rate: 0, total_requests: 0, cache_hits: 0, cache_misses: 0 })
+    expect(metrics.totals()).toMatchObject({ cacheHits: 0, cacheMisses: 0 })
   })
 
   it('add up requests, tiers, money and the cache', () => {
@@ -40,16 +40,16 @@ describe('the metrics', () => {
     metrics.record(unanswered({ status: 502, failure: 'upstream' }))
     metrics.record(unanswered({ status: 429, failure: 'rate-limited' }))
     expect(metrics.summary(START + 2_000)).toMatchObject({
-      optimizer: { requests_total: 5, requests_per_second: 2.5, error_rate: 0.2 },
-      optimization: { tier_1_cache_hits: 1, tier_5_savings_slider: 1, total_savings_usd: 0.05 },
+      optimizer: { requestsTotal: 5, requestsPerSecond: 2.5, errorRate: 0.2 },
+      optimization: { tier1CacheHits: 1, tier5SavingsSlider: 1, totalSavingsUsd: 0.05 },
       billing: {
-        total_cost_usd: 0.01,
-        theoretical_cost_usd: 0.06,
-        total_billed_usd: 0.06,
-        savings_percentage: 0.833333,
+        totalCostUsd: 0.01,
+        theoreticalCostUsd: 0.06,
+        totalBilledUsd: 0.06,
+        savingsRatio: 0.833333,
       },
     })
-    expect(metrics.cache()).toEqual({ hit_rate: 0.333333, total_requests: 3, cache_hits: 1, cache_misses: 2 })
+    expect(metrics.totals()).toMatchObject({ cacheHits: 1, cacheMisses: 2 })
   })
 
   it('do not grow with what callers send', () => {

@@ -1,11 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../src/core/json.ts'
-import { createRequestLog } from '../../src/records/request-log.ts'
+import { createRequestLog, type LogRecord } from '../../src/records/request-log.ts'
 import { finished, START, unanswered } from './finished.ts'
 
 describe('the request log', () => {
   it('hands the record of a request to the sink in the specified form', () => {
-    const records: JsonObject[] = []
+    const records: LogRecord[] = []
     createRequestLog((record) => records.push(record)).write(finished())
     expect(records).toEqual([
       {
@@ -37,7 +36,7 @@ describe('the request log', () => {
     [502, 'upstream', 'ERROR'],
     [499, 'cancelled', 'INFO'],
   ] as const)('a request that ended with %i %s is of level %s', (status, failure, level) => {
-    const records: JsonObject[] = []
+    const records: LogRecord[] = []
     const ended = failure === undefined ? finished({ status }) : unanswered({ status, failure })
     createRequestLog((record) => records.push(record)).write(ended)
     expect(records[0]?.['level']).toBe(level)
@@ -88,11 +87,18 @@ describe('the request log', () => {
   })
 
   it('an event carries its fields and cannot change time, level or service', () => {
-    const records: JsonObject[] = []
+    const records: LogRecord[] = []
     const log = createRequestLog((record) => records.push(record), 'mine')
-    log.event('ERROR', 'unsettled', START, { level: 'DEBUG', key: 'k' })
+    const fields = { level: 'DEBUG', reservation_id: 'k' }
+    log.event('ERROR', 'unsettled', START, fields)
     expect(records).toEqual([
-      { timestamp: '2026-01-15T12:00:00.000Z', level: 'ERROR', service: 'mine', event: 'unsettled', key: 'k' },
+      {
+        timestamp: '2026-01-15T12:00:00.000Z',
+        level: 'ERROR',
+        service: 'mine',
+        event: 'unsettled',
+        reservation_id: 'k',
+      },
     ])
   })
 })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type Chunk, countEvents, EventBuffer, type EventSink, skipEvents } from '../../src/replay/event-buffer.ts'
+import { type EventChunk, countEvents, EventBuffer, type EventSink, skipEvents } from '../../src/replay/event-buffer.ts'
 import { createRecordingCapacity } from '../../src/replay/capacity.ts'
 
 const ROOMY = { entries: 10, bytes: 1_000_000, bytesOfOne: 1_000_000 }
@@ -10,7 +10,7 @@ const event = (id: number): string => `id: ${id}\ndata: ${'x'.repeat(id % 7)}\n\
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
-const textOf = (chunk: Chunk): string => (typeof chunk === 'string' ? chunk : decoder.decode(chunk))
+const textOf = (chunk: EventChunk): string => (typeof chunk === 'string' ? chunk : decoder.decode(chunk))
 
 /** A reader that takes `takes` writes and is then slow until it drains. */
 class Reader implements EventSink {
@@ -26,7 +26,7 @@ class Reader implements EventSink {
     this.#takes = takes
   }
 
-  write(chunk: Chunk): boolean {
+  write(chunk: EventChunk): boolean {
     if (this.isOver) throw new Error('written after its end')
     if (this.#takes <= 0) throw new Error('written although it is slow')
     this.text += textOf(chunk)

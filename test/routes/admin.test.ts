@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { toWire } from '../../src/core/field-names.ts'
 import { memoryStore } from '../../src/index.ts'
 import {
   administrate,
@@ -388,7 +389,7 @@ describe('the metrics', () => {
     const { body, headers } = await admin('GET', '/metrics')
     expect(METRICS.parse(body).optimizer.requests_total).toBeGreaterThan(0)
     expect(headers['content-type']).toBe('application/json')
-    expect(body).toEqual(stage.gateway.metrics.summary())
+    expect(body).toEqual(toWire(stage.gateway.metrics.summary()))
   })
 
   it.each([
@@ -419,7 +420,7 @@ describe('the metrics', () => {
     expect(after.cache_hits - before.cache_hits).toBe(2)
     expect(after.cache_misses - before.cache_misses).toBe(1)
     expect(after.hit_rate).toBeCloseTo(after.cache_hits / after.total_requests)
-    expect(after).toEqual(stage.gateway.metrics.cache())
+    expect(after).toEqual(toWire(stage.gateway.metrics.cache()))
   })
 
   it('of a gateway without a cache are zeros', async () => {

@@ -248,9 +248,15 @@ describe('closing a gateway', () => {
 })
 
 it.each([
-  [{ entries: 0 }, 'createGateway: streams.entries: a whole number of at least 1 was expected.'],
-  [{ lifetime: 3 }, 'createGateway: streams: there is no option lifetime.'],
-  [true, 'createGateway: streams: false, or an object of keepSeconds, entries, bytes, bytesOfOne, was expected.'],
+  [{ entries: 0 }, 'createGateway: streams.entries: expected a whole number of at least 1, got 0.'],
+  [
+    { lifetime: 3 },
+    'createGateway: streams.lifetime: there is no such option. The options are keepSeconds, entries, bytes, bytesOfOne.',
+  ],
+  [
+    true,
+    'createGateway: streams: expected false or an object of keepSeconds, entries, bytes and bytesOfOne, got true.',
+  ],
 ])('wrong options of streams are refused by name: %j', (streams, words) => {
   expect(() => createGateway({ providers: [extractive()], streams } as GatewayOptions)).toThrow(words)
 })

@@ -82,7 +82,7 @@ async function answerInTime<answer>(asked: Promise<answer>): Promise<answer> {
   return asked
 }
 
-const requestsOf = async (gateway: Gateway, id: string) => (await gateway.keys.usage(id))['requests']
+const requestsOf = async (gateway: Gateway, id: string) => (await gateway.keys.usage(id)).requests
 
 describe('a request while its store does not answer', () => {
   beforeEach(() => void vi.useFakeTimers())

@@ -109,8 +109,7 @@ async function sceneOn({ store, close }: Opened): Promise<Scene> {
     },
     calls: () => calls,
     billedUsd: async () => {
-      const usage = (await gateway.keys.usage(id)) as unknown as { readonly cost: { readonly billed_usd: number } }
-      return usage.cost.billed_usd
+      return (await gateway.keys.usage(id)).cost.billedUsd
     },
     close: async () => {
       clock.stop()

@@ -66,7 +66,7 @@ it('keys, budgets, usage, audit, batches, recordings and idempotency records sur
   await run(async (gateway) => {
     const { key, first, messageId, batchId, usage } = before
     expect(await gateway.keys.usage(key.id)).toEqual(usage)
-    expect(await gateway.budgets.get('team')).toMatchObject({ id: 'team', max_limit: 50 })
+    expect(await gateway.budgets.get('team')).toMatchObject({ id: 'team', maxLimitUsd: 50 })
     expect((await gateway.audit.read({ keyId: key.id })).records).not.toHaveLength(0)
     const again = await send(gateway, key.value, '/v1/chat/completions', QUESTION, idempotent)
     expect(again).toEqual(first)

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, describe, expect, it, vi } from 'vitest'
 import type { Store } from '../../src/core/ports.ts'
-import { createGateway, memoryStore, type CacheOptions } from '../../src/index.ts'
+import { createGateway, memoryStore, type CacheOptions, type LogRecord } from '../../src/index.ts'
 import { postgresStore } from '../../src/postgres.ts'
 import { redisStore, redisVectorIndex } from '../../src/redis.ts'
 import { sqliteStore } from '../../src/sqlite.ts'
@@ -26,11 +26,11 @@ interface Watched {
 }
 
 function watch(store: Store, cache: false | CacheOptions = false): Watched {
-  const records: Readonly<Record<string, unknown>>[] = []
+  const records: LogRecord[] = []
   const gateway = createGateway({ ...gatewayOptions(store), cache, log: (record) => void records.push(record) })
   return {
     ask: async () => void (await (await gateway.fetch(new Request('http://gateway/health'))).text()),
-    warnings: () => records.filter(({ event }) => event === 'store warning').map(({ warning }) => warning),
+    warnings: () => records.flatMap((record) => (record.event === 'store warning' ? [record.warning] : [])),
     close: gateway.close,
   }
 }

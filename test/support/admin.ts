@@ -1,5 +1,21 @@
 import * as z from 'zod'
-import type { BudgetPage, BudgetRecord, KeyPage, RateLimitPage, RateLimitRecord } from '../../src/index.ts'
+import type {
+  AuditPage,
+  BudgetPage,
+  BudgetRecord,
+  CacheMetrics,
+  CreatedKey,
+  FailureKind,
+  KeyLimits,
+  KeyPage,
+  KeyRateLimit,
+  KeyRecord,
+  KeyUsage,
+  MetricsSummary,
+  RateLimitPage,
+  RateLimitRecord,
+  WireForm,
+} from '../../src/index.ts'
 import { ask, type AskOptions, type Reply, type Sendable } from './ask.ts'
 import type { Stage } from './stage.ts'
 
@@ -23,19 +39,6 @@ export function administrate(
 }
 
 type Shape<value> = z.ZodType<value>
-type Numbers = Readonly<Record<string, unknown>>
-
-interface Sums {
-  readonly tokens: Numbers
-  readonly cost: Numbers
-}
-
-interface AuditAnswer {
-  readonly records: readonly { readonly outcome: string; readonly status: number; readonly failure: string | null }[]
-  readonly has_more: boolean
-  readonly next: string | null
-}
-
 const whole = z.int().nonnegative()
 const moment = z.iso.datetime()
 const duration = z.enum(['1m', '1h', '1d', '1w', '1M'])
@@ -72,19 +75,19 @@ const key = {
   disable_tools: z.boolean(),
 }
 
-export const KEY: Shape<{ readonly name: string }> = z.strictObject(key)
+export const KEY: Shape<WireForm<KeyRecord>> = z.strictObject(key)
 
-export const CREATED_KEY: Shape<{ readonly name: string; readonly value: string }> = z.strictObject({
+export const CREATED_KEY: Shape<WireForm<CreatedKey>> = z.strictObject({
   ...key,
   value: z.string().regex(/^sk-(bf|svc)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/),
 })
 
-export const KEY_LIST: Shape<KeyPage> = z.strictObject({
+export const KEY_LIST: Shape<WireForm<KeyPage>> = z.strictObject({
   keys: z.array(z.strictObject(listedKey)),
   has_more: z.boolean(),
 })
 
-export const BUDGET: Shape<BudgetRecord> = z.strictObject({
+export const BUDGET: Shape<WireForm<BudgetRecord>> = z.strictObject({
   id: z.string(),
   object: z.literal('budget'),
   name: z.string(),
@@ -94,9 +97,12 @@ export const BUDGET: Shape<BudgetRecord> = z.strictObject({
   resets_at: moment,
 })
 
-export const BUDGET_LIST: Shape<BudgetPage> = z.strictObject({ budgets: z.array(BUDGET), has_more: z.boolean() })
+export const BUDGET_LIST: Shape<WireForm<BudgetPage>> = z.strictObject({
+  budgets: z.array(BUDGET),
+  has_more: z.boolean(),
+})
 
-export const RATE_LIMIT: Shape<RateLimitRecord> = z.strictObject({
+export const RATE_LIMIT: Shape<WireForm<RateLimitRecord>> = z.strictObject({
   id: z.string(),
   object: z.literal('rate_limit'),
   name: z.string(),
@@ -106,7 +112,7 @@ export const RATE_LIMIT: Shape<RateLimitRecord> = z.strictObject({
   token_reset_duration: duration.nullable(),
 })
 
-export const RATE_LIMIT_LIST: Shape<RateLimitPage> = z.strictObject({
+export const RATE_LIMIT_LIST: Shape<WireForm<RateLimitPage>> = z.strictObject({
   rate_limits: z.array(RATE_LIMIT),
   has_more: z.boolean(),
 })
@@ -122,7 +128,7 @@ const sums = {
   }),
 }
 
-export const USAGE: Shape<Sums & { readonly by_model: readonly Sums[] }> = z.strictObject({
+export const USAGE: Shape<WireForm<KeyUsage>> = z.strictObject({
   key_id: z.string(),
   period_start: moment,
   current_usage_cents: whole,
@@ -132,7 +138,7 @@ export const USAGE: Shape<Sums & { readonly by_model: readonly Sums[] }> = z.str
   by_model: z.array(z.strictObject({ model: z.string(), ...sums })),
 })
 
-export const RATE_STATUS: Shape<Numbers> = z.strictObject({
+export const RATE_STATUS: Shape<WireForm<KeyRateLimit>> = z.strictObject({
   request_limit: whole,
   request_remaining: whole,
   request_reset_at: moment,
@@ -141,7 +147,7 @@ export const RATE_STATUS: Shape<Numbers> = z.strictObject({
   token_reset_at: moment,
 })
 
-export const LIMITS: Shape<Numbers> = z.strictObject({
+export const LIMITS: Shape<WireForm<KeyLimits>> = z.strictObject({
   remaining_requests: whole,
   request_limit: whole,
   request_reset_at: moment,
@@ -153,7 +159,9 @@ export const LIMITS: Shape<Numbers> = z.strictObject({
   budget_resets_at: moment,
 })
 
-export const AUDIT_PAGE: Shape<AuditAnswer> = z.strictObject({
+export const AUDIT_PAGE: Shape<
+  Pick<WireForm<AuditPage>, 'records'> & { readonly has_more: boolean; readonly next: string | null }
+> = z.strictObject({
   records: z.array(
     z.strictObject({
       timestamp: moment,
@@ -165,14 +173,14 @@ export const AUDIT_PAGE: Shape<AuditAnswer> = z.strictObject({
       request_id: z.string(),
       outcome: z.enum(['answered', 'refused', 'failed', 'left']),
       status: z.int(),
-      failure: z.string().nullable(),
+      failure: z.custom<FailureKind>((value) => typeof value === 'string').nullable(),
     }),
   ),
   has_more: z.boolean(),
   next: z.string().nullable(),
 })
 
-export const METRICS: Shape<{ readonly optimizer: Numbers }> = z.strictObject({
+export const METRICS: Shape<WireForm<MetricsSummary>> = z.strictObject({
   optimizer: z.strictObject({
     requests_total: whole,
     requests_per_second: z.number(),
@@ -197,10 +205,9 @@ export const METRICS: Shape<{ readonly optimizer: Numbers }> = z.strictObject({
   }),
 })
 
-export const CACHE_METRICS: Shape<Record<'total_requests' | 'cache_hits' | 'cache_misses' | 'hit_rate', number>> =
-  z.strictObject({
-    hit_rate: z.number().min(0).max(1),
-    total_requests: whole,
-    cache_hits: whole,
-    cache_misses: whole,
-  })
+export const CACHE_METRICS: Shape<WireForm<CacheMetrics>> = z.strictObject({
+  hit_rate: z.number().min(0).max(1),
+  total_requests: whole,
+  cache_hits: whole,
+  cache_misses: whole,
+})

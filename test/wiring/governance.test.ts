@@ -63,6 +63,6 @@ describe('the configured keys', () => {
         { virtual_keys: [{ name: 'x', value: SECRET, budget_limit_cents: -1 }] },
         { store: memoryStore(), runtime, totalMs: 600_000, onFailure: () => {} },
       )
-    expect(start).toThrow('governance.virtual_keys.0.budget_limit_cents')
+    expect(start).toThrow('governance.virtual_keys[0].budget_limit_cents')
   })
 })

@@ -2,7 +2,7 @@ import type { Completion } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import { textOfPart, type Native, type Part, type ToolCallPart } from '../../core/prompt.ts'
-import type { Metrics, WriteContext } from '../format.ts'
+import type { SvcMetrics, WriteContext } from '../format.ts'
 import { fillChatCallIds } from '../call-ids.ts'
 import { readFinish, readUsage, writeFinish, writeUsage } from './usage.ts'
 
@@ -101,7 +101,7 @@ function inputOf(called: JsonObject): string {
 }
 
 /** An answer of this dialect leaves as it came, down to its text; any other is written in full. */
-export function writeCompletion(completion: Completion, _metrics: Metrics, context: WriteContext): string {
+export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)
   return JSON.stringify({

@@ -1,5 +1,5 @@
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
-import type { Metrics, StepWriter, WriteContext } from '../format.ts'
+import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
 import { asksForUsage } from './settings.ts'
 import { LAST } from './stream-reader.ts'
 import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Step, type Usage } from '../../core/answer.ts'
@@ -36,7 +36,7 @@ export function stepWriter(context: WriteContext): StepWriter {
 }
 
 /** The bill as the chat and the responses format show it. */
-export function writeMetrics(metrics: Metrics): JsonObject {
+export function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     original_tokens: metrics.originalTokens,
     optimized_tokens: metrics.optimizedTokens,

@@ -21,7 +21,7 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
 const TROUBLE = 'The model provider failed to answer'
 
 const OWN_WORDS: Readonly<Partial<Record<string, string>>> = {
-  'upstream-rate-limited': 'The model provider allows no more requests at the moment. Retry later.',
+  'upstream-rate-limited': 'The model provider refused the request because of its rate limit. Retry later.',
   overloaded: 'The model provider is overloaded. Retry later.',
   'upstream-timeout': 'The model provider took too long to answer. Retry later.',
 }

@@ -1,7 +1,7 @@
 import { NO_USAGE, type Completion } from '../../core/answer.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
-import type { Metrics } from '../format.ts'
+import type { SvcMetrics } from '../format.ts'
 import { upstreamComplaint } from './checks.ts'
 import { errorEvent } from './upstream-failure.ts'
 import { fillMessageCallIds } from '../call-ids.ts'
@@ -28,14 +28,14 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
 }
 
 /** The JSON text of a message with its bill. An upstream's own message keeps all its fields. */
-export function writeCompletion(completion: Completion, metrics: Metrics): string {
+export function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
   return JSON.stringify({ ...message, usage, svc_metrics: writeMetrics(metrics) })
 }
 
 /** The bill as this format shows it. */
-export function writeMetrics(metrics: Metrics): JsonObject {
+export function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     savings_percent: metrics.savingsPercent,
     original_cost: metrics.originalCost,

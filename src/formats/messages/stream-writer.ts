@@ -1,6 +1,6 @@
 import { NO_USAGE, type AnswerEvent, type Finish, type Frame, type Usage } from '../../core/answer.ts'
 import { asObject, type JsonObject } from '../../core/json.ts'
-import type { Metrics, StepWriter } from '../format.ts'
+import type { SvcMetrics, StepWriter } from '../format.ts'
 import { messageId, writeMetrics } from './answer.ts'
 import { totalTokens, writeStopReason, writeUsage } from './usage.ts'
 import { blockWriter, frameOf, type BlockWriter } from './block-writer.ts'
@@ -90,14 +90,14 @@ function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
   return [frameOf({ type: 'message_start', message })]
 }
 
-function end(writing: Writing, metrics: Metrics): readonly Frame[] {
+function end(writing: Writing, metrics: SvcMetrics): readonly Frame[] {
   const opening = writeStart(writing)
   const closing = writing.blocks.finish()
   const stop = writing.heldStop ?? frameOf({ type: 'message_stop' })
   return [...opening, ...closing, writeLastDelta(writing, metrics), stop]
 }
 
-function writeLastDelta(writing: Writing, metrics: Metrics): Frame {
+function writeLastDelta(writing: Writing, metrics: SvcMetrics): Frame {
   const { heldDelta, usage } = writing
   const svc_metrics = writeMetrics(metrics)
   if (heldDelta === undefined) {

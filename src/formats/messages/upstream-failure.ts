@@ -5,9 +5,9 @@ import { upstreamDetails, upstreamText } from '../upstream-text.ts'
 
 /** What callers read of failures whose cause is the upstream's or the operator's business. */
 const MESSAGES: Partial<Record<FailureKind, string>> = {
-  'upstream-rejected': 'The upstream refused the request without saying why.',
-  'upstream-rate-limited': 'The upstream accepts no more requests at the moment. Try again later.',
-  'upstream-timeout': 'The upstream took too long to answer. Try again, or ask for a shorter answer.',
+  'upstream-rejected': 'The upstream refused the request and gave no reason.',
+  'upstream-rate-limited': 'The upstream refused the request because of its rate limit. Retry later.',
+  'upstream-timeout': 'The upstream took too long to answer. Retry, or request a shorter answer.',
   overloaded: 'The upstream is overloaded. Try again later.',
 }
 

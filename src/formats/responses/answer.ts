@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Native, Part } from '../../core/prompt.ts'
 import { stepsOf } from '../../core/steps.ts'
-import type { Metrics, WriteContext } from '../format.ts'
+import type { SvcMetrics, WriteContext } from '../format.ts'
 import { writeMetrics } from '../chat/stream-writer.ts'
 import { failureOfResponse, readFinish, readUsage } from './usage.ts'
 import { fillCallIds } from './call-ids.ts'
@@ -67,7 +67,7 @@ function wordsOf(block: JsonObject | undefined): readonly Part[] {
  * The JSON text of a response with its bill. An upstream's own response keeps all its fields; any other is what the last
  * event of its stream would hold, so that whole and streamed answers never differ.
  */
-export function writeCompletion(completion: Completion, metrics: Metrics, context: WriteContext): string {
+export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics(metrics) })
   const writer = responseWriter(context)

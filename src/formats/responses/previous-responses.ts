@@ -2,7 +2,7 @@ import type { Completion } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Prompt } from '../../core/prompt.ts'
-import type { KeptTurn, Recalled, References, TurnFormat, WriteContext } from '../format.ts'
+import type { KeptTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
 import { isAbsent } from '../fields.ts'
 import { readCompletion } from './answer.ts'
 import { inputItems, itemsOf } from './items.ts'
@@ -63,7 +63,7 @@ function referenceIn(item: Json): string | undefined {
 }
 
 /** The body itself where it refers to nothing. */
-function recall(body: JsonObject, found: Recalled): JsonObject {
+function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   const { previous_response_id: previous, ...others } = body
   const isContinued = typeof previous === 'string' && !found.held.has(previous)
   const refers = asArray(body['input']).some((item) => {
@@ -77,7 +77,7 @@ function recall(body: JsonObject, found: Recalled): JsonObject {
   return isContinued ? { ...others, input } : { ...body, input }
 }
 
-function conversationOf(id: string, { continued }: Recalled): readonly Json[] {
+function conversationOf(id: string, { continued }: RecalledTurns): readonly Json[] {
   if (continued !== undefined) return [...continued.input, ...asArray(continued.answer['output'])]
   throw new GatewayError(
     'invalid-request',
@@ -86,7 +86,7 @@ function conversationOf(id: string, { continued }: Recalled): readonly Json[] {
   )
 }
 
-function resolved(item: Json, param: string, { quoted, held }: Recalled): Json {
+function resolved(item: Json, param: string, { quoted, held }: RecalledTurns): Json {
   const id = referenceIn(item)
   if (id === undefined || held.has(id)) return item
   const answer = quoted.get(responseOfItem(id) ?? '')

@@ -1,6 +1,6 @@
 import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Usage } from '../../core/answer.ts'
 import { asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
-import type { Metrics, StepWriter, WriteContext } from '../format.ts'
+import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
 import { writeMetrics } from '../chat/stream-writer.ts'
 import { failureFrame, writeFinish, writeUsage } from './usage.ts'
 import { outputWriter, type OutputWriter, type ResponseEvent } from './output-items.ts'
@@ -50,7 +50,7 @@ function parsed(frame: Frame): JsonObject {
 /** Writes one answer as the events of its stream, of which the last one holds the whole response. */
 interface ResponseWriter {
   take(event: AnswerEvent): readonly ResponseEvent[]
-  end(metrics: Metrics): readonly [...ResponseEvent[], LastEvent]
+  end(metrics: SvcMetrics): readonly [...ResponseEvent[], LastEvent]
 }
 
 type LastEvent = ResponseEvent & { readonly response: JsonObject }

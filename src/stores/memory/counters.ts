@@ -4,7 +4,7 @@ import { amountOf, checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, taken
 import { createExpiryQueue, type Dated } from './sorted.ts'
 
 /** Counters of requests, tokens and money, and the tickets that hold parts of them. */
-export interface Counters {
+export interface MemoryCounters {
   reserve(request: ReserveRequest): ReserveResult
   /** False when the ticket is unknown or settled. */
   settle(ticket: string, charges: readonly Charge[]): boolean
@@ -29,7 +29,7 @@ interface Ticket extends Dated {
 export function createCounters(
   now: () => number,
   bounds: { readonly counters: number; readonly tickets: number },
-): Counters {
+): MemoryCounters {
   const counters = new Map<string, Counter>()
   const tickets = new Map<string, Ticket>()
   const endings = createExpiryQueue<Counter>()
@@ -138,7 +138,7 @@ export function createCounters(
 function overfull(what: string): GatewayError {
   return new GatewayError(
     'overloaded',
-    `The in-memory store has no room for more ${what}. Try again later, raise its bounds, or use a store that keeps its data elsewhere.`,
+    `The in-memory store has no capacity for more ${what}. Retry later, raise the limits of memoryStore(), or use another store.`,
   )
 }
 

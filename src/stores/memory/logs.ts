@@ -7,7 +7,7 @@ import type { PoolBounds } from './pool.ts'
  * Append-only logs that share one bound. Entries are counted by quota, and by log where they have none. A full quota
  * drops its own oldest entry; when all logs together are full, the largest share drops its oldest.
  */
-export interface Logs {
+export interface MemoryLogs {
   append(log: string, entry: NewLogEntry): void
   /** Returns true for an entry that is larger than its quota: `append` throws. */
   isGiant(log: string, entry: NewLogEntry): boolean
@@ -46,7 +46,7 @@ const PARTS = 8192
 /** Digits of a cursor, so that cursors compare as text. */
 const CURSOR_DIGITS = 16
 
-export function createLogs(now: () => number, bounds: PoolBounds & { readonly entriesOfOneLog: number }): Logs {
+export function createLogs(now: () => number, bounds: PoolBounds & { readonly entriesOfOneLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
   /** The largest share first: a share is "due" at its negative size. */

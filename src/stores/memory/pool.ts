@@ -6,7 +6,7 @@ export interface PoolBounds {
   readonly bytes: number
 }
 
-export interface Entry extends Dated {
+export interface PoolEntry extends Dated {
   readonly key: string
   readonly value: string
   readonly bytes: number
@@ -20,35 +20,35 @@ export interface Pool {
   readonly bounds: PoolBounds
   readonly entries: number
   readonly bytes: number
-  get(key: string): Entry | undefined
+  get(key: string): PoolEntry | undefined
   /** What one share holds. */
   shareOf(name: string): PoolBounds
   /** Adds an entry as the most recently used one of its share. */
-  put(entry: Entry): void
-  remove(entry: Entry): void
+  put(entry: PoolEntry): void
+  remove(entry: PoolEntry): void
   /** Makes an entry the most recently used one of its share. */
-  touch(entry: Entry): void
+  touch(entry: PoolEntry): void
   /** The least recently used entry of a share. */
-  oldestOf(share: string): Entry | undefined
+  oldestOf(share: string): PoolEntry | undefined
   /**
    * The least recently used entry of the share that takes the largest part of the pool, `writer` where it is as large. A
    * pool that makes room this way takes nothing from a share that is smaller than another.
    */
-  oldestOfLargest(writer: string): Entry | undefined
+  oldestOfLargest(writer: string): PoolEntry | undefined
   clear(): void
 }
 
 interface Share extends Dated {
   readonly name: string
   /** Least recently used first: a Map keeps the order of insertion. */
-  readonly entries: Map<string, Entry>
+  readonly entries: Map<string, PoolEntry>
   bytes: number
 }
 
 const NOTHING: PoolBounds = { entries: 0, bytes: 0 }
 
 export function createPool(bounds: PoolBounds): Pool {
-  const all = new Map<string, Entry>()
+  const all = new Map<string, PoolEntry>()
   const shares = new Map<string, Share>()
   /** The largest share first: a share is "due" at its negative size. */
   const bySize = createExpiryQueue<Share>()
@@ -60,7 +60,7 @@ export function createPool(bounds: PoolBounds): Pool {
     bySize.schedule(share, share.entries.size === 0 ? Infinity : -part)
   }
 
-  function put(entry: Entry): void {
+  function put(entry: PoolEntry): void {
     const share = shares.get(entry.share) ?? { name: entry.share, entries: new Map(), bytes: 0, dueAt: Infinity }
     shares.set(share.name, share)
     share.entries.set(entry.key, entry)
@@ -70,7 +70,7 @@ export function createPool(bounds: PoolBounds): Pool {
     sort(share)
   }
 
-  function remove(entry: Entry): void {
+  function remove(entry: PoolEntry): void {
     const share = shares.get(entry.share)
     if (share === undefined || !share.entries.delete(entry.key)) return
     all.delete(entry.key)
@@ -80,11 +80,11 @@ export function createPool(bounds: PoolBounds): Pool {
     if (share.entries.size === 0) shares.delete(share.name)
   }
 
-  function oldestOf(name: string): Entry | undefined {
+  function oldestOf(name: string): PoolEntry | undefined {
     return shares.get(name)?.entries.values().next().value
   }
 
-  function oldestOfLargest(writer: string): Entry | undefined {
+  function oldestOfLargest(writer: string): PoolEntry | undefined {
     const largest = bySize.due(0)
     if (largest === undefined) return undefined
     sort(largest)

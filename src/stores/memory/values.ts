@@ -2,10 +2,10 @@ import { GatewayError } from '../../core/errors.ts'
 import type { Quota, WriteOptions } from '../../core/ports.ts'
 import { quotaExceeded } from '../../core/quotas.ts'
 import { createExpiryQueue, createOrderedKeys } from './sorted.ts'
-import { createPool, type Entry, type PoolBounds } from './pool.ts'
+import { createPool, type PoolEntry, type PoolBounds } from './pool.ts'
 
 /** Texts by key, in three pools that never take room from each other. */
-export interface Values {
+export interface MemoryValues {
   get(key: string): string | undefined
   set(key: string, value: string, options?: WriteOptions): void
   delete(key: string): boolean
@@ -25,14 +25,14 @@ export interface ValueBounds {
 /** The approximate cost of an entry in bytes, apart from its text. */
 const OVERHEAD = 128
 
-export function createValues(now: () => number, bounds: ValueBounds): Values {
+export function createValues(now: () => number, bounds: ValueBounds): MemoryValues {
   const durable = createPool(bounds.durable)
   const owned = createPool(bounds.owned)
   const expiring = createPool(bounds.expiring)
   const keys = createOrderedKeys()
-  const expiries = createExpiryQueue<Entry>()
+  const expiries = createExpiryQueue<PoolEntry>()
 
-  function remove(entry: Entry): void {
+  function remove(entry: PoolEntry): void {
     entry.pool.remove(entry)
     expiries.schedule(entry, Infinity)
     keys.remove(entry.key)
@@ -43,7 +43,7 @@ export function createValues(now: () => number, bounds: ValueBounds): Values {
     for (let entry = expiries.due(at); entry !== undefined; entry = expiries.due(at)) remove(entry)
   }
 
-  function find(key: string): Entry | undefined {
+  function find(key: string): PoolEntry | undefined {
     sweep()
     return durable.get(key) ?? owned.get(key) ?? expiring.get(key)
   }
@@ -58,7 +58,7 @@ export function createValues(now: () => number, bounds: ValueBounds): Values {
     const old = find(key)
     const pool = ttlMs !== undefined ? expiring : quota !== undefined ? owned : durable
     const bytes = 2 * (key.length + value.length) + OVERHEAD
-    const entry: Entry = { key, value, bytes, pool, share: quota?.name ?? kindOf(key), dueAt: Infinity }
+    const entry: PoolEntry = { key, value, bytes, pool, share: quota?.name ?? kindOf(key), dueAt: Infinity }
     if (pool === expiring) refuseGiant(entry, quota)
     else if (!mustFit) refuseOverfull(entry, old, quota)
     if (old !== undefined) remove(old)
@@ -69,7 +69,7 @@ export function createValues(now: () => number, bounds: ValueBounds): Values {
     if (ttlMs !== undefined) expiries.schedule(entry, now() + ttlMs)
   }
 
-  function makeRoom({ share, bytes }: Entry, quota: Quota | undefined): void {
+  function makeRoom({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
     if (quota !== undefined) {
       const most = { entries: quota.maxEntries, bytes: quota.maxBytes }
       dropWhile(
@@ -83,7 +83,7 @@ export function createValues(now: () => number, bounds: ValueBounds): Values {
     )
   }
 
-  function dropWhile(isFull: () => boolean, next: () => Entry | undefined): void {
+  function dropWhile(isFull: () => boolean, next: () => PoolEntry | undefined): void {
     while (isFull()) {
       const entry = next()
       if (entry === undefined) return
@@ -115,13 +115,13 @@ function isOver({ entries, bytes }: PoolBounds, more: number, most: PoolBounds):
 }
 
 /** No dropping makes room for a value that is larger than all that may be kept. */
-function refuseGiant({ pool, bytes }: Entry, quota: Quota | undefined): void {
+function refuseGiant({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
   if (bytes > pool.bounds.bytes) throw overfull()
 }
 
 /** Refuses a value that is never dropped. Replacing a value by one that is not larger is always possible. */
-function refuseOverfull(entry: Entry, old: Entry | undefined, quota: Quota | undefined): void {
+function refuseOverfull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
   const { pool, share, bytes } = entry
   const isReplaced = old?.pool === pool && old.share === share
   const moreEntries = isReplaced ? 0 : 1
@@ -151,6 +151,6 @@ function kindOf(key: string): string {
 function overfull(): GatewayError {
   return new GatewayError(
     'overloaded',
-    'The in-memory store has no room for this value. Raise its bounds, or use a store that keeps its data elsewhere.',
+    'The in-memory store is full. Raise the limits of memoryStore(), or use another store.',
   )
 }

@@ -11,6 +11,7 @@ export interface UnsafeClient {
   unsafe(text: string, parameters: string[]): PromiseLike<readonly unknown[]>
 }
 
+/** A connected client of PostgreSQL, in one of three shapes. */
 export type PostgresClient = QueryClient | UnsafeClient
 
 /** Runs one statement and returns its rows. */

@@ -1,23 +1,32 @@
 import type { AnswerStore } from '../../core/cached-answer.ts'
+import { checkOptions, optionsOf, wholeFrom } from '../../core/option-checks.ts'
 import type { VectorIndex } from '../../core/ports.ts'
-import { checkSchema, postgresStore, type PostgresStoreOptions } from '../postgres.ts'
+import { STORE_CHECKS } from '../bounds.ts'
+import { POSTGRES_CHECKS, postgresStore, type PostgresStoreOptions } from '../postgres.ts'
 import { encodeText, fieldOf, listOf, numberOf, textOf } from '../wire.ts'
-import { checkDimensions, checkVector, createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
+import { ANSWER_CHECKS, checkVector, createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
 import { createCallFunction, createRunQuery, type RunQuery } from './client.ts'
 
+/** Options of `postgresAnswerStore()`. */
 export interface PostgresAnswerStoreOptions extends StoredAnswersOptions, PostgresStoreOptions {}
 
+/** Answers of the semantic cache in PostgreSQL. */
 export interface PostgresAnswerStore extends AnswerStore {
   /** Creates the schema, or brings it to the newest version. `npx sluice migrate` does the same. */
   migrate(): Promise<void>
 }
 
+const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
+
 /** Keeps the answers of the semantic cache in the tables of `postgresStore`, for all processes with the same schema. */
 export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
-  const store = postgresStore(options)
+  checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
+  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...others } = options
+  const store = postgresStore(others)
   return { ...createStoredAnswers(store, options, options.now ?? Date.now), migrate: store.migrate }
 }
 
+/** Options of `postgresVectorIndex()`. */
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
   /** The length of the embedder's vectors. Vectors of another embedder need another schema. @default 1024 */
   readonly dimensions?: number
@@ -27,6 +36,7 @@ export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, '
   readonly maxPerKey?: number
 }
 
+/** A vector index in PostgreSQL. */
 export interface PostgresVectorIndex extends VectorIndex {
   /** Creates the extension pgvector and the table of the index. */
   migrate(): Promise<void>
@@ -35,13 +45,21 @@ export interface PostgresVectorIndex extends VectorIndex {
 /** pgvector indexes no longer vectors. */
 const MAX_DIMENSIONS = 2_000
 const MAX_VECTORS = 10_000
+const CHECK_INDEX = optionsOf(
+  {
+    ...POSTGRES_CHECKS,
+    dimensions: wholeFrom(1, MAX_DIMENSIONS),
+    maxPerScope: wholeFrom(0),
+    maxPerKey: wholeFrom(0),
+  },
+  ['client'],
+)
 
 /** Finds near vectors in PostgreSQL with pgvector 0.8 or newer, in one call. */
 export function postgresVectorIndex(options: PostgresVectorIndexOptions): PostgresVectorIndex {
+  checkOptions('postgresVectorIndex', options, CHECK_INDEX)
   const { client, schema = 'sluice', now, dimensions = 1024 } = options
   const { maxPerScope = MAX_VECTORS, maxPerKey = MAX_VECTORS } = options
-  checkSchema(schema)
-  checkDimensions(dimensions, MAX_DIMENSIONS)
   const run = createRunQuery(client)
   const call = createCallFunction(run, schema, now)
   const send = (name: string, request: object): Promise<unknown> => call(`${name}_${dimensions}`, request)

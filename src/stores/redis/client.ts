@@ -25,6 +25,7 @@ export interface UpstashClient {
   eval(script: string, keys: string[], args: string[]): Promise<unknown>
 }
 
+/** A connected client of Redis, in one of three shapes. */
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
 
 /** A Lua script, and the SHA-1 of its text under which the server caches it. */

@@ -5,7 +5,7 @@ import type { RedisContext } from './client.ts'
 import { APPEND } from './scripts.ts'
 import { createSlot } from './slot.ts'
 
-export interface Counters {
+export interface RedisCounters {
   reserve(request: ReserveRequest): Promise<ReserveResult>
   settle(settlement: Settlement): Promise<boolean>
   levels(names: readonly string[]): Promise<readonly Level[]>
@@ -30,7 +30,7 @@ const MAX_REMEMBERED = 100_000
  * that is over its limits never holds a part of a shared budget. A refusal gives back what the earlier owners hold.
  * At any moment at least the granted amounts are held, so no limit is exceeded.
  */
-export function createCounters(context: RedisContext): Counters {
+export function createCounters(context: RedisContext): RedisCounters {
   const { run, limits, isSharded } = context
   const slot = createSlot(context)
   const owners = new Map<string, readonly string[]>()

@@ -1,9 +1,11 @@
 import type { AnswerStore } from '../../core/cached-answer.ts'
 import { lazy } from '../../core/lazy.ts'
+import { checkOptions, optionsOf, wholeFrom } from '../../core/option-checks.ts'
 import type { Neighbor, VectorIndex } from '../../core/ports.ts'
-import { redisStore, type RedisStoreOptions } from '../redis.ts'
+import { STORE_CHECKS } from '../bounds.ts'
+import { REDIS_CHECKS, redisStore, type RedisStoreOptions } from '../redis.ts'
 import { fieldOf, listOf, numberOf, textOf } from '../wire.ts'
-import { checkDimensions, checkVector, createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
+import { ANSWER_CHECKS, checkVector, createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
 import { createContext, createRunScript, type Script } from './client.ts'
 import {
   ADD_VECTOR,
@@ -15,14 +17,20 @@ import {
 } from './vector-scripts.ts'
 import { LRUCache } from 'lru-cache'
 
+/** Options of `redisAnswerStore()`. */
 export interface RedisAnswerStoreOptions
   extends StoredAnswersOptions, Pick<RedisStoreOptions, 'client' | 'prefix' | 'limits' | 'now'> {}
 
+const CHECK_ANSWERS = optionsOf({ ...REDIS_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
+
 /** Keeps the answers of the semantic cache in Redis, for all processes with the same prefix. */
 export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore {
-  return createStoredAnswers(redisStore(options), options, options.now ?? Date.now)
+  checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
+  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...store } = options
+  return createStoredAnswers(redisStore(store), options, options.now ?? Date.now)
 }
 
+/** Options of `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
   /** The length of the embedder's vectors. Vectors of another embedder need another prefix. @default 1024 */
   readonly dimensions?: number
@@ -34,6 +42,15 @@ export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client
 
 const MAX_DIMENSIONS = 4096
 const MAX_VECTORS = 10_000
+const CHECK_INDEX = optionsOf(
+  {
+    ...REDIS_CHECKS,
+    dimensions: wholeFrom(1, MAX_DIMENSIONS),
+    maxPerScope: wholeFrom(0),
+    maxPerKey: wholeFrom(0),
+  },
+  ['client'],
+)
 /** Without vector sets each process compares copies of them. */
 const MAX_SCANNED = 256
 
@@ -42,8 +59,8 @@ const MAX_SCANNED = 256
  * keeps at most 256 vectors per scope, which each process copies and compares itself.
  */
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
+  checkOptions('redisVectorIndex', options, CHECK_INDEX)
   const { client, prefix = 'sluice', now, dimensions = 1024, maxPerKey = MAX_VECTORS } = options
-  checkDimensions(dimensions, MAX_DIMENSIONS)
   const limits = { entries: 0, bytes: 0 }
   const { run } = createContext({
     runScript: createRunScript(client),

@@ -5,7 +5,7 @@ import { decodeText, encodeText, entryRequest, fieldOf, listOf, numberOf, textOf
 import type { RedisContext } from './client.ts'
 import { APPEND, ENTRIES, GET, LIST, WRITE } from './scripts.ts'
 
-export interface Values {
+export interface RedisValues {
   get(key: string): Promise<string | undefined>
   set(key: string, value: string, options?: WriteOptions): Promise<void>
   swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): Promise<boolean>
@@ -20,7 +20,7 @@ interface Expectation {
   readonly expected?: string
 }
 
-export function createValues({ run, limits }: RedisContext): Values {
+export function createValues({ run, limits }: RedisContext): RedisValues {
   async function write(
     key: string,
     value: string | undefined,

@@ -5,7 +5,7 @@ import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'
 
 /** Counters, tickets and tallies. `reserve` and `settle` run within a transaction of the caller. */
-export interface Counters {
+export interface SqliteCounters {
   reserve(request: ReserveRequest): ReserveResult
   /** Returns false when the ticket is unknown or settled. */
   settle(ticket: string, charges: readonly Charge[]): boolean
@@ -18,7 +18,7 @@ const NOTHING: Level = { spent: 0, held: 0 }
 /** Time between two removals of ended rows. */
 const COLLECT_MS = 1_000
 
-export function createCounters(sql: Sql, now: () => number): Counters {
+export function createCounters(sql: Sql, now: () => number): SqliteCounters {
   let collectsAt = 0
 
   /** Gives back what lapsed tickets hold. */

@@ -3,7 +3,7 @@ import { bytesOf, refuseGiant, type BulkLimits } from '../bounds.ts'
 import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Sql } from './database.ts'
 
-export interface Logs {
+export interface SqliteLogs {
   /** Runs within a transaction of the caller. */
   append(log: string, entry: NewLogEntry): void
   entries(log: string, query: LogQuery): readonly LogEntry[]
@@ -16,7 +16,7 @@ const SWEEP = 1_000
 /** The range of times of a Date, in milliseconds. */
 const MAX_TIME = 8.64e15
 
-export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Logs {
+export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): SqliteLogs {
   function append(log: string, { at, value, ttlMs, quota }: NewLogEntry): void {
     const bytes = bytesOf(log, value)
     refuseGiant(bytes, limits.logs, quota)

@@ -4,7 +4,7 @@ import { bytesOf, poolOf, refuseGiant, shareOf, type BulkLimits, type PoolLimit,
 import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'
 
-export interface Values {
+export interface SqliteValues {
   get(key: string): string | undefined
   set(key: string, value: string, options?: WriteOptions): void
   swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): boolean
@@ -25,7 +25,7 @@ interface Entry {
 /** Maximum number of expired values that one write removes. */
 const SWEEP = 1_000
 
-export function createValues(sql: Sql, now: () => number, limits: BulkLimits): Values {
+export function createValues(sql: Sql, now: () => number, limits: BulkLimits): SqliteValues {
   function get(key: string): string | undefined {
     const row = sql.row('SELECT value FROM entries WHERE key = ? AND expires_at > ?', encodeText(key), now())
     return row === undefined ? undefined : decodeText(textIn(row, 'value'))

@@ -1,7 +1,7 @@
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import type { Prompt } from '../../../src/core/prompt.ts'
-import type { Metrics } from '../../../src/formats/format.ts'
+import type { SvcMetrics } from '../../../src/formats/format.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../../src/formats/parse-body.ts'
@@ -35,7 +35,7 @@ export function sent(prompt: Prompt, model = 'gpt-4o'): Record<string, Json | un
   return JSON.parse(bodyText(chatUpstream.writePrompt(prompt, model).body)) as Record<string, Json | undefined>
 }
 
-export const metrics: Metrics = {
+export const metrics: SvcMetrics = {
   savingsPercent: 10,
   originalCost: 0.002,
   yourCost: 0.001,

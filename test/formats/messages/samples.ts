@@ -3,9 +3,9 @@ import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
-import type { Metrics, WriteContext } from '../../../src/formats/format.ts'
+import type { SvcMetrics, WriteContext } from '../../../src/formats/format.ts'
 
-export const metrics: Metrics = {
+export const metrics: SvcMetrics = {
   savingsPercent: 25,
   originalCost: 0.004,
   yourCost: 0.003,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
-import type { KeptTurn, Recalled } from '../../../src/formats/format.ts'
+import type { KeptTurn, RecalledTurns } from '../../../src/formats/format.ts'
 import { responsesClient } from '../../../src/formats/responses/client.ts'
 import { responseTurns } from '../../../src/formats/responses/previous-responses.ts'
 import { failureOf } from '../chat/support.ts'
@@ -11,7 +11,7 @@ const turn: KeptTurn = {
   input: [{ role: 'user', content: 'One' }],
   answer: { id: 'resp_77', output: [message] },
 }
-const nothing: Recalled = { continued: undefined, quoted: new Map(), held: new Set<string>() }
+const nothing: RecalledTurns = { continued: undefined, quoted: new Map(), held: new Set<string>() }
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
 describe('what a body refers to', () => {

@@ -57,10 +57,9 @@ export async function askFromFleet({
       }),
     )
     await Promise.all(children.map(exitOf))
-    const usage = await gateway.keys.usage(id)
+    const { requests, cost } = await gateway.keys.usage(id)
     await gateway.close()
-    const { requests, cost } = usage as { readonly requests: number; readonly cost: { readonly billed_usd: number } }
-    return { statuses, requests, billedUsd: cost.billed_usd, oneUsd }
+    return { statuses, requests, billedUsd: cost.billedUsd, oneUsd }
   } finally {
     await fleet.close()
     await close()
@@ -80,9 +79,9 @@ async function billOfOne(): Promise<number> {
     }),
   )
   await response.text()
-  const usage = (await gateway.keys.usage(id)) as unknown as { readonly cost: { readonly billed_usd: number } }
+  const usage = await gateway.keys.usage(id)
   await gateway.close()
-  return usage.cost.billed_usd
+  return usage.cost.billedUsd
 }
 
 export interface KillResult {

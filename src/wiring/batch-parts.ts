@@ -18,12 +18,12 @@ export interface BatchOptions {
   readonly waitUntil?: (promise: Promise<unknown>) => void
 }
 
-export interface BatchRoom {
+export interface OpenBatches {
   readonly book: BatchRepository
   readonly work: BatchWork
 }
 
-export interface BatchRoomParts {
+export interface BatchSources {
   readonly store: Store
   readonly services: Services
   readonly keyById: KeyById
@@ -33,7 +33,7 @@ export interface BatchRoomParts {
 const LEASE_MS = 60_000
 const CONCURRENCY = 4
 
-export function openBatchRoom(options: BatchOptions, { store, services, keyById, traffic }: BatchRoomParts): BatchRoom {
+export function openBatches(options: BatchOptions, { store, services, keyById, traffic }: BatchSources): OpenBatches {
   const { now, uuid } = services.runtime
   const { leaseMs = LEASE_MS, concurrency = CONCURRENCY, waitUntil } = options
   const values = { store, now, uuid, pause: yieldToEventLoop }

@@ -1,0 +1,144 @@
+import { GatewayError } from './errors.ts'
+import { isJsonObject } from './json.ts'
+
+/** The fields whose names in process differ from those on the wire: on the left in process, on the right on the wire. */
+export const WIRE_NAMES = {
+  actualUsd: 'actual_usd',
+  allowedModels: 'allowed_models',
+  billedUsd: 'billed_usd',
+  budgetId: 'budget_id',
+  budgetLimitCents: 'budget_limit_cents',
+  budgetResetDuration: 'budget_reset_duration',
+  budgetResetsAt: 'budget_resets_at',
+  byModel: 'by_model',
+  cacheHits: 'cache_hits',
+  cacheMisses: 'cache_misses',
+  costCents: 'cost_cents',
+  costUsd: 'cost_usd',
+  createdAt: 'created_at',
+  currentUsageCents: 'current_usage_cents',
+  disableTools: 'disable_tools',
+  errorRate: 'error_rate',
+  expiresAt: 'expires_at',
+  hasMore: 'has_more',
+  hitRate: 'hit_rate',
+  isActive: 'is_active',
+  keyFormat: 'key_format',
+  keyId: 'key_id',
+  keyPrefix: 'key_prefix',
+  latencyP50Ms: 'latency_p50_ms',
+  latencyP95Ms: 'latency_p95_ms',
+  latencyP99Ms: 'latency_p99_ms',
+  maxLimitUsd: 'max_limit',
+  maxTokens: 'max_tokens',
+  periodStart: 'period_start',
+  providerConfigs: 'provider_configs',
+  rateLimitId: 'rate_limit_id',
+  rateLimitRequests: 'rate_limit_requests',
+  rateLimitResetDuration: 'rate_limit_reset_duration',
+  rateLimitTokens: 'rate_limit_tokens',
+  rateLimits: 'rate_limits',
+  remainingBudgetCents: 'remaining_budget_cents',
+  remainingRequests: 'remaining_requests',
+  remainingTokens: 'remaining_tokens',
+  requestId: 'request_id',
+  requestLimit: 'request_limit',
+  requestMaxLimit: 'request_max_limit',
+  requestRemaining: 'request_remaining',
+  requestResetAt: 'request_reset_at',
+  requestResetDuration: 'request_reset_duration',
+  requestsPerSecond: 'requests_per_second',
+  requestsTotal: 'requests_total',
+  resetDuration: 'reset_duration',
+  resetsAt: 'resets_at',
+  savingsRatio: 'savings_percentage',
+  savingsUsd: 'savings_usd',
+  theoreticalCostUsd: 'theoretical_cost_usd',
+  theoreticalUsd: 'theoretical_usd',
+  tier1CacheHits: 'tier_1_cache_hits',
+  tier2VanishingContext: 'tier_2_vanishing_context',
+  tier3Rlm: 'tier_3_rlm',
+  tier4FamilyLocked: 'tier_4_family_locked',
+  tier5SavingsSlider: 'tier_5_savings_slider',
+  tokenLimit: 'token_limit',
+  tokenMaxLimit: 'token_max_limit',
+  tokenRemaining: 'token_remaining',
+  tokenResetAt: 'token_reset_at',
+  tokenResetDuration: 'token_reset_duration',
+  tokensUsed: 'tokens_used',
+  totalBilledUsd: 'total_billed_usd',
+  totalCostUsd: 'total_cost_usd',
+  totalRequests: 'total_requests',
+  totalSavingsUsd: 'total_savings_usd',
+  valueSha256: 'value_sha256',
+  virtualKeys: 'virtual_keys',
+} as const
+
+type WireName<name> = name extends keyof typeof WIRE_NAMES ? (typeof WIRE_NAMES)[name] : name
+
+/** A record with the field names of the HTTP API and the configuration, such as `budget_limit_cents`. */
+export type WireForm<value> = value extends readonly (infer item)[]
+  ? readonly WireForm<item>[]
+  : value extends object
+    ? { readonly [name in keyof value as WireName<name>]: WireForm<value[name]> }
+    : value
+
+const toWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
+const toOwnName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES).map(([own, wire]) => [wire, own]))
+
+/** Lists, records in them, and lists in those: no record is deeper, and a value that contains itself has no end. */
+const MAX_DEPTH = 5
+
+/** Renames the fields to those of the wire. Throws `invalid-admin-request` for a field that is given in both spellings. */
+export function toWire(value: unknown): unknown {
+  return renamed(value, toWireName)
+}
+
+/** Renames the fields of an answer of the admin API to those of the records in process. */
+export function fromWire(value: unknown): unknown {
+  return renamed(value, toOwnName)
+}
+
+function renamed(value: unknown, names: ReadonlyMap<string, string>, depth: number = 0): unknown {
+  if (depth === MAX_DEPTH) return value
+  if (Array.isArray(value)) return value.map((item) => renamed(item, names, depth + 1))
+  if (!isJsonObject(value) || value instanceof Date) return value
+  const fields = Object.entries(value).map(([name, field]) => {
+    const other = names.get(name)
+    if (other !== undefined && Object.hasOwn(value, other)) throw givenTwice(name, other)
+    return [other ?? name, renamed(field, names, depth + 1)] as const
+  })
+  return Object.fromEntries(fields)
+}
+
+function givenTwice(name: string, other: string): GatewayError {
+  return new GatewayError('invalid-admin-request', `${name}: ${other} is the same field. Set one of them.`, {
+    param: name,
+  })
+}
+
+/**
+ * Calls a method that takes and returns records of the wire with those of the process. Errors name the fields as the
+ * caller wrote them.
+ */
+export async function callInProcess(
+  given: readonly unknown[],
+  call: (given: readonly unknown[]) => Promise<unknown>,
+): Promise<unknown> {
+  try {
+    return fromWire(await call(given.map(toWire)))
+  } catch (error) {
+    throw GatewayError.is(error) && !hasWireNames(given) ? inOwnNames(error) : error
+  }
+}
+
+function hasWireNames(value: unknown, depth: number = 0): boolean {
+  if (depth === MAX_DEPTH || typeof value !== 'object' || value === null) return false
+  return Object.entries(value).some(([name, field]) => toOwnName.has(name) || hasWireNames(field, depth + 1))
+}
+
+function inOwnNames({ kind, message, details }: GatewayError): GatewayError {
+  const rename = (text: string): string => text.replace(/\w+_\w+/g, (name) => toOwnName.get(name) ?? name)
+  const { param, ...others } = details
+  return new GatewayError(kind, rename(message), { ...others, ...(param !== undefined && { param: rename(param) }) })
+}

@@ -1,0 +1,137 @@
+import { GatewayError } from './errors.ts'
+import { nearestName } from './nearest.ts'
+
+/** What is wrong with an option. */
+export interface OptionProblem {
+  readonly path: string
+  readonly text: string
+}
+
+/** Checks the value of an option. Returns undefined for a valid one. */
+export type OptionCheck = (value: unknown, path: string) => OptionProblem | undefined
+
+/** Throws `invalid-request` that names the first wrong option by its path, what was expected, and what was given. */
+export function checkOptions(who: string, options: unknown, check: OptionCheck): void {
+  const problem = check(options, '')
+  if (problem === undefined) return
+  const { path, text } = problem
+  throw new GatewayError('invalid-request', `${who}: ${path === '' ? '' : `${path}: `}${text}`, { param: path })
+}
+
+/** A value that is accepted, or described by what was expected instead of it. */
+export function expects(expected: string, accepts: (value: unknown) => boolean): OptionCheck {
+  return (value, path) => (accepts(value) ? undefined : { path, text: expectedText(expected, value, path) })
+}
+
+/** An object with these options and no others. Options that are absent or undefined are valid unless they are required. */
+export function optionsOf(
+  checks: Readonly<Record<string, OptionCheck>>,
+  required: readonly string[] = [],
+  expected = 'an object with options',
+): OptionCheck {
+  return (value, path) => {
+    if (!isObject(value)) return { path, text: expectedText(expected, value, path) }
+    const names = Object.keys(checks)
+    for (const [name, field] of Object.entries(value)) {
+      const at = path === '' ? name : `${path}.${name}`
+      const check = Object.hasOwn(checks, name) ? checks[name] : undefined
+      if (check === undefined) return { path: at, text: unknownOption(name, names) }
+      const problem = field === undefined ? undefined : check(field, at)
+      if (problem !== undefined) return problem
+    }
+    const missing = required.find((name) => Reflect.get(value, name) === undefined)
+    return missing === undefined
+      ? undefined
+      : checks[missing]?.(undefined, path === '' ? missing : `${path}.${missing}`)
+  }
+}
+
+/** A list whose entries are all valid. */
+export function listOf(expected: string, item: OptionCheck, min = 0): OptionCheck {
+  return (value, path) => {
+    if (!Array.isArray(value) || value.length < min) return { path, text: expectedText(expected, value, path) }
+    for (const [index, one] of value.entries()) {
+      const problem = item(one, `${path}[${index}]`)
+      if (problem !== undefined) return problem
+    }
+    return undefined
+  }
+}
+
+/** `false`, or a value that the check accepts. */
+export function offOr(check: OptionCheck): OptionCheck {
+  return (value, path) => (value === false ? undefined : check(value, path))
+}
+
+export function wholeFrom(min: number, max: number = Number.MAX_SAFE_INTEGER, unit = 'number'): OptionCheck {
+  const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
+  return expects(`a whole ${unit} ${range}`, (value) => Number.isSafeInteger(value) && isWithin(value, min, max))
+}
+
+export function numberFrom(min: number, max: number): OptionCheck {
+  return expects(`a number from ${min} to ${max}`, (value) => isWithin(value, min, max))
+}
+
+export function oneOf(...values: readonly unknown[]): OptionCheck {
+  return expects(values.map((value) => shown(value, '')).join(' or '), (value) => values.includes(value))
+}
+
+/** @param signature How the function is called, such as `now()`. */
+export function aFunction(signature: string): OptionCheck {
+  return expects(`a function ${signature}`, (value) => typeof value === 'function')
+}
+
+/** An object with these methods or fields. */
+export function objectWith(expected: string, names: readonly string[]): OptionCheck {
+  return expects(expected, (value) => isObject(value) && names.every((name) => name in value))
+}
+
+/** A value that is checked elsewhere. */
+export const unchecked: OptionCheck = () => undefined
+
+/** Refuses options with other names. The values are checked by the code that reads them. */
+export function checkNames(who: string, options: unknown, names: readonly string[]): void {
+  checkOptions(who, options, optionsOf(Object.fromEntries(names.map((name) => [name, unchecked]))))
+}
+
+/** The text about an option or a field that does not exist: the nearest name, or all names. */
+export function unknownOption(name: string, names: readonly string[], noun: 'option' | 'field' = 'option'): string {
+  const near = nearestName(name, names)
+  const hint = near === undefined ? `The ${noun}s are ${names.join(', ')}.` : `Did you mean ${near}?`
+  return `there is no such ${noun}. ${hint}`
+}
+
+/** `expected …, got …`; the value of a secret is not repeated. */
+export function expectedText(expected: string, value: unknown, path: string): string {
+  return `expected ${expected}, got ${shown(value, path)}.`
+}
+
+/** A path as it is written in code: `providers[0].apiKey`. */
+export function pathText(path: readonly PropertyKey[]): string {
+  return path
+    .map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
+    .join('')
+    .replace(/^\./, '')
+}
+
+/** Values at these paths, and addresses with credentials, are never part of a message. */
+const SECRET = /key|secret|token|headers|value/i
+const MAX_SHOWN = 60
+
+function shown(value: unknown, path: string): string {
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list'
+  if (typeof value === 'function') return 'a function'
+  if (typeof value === 'object' && value !== null) return 'an object'
+  if (typeof value !== 'string') return String(value)
+  return SECRET.test(path) || value.includes('@')
+    ? `a text of ${value.length} characters`
+    : JSON.stringify(value.slice(0, MAX_SHOWN))
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function isWithin(value: unknown, min: number, max: number): boolean {
+  return typeof value === 'number' && value >= min && value <= max
+}

@@ -1,0 +1,327 @@
+import type { DurationCode } from '../core/period.ts'
+import type { WireForm } from '../core/field-names.ts'
+import type { PlanName } from './plans.ts'
+import type { KeyFormat } from './secret.ts'
+
+/** One page of a list. */
+export interface PageOptions {
+  /** Maximum number of records, 1 to 1,000. @default 100 */
+  readonly limit?: number
+  /** The id of the last record of the page before. @default the first page */
+  readonly after?: string
+}
+
+/** Confirms that a record was deleted. */
+export interface DeletedRecord {
+  readonly id: string
+  readonly object: 'virtual_key' | 'budget' | 'rate_limit'
+  readonly deleted: true
+}
+
+/**
+ * Operations on the records of one kind: the same checks and effects as the admin API over HTTP. Fields are in camel
+ * case; the names of the HTTP API (`budget_limit_cents`) are accepted, too.
+ *
+ * Rejects with a GatewayError: `invalid-admin-request` for a wrong field (`details.param` names it), `not-found` for an
+ * unknown id, `conflict` for an id or a secret that is taken, `overloaded` when the store does not answer.
+ */
+export interface RecordMethods<create, change, record, page, created = record> {
+  /** Creates a record. */
+  create(fields: create | WireForm<create>): Promise<created>
+  get(id: string): Promise<record>
+  /** Lists records in ascending order of their ids. */
+  list(query?: PageOptions): Promise<page>
+  /** Changes the given fields. Absent fields keep their values. Returns the record after the change. */
+  update(id: string, change: change | WireForm<change>): Promise<record>
+  /** Deletes the record. Keys that refer to a deleted budget or rate limit are refused until they are changed. */
+  delete(id: string): Promise<DeletedRecord>
+}
+
+/** The virtual keys: `/api/governance/virtual-keys` in process. Usage and audit records of a deleted key stay. */
+export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
+  /** Returns what the key used in the current window of its budget, or in this month when it has no budget. */
+  usage(id: string): Promise<KeyUsage>
+  /** Returns the key's request and token limits, and what remains of them. */
+  rateLimit(id: string): Promise<KeyRateLimit>
+  /** Returns what remains of requests, tokens and money, shared limits included: of several limits the smallest rest. */
+  limits(id: string): Promise<KeyLimits>
+}
+
+/** Budgets that several keys share by `budgetId`: `/api/governance/budgets` in process. */
+export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, BudgetPage>
+
+/** Rate limits that several keys share by `rateLimitId`: `/api/governance/rate-limits` in process. */
+export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
+
+/** A provider that a key may use. */
+export interface KeyProvider {
+  /** The provider's name, such as `openai`. */
+  readonly provider: string
+  /** Share of the requests among the key's providers, 0 to 1,000,000; 0 makes it a fallback only. @default 1 */
+  readonly weight?: number | undefined
+  /** Ids of models, exact or with a trailing `*`. @default all models of the provider */
+  readonly allowedModels?: readonly string[] | null | undefined
+}
+
+/** The fields of a key that can be set. `null` removes a setting; an absent field keeps its value or its default. */
+export interface KeySettings {
+  /** At most 2,000 characters. @default '' */
+  readonly description?: string | null | undefined
+  /** Maximum amount billed to the key per window, in whole cents. @default no limit */
+  readonly budgetLimitCents?: number | null | undefined
+  /** The budget's window, aligned to the calendar in UTC. @default '1M' */
+  readonly budgetResetDuration?: DurationCode | null | undefined
+  /** Maximum number of requests per window. @default no limit */
+  readonly rateLimitRequests?: number | null | undefined
+  /** @default '1h' */
+  readonly rateLimitResetDuration?: DurationCode | null | undefined
+  /** Maximum number of tokens per window. @default no limit */
+  readonly rateLimitTokens?: number | null | undefined
+  /** @default '1h' */
+  readonly tokenResetDuration?: DurationCode | null | undefined
+  /** Limits the key to these providers and divides its requests among them. @default all providers */
+  readonly providerConfigs?: readonly KeyProvider[] | null | undefined
+  /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. @default all models */
+  readonly allowedModels?: readonly string[] | null | undefined
+  /** Maximum `max_tokens` of a request. @default the model's maximum */
+  readonly maxTokens?: number | null | undefined
+  /** Refuses requests with tools. @default false */
+  readonly disableTools?: boolean | null | undefined
+  /** Request and token limits by name. Limits that are set on the key replace those of its plan. @default none */
+  readonly plan?: PlanName | null | undefined
+  /** ISO 8601 with a time zone: the first moment at which the key is not valid. @default never */
+  readonly expiresAt?: string | null | undefined
+  /** A shared budget, besides the key's own. @default none */
+  readonly budgetId?: string | null | undefined
+  /** Shared rate limits, besides the key's own. @default none */
+  readonly rateLimitId?: string | null | undefined
+  /** Requests with a key that is not active are refused with 401. @default true */
+  readonly isActive?: boolean | undefined
+}
+
+/** The fields of a new key. */
+export interface NewKey extends KeySettings {
+  /** 1 to 200 characters. */
+  readonly name: string
+  /** The beginning of the generated secret. @default 'sk-bf' */
+  readonly keyFormat?: KeyFormat | undefined
+  /** A secret to use instead of a generated one, 16 to 512 characters. The store keeps its SHA-256 only. @default generated */
+  readonly value?: string | undefined
+}
+
+/** A change of a key. */
+export interface KeyChange extends KeySettings {
+  readonly name?: string | undefined
+}
+
+/** A key of the configuration: `governance.virtual_keys[…]`, in the names of the HTTP API. Give `value` or `valueSha256`. */
+export interface ConfiguredKey extends NewKey {
+  /** Stable over restarts. @default derived from the secret's hash */
+  readonly id?: string | undefined
+  /** The SHA-256 of the secret as 64 hex digits, so that no file holds the secret. */
+  readonly valueSha256?: string | undefined
+}
+
+/** A key as lists show it. */
+export interface ListedKey {
+  readonly id: string
+  readonly name: string
+  /** The first 10 characters of the secret. */
+  readonly keyPrefix: string
+  readonly isActive: boolean
+  /** Billed in the current window of the budget (in this month without a budget), rounded half up. */
+  readonly currentUsageCents: number
+  /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) when there is no limit. */
+  readonly budgetLimitCents: number
+}
+
+/** A key, without its secret. Limits are 9007199254740991, and their durations null, where there is no limit. */
+export interface KeyRecord extends ListedKey {
+  readonly object: 'virtual_key'
+  readonly description: string
+  /** ISO 8601. */
+  readonly createdAt: string
+  /** ISO 8601. null: the key does not expire. */
+  readonly expiresAt: string | null
+  readonly budgetResetDuration: DurationCode | null
+  readonly budgetId: string | null
+  readonly plan: string | null
+  readonly rateLimitRequests: number
+  readonly rateLimitResetDuration: DurationCode | null
+  readonly rateLimitTokens: number
+  readonly tokenResetDuration: DurationCode | null
+  readonly rateLimitId: string | null
+  readonly providerConfigs: readonly KeyProviderRecord[]
+  /** null: all models. */
+  readonly allowedModels: readonly string[] | null
+  /** null: the model's maximum. */
+  readonly maxTokens: number | null
+  readonly disableTools: boolean
+}
+
+/** A provider of a key as it is stored. An empty list allows all models. */
+export interface KeyProviderRecord {
+  readonly provider: string
+  readonly weight: number
+  readonly allowedModels: readonly string[]
+}
+
+/** A new key. */
+export interface CreatedKey extends KeyRecord {
+  /** The secret. It is returned only here; the store keeps its SHA-256. */
+  readonly value: string
+}
+
+/** One page of keys. */
+export interface KeyPage {
+  readonly keys: readonly ListedKey[]
+  readonly hasMore: boolean
+}
+
+/** Requests, tokens and money of a window. */
+export interface UsageTotals {
+  readonly requests: number
+  /** `saved` are prompt tokens that were not sent upstream. */
+  readonly tokens: {
+    readonly prompt: number
+    readonly completion: number
+    readonly total: number
+    readonly saved: number
+  }
+  /** Dollars with six fraction digits. `savingsUsd` is `theoreticalUsd` minus `actualUsd`. */
+  readonly cost: {
+    /** At list price, without optimization. */
+    readonly theoreticalUsd: number
+    /** Paid to upstreams. */
+    readonly actualUsd: number
+    /** Billed to the key: `theoreticalUsd` times the margin, nothing for cache hits. */
+    readonly billedUsd: number
+    readonly savingsUsd: number
+  }
+}
+
+/** Usage of one model in a window. */
+export interface ModelUsage extends UsageTotals {
+  readonly model: string
+}
+
+/** Usage of a key in the current window of its budget, or in this month when it has no budget. */
+export interface KeyUsage extends UsageTotals {
+  readonly keyId: string
+  /** ISO 8601. */
+  readonly periodStart: string
+  /** Billed in the window, rounded half up. */
+  readonly currentUsageCents: number
+  /** 9007199254740991 when there is no limit. */
+  readonly budgetLimitCents: number
+  /** ISO 8601. */
+  readonly budgetResetsAt: string
+  readonly byModel: readonly ModelUsage[]
+}
+
+/** Request and token limits of a key. Limit and rest are 9007199254740991 where there is no limit. Times are ISO 8601. */
+export interface KeyRateLimit {
+  readonly requestLimit: number
+  readonly requestRemaining: number
+  readonly requestResetAt: string
+  readonly tokenLimit: number
+  readonly tokenRemaining: number
+  readonly tokenResetAt: string
+}
+
+/** What a key may still use. Limit and rest are 9007199254740991 where there is no limit. Times are ISO 8601. */
+export interface KeyLimits {
+  readonly remainingRequests: number
+  readonly requestLimit: number
+  readonly requestResetAt: string
+  readonly remainingTokens: number
+  readonly tokenLimit: number
+  readonly tokenResetAt: string
+  readonly remainingBudgetCents: number
+  readonly budgetLimitCents: number
+  readonly budgetResetsAt: string
+}
+
+/** A shared budget of the configuration. */
+export interface ConfiguredBudget {
+  /** 1 to 128 letters, digits, dots, hyphens and underscores. */
+  readonly id: string
+  /** @default the id */
+  readonly name?: string | undefined
+  /** Maximum amount billed to all keys of the budget together per window, in dollars. */
+  readonly maxLimitUsd: number
+  /** The window, aligned to the calendar in UTC. @default '1M' */
+  readonly resetDuration?: DurationCode | undefined
+}
+
+/** The fields of a new shared budget. */
+export interface NewBudget extends Omit<ConfiguredBudget, 'id'> {
+  /** @default a new UUID */
+  readonly id?: string | undefined
+}
+
+/** A change of a shared budget. What was spent in a window stays spent. */
+export interface BudgetChange extends Omit<ConfiguredBudget, 'id' | 'maxLimitUsd'> {
+  readonly maxLimitUsd?: number | undefined
+}
+
+/** A shared budget. */
+export interface BudgetRecord {
+  readonly id: string
+  readonly object: 'budget'
+  readonly name: string
+  readonly maxLimitUsd: number
+  readonly resetDuration: DurationCode
+  /** Billed to all keys of the budget in the current window, rounded half up. */
+  readonly currentUsageCents: number
+  /** ISO 8601. */
+  readonly resetsAt: string
+}
+
+/** One page of shared budgets. */
+export interface BudgetPage {
+  readonly budgets: readonly BudgetRecord[]
+  readonly hasMore: boolean
+}
+
+/** A change of shared rate limits. A limit of `null` is removed. */
+export interface RateLimitChange {
+  readonly name?: string | undefined
+  /** Maximum number of requests of all keys together per window. @default no limit */
+  readonly requestMaxLimit?: number | null | undefined
+  /** @default '1h' */
+  readonly requestResetDuration?: DurationCode | null | undefined
+  /** Maximum number of tokens of all keys together per window. @default no limit */
+  readonly tokenMaxLimit?: number | null | undefined
+  /** @default '1h' */
+  readonly tokenResetDuration?: DurationCode | null | undefined
+}
+
+/** The fields of new shared rate limits. */
+export interface NewRateLimit extends RateLimitChange {
+  /** @default a new UUID */
+  readonly id?: string | undefined
+}
+
+/** Shared rate limits of the configuration. */
+export interface ConfiguredRateLimit extends RateLimitChange {
+  /** 1 to 128 letters, digits, dots, hyphens and underscores. */
+  readonly id: string
+}
+
+/** Shared rate limits. A limit is 9007199254740991, and its duration null, where there is no limit. */
+export interface RateLimitRecord {
+  readonly id: string
+  readonly object: 'rate_limit'
+  readonly name: string
+  readonly requestMaxLimit: number
+  readonly requestResetDuration: DurationCode | null
+  readonly tokenMaxLimit: number
+  readonly tokenResetDuration: DurationCode | null
+}
+
+/** One page of shared rate limits. */
+export interface RateLimitPage {
+  readonly rateLimits: readonly RateLimitRecord[]
+  readonly hasMore: boolean
+}

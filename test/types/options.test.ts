@@ -1,0 +1,168 @@
+import { describe, expect, it } from 'vitest'
+import {
+  anthropic,
+  createGateway,
+  extractive,
+  GatewayError,
+  memoryStore,
+  openai,
+  openaiCompatible,
+  openaiEmbedder,
+} from '../../src/index.ts'
+import { serve } from '../../src/node.ts'
+import { postgresAnswerStore, postgresStore, postgresVectorIndex } from '../../src/postgres.ts'
+import { azureOpenai, bedrock, gemini, groq, priceList, vertex } from '../../src/providers.ts'
+import { redisAnswerStore, redisStore, redisVectorIndex } from '../../src/redis.ts'
+import { sqliteStore } from '../../src/sqlite.ts'
+
+/** Calls a factory as a program without types does. */
+function call(factory: (...given: never[]) => unknown, ...given: readonly unknown[]): unknown {
+  return Reflect.apply(factory, undefined, given)
+}
+
+async function messageOf(factory: (...given: never[]) => unknown, ...given: readonly unknown[]): Promise<string> {
+  try {
+    await call(factory, ...given)
+  } catch (error) {
+    if (error instanceof GatewayError && error.kind === 'invalid-request') return error.message
+    throw error
+  }
+  throw new Error('The options were accepted.')
+}
+
+const client = (): void => {}
+const database = { exec: client, prepare: client }
+const provider = { providers: [extractive()] }
+
+describe('an unknown option', () => {
+  it.each([
+    ['memoryStore', memoryStore, { tallie: 5 }, 'tallie', 'tallies'],
+    ['redisStore', redisStore, { client, prefx: 'x' }, 'prefx', 'prefix'],
+    ['redisAnswerStore', redisAnswerStore, { client, maxEntriesPerkey: 5 }, 'maxEntriesPerkey', 'maxEntriesPerKey'],
+    ['redisVectorIndex', redisVectorIndex, { client, dimension: 5 }, 'dimension', 'dimensions'],
+    ['postgresStore', postgresStore, { client, shema: 'x' }, 'shema', 'schema'],
+    ['postgresAnswerStore', postgresAnswerStore, { client, maxBytesPerkey: 5 }, 'maxBytesPerkey', 'maxBytesPerKey'],
+    ['postgresVectorIndex', postgresVectorIndex, { client, maxPerScop: 5 }, 'maxPerScop', 'maxPerScope'],
+    ['sqliteStore', sqliteStore, { database, busyTimeout: 5 }, 'busyTimeout', 'busyTimeoutMs'],
+    ['openai', openai, { baseURL: 'https://x.test' }, 'baseURL', 'baseUrl'],
+    ['anthropic', anthropic, { api_key: 'k' }, 'api_key', 'apiKey'],
+    ['openaiCompatible', openaiCompatible, { name: 'x', baseUrl: 'https://x.test', header: {} }, 'header', 'headers'],
+    ['extractive', extractive, { prices: 1 }, 'prices', 'price'],
+    ['openaiEmbedder', openaiEmbedder, { baseUrl: 'https://x.test', model: 'x', timeout: 5 }, 'timeout', 'timeoutMs'],
+    ['gemini', gemini, { apikey: 'k' }, 'apikey', 'apiKey'],
+    ['groq', groq, { apikey: 'k' }, 'apikey', 'apiKey'],
+    ['vertex', vertex, { project: 'p', projct: 'q' }, 'projct', 'project'],
+    ['bedrock', bedrock, { region: 'us-east-1', regions: 'x' }, 'regions', 'region'],
+    ['azureOpenai', azureOpenai, { resource: 'r', apiVerson: 'x' }, 'apiVerson', 'apiVersion'],
+    ['createGateway', createGateway, { ...provider, stores: memoryStore() }, 'stores', 'store'],
+    ['createGateway', createGateway, { ...provider, limits: { bodyByte: 5 } }, 'limits.bodyByte', 'bodyBytes'],
+    ['createGateway', createGateway, { ...provider, cache: { ttl: 5 } }, 'cache.ttl', 'ttlSeconds'],
+    ['createGateway', createGateway, { ...provider, admin: { keys: 'x' } }, 'admin.keys', 'key'],
+    ['createGateway', createGateway, { ...provider, savings: { slidr: 'auto' } }, 'savings.slidr', 'slider'],
+  ])('of %s is refused with its path and the nearest name', async (who, factory, options, path, near) => {
+    expect(await messageOf(factory, options)).toBe(`${who}: ${path}: there is no such option. Did you mean ${near}?`)
+  })
+
+  it('of priceList and serve is refused', async () => {
+    expect(await messageOf(priceList, {}, { pricedAt: '2026-01-01', priced: 1 })).toContain('Did you mean pricedAt?')
+    expect(await messageOf(serve, createGateway(provider), { port: 0, host: 'x' })).toContain('Did you mean hostname?')
+  })
+
+  it('of a shared record in a list is refused with the path of the record', async () => {
+    const governance = { virtual_keys: [{ name: 'a', value: 'a-secret-of-a-test', budget_limit_cent: 5 }] }
+
+    expect(await messageOfKey({ ...provider, governance })).toBe(
+      'createGateway: governance.virtual_keys[0].budget_limit_cent: there is no such field. Did you mean budget_limit_cents?',
+    )
+  })
+})
+
+describe('a wrong value', () => {
+  it.each([
+    [
+      createGateway,
+      { providers: [] },
+      'createGateway: providers: expected a list of at least one provider, such as [openai()], got an empty list.',
+    ],
+    [
+      createGateway,
+      { providers: [{}] },
+      'createGateway: providers[0]: expected a provider, such as openai(), got an object.',
+    ],
+    [
+      createGateway,
+      {},
+      'createGateway: providers: expected a list of at least one provider, such as [openai()], got undefined.',
+    ],
+    [
+      createGateway,
+      { ...provider, margin: -1 },
+      'createGateway: margin: expected a number from 0 to 1000, or a function that returns one, got -1.',
+    ],
+    [
+      createGateway,
+      { ...provider, timeouts: { total: 0 } },
+      'createGateway: timeouts.total: expected a whole number of milliseconds from 1 to 86400000, got 0.',
+    ],
+    [
+      createGateway,
+      { ...provider, admin: { key: 'short' } },
+      'createGateway: admin.key: expected a text of at least 16 characters, got a text of 5 characters.',
+    ],
+    [memoryStore, { counters: -1 }, 'memoryStore: counters: expected a whole number of at least 0, got -1.'],
+    [
+      memoryStore,
+      { durable: { entries: 5 } },
+      'memoryStore: durable.bytes: expected a whole number of at least 0, got undefined.',
+    ],
+    [redisStore, {}, 'redisStore: client: expected a connected client of Redis, got undefined.'],
+    [
+      sqliteStore,
+      { database, synchronous: 'off' },
+      'sqliteStore: synchronous: expected "normal" or "full", got "off".',
+    ],
+    [
+      postgresStore,
+      { client, schema: 'My Schema' },
+      'postgresStore: schema: expected lower-case letters, digits and underscores, got "My Schema".',
+    ],
+  ] as [(...given: never[]) => unknown, object, string][])(
+    '%# is refused with its path, what was expected, and what was given',
+    async (factory, options, text) => {
+      expect(await messageOf(factory, options)).toBe(text)
+    },
+  )
+})
+
+it('createGateway without options says what to write', async () => {
+  expect(await messageOf(createGateway)).toBe(
+    'createGateway: expected an object with at least one provider: createGateway({ providers: [openai()] }), got undefined.',
+  )
+})
+
+it('a missing API key names the environment variable', async () => {
+  const before = process.env['GROQ_API_KEY']
+  delete process.env['GROQ_API_KEY']
+  const gateway = createGateway({ providers: [groq()] })
+  const { value } = await gateway.keys.create({ name: 'app' })
+  const response = await gateway.fetch('http://gateway/v1/chat/completions', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${value}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'groq/llama-3.3-70b-versatile', messages: [{ role: 'user', content: 'Hello.' }] }),
+  })
+  const text = await response.text()
+  await gateway.close()
+  if (before !== undefined) process.env['GROQ_API_KEY'] = before
+
+  expect(response.status).toBe(503)
+  expect(text).toContain('GROQ_API_KEY')
+})
+
+async function messageOfKey(options: object): Promise<string> {
+  try {
+    await call(createGateway, options)
+  } catch (error) {
+    if (error instanceof GatewayError) return error.message
+  }
+  throw new Error('The options were accepted.')
+}
