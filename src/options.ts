@@ -8,6 +8,7 @@ import type { StreamsOptions } from './wiring/replay.ts'
 import { GatewayError } from './core/errors.ts'
 import { batchSchema } from './wiring/batches.ts'
 import { streamsSchema } from './wiring/replay.ts'
+import { passthroughSchema, type PassthroughOptions } from './pipeline/passthrough-options.ts'
 import type { Limits } from './pipeline/services.ts'
 import { savingsSchema, type SavingsOptions } from './wiring/savings.ts'
 import type { Provider, Store, Timeouts } from './core/ports.ts'
@@ -89,6 +90,8 @@ export interface GatewayOptions {
    * names the field, `drop` leaves it out and names it in `X-Svc-Ignored`. @default 'refuse'
    */
   readonly onUntranslatable?: 'refuse' | 'drop'
+  /** Endpoints of the vendors that are open besides the model calls; see docs/passthrough.md. @default none */
+  readonly passthrough?: PassthroughOptions
   /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
   /** When a model of a provider that fails is skipped; see docs/operating.md. */
@@ -209,6 +212,7 @@ const schema = z.strictObject({
     }),
   ),
   onUntranslatable: z.optional(z.enum(['refuse', 'drop'], { error: 'refuse or drop was expected' })),
+  passthrough: z.optional(passthroughSchema),
   timeouts: z.optional(
     z.strictObject({
       connect: z.optional(milliseconds),

@@ -3,14 +3,16 @@ import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft, prepareBill } from './charge.ts'
-import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
+import type { Exchange, Planned, Reserved } from './exchange.ts'
 import type { AskPlan, Outcome } from './request-values.ts'
-import type { Optimized } from '../savings/tier.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './store-wait.ts'
 
+/** An exchange of which the model is known. */
+type Billed = Exchange & Pick<Planned, 'resolved'>
+
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
-export function settle(answered: Answered, bill: Bill, outcome: Outcome, services: Services): MaybePromise<void> {
+export function settle(answered: Billed, bill: Bill, outcome: Outcome, services: Services): MaybePromise<void> {
   return end(answered, usedBy(answered, bill), { ...outcome, bill }, services)
 }
 
@@ -53,19 +55,18 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
 }
 
 /** Nothing that is kept of an answer can fail the request. */
-function finish({ keep, optimized }: AskPlan, outcome: Outcome, { observers }: Services): void {
+function finish({ keep, optimized, marked }: AskPlan, outcome: Outcome, { observers }: Services): void {
   try {
     keep.finish(outcome)
-    reportCacheRead(optimized, outcome)
+    if (optimized.reportCacheRead === undefined && marked === undefined) return
+    const usage = outcome.completion?.().usage
+    if (usage === undefined) return
+    // The next turn of the conversation learns what its upstream read from its cache.
+    void optimized.reportCacheRead?.(usage.cacheReadTokens)
+    void marked?.report(usage)
   } catch (cause) {
     observers.failed('an answered request could not be kept for later ones', cause)
   }
-}
-
-/** The next turn of the conversation learns what its upstream read from its cache. */
-function reportCacheRead(optimized: Optimized, { completion }: Outcome): void {
-  const usage = optimized.reportCacheRead === undefined ? undefined : completion?.().usage
-  if (usage !== undefined) void optimized.reportCacheRead?.(usage.cacheReadTokens)
 }
 
 /** Never rejects: what the store did not take is logged and tried again. */
@@ -87,7 +88,7 @@ function settleReservation(
 }
 
 /** A cache hit uses no tokens of a limit: nothing was sent. */
-function usedBy({ resolved }: Planned, bill: Bill): Used {
+function usedBy({ resolved }: Billed, bill: Bill): Used {
   const isHit = bill.cache === 'HIT'
   return {
     promptTokens: isHit ? 0 : bill.optimizedTokens,

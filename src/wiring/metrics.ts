@@ -22,7 +22,7 @@ export function createMetricsReports(parts: {
       return { hit_rate: hitRate, total_requests: totalRequests, cache_hits: hits, cache_misses: misses }
     },
     prometheus: async () => {
-      const { writePrometheus } = await import('../routes/on-demand.ts')
+      const { writePrometheus } = await import('./on-demand.ts')
       const { waiting, dropped } = unsettled()
       const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
       return writePrometheus(metrics.totals(), drops, waiting)

@@ -3,6 +3,8 @@ import { lazy } from '../core/lazy.ts'
 import type { Model } from '../core/model.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { ZERO } from '../core/money.ts'
+import type { PromptCache } from '../pipeline/services.ts'
+import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
   isShadowed,
@@ -40,6 +42,11 @@ export interface SavingsOptions {
    * @default undefined: tiers run
    */
   readonly shadow?: number
+  /**
+   * Places markers for the prompt cache of vendors that bill cached prefixes by markers (the message format), where they
+   * pay and the caller has set none. @default 'auto'
+   */
+  readonly promptCache?: 'auto' | 'off'
 }
 
 const between = (least: number, greatest: number): z.ZodMiniType<number> =>
@@ -72,6 +79,7 @@ export const savingsSchema: z.ZodMiniType<unknown> = z.strictObject({
     }),
   ),
   shadow: z.optional(between(0, 1)),
+  promptCache: z.optional(z.enum(['auto', 'off'], { error: "'auto' or 'off' was expected" })),
 })
 
 export interface SavingsParts {
@@ -82,6 +90,20 @@ export interface SavingsParts {
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
   /** Notified of why a trial failed. */
   readonly onShadowFailure: (cause: unknown) => void
+}
+
+/** Marks prompts for the vendor's prompt cache. Undefined where the operator has switched it off. */
+export function createPromptCache(
+  options: SavingsOptions | undefined,
+  { store, runtime }: Pick<SavingsParts, 'store' | 'runtime'>,
+): PromptCache | undefined {
+  if (options?.promptCache === 'off') return undefined
+  const load = lazy(async () => {
+    const { createMemory, markForCache } = await import('../savings/on-demand.ts')
+    const memory = createMemory({ store, now: runtime.now })
+    return (request: CacheableRequest) => markForCache(memory, request)
+  })
+  return async (request) => (await load())(request)
 }
 
 /** The waterfall, which is loaded when a request is first large enough or asks for it. */
@@ -106,11 +128,11 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
 }
 
 function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
-  const { summarizer = 'model', shadow: _, ...others } = options
+  const { summarizer = 'model', shadow: _, promptCache: __, ...others } = options
   const own = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const custom = options.tiers !== undefined
   const load = lazy(async () => {
-    const { createWaterfall } = await import('../savings/waterfall.ts')
+    const { createWaterfall } = await import('../savings/on-demand.ts')
     const { now, after } = runtime
     return createWaterfall({ ...others, summarizer, store, meter, now, after, breathe: yieldToEventLoop })
   })
