@@ -7,7 +7,6 @@ import type { WriteFailure } from './formats/format.ts'
 import { writeFailure as writeMessagesFailure } from './formats/messages/failure.ts'
 import type { Budgets, Keys, RateLimits } from './governance/admin-api.ts'
 import type { RateStatus } from './governance/reservation.ts'
-import { createRouter } from './http/router.ts'
 import { createRuntime } from './http/runtime.ts'
 import { toFetch, type FetchHandler } from './http/web-handler.ts'
 import {
@@ -38,7 +37,7 @@ import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/yield.ts'
 import { createBatches } from './wiring/batches.ts'
 import { createCache } from './wiring/cache.ts'
-import { endpoints } from './wiring/endpoints.ts'
+import { createRoutes } from './wiring/endpoints.ts'
 import { createGovernance } from './wiring/governance.ts'
 import { createMetricsReports } from './wiring/metrics.ts'
 import { createReplay } from './wiring/replay.ts'
@@ -165,9 +164,19 @@ export function createGateway(options: GatewayOptions): Gateway {
   const traffic = createTraffic(runtime)
   const batches = createBatches(options.batches, { store, services, keyById: governance.keyById, traffic })
   const states = (): ProviderStates => providerStates(options.providers, failover.circuits())
-  const route = createRouter(
-    endpoints({ services, directory, store, servesWithoutStore, states, basePath, admin, traffic, batches }),
-  )
+  const { passthrough } = options
+  const route = createRoutes({
+    services,
+    directory,
+    store,
+    servesWithoutStore,
+    states,
+    basePath,
+    admin,
+    traffic,
+    batches,
+    passthrough,
+  })
 
   const handle: HttpHandler = (request, sink) => {
     let id = ''
@@ -260,7 +269,7 @@ async function closeAll(
 
 /** Errors of paths that belong to no format follow the client: those of the message format send its version. */
 function failureWriterFor(request: HttpRequest): WriteFailure {
-  const isMessages = request.path.includes('/v1/messages')
+  const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessagesFailure : writeChatFailure
 }
 
@@ -279,6 +288,6 @@ function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
 
 /** Administration is rare: its code is loaded by its first request. */
 function lazyAuthorize(admin: GatewayOptions['admin'], runtime: Pick<Runtime, 'after'>): Authorize {
-  const load = lazy(async () => (await import('./routes/on-demand.ts')).createAuthorize(admin, runtime))
+  const load = lazy(async () => (await import('./wiring/on-demand.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }

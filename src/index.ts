@@ -21,6 +21,7 @@ export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
 export type { FetchHandler } from './http/web-handler.ts'
 export type { RuntimeOptions } from './http/runtime.ts'
+export type { PassthroughEndpoint, PassthroughOptions, PassthroughRequest } from './pipeline/passthrough-options.ts'
 export type { BatchOptions } from './wiring/batches.ts'
 export type { StreamsOptions } from './wiring/replay.ts'
 export type { SavingsOptions } from './wiring/savings.ts'
@@ -38,6 +39,8 @@ export type {
   EmbedCall,
   Embedded,
   EmbeddingRequest,
+  PassedAnswer,
+  PassthroughCall,
   Provider,
   ProviderCall,
   Timeouts,

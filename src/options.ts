@@ -15,6 +15,7 @@ import {
 import type { Provider, Store, Timeouts } from './core/ports.ts'
 import type { GovernanceConfiguration } from './governance/configuration.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
+import { checkPassthrough, type PassthroughOptions } from './pipeline/passthrough-options.ts'
 import type { Limits } from './pipeline/services.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
 import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
@@ -99,6 +100,8 @@ export interface GatewayOptions {
    * names the field, `drop` leaves it out and names it in `X-Svc-Ignored`. @default 'refuse'
    */
   readonly onUntranslatable?: 'refuse' | 'drop'
+  /** Endpoints of the vendors that are open besides the model calls; see docs/passthrough.md. @default none */
+  readonly passthrough?: PassthroughOptions
   /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
   /** When a model of a provider that fails is skipped; see docs/operating.md. */
@@ -159,6 +162,7 @@ const checkGateway = optionsOf(
       heartbeatMs: whole,
     }),
     onUntranslatable: oneOf('refuse', 'drop'),
+    passthrough: checkPassthrough,
     timeouts: optionsOf({ connect: milliseconds, firstByte: milliseconds, idle: milliseconds, total: milliseconds }),
     circuitBreaker: checkCircuitBreaker,
     log: aFunction('log(record)'),

@@ -1,4 +1,5 @@
 import { execFile, spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
@@ -48,6 +49,63 @@ function ask(url: string, key: string): Request {
     body: JSON.stringify(question),
   })
 }
+
+/** What a browser sends before a request of another site, and what it reads of the responses. */
+async function crossOrigin(url: string, key: string, send: typeof fetch = fetch): Promise<void> {
+  const asked = { origin: 'https://app.example.com', 'access-control-request-method': 'POST' }
+  const preflight = await send(`${url}/chat/completions`, {
+    method: 'OPTIONS',
+    headers: { ...asked, 'access-control-request-headers': 'authorization,content-type,x-stainless-os' },
+  })
+  const answered = await send(ask(url, key))
+  const refused = await send(ask(url, 'sk-bf-wrong'))
+
+  expect(preflight.status).toBe(204)
+  expect(preflight.headers.get('access-control-allow-headers')).toBe('authorization,content-type,x-stainless-os')
+  expect(preflight.headers.get('access-control-allow-methods')).toContain('POST')
+  expect([answered.status, refused.status]).toEqual([200, 401])
+  for (const { headers } of [preflight, answered, refused]) {
+    expect(headers.get('access-control-allow-origin')).toBe('https://app.example.com')
+    expect(headers.get('access-control-expose-headers')).toBe('*')
+  }
+}
+
+describe('the CORS recipes', () => {
+  it.each(['node', 'express', 'fastify'])(
+    'let a page of another site call the gateway in %s',
+    async (name) => {
+      const { url, key, stop } = await start(`cors/${name}`)
+      try {
+        await crossOrigin(url, key)
+      } finally {
+        await stop()
+      }
+    },
+    60_000,
+  )
+
+  it('let a page of another site call the gateway in next', async () => {
+    const key = 'a-secret-of-48-letters-made-for-this-test-alone-'
+    process.env['GATEWAY_KEY'] = key
+    const routes = await import('../examples/cors/next.ts')
+    const send = async (input: Request | string | URL, init?: RequestInit): Promise<Response> => {
+      const request = new Request(input, init)
+      return request.method === 'OPTIONS' ? routes.OPTIONS(request) : routes.POST(request)
+    }
+
+    await crossOrigin('https://gateway.example/ai/v1', key, send)
+  })
+
+  it('are the code that docs/cors.md shows', () => {
+    const page = readFileSync(`${root}/docs/cors.md`, 'utf8')
+    const shown = [...page.matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1] ?? '')
+    const programs = ['node', 'express', 'fastify', 'next'].map((name) =>
+      readFileSync(`${root}/examples/cors/${name}.ts`, 'utf8'),
+    )
+
+    expect(shown.map((code, index) => programs[index]?.includes(code))).toEqual([true, true, true, true])
+  })
+})
 
 describe('the examples', () => {
   it.each(['node', 'express', 'fastify'])(

@@ -1,10 +1,14 @@
 import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
-import type { Price } from '../../src/core/money.ts'
+import { NO_USAGE, promptTokens } from '../../src/core/answer.ts'
+import { costOf, type Price } from '../../src/core/money.ts'
+import { createMemory } from '../../src/savings/memory.ts'
+import { markForCache } from '../../src/savings/prompt-cache.ts'
 import type { Steering } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
 import { loadConversations, type ChatMessage, type Conversation } from './data.ts'
 import { longChats } from './long-chat.ts'
 import { jobOf, MODEL, meter, newWaterfall, NO_WISHES, smallModelOf, START } from './lab.ts'
+import { createMarkedCache } from './marked-cache.ts'
 import { promptOf } from './prompts.ts'
 
 /** Prices of an upstream's prompt cache, as shares of the input price. */
@@ -76,6 +80,53 @@ export async function measureCosts(options: CostOptions): Promise<CostFigures> {
     dearer: excess.filter((percent) => percent > 0.05).length,
     worst: Math.max(0, ...excess),
     smallCalls: sum('smallCalls'),
+  }
+}
+
+export interface MarkerFigures {
+  readonly conversations: number
+  readonly requests: number
+  /** What was paid with markers, in percent of all prompt tokens at list price: what is paid without. */
+  readonly share: number
+  /** Conversations that cost more than without markers, and by how many percent the worst of them. */
+  readonly dearer: number
+  readonly worst: number
+}
+
+/**
+ * Plays whole conversations, sent as they are, against a vendor that caches what is marked: with the markers that
+ * `savings.promptCache: 'auto'` places, and without any.
+ */
+export async function measureMarkers(options: CostOptions): Promise<MarkerFigures> {
+  const { root, kind, table, secondsBetween, step = 1, requests = Number.POSITIVE_INFINITY } = options
+  const all = kind === 'chats' ? longChats(root, CHATS) : loadConversations(root, kind)
+  const model = { ...MODEL, price: priceOf(table) }
+  const played: { readonly paid: number; readonly plain: number; readonly turns: number }[] = []
+  for (const { id, messages } of all.filter((_, at) => at % step === 0)) {
+    const memory = createMemory({ store: { get: () => undefined, set: async () => {} }, now: () => START })
+    const vendor = createMarkedCache()
+    let paid = 0
+    let plain = 0
+    const turns = turnsOf(messages).slice(0, requests)
+    for (const [turn, prompt] of turns.entries()) {
+      const now = START + turn * secondsBetween * 1000
+      const tokens = meter.estimateOf(prompt)
+      const marked = await markForCache(memory, { prompt, model, tokens, owner: id, now })
+      const usage = vendor.usageOf(marked?.prompt ?? prompt, now)
+      await marked?.report(usage)
+      paid += costOf(usage, model.price)
+      plain += costOf({ ...NO_USAGE, inputTokens: promptTokens(usage) }, model.price)
+    }
+    played.push({ paid, plain, turns: turns.length })
+  }
+  const sum = (field: 'paid' | 'plain' | 'turns'): number => played.reduce((total, one) => total + one[field], 0)
+  const excess = played.map(({ paid, plain }) => (100 * paid) / plain - 100)
+  return {
+    conversations: played.length,
+    requests: sum('turns'),
+    share: (100 * sum('paid')) / sum('plain'),
+    dearer: excess.filter((percent) => percent > 0.05).length,
+    worst: Math.max(0, ...excess),
   }
 }
 

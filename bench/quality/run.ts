@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { CACHE_TABLES, measureCosts } from './costs.ts'
+import { CACHE_TABLES, measureCosts, measureMarkers } from './costs.ts'
 import { throughFront } from './fronts.ts'
 import { meter, newWaterfall, NO_WISHES, SMALL_REPLIES, smallModelOf } from './lab.ts'
 import { longChatCases } from './long-chat.ts'
@@ -90,6 +90,21 @@ async function automaticCosts(kind: string, goal: string): Promise<void> {
   }
 }
 
+/** The same conversations, sent whole, with a vendor that caches only what is marked. */
+async function markerCosts(kind: string): Promise<void> {
+  const [table] = CACHE_TABLES
+  if (table === undefined) return
+  for (const secondsBetween of [30, 600]) {
+    const ours = await measureMarkers({ root, kind, table, secondsBetween, step: costStep })
+    note(`cost with markers for the prompt cache, ${kind}, turns ${secondsBetween} s apart: % of list`, {
+      naive: '100.0 (no markers)',
+      ours: `${round(ours.share)}, dearer ${ours.dearer} (worst by ${round(ours.worst)} %)`,
+      goal: 'at most one write more',
+      tokens: `${ours.conversations} conversations, ${ours.requests} requests`,
+    })
+  }
+}
+
 /** The same conversations with one tier only, at the first price table. */
 async function tierCosts(kind: string, goal: string): Promise<void> {
   const [table] = CACHE_TABLES
@@ -168,6 +183,7 @@ for (const [kind, goal] of [
 await automaticCosts('specstory', '3')
 await automaticCosts('taubench', '5')
 await automaticCosts('chats', '5')
+for (const kind of ['specstory', 'sweagent', 'taubench', 'chats']) await markerCosts(kind)
 await tierCosts('specstory', '3')
 
 console.table(rows)

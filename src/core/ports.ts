@@ -373,6 +373,25 @@ export interface HeldResponseCall extends Pick<ProviderCall, 'signal' | 'cancell
   readonly path: string
 }
 
+/** A call of an endpoint that the gateway does not read. */
+export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  /** Follows the base address: `/images/generations`. */
+  readonly path: string
+  readonly body?: string | Uint8Array
+  /** @default 'application/json' */
+  readonly contentType?: string
+}
+
+/** An accepted call. Its status is 200 to 299; every other one is a failure. */
+export interface PassedAnswer {
+  readonly status: number
+  /** The value of a header by its lower-case name. */
+  readonly header: (name: string) => string | undefined
+  /** The body, byte for byte. */
+  readonly source: AnswerSource
+}
+
 /** One upstream service. */
 export interface Provider {
   /** The first part of `<provider>/<model_id>`. */
@@ -393,6 +412,8 @@ export interface Provider {
   embed?(call: EmbedCall): Promise<Embedded>
   /** Reads, cancels or deletes a response that the upstream holds. Resolves with the JSON text of the upstream's answer. */
   heldResponse?(call: HeldResponseCall): Promise<string>
+  /** Calls any endpoint of the upstream. Resolves when the upstream has accepted the call. Absent: none can be called. */
+  passThrough?(call: PassthroughCall): Promise<PassedAnswer>
   /** Asks the upstream itself to count a prompt's tokens, where it can. */
   countTokens?(call: ProviderCall): Promise<number>
   /** Resolves when the upstream can be reached. */

@@ -9,6 +9,8 @@ export type QuotaKind =
   | 'turn'
   /** Ids of responses that an upstream holds for the key. */
   | 'held-response'
+  /** Files that an upstream holds for the key. They have no end. */
+  | 'file'
   /** Streams and answers that can be replayed. */
   | 'recording'
   /** Answers under an Idempotency-Key. */
@@ -32,6 +34,7 @@ const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
   turn: { maxEntries: 5_000, maxBytes: 16 * MIB },
   'held-response': { maxEntries: 20_000, maxBytes: 16 * MIB },
+  file: { maxEntries: 1_000, maxBytes: 4 * MIB },
   recording: { maxEntries: 5_000, maxBytes: 16 * MIB },
   idempotency: { maxEntries: 10_000, maxBytes: 16 * MIB },
   savings: { maxEntries: 5_000, maxBytes: 16 * MIB },

@@ -28,13 +28,16 @@ export type Router<handler> = (method: string, pathname: string) => Match<handle
 /**
  * Paths are compared literally, segment by segment: no case folding, no empty or dot segments, no trailing slash.
  * An unknown path is 404, a known path with another method 405; HEAD is answered as GET.
+ *
+ * @param others Handles every unknown path. @default they are 404
  */
-export function createRouter<handler>(endpoints: readonly Endpoint<handler>[]): Router<handler> {
+export function createRouter<handler>(endpoints: readonly Endpoint<handler>[], others?: handler): Router<handler> {
   const exact = new Map<string, Row<handler>>()
   const patterns: Row<handler>[] = []
   for (const endpoint of endpoints) rowOf(endpoint, exact, patterns).methods.set(endpoint.method, endpoint.handle)
   return (method, pathname) => {
     const found = findRow(pathname, exact, patterns)
+    if (found === undefined && others !== undefined) return { handle: others, variables: {} }
     if (found === undefined) throw unknownPath(pathname)
     const handle = found.row.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
     if (handle === undefined) throw wrongMethod(method, [...found.row.methods.keys()])

@@ -58,7 +58,7 @@ function dryRunOf(services: Services): { readonly services: Services; readonly f
       ...(memory !== undefined && {
         memory: { cache: { ...memory.cache, lookUp }, singleFlight: createSingleFlight() },
       }),
-      waterfall: services.dryRun(),
+      ...services.dryRun(),
       smallModel: (route) => standIn(services.smallModel(route), services),
     },
     found: () => found,

@@ -29,6 +29,7 @@ export function describe(planned: Planned, { forecast, found, hasCache }: Seen):
     would_be: forecast.refused === undefined ? (planning.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
     cache: describeCache(found, hasCache),
     tier: describeTier(planned, bill),
+    prompt_cache: { markers: planning.kind === 'replay' ? 0 : (planning.marked?.markers ?? 0) },
     tokens: {
       original: bill.originalTokens,
       optimized: bill.optimizedTokens,

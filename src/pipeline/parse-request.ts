@@ -85,19 +85,24 @@ export function readJson(
   services: Services,
   limits: ParseLimits = services.bodyLimits.json,
 ): MaybePromise<ParsedBody> {
+  checkJsonHeaders(exchange.request, services.bodyLimits.maxBytes)
+  const turns = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
+  return chain(readBytes(exchange, services), (bytes) => parseBodyInTurns(bytes, limits, turns))
+}
+
+/** The body of a request. A large one takes room of its key until the request ends. */
+export function readBytes(
+  exchange: Authenticated,
+  { bodyLimits, bodyRoom }: Pick<Services, 'bodyLimits' | 'bodyRoom'>,
+): MaybePromise<Uint8Array> {
   const { request, key, cancellation } = exchange
-  const { bodyLimits, bodyRoom, runtime } = services
-  const turns = { pause: yieldToEventLoop, uuid: runtime.uuid }
-  checkJsonHeaders(request, bodyLimits.maxBytes)
   const expected = expectedBytes(request, bodyLimits.maxBytes)
-  if (expected > 0 && expected <= LARGE_BODY) {
-    return chain(request.body(bodyLimits), (bytes) => parseBodyInTurns(bytes, limits, turns))
-  }
+  if (expected > 0 && expected <= LARGE_BODY) return request.body(bodyLimits)
   return chain(bodyRoom.enter(key.id, expected, cancellation), (room) => {
     exchange.room = room
     return chain(request.body(bodyLimits), (bytes) => {
       room.resize(bytes.byteLength)
-      return parseBodyInTurns(bytes, limits, turns)
+      return bytes
     })
   })
 }

@@ -2,11 +2,12 @@ import { sha256 } from '#hash'
 import { chain, type MaybePromise } from '../core/maybe-promise.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
+import type { Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
 import type { Planned, Reserved } from './exchange.ts'
 import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
-import type { Services } from './services.ts'
+import type { PromptCache, Services } from './services.ts'
 import type { Counted, Plan, Size } from './request-values.ts'
 import type { Optimized } from '../savings/tier.ts'
 
@@ -23,8 +24,15 @@ function withPlan(exchange: Reserved, chosen: Plan): Planned {
   return exchange as Planned
 }
 
-/** A prompt that no tier can make smaller is sent as it is, without a count. */
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
+  const planned = shorten(reserved, recalled, services)
+  const { promptCache } = services
+  if (promptCache === undefined || !isCacheable(reserved)) return planned
+  return chain(planned, (made) => mark(made, promptCache, services))
+}
+
+/** A prompt that no tier can make smaller is sent as it is, without a count. */
+function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
   if (services.waterfall.isBelow({ model, steering }, () => size.bound)) return untouched(reserved, recalled)
@@ -32,6 +40,39 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
     recalled.keep.finish({ status: 500 })
     throw error
   })
+}
+
+/** No vendor caches shorter prefixes, in tokens; a token takes at least one byte. */
+const SHORTEST_PREFIX = 1024
+
+/** True when every vendor that may answer bills cached prefixes by markers. */
+function isCacheable({ resolved, prompt, size, steering }: Reserved): boolean {
+  return (
+    steering.level !== 'off' &&
+    prompt.native.dialect !== 'responses' &&
+    resolved.routes.every(({ provider, model }) => provider.dialect === 'anthropic' && hasMarkerPrice(model)) &&
+    size.bound >= SHORTEST_PREFIX
+  )
+}
+
+function hasMarkerPrice({ price }: Model): boolean {
+  return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
+}
+
+/** Markers that cannot be decided upon are left out. */
+async function mark(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
+  const { plan, resolved, key, startedAt } = planned
+  if (plan.kind === 'replay') return planned
+  try {
+    await plan.counted.prepare?.()
+    const { model } = resolved.routes[0]
+    const request = { prompt: plan.prompt, model, tokens: plan.counted.sent, owner: key.id, now: startedAt }
+    const marked = await promptCache(request)
+    if (marked !== undefined) planned.plan = { ...plan, prompt: marked.prompt, marked }
+  } catch (cause) {
+    observers.failed('the prompt cache of the vendor could not be used', cause)
+  }
+  return planned
 }
 
 async function optimize(reserved: Reserved, { keep, spent }: RecallMiss, services: Services): Promise<Planned> {

@@ -5,6 +5,7 @@ import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
+import type { MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Optimized } from '../savings/tier.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -63,6 +64,8 @@ export interface AskPlan {
   readonly counted: Counted
   readonly keep: Keep
   readonly attempts: Attempts
+  /** Present when the prompt has markers for the vendor's prompt cache. */
+  readonly marked?: MarkedPrompt
 }
 
 /** Notified once when the request has ended: what may be stored, and whether followers may have it. */

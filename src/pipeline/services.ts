@@ -29,6 +29,7 @@ import type { LogEventFields } from '../records/request-log.ts'
 import type { Detached } from '../replay/subscribers.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
+import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { SmallModel, Waterfall } from '../savings/tier.ts'
 import type { BodyRoom } from './body-room.ts'
 import type { Answered, Exchange, Reserved } from './exchange.ts'
@@ -173,6 +174,9 @@ export interface KeptRequests {
   forget(key: VirtualKey, id: string): Promise<boolean>
 }
 
+/** Places markers for the vendor's prompt cache. Undefined: none pays. */
+export type PromptCache = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
+
 /** What every stage may use. Created once, by createGateway. */
 export interface Services {
   readonly findKey: FindKey
@@ -186,8 +190,10 @@ export interface Services {
   readonly recordings: Recordings
   readonly detached: Detached
   readonly waterfall: Waterfall
-  /** Another waterfall of the same options, which leaves nothing behind. */
-  readonly dryRun: () => Waterfall
+  /** Absent: no markers are placed. */
+  readonly promptCache?: PromptCache | undefined
+  /** The same savings, which leave nothing behind. */
+  readonly dryRun: () => Pick<Services, 'waterfall' | 'promptCache'>
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream
   readonly meter: Meter

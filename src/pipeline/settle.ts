@@ -3,14 +3,17 @@ import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft, prepareBill } from './charge.ts'
-import type { Answered, Exchange, Planned, Reserved } from './exchange.ts'
+import type { Exchange, Planned, Reserved } from './exchange.ts'
 import type { AskPlan, RequestOutcome } from './request-values.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './store-wait.ts'
 
+/** An exchange of which the model is known. */
+type Billed = Exchange & Pick<Planned, 'resolved'>
+
 /** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
 export function settle(
-  answered: Answered,
+  answered: Billed,
   outcome: RequestOutcome & { readonly bill: Bill },
   services: Services,
 ): MaybePromise<void> {
@@ -56,12 +59,15 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
 }
 
 /** Nothing that is kept of an answer can fail the request. */
-function finish({ keep, optimized }: AskPlan, outcome: RequestOutcome, { observers }: Services): void {
+function finish({ keep, optimized, marked }: AskPlan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     keep.finish(outcome)
+    if (optimized.reportCacheRead === undefined && marked === undefined) return
+    const usage = outcome.completion?.().usage
+    if (usage === undefined) return
     // The next turn of the conversation learns what its upstream read from its cache.
-    const usage = optimized.reportCacheRead === undefined ? undefined : outcome.completion?.().usage
-    if (usage !== undefined) void optimized.reportCacheRead?.(usage.cacheReadTokens)
+    void optimized.reportCacheRead?.(usage.cacheReadTokens)
+    void marked?.report(usage)
   } catch (cause) {
     observers.failed('an answered request could not be kept for later ones', cause)
   }
@@ -86,7 +92,7 @@ function settleReservation(
 }
 
 /** A cache hit uses no tokens of a limit: nothing was sent. */
-function usedBy({ resolved }: Planned, bill: Bill): Used {
+function usedBy({ resolved }: Billed, bill: Bill): Used {
   const isHit = bill.cache === 'HIT'
   return {
     promptTokens: isHit ? 0 : bill.optimizedTokens,

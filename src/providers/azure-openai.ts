@@ -63,7 +63,7 @@ type Addresses = HttpProviderOptions['urls']
 
 function v1Addresses(root: string): Addresses {
   const v1 = `${root}/openai/v1`
-  return { create: `${v1}/chat/completions`, embed: `${v1}/embeddings`, ping: `${v1}/models` }
+  return { create: `${v1}/chat/completions`, embed: `${v1}/embeddings`, ping: `${v1}/models`, base: v1 }
 }
 
 function deploymentAddresses(root: string, apiVersion: string): Addresses {

@@ -2,7 +2,7 @@ import type { AnswerSource } from '../core/answer-source.ts'
 import type { Step } from '../core/answer.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { EmbedCall, HeldResponseCall, Provider, ProviderCall } from '../core/ports.ts'
+import type { EmbedCall, HeldResponseCall, PassthroughCall, Provider, ProviderCall } from '../core/ports.ts'
 import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'
 
 type Call = Partial<Pick<ProviderCall, 'cancellation'>> & Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>
@@ -14,7 +14,7 @@ type Call = Partial<Pick<ProviderCall, 'cancellation'>> & Pick<ProviderCall, 'si
  */
 export function boundedProvider(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
-  const { name, dialect, secondDialect, embed, countTokens, heldResponse, ping } = provider
+  const { name, dialect, secondDialect, embed, countTokens, heldResponse, passThrough, ping } = provider
   return {
     name,
     dialect,
@@ -39,6 +39,15 @@ export function boundedProvider(provider: Provider): Provider {
     }),
     ...(heldResponse !== undefined && {
       heldResponse: (call: HeldResponseCall) => bounded(name, call, async () => heldResponse.call(provider, call)),
+    }),
+    ...(passThrough !== undefined && {
+      passThrough: (call: PassthroughCall) =>
+        bounded(
+          name,
+          call,
+          async () => passThrough.call(provider, call),
+          ({ source }) => source.abort(),
+        ),
     }),
     ...(ping !== undefined && { ping: (call) => ping.call(provider, call) }),
   }

@@ -198,7 +198,8 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#isOver) return
     const { provider, connectMs } = this.#options
     if (this.#status === 0) return this.#fail(unreachable(provider, connectMs, cause))
-    if (this.#status === 200) return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
+    if (this.#status === 200 || this.#isStream)
+      return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
     // Of an error whose body is cut off the status counts.
     this.#end()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })

@@ -9,6 +9,8 @@ import type {
   EmbedCall,
   Embedded,
   HeldResponseCall,
+  PassedAnswer,
+  PassthroughCall,
   Provider,
   ProviderCall,
   Sent,
@@ -53,6 +55,8 @@ export interface HttpProviderOptions {
     readonly ping?: string
     /** Where the upstream holds responses, when it does. */
     readonly responses?: string
+    /** What the paths of all its other endpoints follow. */
+    readonly base?: string
   }
   /** The provider's own headers, credentials included; names in lower case. */
   readonly headers: Readonly<Record<string, string>>
@@ -77,7 +81,7 @@ type LoadedOptions = Omit<HttpProviderOptions, 'format'> & { readonly format: Up
 /** One provider for any format: the same deadlines, bounds and failures for every upstream. */
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, second, models, model, urls } = options
-  const { embed, count, ping, responses } = urls
+  const { embed, count, ping, responses, base } = urls
   let loaded: LoadedOptions | undefined
   const load = lazy(async () => (loaded = { ...options, format: await format.load() }))
   const run = <result>(work: (ready: LoadedOptions) => Promise<result>): Promise<result> =>
@@ -99,6 +103,9 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     }),
     ...(responses !== undefined && {
       heldResponse: (call: HeldResponseCall) => run((ready) => heldResponse(ready, call, responses)),
+    }),
+    ...(base !== undefined && {
+      passThrough: (call: PassthroughCall) => run((ready) => passThrough(ready, call, base)),
     }),
     ...(ping !== undefined && { ping: (call: OpenCall) => run((ready) => answersAtAll(ready, call, ping)) }),
   }
@@ -139,7 +146,7 @@ async function stream(options: LoadedOptions, call: ProviderCall): Promise<Sent<
     method: 'POST',
     url: writeAddress(options.urls.create, call, true),
     body,
-    isStream: true,
+    isStream: isEventStream,
   })
   if (isRefused(response)) throw await refusalOf(options, call, response)
   checkAccepted(options, call, response)
@@ -151,6 +158,15 @@ async function heldResponse(options: LoadedOptions, call: HeldResponseCall, url:
   const { method, path } = call
   const { text } = await fetchJson(options, call, { method, url: `${url}${path}` })
   return text
+}
+
+async function passThrough(options: LoadedOptions, call: PassthroughCall, base: string): Promise<PassedAnswer> {
+  const { path, ...outgoing } = call
+  const response = await request(options, call, { ...outgoing, url: `${base}${path}`, isStream: isAccepted })
+  if ('source' in response) return response
+  if (isRefused(response)) throw await refusalOf(options, call, response)
+  checkAccepted(options, call, response)
+  throw brokenUpstream(options.name, `answered with status ${response.status}`)
 }
 
 async function embedTexts(options: LoadedOptions, call: EmbedCall, address: Address): Promise<Embedded> {
@@ -206,9 +222,12 @@ interface Outgoing {
   readonly method: TransportRequest['method']
   readonly url: string
   readonly body?: string | Uint8Array
-  /** @default false */
-  readonly isStream?: boolean
+  readonly contentType?: string
+  /** True for an answer that is passed on as it comes. @default never */
+  readonly isStream?: IsStream
 }
+
+type IsStream = (status: number, header: ResponseHeader) => boolean
 
 type UpstreamResponse = WholeResponse | StreamResponse
 
@@ -252,9 +271,9 @@ function isEncoded(header: ResponseHeader): boolean {
 function request(options: LoadedOptions, call: OpenCall, outgoing: Outgoing): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
   const { sign } = options
-  const { method, url, body, isStream = false } = outgoing
+  const { method, url, body, isStream } = outgoing
   const connectMs = Math.min(timeouts.connect, timeouts.total)
-  const headers = headersFor(options, call, isStream ? STREAM_TYPE : JSON_TYPE)
+  const headers = headersFor(options, call, outgoing)
   const unsigned = body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs }
   const send = (signed: TransportRequest): Promise<UpstreamResponse> =>
     sendRequest(signed, {
@@ -265,8 +284,8 @@ function request(options: LoadedOptions, call: OpenCall, outgoing: Outgoing): Pr
       connectMs,
       cancellation: call.cancellation ?? Cancellation.of(call.signal),
       maxBytes,
-      isStream: isStream ? isEventStream : undefined,
-      format: isStream ? guardedFormat(options) : undefined,
+      isStream,
+      format: isStream === isEventStream ? guardedFormat(options) : undefined,
     })
   return sign === undefined ? send(unsigned) : bounded(options.name, call, async () => sign(unsigned)).then(send)
 }
@@ -280,11 +299,19 @@ function isEventStream(status: number, header: ResponseHeader): boolean {
   return status === 200 && type.trim().toLowerCase().startsWith(STREAM_TYPE) && !isEncoded(header)
 }
 
+function isAccepted(status: number, header: ResponseHeader): boolean {
+  return status >= 200 && status < 300 && !isEncoded(header)
+}
+
 /** Always a new record: nothing of the caller's but the headers that the format itself knows. */
-function headersFor(options: LoadedOptions, call: OpenCall, accept: string): Record<string, string> {
+function headersFor(
+  options: LoadedOptions,
+  call: OpenCall,
+  { isStream, contentType = JSON_TYPE }: Outgoing,
+): Record<string, string> {
   const headers: Record<string, string> = {
-    'content-type': JSON_TYPE,
-    accept,
+    'content-type': contentType,
+    accept: isStream === undefined ? JSON_TYPE : isStream === isAccepted ? '*/*' : STREAM_TYPE,
     'accept-encoding': 'identity',
     ...options.headers,
   }

@@ -113,6 +113,7 @@ export function chatProvider(
       create: `${baseUrl}/chat/completions`,
       embed: `${baseUrl}/embeddings`,
       ping: `${baseUrl}/models`,
+      base: baseUrl,
       ...(responses && { responses: `${baseUrl}/responses` }),
     },
     headers: { ...credentials?.headers, ...headers },

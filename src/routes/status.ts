@@ -55,6 +55,12 @@ export function ready(parts: StatusParts): Handler {
   }
 }
 
+/** GET /: one line for people and for clients that ask whether anything answers here. */
+export const greeting: Handler = (call) => {
+  const headers = { ...adminHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
+  call.sink.whole(200, headers, 'sluice answers here: send requests to /v1 with a virtual key.\n')
+}
+
 /** True when the store answers within a second. */
 async function answers({ store, runtime }: StatusParts): Promise<boolean> {
   let cancel: () => void = () => {}

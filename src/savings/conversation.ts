@@ -101,7 +101,7 @@ export interface Chain {
 const LINK = 8000
 
 /** SHA-256 over links: a turn hashes each character once, however many beginnings it asks for. */
-export function createChain(system: readonly Message[], segments: readonly Segment[]): Chain {
+export function createChain(system: readonly Message[], segments: readonly Pick<Segment, 'messages'>[]): Chain {
   const traces = segments.map((segment) => segment.messages.map(traceOf).join('\u0001'))
   const links: { readonly segments: number; readonly name: string }[] = []
 

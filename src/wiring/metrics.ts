@@ -22,7 +22,7 @@ export function createMetricsReports(parts: {
       return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
     },
     prometheus: async () => {
-      const { writePrometheus } = await import('../routes/on-demand.ts')
+      const { writePrometheus } = await import('./on-demand.ts')
       const { waiting, dropped } = unsettled()
       const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
       return writePrometheus(metrics.totals(), drops, waiting)

@@ -3,6 +3,8 @@ import { expects, listOf, numberFrom, oneOf, optionsOf, type OptionCheck } from 
 import type { Model } from '../core/model.ts'
 import type { Meter, Runtime, Store } from '../core/ports.ts'
 import { ZERO } from '../core/money.ts'
+import type { PromptCache } from '../pipeline/services.ts'
+import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
   isShadowed,
@@ -40,6 +42,11 @@ export interface SavingsOptions {
    * @default undefined: tiers run
    */
   readonly shadow?: number
+  /**
+   * Places markers for the prompt cache of vendors that bill cached prefixes by markers (the message format), where they
+   * pay and the caller has set none. @default 'auto'
+   */
+  readonly promptCache?: 'auto' | 'off'
 }
 
 const tokens = numberFrom(0, 1e9)
@@ -64,6 +71,7 @@ export const checkSavings: OptionCheck = optionsOf({
     (value) => Array.isArray(value) || typeof value === 'function',
   ),
   shadow: numberFrom(0, 1),
+  promptCache: oneOf('auto', 'off'),
 })
 
 export interface SavingsParts {
@@ -74,6 +82,20 @@ export interface SavingsParts {
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
   /** Notified of why a trial failed. */
   readonly onShadowFailure: (cause: unknown) => void
+}
+
+/** Marks prompts for the vendor's prompt cache. Undefined where the operator has switched it off. */
+export function createPromptCache(
+  options: SavingsOptions | undefined,
+  { store, runtime }: Pick<SavingsParts, 'store' | 'runtime'>,
+): PromptCache | undefined {
+  if (options?.promptCache === 'off') return undefined
+  const load = lazy(async () => {
+    const { createMemory, markForCache } = await import('../savings/on-demand.ts')
+    const memory = createMemory({ store, now: runtime.now })
+    return (request: CacheableRequest) => markForCache(memory, request)
+  })
+  return async (request) => (await load())(request)
 }
 
 /** The waterfall, which is loaded when a request is first large enough or asks for it. */
@@ -98,11 +120,11 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
 }
 
 function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
-  const { summarizer = 'model', shadow: _, ...others } = options
+  const { summarizer = 'model', shadow: _, promptCache: __, ...others } = options
   const own = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const custom = options.tiers !== undefined
   const load = lazy(async () => {
-    const { createWaterfall } = await import('../savings/waterfall.ts')
+    const { createWaterfall } = await import('../savings/on-demand.ts')
     const { now, after } = runtime
     return createWaterfall({ ...others, summarizer, store, meter, now, after, breathe: yieldToEventLoop })
   })

@@ -16,7 +16,7 @@ import type { ShadowRecord, TierJob } from '../savings/tier.ts'
 import { createMeter, createTokenizer } from '../tokens/meter.ts'
 import type { Governance } from './governance.ts'
 import type { Replay } from './replay.ts'
-import { createSavings, type SavingsOptions } from './savings.ts'
+import { createPromptCache, createSavings, type SavingsOptions } from './savings.ts'
 
 /** What the services of the pipeline are made of. */
 export interface ServiceSources {
@@ -74,7 +74,11 @@ export function createServices(sources: ServiceSources): Services {
       onShadow: (record, job) => observers.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
       onShadowFailure: (cause) => observing.failed('the trial of a tier failed', cause),
     }),
-    dryRun: () => createSavings(savings, { store: unwritten(store), meter, runtime, ...UNSEEN }),
+    promptCache: createPromptCache(savings, { store, runtime }),
+    dryRun: () => {
+      const parts = { store: unwritten(store), meter, runtime, ...UNSEEN }
+      return { waterfall: createSavings(savings, parts), promptCache: createPromptCache(savings, parts) }
+    },
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: sources.failover,
     meter,

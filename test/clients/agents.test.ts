@@ -1,15 +1,12 @@
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { homedir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Frame } from '../../src/core/answer.ts'
 import { asArray, isJsonObject, type JsonObject } from '../../src/core/json.ts'
-import { anthropic, createGateway, openai, type Gateway, type LogRecord } from '../../src/index.ts'
-import { serve } from '../../src/node.ts'
-import { startUpstream, type Reply, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
+import { answeredLines, runProgram, startAgentPlace, type AgentPlace } from '../support/agent-place.ts'
+import type { Reply, Upstream, UpstreamRequest } from '../support/upstream.ts'
 
 /** Installed by `npm ci --prefix test/clients/agents`, or in another folder that AGENTS_DIR names. */
 const folder = process.env['AGENTS_DIR'] ?? fileURLToPath(new URL('agents', import.meta.url))
@@ -20,47 +17,14 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-interface Place {
-  readonly url: string
-  readonly secret: string
-  readonly upstream: Upstream
-  readonly log: readonly LogRecord[]
-  /** A folder of its own for the agent. */
-  readonly home: string
+async function start(reply: Upstream['reply']): Promise<AgentPlace> {
+  const place = await startAgentPlace(reply)
+  closing.push(place.close)
+  return place
 }
 
-/** A gateway as its operator would configure it: two vendors, no models named. */
-async function start(reply: Upstream['reply']): Promise<Place> {
-  const log: LogRecord[] = []
-  const upstream = await startUpstream({ reply })
-  const gateway: Gateway = createGateway({
-    providers: [
-      openai({ apiKey: 'sk-vendor', baseUrl: upstream.baseUrl }),
-      anthropic({ apiKey: 'sk-vendor', baseUrl: upstream.url }),
-    ],
-    log: (line) => log.push(line),
-  })
-  const server = await serve(gateway, { port: 0 })
-  // Agents refuse to keep their programs in the folder for temporary files.
-  const home = await mkdtemp(join(homedir(), '.agent-under-test-'))
-  closing.push(upstream.close, gateway.close, server.close, () => rm(home, { recursive: true, force: true }))
-  const key = await gateway.keys.create({ name: 'agent' })
-  return { url: server.url, secret: key.value, upstream, log, home }
-}
-
-function run(name: string, args: readonly string[], { home }: Place, env: Record<string, string>): Promise<string> {
-  const options = { cwd: home, timeout: 150_000, env: { PATH: process.env['PATH'] ?? '', HOME: home, ...env } }
-  return new Promise((resolve, reject) => {
-    const child = execFile(programOf(name), [...args], options, (error, stdout, stderr) => {
-      if (error === null) resolve(stdout)
-      else reject(new Error(`${name} failed: ${stdout}\n${stderr}`, { cause: error }))
-    })
-    child.stdin?.end()
-  })
-}
-
-const answered = (log: readonly LogRecord[]): readonly LogRecord[] =>
-  log.filter((line) => line.event === undefined && line.outcome === 'answered')
+const run = (name: string, args: readonly string[], place: AgentPlace, env: Record<string, string>): Promise<string> =>
+  runProgram(programOf(name), args, place, env)
 
 describe('Codex with its default model, of which only base URL and key are changed', () => {
   it.skipIf(!existsSync(programOf('codex')))(
@@ -94,7 +58,7 @@ describe('Codex with its default model, of which only base URL and key are chang
       expect(asked.map(({ body }) => outputsOf(body).length)).toEqual([0, 1, 2])
       expect(JSON.stringify(outputsOf(asked[2]?.body ?? {})[0])).toContain('from the shell')
       expect(new Set(asked.map(({ body }) => String(body['model']).includes('/')))).toEqual(new Set([false]))
-      expect(answered(place.log)).toHaveLength(3)
+      expect(answeredLines(place.log)).toHaveLength(3)
     },
     180_000,
   )
@@ -118,7 +82,7 @@ describe('Claude Code with its default model, of which only base URL and key are
       const last = place.upstream.requests.findLast(({ body }) => toolResults(body) === 2)
       expect(last?.text).toContain('from the shell')
       expect(last?.text).toContain('from the file')
-      expect(answered(place.log).length).toBeGreaterThanOrEqual(3)
+      expect(answeredLines(place.log).length).toBeGreaterThanOrEqual(3)
     },
     180_000,
   )

@@ -1,0 +1,34 @@
+/** The file app/ai/[...path]/route.ts of a Next.js application that browsers of one site may call. */
+import { createGateway, extractive } from 'sluice'
+import { toNext, type NextHandler } from 'sluice/next'
+
+const SITE = 'https://app.example.com'
+
+const gateway = createGateway({
+  providers: [extractive()],
+  basePath: '/ai',
+  governance: { virtual_keys: [{ name: 'example', value: process.env['GATEWAY_KEY'] }] },
+})
+
+const routes = toNext(gateway)
+
+function forSite(handle: NextHandler): NextHandler {
+  return async (request) => {
+    const response = await handle(request)
+    response.headers.set('Access-Control-Allow-Origin', SITE)
+    response.headers.set('Access-Control-Expose-Headers', '*')
+    return response
+  }
+}
+
+export const GET: NextHandler = forSite(routes.GET)
+export const POST: NextHandler = forSite(routes.POST)
+export const DELETE: NextHandler = forSite(routes.DELETE)
+export const OPTIONS: NextHandler = forSite(async (request) => {
+  const headers = {
+    'Access-Control-Allow-Methods': 'GET, POST, DELETE',
+    'Access-Control-Allow-Headers': request.headers.get('Access-Control-Request-Headers') ?? '',
+    'Access-Control-Max-Age': '3600',
+  }
+  return new Response(null, { status: 204, headers })
+})

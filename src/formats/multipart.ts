@@ -1,0 +1,121 @@
+import { searchBytes, type ByteSearch } from '../core/byte-search.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+
+/** A form as received, and where its model is written. */
+export interface ReceivedForm {
+  readonly bytes: Uint8Array
+  /** The texts of the form; files are left out. A field that appears more than once is an array. */
+  readonly fields: JsonObject
+  /** Where the value of `model` begins and ends. */
+  readonly modelSpan: { readonly start: number; readonly end: number } | undefined
+}
+
+interface FormPart {
+  readonly name: string
+  readonly isFile: boolean
+  readonly start: number
+  readonly end: number
+}
+
+const MAX_PARTS = 1_000
+const MAX_PART_HEAD = 8 * 1024
+/** Bytes of all texts of a form. */
+const MAX_TEXT = 1024 * 1024
+
+/** Returns the boundary of a `multipart/form-data` content type, undefined for another type. */
+export function boundaryOf(contentType: string): string | undefined {
+  const found = /^multipart\/form-data *; *boundary=(?:"([^"\\]{1,70})"|([^\s"(),/:;<=>?@[\\\]]{1,70})) *$/i.exec(
+    contentType,
+  )
+  return found?.[1] ?? found?.[2]
+}
+
+/**
+ * Reads which texts a form holds. Throws `invalid-request` for every form that a vendor's parser could read in another way:
+ * the gateway bills and permits the model that it has read.
+ */
+export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
+  const texts = new Map<string, string[]>()
+  let modelSpan: ReceivedForm['modelSpan']
+  let textBytes = 0
+  for (const { name, isFile, start, end } of partsOf(searchBytes(bytes), boundary)) {
+    if (name === 'model' && (isFile || modelSpan !== undefined)) throw malformed('names more than one model', 'model')
+    if (name === 'model') modelSpan = { start, end }
+    if (isFile) continue
+    textBytes += end - start
+    if (textBytes > MAX_TEXT) throw malformed(`holds more than ${MAX_TEXT} bytes beside its files`)
+    texts.set(name, [...(texts.get(name) ?? []), decode(bytes.subarray(start, end))])
+  }
+  const fields = [...texts].map(([name, values]) => [name, values.length === 1 ? values[0] : values] as const)
+  return { bytes, fields: Object.fromEntries(fields), modelSpan }
+}
+
+/** Returns the bytes of a form with another model in its place. */
+export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: string): Uint8Array {
+  if (modelSpan === undefined) return bytes
+  const written = new TextEncoder().encode(model)
+  const { start, end } = modelSpan
+  const whole = new Uint8Array(bytes.length - (end - start) + written.length)
+  whole.set(bytes.subarray(0, start))
+  whole.set(written, start)
+  whole.set(bytes.subarray(end), start + written.length)
+  return whole
+}
+
+function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
+  const { bytes } = search
+  const delimiter = `\r\n--${boundary}`
+  if (search.find(delimiter.slice(2)) !== 0) throw malformed('does not begin with its boundary')
+  const parts: FormPart[] = []
+  let at = delimiter.length - 2
+  while (!isAt(bytes, at, '--')) {
+    if (!isAt(bytes, at, '\r\n')) throw malformed('has a boundary that is followed by other characters')
+    const headEnd = search.find('\r\n\r\n', at)
+    const end = search.find(delimiter, headEnd)
+    if (headEnd === -1 || end === -1 || headEnd - at > MAX_PART_HEAD) throw malformed('is cut off')
+    if (parts.length === MAX_PARTS) throw malformed(`has more than ${MAX_PARTS} parts`)
+    // An empty value begins where the next delimiter begins.
+    const start = headEnd + 4
+    if (end < start) throw malformed('has a part without a blank line')
+    parts.push({ ...readHead(decode(bytes.subarray(at + 2, headEnd))), start, end })
+    at = end + delimiter.length
+  }
+  const tail = bytes.length - at - 2
+  if (tail > 0 && !(tail === 2 && isAt(bytes, at + 2, '\r\n'))) throw malformed('goes on after its end')
+  return parts
+}
+
+const DISPOSITION =
+  /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))((?: *; *filename\*?=(?:"(?:[^"\\]|\\.)*"|[^\s;"]+))*) *$/i
+
+function readHead(head: string): Pick<FormPart, 'name' | 'isFile'> {
+  const lines = head.split('\r\n')
+  const dispositions = lines.filter((line) => /^content-disposition/i.test(line))
+  const found = DISPOSITION.exec(dispositions[0] ?? '')
+  const isPlain = lines.every((line) => /^content-(disposition|type|length):/i.test(line))
+  if (found === null || dispositions.length !== 1 || !isPlain || /[\r\n]/.test(lines.join(''))) {
+    throw malformed('has a part whose headers are not those of a form field')
+  }
+  return { name: found[1] ?? found[2] ?? '', isFile: found[3] !== '' }
+}
+
+function isAt(bytes: Uint8Array, at: number, text: string): boolean {
+  return [...text].every((letter, index) => bytes[at + index] === letter.charCodeAt(0))
+}
+
+function decode(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    throw malformed('holds a text that is not UTF-8')
+  }
+}
+
+function malformed(problem: string, param?: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `The form ${problem}. Send multipart/form-data as browsers and SDKs write it.`,
+    param === undefined ? {} : { param },
+  )
+}

@@ -1,0 +1,111 @@
+import { GatewayError } from '../core/errors.ts'
+import { asString, isJsonObject, type JsonObject } from '../core/json.ts'
+import type { Provider, Store } from '../core/ports.ts'
+import { quotaOf } from '../core/quotas.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Services } from '../pipeline/services.ts'
+import { brokenUpstream } from '../upstream/upstream-failure.ts'
+
+/** Which key created which file, and at which provider. */
+export interface FileOwners {
+  /** The name of the provider that holds the file. Rejects with `not-found` for a file of another key. */
+  holderOf(key: VirtualKey, id: string): Promise<string>
+  /** Remembers a created file. Where the key may own no further one, deletes the file and rejects. */
+  hold(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
+  forget(key: VirtualKey, id: string): Promise<void>
+  /** The files of a key, by their ids, as the vendor described them when they were created. */
+  list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
+}
+
+interface HeldFile {
+  readonly provider: string
+  readonly file: JsonObject
+}
+
+const MAX_PAGE = 1_000
+const DEFAULT_PAGE = 100
+/** Longer descriptions are kept without what a list does not need. */
+const MAX_DESCRIPTION = 2_000
+
+export function createFileOwners(
+  store: Store,
+  { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>,
+): FileOwners {
+  const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
+
+  async function read(name: string): Promise<HeldFile | undefined> {
+    const value: unknown = JSON.parse((await store.get(name)) ?? 'null')
+    const provider = isJsonObject(value) ? asString(value['provider']) : undefined
+    if (!isJsonObject(value) || provider === undefined || !isJsonObject(value['file'])) return undefined
+    return { provider, file: value['file'] }
+  }
+
+  /** The vendor would hold a file that no key can reach. */
+  async function deleteAt(provider: Provider, id: string): Promise<void> {
+    const { signal } = new AbortController()
+    const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })
+    deleted?.source.abort()
+  }
+
+  return {
+    holderOf: async (key, id) => {
+      const held = await read(`${prefixOf(key)}${id}`)
+      if (held === undefined) throw notFound(id)
+      return held.provider
+    },
+    hold: async (key, provider, file) => {
+      const id = asString(file['id']) ?? ''
+      if (!/^[\w-]{1,200}$/.test(id)) throw brokenUpstream(provider.name, 'sent a file without an id')
+      const value = JSON.stringify({ provider: provider.name, file: described(file) })
+      try {
+        await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })
+      } catch (error) {
+        await deleteAt(provider, id).catch(() => undefined)
+        throw error
+      }
+    },
+    forget: async (key, id) => void (await store.delete(`${prefixOf(key)}${id}`)),
+    list: async (key, query) => {
+      const prefix = prefixOf(key)
+      const limit = limitOf(query)
+      const after = query.get('after')
+      const start = after === null ? {} : { after: `${prefix}${after}` }
+      const names = await store.list(prefix, { ...start, limit: limit + 1 })
+      const held = await Promise.all(names.slice(0, limit).map(read))
+      const files = held.flatMap((one) => (one === undefined ? [] : [one.file]))
+      const purpose = query.get('purpose')
+      const data = purpose === null ? files : files.filter((file) => file['purpose'] === purpose)
+      return { object: 'list', data, has_more: names.length > limit }
+    },
+  }
+}
+
+function described(file: JsonObject): JsonObject {
+  if (JSON.stringify(file).length <= MAX_DESCRIPTION) return file
+  const { id, object, bytes, created_at, purpose } = file
+  return { id, object, bytes, created_at, purpose }
+}
+
+function limitOf(query: URLSearchParams): number {
+  const text = query.get('limit')
+  const limit = text === null ? DEFAULT_PAGE : Number(text)
+  if (Number.isInteger(limit) && limit >= 1) return Math.min(limit, MAX_PAGE)
+  throw new GatewayError(
+    'invalid-request',
+    `limit is ${String(text).slice(0, 20)}; expected a whole number of at least 1.`,
+    {
+      param: 'limit',
+    },
+  )
+}
+
+/** The same words for an id that never was and for one of another key. */
+function notFound(id: string): GatewayError {
+  return new GatewayError(
+    'not-found',
+    `File with id ${JSON.stringify(id)} not found: a file is found by the key that created it.`,
+    {
+      param: 'file_id',
+    },
+  )
+}

@@ -1,0 +1,115 @@
+import { GatewayError } from '../core/errors.ts'
+import { lazy } from '../core/lazy.ts'
+import type { ProviderStates, Store } from '../core/ports.ts'
+import { compactClient } from '../formats/responses/client.ts'
+import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
+import type { PassthroughOptions } from '../pipeline/passthrough-options.ts'
+import type { Services } from '../pipeline/services.ts'
+import type { Traffic } from '../pipeline/traffic.ts'
+import type { Directory } from '../providers/catalog.ts'
+import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
+import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
+import { completions } from '../routes/completions.ts'
+import { countTokens } from '../routes/count-tokens.ts'
+import { embeddings } from '../routes/embeddings.ts'
+import { IncomingCall, type Handler } from '../routes/endpoint.ts'
+import { inTraffic } from '../routes/in-traffic.ts'
+import { getModel, listModels } from '../routes/models.ts'
+import { passthroughEndpoints } from '../routes/passthrough.ts'
+import { replayStream } from '../routes/replay.ts'
+import { responseHandlers } from '../routes/responses.ts'
+import { greeting, health, ready } from '../routes/status.ts'
+import type { Batches } from './batches.ts'
+
+export interface EndpointParts {
+  readonly services: Services
+  readonly directory: Directory
+  readonly store: Store
+  readonly servesWithoutStore: boolean
+  readonly states: () => ProviderStates
+  readonly basePath: string
+  readonly admin: Omit<AdminParts, 'line'>
+  readonly traffic: Traffic
+  readonly batches: Batches
+  readonly passthrough: PassthroughOptions | undefined
+}
+
+/**
+ * Handles the paths that are not those of a model call, and every path that is spelled in another way: with a slash at its
+ * end, with doubled slashes, or without `/v1`. Clients differ in how they join a base URL and a path.
+ *
+ * @param modelCalls The endpoints of model calls, which other spellings reach too.
+ */
+export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: EndpointParts): Handler {
+  const { basePath } = parts
+  const further = furtherEndpoints(parts).map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
+  const route = createRouter([...modelCalls, ...further, { method: 'GET', path: basePath || '/', handle: greeting }])
+  return (call) => {
+    const { id, startedAt, request, sink } = call
+    const { handle, variables } = findEndpoint(route, request, basePath)
+    return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
+  }
+}
+
+/** Tries the path as it is, then its other spellings. Throws the refusal of the path as it is. */
+function findEndpoint(
+  route: Router<Handler>,
+  { method, path }: { readonly method: string; readonly path: string },
+  basePath: string,
+): Match<Handler> {
+  let refusal: unknown
+  for (const spelled of spellingsOf(path, basePath)) {
+    try {
+      return route(method, spelled)
+    } catch (error) {
+      if (!GatewayError.is(error) || error.kind !== 'not-found') throw error
+      refusal ??= error
+    }
+  }
+  throw refusal
+}
+
+function spellingsOf(path: string, basePath: string): readonly string[] {
+  const tidy = path.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '')
+  const isInside = tidy.startsWith(`${basePath}/`)
+  return isInside ? [path, tidy, `${basePath}/v1${tidy.slice(basePath.length)}`] : [path, tidy]
+}
+
+function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
+  const { services, store, states, traffic, servesWithoutStore, directory, admin } = parts
+  const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
+  const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
+  const stored = responseHandlers(services)
+  const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, parts)
+  const counted = (handle: Handler): Handler => inTraffic(traffic, handle)
+  return [
+    { method: 'POST', path: '/v1/messages/count_tokens', handle: counted(countTokens(services)) },
+    { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
+    { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
+    { method: 'GET', path: '/v1/messages/batches/:id', handle: batch('read') },
+    { method: 'POST', path: '/v1/messages/batches/:id/cancel', handle: batch('cancel') },
+    { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
+    { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
+    { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(services) },
+    { method: 'POST', path: '/v1/responses/compact', handle: counted(completions(compactClient(), services)) },
+    { method: 'GET', path: '/v1/responses/:id', handle: stored.read },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: stored.remove },
+    { method: 'POST', path: '/v1/responses/:id/cancel', handle: stored.cancel },
+    { method: 'GET', path: '/v1/responses/:id/input_items', handle: stored.inputItems },
+    { method: 'POST', path: '/v1/embeddings', handle: counted(embeddings(services)) },
+    { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
+    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
+    { method: 'GET', path: '/health', handle: health(status) },
+    { method: 'GET', path: '/ready', handle: ready(status) },
+    ...passthroughEndpoints({ services, store, options: parts.passthrough ?? {} }),
+    ...adminEndpoints({ ...admin, line: services }),
+  ]
+}
+
+function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointParts): Handler {
+  const load = lazy(async () => {
+    const { book, work } = await batches.room()
+    return batchHandlers({ book, wake: work.wake, line: services })[name]
+  })
+  return async (call) => (await load())(call)
+}

@@ -1,0 +1,87 @@
+import { ChatAnthropic } from '@langchain/anthropic'
+import type { BaseChatModel } from '@langchain/core/language_models/chat_models'
+import { HumanMessage, ToolMessage, type AIMessageChunk } from '@langchain/core/messages'
+import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai'
+import { afterEach, describe, expect, it } from 'vitest'
+import { answeredLines, startAgentPlace, type AgentPlace } from '../support/agent-place.ts'
+import { WEATHER, weatherVendor } from '../support/weather-vendor.ts'
+
+let place: AgentPlace | undefined
+afterEach(() => place?.close())
+
+type Front = (place: AgentPlace) => BaseChatModel
+
+const fronts: Record<string, Front> = {
+  ChatOpenAI: ({ url, secret }) =>
+    new ChatOpenAI({ model: 'gpt-5-mini', apiKey: secret, configuration: { baseURL: `${url}/v1` }, maxRetries: 0 }),
+  'ChatOpenAI by the responses format': ({ url, secret }) =>
+    new ChatOpenAI({
+      model: 'gpt-5-mini',
+      apiKey: secret,
+      configuration: { baseURL: `${url}/v1` },
+      maxRetries: 0,
+      useResponsesApi: true,
+    }),
+  ChatAnthropic: ({ url, secret }) =>
+    new ChatAnthropic({ model: 'claude-sonnet-4-5', apiKey: secret, anthropicApiUrl: url, maxRetries: 0 }),
+}
+
+const weather = {
+  type: 'function',
+  function: {
+    name: 'weather',
+    description: 'The weather of a city',
+    parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  },
+}
+
+describe.each(Object.entries(fronts))('LangChain by its %s', (_, front) => {
+  it('calls a tool and answers with a bare model name', async () => {
+    place = await startAgentPlace(weatherVendor())
+    const model = front(place).bindTools?.([weather])
+    const question = new HumanMessage('What is the weather in Paris?')
+
+    const called = await model?.invoke([question])
+    const [call] = called?.tool_calls ?? []
+    expect(call).toMatchObject({ name: 'weather', args: { city: 'Paris' } })
+    const result = new ToolMessage({ content: '21 degrees', tool_call_id: call?.id ?? '' })
+    const answer = await model?.invoke([question, ...(called === undefined ? [] : [called]), result])
+
+    expect(answer?.text).toBe(WEATHER)
+    expect(answer).toMatchObject({ usage_metadata: { output_tokens: expect.any(Number) as number } })
+    expect(answeredLines(place.log)).toHaveLength(2)
+  })
+
+  it('streams an answer', async () => {
+    place = await startAgentPlace(weatherVendor())
+    let whole: AIMessageChunk | undefined
+    for await (const chunk of await front(place).stream('What is the weather in Paris?')) {
+      whole = whole === undefined ? chunk : whole.concat(chunk)
+    }
+
+    expect(whole?.text).toContain(WEATHER)
+  })
+})
+
+describe('LangChain by its OpenAIEmbeddings', () => {
+  it('embeds texts', async () => {
+    place = await startAgentPlace(({ body }) => ({
+      kind: 'json',
+      value: {
+        object: 'list',
+        model: body['model'] ?? '',
+        data: [{ object: 'embedding', index: 0, embedding: [1, 0] }],
+        usage: { prompt_tokens: 2, total_tokens: 2 },
+      },
+    }))
+    const embeddings = new OpenAIEmbeddings({
+      model: 'text-embedding-3-small',
+      apiKey: place.secret,
+      configuration: { baseURL: `${place.url}/v1` },
+      encodingFormat: 'float',
+      maxRetries: 0,
+    })
+
+    expect(await embeddings.embedQuery('Hello')).toEqual([1, 0])
+  })
+})

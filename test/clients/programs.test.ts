@@ -1,0 +1,193 @@
+import { existsSync } from 'node:fs'
+import { copyFile, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { Json, JsonObject } from '../../src/core/json.ts'
+import { answeredLines, runProgram, startAgentPlace, type AgentPlace } from '../support/agent-place.ts'
+import { WEATHER, weatherVendor } from '../support/weather-vendor.ts'
+import type { Upstream } from '../support/upstream.ts'
+
+/** Installed by `npm install --prefix test/clients/agents`, or in another folder that AGENTS_DIR names. */
+const own = fileURLToPath(new URL('agents', import.meta.url))
+const agents = process.env['AGENTS_DIR'] ?? own
+const hasAgent = (name: string): boolean => existsSync(join(agents, 'node_modules', name))
+
+/** Installed by `test/clients/python/install`, or in another folder that PYTHON_CLIENTS_DIR names. */
+const scripts = fileURLToPath(new URL('python', import.meta.url))
+const environments = process.env['PYTHON_CLIENTS_DIR'] ?? join(scripts, '.venv')
+const binaryOf = (group: string, name: string): string => join(environments, group, 'bin', name)
+const hasGroup = (group: string): boolean => existsSync(binaryOf(group, 'python'))
+
+if (!hasGroup('requirements')) {
+  process.stderr.write('NOTICE: test/clients/python/install has not run: the tests of Python clients are skipped.\n')
+}
+
+const modern = [
+  process.execPath,
+  fileURLToPath(new URL('../../.ci/runtimes/node_modules/node22/bin/node', import.meta.url)),
+]
+
+/** Mastra needs Node 22: of this process, or of the runtimes that .ci/run installs. */
+const node22 = modern.find((file, index) =>
+  index === 0 ? Number(process.versions.node.split('.')[0]) >= 22 : existsSync(file),
+)
+
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).toReversed()) await close()
+})
+
+async function start(reply: Upstream['reply']): Promise<AgentPlace> {
+  const place = await startAgentPlace(reply)
+  closing.push(place.close)
+  return place
+}
+
+/** Base URL and key, under the names that the programs read. */
+function variables({ url, secret }: AgentPlace): Record<string, string> {
+  return {
+    OPENAI_BASE_URL: `${url}/v1`,
+    OPENAI_API_KEY: secret,
+    ANTHROPIC_BASE_URL: url,
+    ANTHROPIC_API_KEY: secret,
+    GATEWAY_URL: url,
+    GATEWAY_KEY: secret,
+  }
+}
+
+async function runAgent(name: string, place: AgentPlace, program: string = process.execPath): Promise<Json> {
+  const file = join(agents, `${name}.mjs`)
+  if (agents !== own) await copyFile(join(own, `${name}.mjs`), file)
+  return lastLine(await runProgram(program, [file], place, variables(place)))
+}
+
+async function runPython(group: string, name: string, place: AgentPlace): Promise<Json> {
+  const script = join(scripts, `${name}.py`)
+  return lastLine(await runProgram(binaryOf(group, 'python'), [script], place, variables(place)))
+}
+
+function lastLine(printed: string): Json {
+  return JSON.parse(printed.trimEnd().split('\n').at(-1) ?? 'null') as Json
+}
+
+const LONG = 180_000
+
+describe('the OpenAI Agents SDK', () => {
+  it.skipIf(!hasAgent('@openai/agents'))(
+    'calls a tool and answers, whole and as a stream',
+    async () => {
+      const place = await start(weatherVendor())
+
+      expect(await runAgent('openai-agents', place)).toEqual([WEATHER, WEATHER])
+      expect(place.upstream.requests.map(({ path }) => path)).toEqual(Array(4).fill('/v1/responses'))
+      expect(answeredLines(place.log)).toHaveLength(4)
+    },
+    LONG,
+  )
+})
+
+describe('Mastra', () => {
+  it.skipIf(!hasAgent('@mastra/core') || node22 === undefined)(
+    'calls a tool and answers in both formats, whole and as a stream',
+    async () => {
+      const place = await start(weatherVendor())
+
+      expect(await runAgent('mastra', place, node22)).toEqual([WEATHER, WEATHER, WEATHER, WEATHER])
+      expect(answeredLines(place.log)).toHaveLength(8)
+    },
+    LONG,
+  )
+})
+
+describe('Python', () => {
+  it.skipIf(!hasGroup('requirements'))(
+    'openai answers in both of its formats, whole and as a stream, and understands refusals and models',
+    async () => {
+      const place = await start(weatherVendor())
+
+      expect(await runPython('requirements', 'openai_sdk', place)).toEqual([
+        WEATHER,
+        WEATHER,
+        WEATHER,
+        WEATHER,
+        'invalid_model',
+        true,
+      ])
+    },
+    LONG,
+  )
+
+  it.skipIf(!hasGroup('requirements'))(
+    'anthropic answers whole and as a stream, counts, and understands refusals and models',
+    async () => {
+      const place = await start(weatherVendor())
+
+      expect(await runPython('requirements', 'anthropic_sdk', place)).toEqual([
+        WEATHER,
+        WEATHER,
+        11,
+        'invalid_request_error',
+        true,
+      ])
+    },
+    LONG,
+  )
+
+  it.skipIf(!hasGroup('requirements'))(
+    'pydantic-ai calls a tool and answers in each format, whole and as a stream',
+    async () => {
+      const place = await start(weatherVendor())
+
+      expect(await runPython('requirements', 'pydantic_ai_agent', place)).toEqual(Array(6).fill(WEATHER))
+      expect(answeredLines(place.log)).toHaveLength(12)
+    },
+    LONG,
+  )
+
+  it.skipIf(!hasGroup('requirements-instructor'))(
+    'instructor reads a structured answer, whole and as a stream',
+    async () => {
+      const found: JsonObject = { city: 'Paris', degrees: 21 }
+      const place = await start(weatherVendor(found))
+
+      expect(await runPython('requirements-instructor', 'instructor_extract', place)).toEqual([found, found])
+    },
+    LONG,
+  )
+
+  it.skipIf(!hasGroup('requirements-aider'))(
+    'aider edits a file',
+    async () => {
+      const edit = 'note.txt\n```\n<<<<<<< SEARCH\nbefore\n=======\nafter\n>>>>>>> REPLACE\n```\n'
+      const place = await start(() => edit)
+      const file = join(place.home, 'note.txt')
+      await writeFile(file, 'before\n')
+
+      await runProgram(
+        binaryOf('requirements-aider', 'aider'),
+        [
+          '--model',
+          'openai/gpt-5-mini',
+          '--message',
+          'Write after.',
+          '--no-git',
+          '--yes-always',
+          '--no-check-update',
+          'note.txt',
+        ],
+        place,
+        {
+          OPENAI_API_BASE: `${place.url}/v1`,
+          OPENAI_API_KEY: place.secret,
+          AIDER_ANALYTICS: 'false',
+          LITELLM_LOCAL_MODEL_COST_MAP: 'True',
+        },
+      )
+
+      expect(await readFile(file, 'utf8')).toBe('after\n')
+      expect(answeredLines(place.log).length).toBeGreaterThanOrEqual(1)
+    },
+    LONG,
+  )
+})

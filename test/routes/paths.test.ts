@@ -1,0 +1,88 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { ask, CHAT, MESSAGE, type Reply } from '../support/ask.ts'
+import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
+
+let stage: Stage | undefined
+afterEach(() => stage?.close())
+
+async function start(options: StageOptions = {}): Promise<Stage> {
+  stage = await startStage(options)
+  return stage
+}
+
+async function get(at: Stage, path: string, method = 'GET'): Promise<Reply> {
+  return ask(at, undefined, { method, path, secret: null })
+}
+
+describe('a path', () => {
+  it.each([
+    '/v1/chat/completions/',
+    '//v1/chat/completions',
+    '/v1//chat/completions',
+    '/chat/completions',
+    '/chat//completions/',
+  ])('is accepted spelled %s', async (path) => {
+    expect((await ask(await start(), CHAT.body, { path })).status).toBe(200)
+  })
+
+  it.each(['/messages', '/v1/messages/', '//messages'])(
+    'of the message format is accepted spelled %s',
+    async (path) => {
+      const at = await start()
+
+      expect((await ask(at, MESSAGE.body, { path })).body).toMatchObject({ type: 'message' })
+      expect((await ask(at, { ...MESSAGE.body, model: 'none/none' }, { path })).body).toMatchObject({ type: 'error' })
+    },
+  )
+
+  it('is accepted without /v1 behind the base path, and nowhere else', async () => {
+    const at = await start({ basePath: '/ai' })
+
+    expect((await ask(at, CHAT.body, { path: '/ai/chat/completions' })).status).toBe(200)
+    expect((await ask(at, CHAT.body, { path: '/chat/completions' })).status).toBe(404)
+  })
+
+  it.each(['/models/', '//v1/models', '/models'])('of the models is accepted spelled %s', async (path) => {
+    expect((await ask(await start(), undefined, { method: 'GET', path })).body).toMatchObject({ object: 'list' })
+  })
+
+  it('needs the key however it is spelled', async () => {
+    const at = await start()
+
+    for (const path of ['/chat/completions', '//v1//models', '//api/governance/virtual-keys/', '//metrics']) {
+      expect((await get(at, path, path.includes('chat') ? 'POST' : 'GET')).status, path).toBe(401)
+    }
+  })
+
+  it('with another method is refused with 405 however it is spelled', async () => {
+    const at = await start()
+
+    expect((await ask(at, undefined, { method: 'GET', path: '/chat/completions/' })).status).toBe(405)
+    expect((await ask(at, undefined, { method: 'GET', path: '/v1/chat/completions' })).status).toBe(405)
+  })
+})
+
+describe('GET /', () => {
+  it('answers 200 with one line of text', async () => {
+    const reply = await get(await start(), '/')
+
+    expect(reply.status).toBe(200)
+    expect(reply.headers['content-type']).toContain('text/plain')
+    expect(reply.text).toMatch(/^[^\n]+\n$/)
+  })
+
+  it('answers HEAD without a body', async () => {
+    const reply = await get(await start(), '/', 'HEAD')
+
+    expect(reply.status).toBe(200)
+    expect(reply.text).toBe('')
+  })
+
+  it('answers at the base path, with and without a slash at its end', async () => {
+    const at = await start({ basePath: '/ai' })
+
+    expect((await get(at, '/ai')).status).toBe(200)
+    expect((await get(at, '/ai/')).status).toBe(200)
+    expect((await get(at, '/')).status).toBe(404)
+  })
+})

@@ -1,0 +1,70 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { anthropic, createGateway, openai, type Gateway, type LogRecord } from '../../src/index.ts'
+import { serve } from '../../src/node.ts'
+import { startUpstream, type Upstream } from './upstream.ts'
+
+/** A gateway for programs that know its base URL and a key. */
+export interface AgentPlace {
+  readonly url: string
+  readonly secret: string
+  readonly upstream: Upstream
+  readonly log: readonly LogRecord[]
+  /** A folder of its own for the program. */
+  readonly home: string
+  close(): Promise<void>
+}
+
+/** A gateway as its operator would configure it: two vendors, no models named. */
+export async function startAgentPlace(reply: Upstream['reply']): Promise<AgentPlace> {
+  const log: LogRecord[] = []
+  const upstream = await startUpstream({ reply })
+  const gateway: Gateway = createGateway({
+    providers: [
+      openai({ apiKey: 'sk-vendor', baseUrl: upstream.baseUrl }),
+      anthropic({ apiKey: 'sk-vendor', baseUrl: upstream.url }),
+    ],
+    log: (line) => log.push(line),
+  })
+  const server = await serve(gateway, { port: 0 })
+  // Agents refuse to keep their programs in the folder for temporary files.
+  const home = await mkdtemp(join(homedir(), '.agent-under-test-'))
+  const key = await gateway.keys.create({ name: 'agent' })
+  return {
+    url: server.url,
+    secret: key.value,
+    upstream,
+    log,
+    home,
+    close: async () => {
+      await rm(home, { recursive: true, force: true })
+      await server.close()
+      await gateway.close()
+      await upstream.close()
+    },
+  }
+}
+
+/** Runs a program to its end, with these variables and no others. Rejects with all that it printed when it fails. */
+export function runProgram(
+  file: string,
+  args: readonly string[],
+  { home }: Pick<AgentPlace, 'home'>,
+  env: Readonly<Record<string, string>>,
+): Promise<string> {
+  const options = { cwd: home, timeout: 150_000, env: { PATH: process.env['PATH'] ?? '', HOME: home, ...env } }
+  return new Promise((resolve, reject) => {
+    const child = execFile(file, [...args], options, (error, stdout, stderr) => {
+      if (error === null) resolve(stdout)
+      else reject(new Error(`${file} failed: ${stdout}\n${stderr}`, { cause: error }))
+    })
+    child.stdin?.end()
+  })
+}
+
+/** The lines of the log whose requests were answered. */
+export function answeredLines(log: readonly LogRecord[]): readonly LogRecord[] {
+  return log.filter((line) => line.event === undefined && line.outcome === 'answered')
+}
