@@ -16,7 +16,7 @@ import {
   placeOf,
 } from './batch.ts'
 import type { BatchRequest } from './batch-requests.ts'
-import { changeBatch, forgetBatch, FREE, lineOf, valuesOf, type OpenBatch } from './batch-storage.ts'
+import { changeBatch, forgetBatch, UNCLAIMED, lineOf, valuesOf, type OpenBatch } from './batch-storage.ts'
 
 /** The batches of each key: what is asked and changed through the interface. */
 export interface BatchRepository {
@@ -92,7 +92,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
       await forgetBatch(parts, { keyId, id })
         .then(() => store.delete(due))
         .catch(() => {})
-      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? noRoom(error) : error
+      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? quotaFull(error) : error
     }
   }
 
@@ -104,7 +104,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
         const place = placeOf(from + index)
         return [
           store.set(itemKey('request', id, place), text, { quota }),
-          store.set(itemKey('todo', id, place), FREE, { quota }),
+          store.set(itemKey('todo', id, place), UNCLAIMED, { quota }),
         ]
       })
       // All have ended before any is taken back.
@@ -215,7 +215,7 @@ function tooMany(): GatewayError {
   )
 }
 
-function noRoom(cause: GatewayError): GatewayError {
+function quotaFull(cause: GatewayError): GatewayError {
   return new GatewayError(
     'quota-exceeded',
     "This batch does not fit the key's storage quota for message batches and their results. Delete batches that have ended, wait until others have, or create a smaller one.",

@@ -37,7 +37,7 @@ const PAGE = 100
 const ROUNDS = 50
 
 /** The value of `todo` for an item that anyone may take. */
-export const FREE = '0'
+export const UNCLAIMED = '0'
 
 /** A result's line; what follows it is for the books. */
 export function lineOf(value: string): string {

@@ -14,7 +14,15 @@ import {
   parseBatch,
 } from './batch.ts'
 import type { BatchParts } from './batch-repository.ts'
-import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, type OpenBatch } from './batch-storage.ts'
+import {
+  changeBatch,
+  UNCLAIMED,
+  lineOf,
+  smallValueOf,
+  valuesOf,
+  type BatchStore,
+  type OpenBatch,
+} from './batch-storage.ts'
 
 /** An item that this process may work on until `held` says otherwise. */
 export interface ItemClaim {
@@ -50,7 +58,7 @@ export interface ItemResult {
 export interface ItemQueue {
   /** Items that are not finished, those after a place, in order. */
   places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
-  take(batch: OpenBatch, place: string): Promise<Taking>
+  take(batch: OpenBatch, place: string): Promise<TakeResult>
   /** Holds the item for another lease; false when someone else has it. */
   renew(claim: ItemClaim): Promise<boolean>
   /** Lets the item go, for anyone from `at` on. */
@@ -93,11 +101,11 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     return keys.map((found) => found.slice(prefix.length))
   }
 
-  async function take(batch: OpenBatch, place: string): Promise<Taking> {
+  async function take(batch: OpenBatch, place: string): Promise<TakeResult> {
     const todo = key('todo', { batch, place })
     const held = holding()
     const write = smallValueOf(batch.keyId)
-    if (await store.swap(todo, FREE, held, write)) return { kind: 'claimed', claim: { batch, place, held } }
+    if (await store.swap(todo, UNCLAIMED, held, write)) return { kind: 'claimed', claim: { batch, place, held } }
     const found = await store.get(todo)
     if (found === undefined) return { kind: 'gone' }
     const until = Number(found.split(' ', 1)[0])
@@ -131,7 +139,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
       return await put(claim, given, { quota: quotaOf('batch', keyId) })
     } catch (error) {
       if (!GatewayError.is(error) || error.kind !== 'quota-exceeded') throw error
-      return put(claim, { ...given, line: noRoomLine(given.line) }, smallValueOf(keyId))
+      return put(claim, { ...given, line: quotaFullLine(given.line) }, smallValueOf(keyId))
     }
   }
 
@@ -208,7 +216,7 @@ const NO_ROOM = {
 }
 
 /** The line of the same item without its answer: short, so that it can always be written. */
-function noRoomLine(line: string): string {
+function quotaFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(NO_ROOM)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }
 
@@ -233,5 +241,5 @@ function readResult(value: string): ItemResult {
 
 /** The line was written by `writeResult`. */
 function isSettlement(value: unknown): value is Settlement {
-  return isJsonObject(value) && typeof value['ticket'] === 'string' && Array.isArray(value['charges'])
+  return isJsonObject(value) && typeof value['reservationId'] === 'string' && Array.isArray(value['charges'])
 }

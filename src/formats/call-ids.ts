@@ -4,7 +4,7 @@ import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
  * Returns an id for a tool call that its upstream sent without one. It is random, not counted: the caller sends it back with
  * the result, and a conversation with two calls of the same id is refused by vendors.
  */
-export function freshId(prefix: 'call' | 'toolu'): string {
+export function generateCallId(prefix: 'call' | 'toolu'): string {
   return `${prefix}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`
 }
 
@@ -49,7 +49,7 @@ export function fillChatCallIds(body: JsonObject): JsonObject {
 }
 
 function withChatCallId(call: JsonObject): JsonObject {
-  return idOf(call['id']) === undefined ? { ...call, id: freshId('call') } : call
+  return idOf(call['id']) === undefined ? { ...call, id: generateCallId('call') } : call
 }
 
 interface StreamedCall {
@@ -103,5 +103,7 @@ export function fillEventCallId(event: JsonObject): JsonObject {
 }
 
 function withMessageCallId(block: JsonObject): JsonObject {
-  return block['type'] === 'tool_use' && idOf(block['id']) === undefined ? { ...block, id: freshId('toolu') } : block
+  return block['type'] === 'tool_use' && idOf(block['id']) === undefined
+    ? { ...block, id: generateCallId('toolu') }
+    : block
 }

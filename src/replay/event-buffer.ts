@@ -16,7 +16,7 @@ export interface EventSink {
   leave(): void
 }
 
-interface Ending {
+interface StreamEnd {
   readonly isWhole: boolean
   /** All events; undefined when they were too many to keep. */
   readonly text: string | undefined
@@ -32,7 +32,7 @@ export interface Recording {
   /** The number of events so far; 0 when they are not kept. */
   count(): number
   /** Resolves when nothing more will come; never rejects. */
-  readonly ended: Promise<Ending>
+  readonly ended: Promise<StreamEnd>
 }
 
 interface Reader {
@@ -48,7 +48,7 @@ interface Reader {
  * every reader is slow, so the fastest reader sets the pace.
  */
 export class EventBuffer implements Recording {
-  readonly ended: Promise<Ending>
+  readonly ended: Promise<StreamEnd>
   /** Called with false when no reader takes more for now, and with true when one does again. */
   onDemand: ((isWanted: boolean) => void) | undefined
 
@@ -63,7 +63,7 @@ export class EventBuffer implements Recording {
   #isWhole = false
   #isDraining = false
   #isWanted = true
-  #tellEnd: (ending: Ending) => void = () => {}
+  #tellEnd: (ending: StreamEnd) => void = () => {}
 
   /** Without a place nothing is kept: only the original reader gets the events. */
   constructor(place: CapacityShare | undefined) {

@@ -17,7 +17,7 @@ import { takeLease, type Lease } from './lease.ts'
 import type { Recording } from './event-buffer.ts'
 
 /** A request that carries an Idempotency-Key. */
-export interface Asked {
+export interface IdempotentRequest {
   /** Whose it is: the keys of two owners never meet. */
   readonly owner: string
   readonly idempotencyKey: string
@@ -37,7 +37,7 @@ export type Repeated =
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
 /** Called once when the first request ends; further calls do nothing. Never rejects. */
-export interface First {
+export interface FirstRequest {
   /** Everyone who waits gets it, and later ones for as long as answers are kept. Resolves when it is in the store. */
   remember(answer: KeptAnswer): Promise<void>
   /** Everyone who waits may follow; when it ends whole it is remembered, else forgotten. */
@@ -123,7 +123,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 
   async function findOrTake(
     name: string,
-    { fingerprint, owner }: Asked,
+    { fingerprint, owner }: IdempotentRequest,
     patience: () => TimeoutOptions,
   ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
@@ -155,7 +155,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     return new Promise((resolve) => void after(ms, resolve))
   }
 
-  function firstOf(lease: Lease, { run, notify }: RunControl, end: () => void): First {
+  function firstOf(lease: Lease, { run, notify }: RunControl, end: () => void): FirstRequest {
     let isTold = false
     const tellOnce = (outcome: RunOutcome | undefined): boolean => {
       if (isTold) return false
@@ -198,7 +198,11 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 }
 
 /** Undefined: that request is over, and the key may be claimed again. */
-async function join(run: Run, asked: Asked, patience: () => TimeoutOptions): Promise<Repeated | undefined> {
+async function join(
+  run: Run,
+  asked: IdempotentRequest,
+  patience: () => TimeoutOptions,
+): Promise<RepeatedAnswer | undefined> {
   if (run.fingerprint !== asked.fingerprint) {
     if (await withTimeout(run.begun, patience())) throw otherRequest()
     return undefined

@@ -88,7 +88,7 @@ interface Standards {
 
 /** The candidates that may replace what was done last, and cost less than sending everything where that may too. */
 function cheapestOf(
-  candidates: readonly ForecastCandidate[],
+  candidates: readonly ForecastTierCandidate[],
   { whole, wholeSoon, history }: Standards,
 ): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
@@ -96,7 +96,7 @@ function cheapestOf(
   const standard = last?.expected.costs ?? whole
   const soon = last?.expected.soon ?? wholeSoon
   /** The loss is recouped soon, or what the conversation has saved so far covers it. */
-  const isCovered = ({ expected }: ForecastCandidate): boolean =>
+  const isCovered = ({ expected }: ForecastTierCandidate): boolean =>
     expected.soon <= soon || add(history.debt, subtract(expected.costs.now, standard.now)) <= 0
   const open = candidates.filter(
     (one) => one === last || (maySwitch({ standard, candidate: one.expected.costs }) && isCovered(one)),

@@ -3,11 +3,11 @@ import { cutToQuery } from './cut.ts'
 import { expectedSize, growthOf } from './choose-tiers.ts'
 import { snapshotOf, parseSnapshot, recallAt, rememberAt, restore, type Snapshot } from './snapshot.ts'
 import { type Conversation, conversationOf, type Segment } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import { bestStep, sendingCost } from './net.ts'
 import { rebuild } from './excerpt.ts'
 import type { SelectionTools } from './selection.ts'
-import { stubTokens, summarize, summaryNotice, summaryOf, tellSegment, type Summarizer } from './summary.ts'
+import { stubTokens, summarize, summaryNotice, summaryOf, serializeSegment, type Summarizer } from './summary.ts'
 import {
   controllerOf,
   DEFAULT_THRESHOLDS,
@@ -41,7 +41,7 @@ const KIND = 'family'
  * Tier 4: a running summary of what is old, under a fixed heading in a user message, with the user's words and the
  * newest messages as they were. It is extended in steps and, between them, the same on every turn.
  */
-export function createFamilyLock(tools: SelectionTools, memory: Memory, options: FamilyOptions = {}): Tier {
+export function createFamilyLock(tools: SelectionTools, memory: ConversationMemory, options: FamilyOptions = {}): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const summarizer = options.summarizer ?? 'model'
 
@@ -110,7 +110,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
       for (const segment of segments) covered.add(segment)
       const earlier = text ?? (snapshot === undefined ? undefined : summaryOf(snapshot.notice))
       if (segments.length > 0 || earlier === undefined) {
-        const added = segments.map((segment) => tellSegment(segment, 'stub')).join('\n')
+        const added = segments.map((segment) => serializeSegment(segment, 'stub')).join('\n')
         const { small, signal } = job
         const asked = { text: added, maxTokens, small, summarizer, tools, signal }
         const summary = await summarize(earlier === undefined ? asked : { ...asked, earlier })

@@ -6,7 +6,7 @@ import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 
 /** What tiers remember between the turns of a conversation, each owner's apart. Losing it costs money, never an answer. */
-export interface Memory {
+export interface ConversationMemory {
   recall(owner: string, key: string): Promise<string | undefined>
   /** As `recall`, but only from this process: for looking at many places. */
   peek(owner: string, key: string): string | undefined
@@ -25,7 +25,7 @@ interface MemoryOptions {
 }
 
 /** A store with a bounded cache in front. Neither method rejects. */
-export function createMemory({ store, now }: MemoryOptions): Memory {
+export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
   const near = new LRUCache<string, { readonly value: string; readonly until: number }>({
     maxSize: IN_PROCESS_BYTES,
     sizeCalculation: (entry, key) => 2 * (entry.value.length + key.length) + 64,
@@ -81,7 +81,7 @@ interface Transcripts {
 const SECTIONS_PER_PAGE = 32
 const MAX_PAGES = 10_000
 
-export function createTranscripts(memory: Memory): Transcripts {
+export function createTranscripts(memory: ConversationMemory): Transcripts {
   return {
     async store(owner, conversation) {
       const total = conversation.turns.old.length

@@ -2,9 +2,9 @@ import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { sha256 } from '#hash'
 import { conversationOf, type Segment } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
-import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, tellSegment } from './summary.ts'
+import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, serializeSegment } from './summary.ts'
 import {
   controllerOf,
   DEFAULT_THRESHOLDS,
@@ -47,7 +47,11 @@ interface Level {
 }
 
 /** Tier 3: all old text in chunks, summarized side by side, again and again until the summaries fit the target. */
-export function createRecursive(tools: SelectionTools, memory: Memory, options: RecursiveOptions = {}): Tier {
+export function createRecursive(
+  tools: SelectionTools,
+  memory: ConversationMemory,
+  options: RecursiveOptions = {},
+): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const summarizer = options.summarizer ?? 'model'
   const targetFor = (job: TierJob): number => Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_SHARE))
@@ -201,7 +205,7 @@ export async function chunkSegments(
   }
   for (const segment of segments) {
     if (full.length > most) break
-    const pieces = await piecesOf(tellSegment(segment, 'whole'), size, { estimate, pause })
+    const pieces = await piecesOf(serializeSegment(segment, 'whole'), size, { estimate, pause })
     for (const [at, piece] of pieces.entries()) {
       await pause()
       const length = estimate(piece) + 1

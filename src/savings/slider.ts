@@ -2,12 +2,12 @@ import { ZERO } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { parseSnapshot, recallAt, recallEarlier, rememberAt, restore, type Snapshot, snapshotOf } from './snapshot.ts'
 import { type Conversation, conversationOf } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import { type Block, rebuild, type Selection } from './excerpt.ts'
 import { select, type SelectionTools } from './selection.ts'
 import { LEVEL_CAPS, type Tier, type TierJob, type TierResult } from './tier.ts'
 import { queryOf } from './query.ts'
-import { tellSegment } from './summary.ts'
+import { serializeSegment } from './summary.ts'
 
 /**
  * How the slider chooses what stays.
@@ -35,7 +35,7 @@ const BLOCK_FRAME = 64
 const EXCHANGE_SHARE = 0.25
 
 /** Tier 5: the head, the tail, and of the middle what the query needs most, within the level's cap. */
-export function createSlider(tools: SelectionTools, memory: Memory, options: SliderOptions = {}): Tier {
+export function createSlider(tools: SelectionTools, memory: ConversationMemory, options: SliderOptions = {}): Tier {
   const mode = options.mode ?? 'auto'
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
@@ -136,7 +136,7 @@ async function lookUp(
   if (found.matches === 0) return undefined
   const lines = segments.flatMap((segment) => {
     const messages = found.selection.get(segment)
-    return messages === undefined ? [] : [tellSegment({ ...segment, messages }, 'whole')]
+    return messages === undefined ? [] : [serializeSegment({ ...segment, messages }, 'whole')]
   })
   return lines.length === 0 ? undefined : { before, text: [HEADING, ...lines].join('\n\n') }
 }

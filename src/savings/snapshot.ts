@@ -2,7 +2,7 @@ import type { Message } from '../core/prompt.ts'
 import { type Block, excerptSegment, type Selection } from './excerpt.ts'
 import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import type { Conversation, Segment } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Selected } from './selection.ts'
 
@@ -71,7 +71,7 @@ export async function restore(
 }
 
 export async function rememberAt(
-  memory: Memory,
+  memory: ConversationMemory,
   owner: string,
   conversation: Conversation,
   entry: { kind: string; value: string },
@@ -81,7 +81,7 @@ export async function rememberAt(
 
 /** What was remembered when the conversation was a few segments shorter, or the same. */
 export function recallAt(
-  memory: Memory,
+  memory: ConversationMemory,
   owner: string,
   conversation: Conversation,
   kind: string,
@@ -91,7 +91,7 @@ export function recallAt(
 
 /** What was remembered when the conversation was a few segments shorter: on an earlier turn, not when this one was sent before. */
 export function recallEarlier(
-  memory: Memory,
+  memory: ConversationMemory,
   owner: string,
   conversation: Conversation,
   kind: string,
@@ -100,7 +100,7 @@ export function recallEarlier(
 }
 
 async function recallBetween(
-  memory: Memory,
+  memory: ConversationMemory,
   owner: string,
   conversation: Conversation,
   { kind, least }: { readonly kind: string; readonly least: number },

@@ -110,8 +110,8 @@ export function summaryOf(notice: string): string {
 const MAX_ARGUMENTS_LENGTH = 400
 
 /** A segment as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
-export function tellSegment(segment: Segment, results: 'whole' | 'stub'): string {
-  return segment.messages.map((message) => tellMessage(message, results)).join('\n')
+export function serializeSegment(segment: Segment, results: 'whole' | 'stub'): string {
+  return segment.messages.map((message) => serializeMessage(message, results)).join('\n')
 }
 
 /** About how many tokens of a segment a summary reads that takes tool results as stubs. */
@@ -119,17 +119,17 @@ export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateOfMessa
   let tokens = 0
   for (const message of segment.messages) {
     const hasTools = message.parts.some((part) => part.type === 'tool-call' || part.type === 'tool-result')
-    tokens += hasTools ? meter.tokenizer.estimate(tellMessage(message, 'stub')) : meter.estimateOfMessage(message)
+    tokens += hasTools ? meter.tokenizer.estimate(serializeMessage(message, 'stub')) : meter.estimateOfMessage(message)
   }
   return tokens
 }
 
-function tellMessage(message: Message, results: 'whole' | 'stub'): string {
-  const lines = message.parts.map((part) => tellPart(part, results)).filter((line) => line !== '')
+function serializeMessage(message: Message, results: 'whole' | 'stub'): string {
+  const lines = message.parts.map((part) => serializePart(part, results)).filter((line) => line !== '')
   return lines.length === 0 ? '' : `${message.role}: ${lines.join('\n')}`
 }
 
-function tellPart(part: Part, results: 'whole' | 'stub'): string {
+function serializePart(part: Part, results: 'whole' | 'stub'): string {
   switch (part.type) {
     case 'tool-call':
       return results === 'whole'

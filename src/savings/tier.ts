@@ -113,7 +113,7 @@ export interface TierVerdict {
 }
 
 /** The outcome of the whole waterfall. */
-export interface Optimized {
+export interface WaterfallResult {
   /** Absent: passthrough. */
   readonly rewrite?: Rewrite
   /** Tokens of the prompt as it came: by the same count as `rewrite.tokens` when there is a rewrite, else an estimate. */
@@ -133,7 +133,7 @@ export interface Optimized {
 /** Tiers in their order. */
 export interface Waterfall {
   /** Never rejects: a failing tier is a verdict. */
-  (job: TierJob): Promise<Optimized>
+  (job: TierJob): Promise<WaterfallResult>
   /** True when no tier can make a prompt of at most so many tokens smaller: it needs no count. */
   isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
@@ -218,7 +218,10 @@ export function isShadowed(share: number, random: number): boolean {
 }
 
 /** The outcome as it is sent (passthrough), and the record of what it would have been. */
-export function shadow(optimized: Optimized): { readonly sent: Optimized; readonly record: ShadowRecord | undefined } {
+export function shadow(optimized: WaterfallResult): {
+  readonly sent: WaterfallResult
+  readonly record: ShadowRecord | undefined
+} {
   const { rewrite, ...others } = optimized
   if (rewrite === undefined) return { sent: optimized, record: undefined }
   const { tokens, spent } = optimized

@@ -2,7 +2,7 @@ import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
 import { add, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
 import { recallAt, rememberAt } from './snapshot.ts'
 import { conversationOf } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import { hasCachePrice, sendingCost } from './net.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
@@ -53,7 +53,7 @@ export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<Histo
   return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
 
-export async function recallHistory(memory: Memory, job: TierJob): Promise<History> {
+export async function recallHistory(memory: ConversationMemory, job: TierJob): Promise<History> {
   return parseHistory(await recallAt(memory, job.owner, conversationOf(job.prompt), KIND)) ?? NEW_CONVERSATION
 }
 
@@ -69,7 +69,7 @@ export interface SentRequest {
 
 /** Remembers what was sent; returns the history as it is from now on. */
 export async function rememberSent(
-  memory: Memory,
+  memory: ConversationMemory,
   job: TierJob,
   history: History,
   sent: SentRequest,
@@ -90,7 +90,7 @@ export async function rememberSent(
   return next
 }
 
-async function rememberHistory(memory: Memory, job: TierJob, history: History): Promise<void> {
+async function rememberHistory(memory: ConversationMemory, job: TierJob, history: History): Promise<void> {
   await rememberAt(memory, job.owner, conversationOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
 }
 
@@ -101,7 +101,7 @@ const FULLY_READ = 0.9
 
 /** Corrects what is believed of the upstream's cache by what it reported: of `warm` tokens it has read so many. */
 export async function correctTrust(
-  memory: Memory,
+  memory: ConversationMemory,
   job: TierJob,
   history: History,
   { warm, read }: { readonly warm: number; readonly read: number },

@@ -2,7 +2,7 @@ import { type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { cutToQuery } from './cut.ts'
 import { conversationOf, type SplitConversation } from './conversation.ts'
-import { createTranscripts, type Memory } from './memory.ts'
+import { createTranscripts, type ConversationMemory } from './memory.ts'
 import { turnsSoFar } from './choose-tiers.ts'
 import type { SelectionTools } from './selection.ts'
 import {
@@ -49,7 +49,7 @@ const QUESTION_TOKENS = 2200
 const ANSWER_TOKENS = 100
 
 /** Tier 2: the conversation is stored, and the prompt holds only the sections that a keyword search finds. */
-export function createVanishing(tools: SelectionTools, memory: Memory, options: VanishingOptions): Tier {
+export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
   const transcripts = createTranscripts(memory)
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS

@@ -15,7 +15,7 @@ import type { Summarizer } from './summary.ts'
 import {
   DEFAULT_THRESHOLDS,
   isOrdered,
-  type Optimized,
+  type WaterfallResult,
   type Rewrite,
   type SmallModel,
   type Thresholds,
@@ -54,7 +54,7 @@ export interface WaterfallOptions {
 }
 
 /** The first ordered tier that succeeds makes the prompt, else the cheapest of those that pay. Never rejects. */
-export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<Optimized> {
+export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
   const { meter, breathe, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summarizer = options.summarizer ?? 'model'
@@ -89,7 +89,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   }
 }
 
-interface Outcome extends Optimized {
+interface Outcome extends WaterfallResult {
   readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly warm: number }
 }
 

@@ -80,8 +80,8 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
   }
 
   /** What a reservation holds that was accepted too late is given back at once, not when it expires. */
-  const giveBack = (ticket: string): void =>
-    void attempt(() => store.settle({ ticket, charges: [], tallies: [] })).catch(() => {})
+  const giveBack = (reservationId: string): void =>
+    void attempt(() => store.settle({ reservationId, charges: [], tallies: [] })).catch(() => {})
 
   return {
     get: (key) => guarded(() => store.get(key)),
@@ -92,7 +92,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     reserve: (request) =>
       guarded(
         () => store.reserve(request),
-        ({ accepted }) => accepted && giveBack(request.ticket),
+        ({ accepted }) => accepted && giveBack(request.reservationId),
       ),
     settle: (settlement) => guarded(() => store.settle(settlement)),
     levels: (counters) => guarded(() => store.levels(counters)),

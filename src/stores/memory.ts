@@ -93,8 +93,8 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     delete: async (key) => values.delete(key),
     list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
     reserve: (request) => counters.reserve(request),
-    settle: ({ ticket, charges, tallies: added, entries = [] }) => {
-      if (!counters.settle(ticket, charges)) return false
+    settle: ({ reservationId, charges, tallies: added, entries = [] }) => {
+      if (!counters.settle(reservationId, charges)) return false
       for (const tally of added) tallies.add(tally)
       for (const entry of entries) {
         // An entry that is larger than its quota must not prevent the settlement.

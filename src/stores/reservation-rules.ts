@@ -3,7 +3,7 @@ import type { Claim, ReserveRequest } from '../core/ports.ts'
 /** The greatest value of a counter or tally. */
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 
-/** How long a ticket can still be settled after its hold has lapsed, in milliseconds. */
+/** How long a reservation can still be settled after its hold has lapsed, in milliseconds. */
 export const LATE_MS: number = 2 * 3_600_000
 
 export type Decision = { readonly refused: number } | { readonly granted: number }
@@ -35,7 +35,7 @@ export function checkRequest(request: ReserveRequest, at: number): void {
 }
 
 /** The checks that need no clock. */
-export function checkClaims({ claims, least, lapsesAfterMs }: ReserveRequest): void {
+export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): void {
   if (hasDuplicates(claims)) {
     throw new RangeError('Two claims of one reservation name the same counter; join them into one.')
   }
@@ -44,7 +44,7 @@ export function checkClaims({ claims, least, lapsesAfterMs }: ReserveRequest): v
     checkAmount(claim.counter, claim.max)
   }
   if (least !== undefined) checkAmount('least', least)
-  if (!(lapsesAfterMs > 0)) throw new RangeError('lapsesAfterMs must be above 0.')
+  if (!(expiresAfterMs > 0)) throw new RangeError('expiresAfterMs must be above 0.')
 }
 
 /** Claims are few: comparing them is cheaper than a set. */
@@ -61,8 +61,8 @@ export function endedCounter(counter: string): RangeError {
   )
 }
 
-export function takenTicket(): RangeError {
-  return new RangeError('The ticket is taken: tickets must be unique for ever.')
+export function takenReservationId(): RangeError {
+  return new RangeError('This reservationId is in use. Every reservation needs an id of its own.')
 }
 
 /** Throws for NaN, fractions, negative amounts and unsafe integers: they would break every later comparison. */

@@ -55,9 +55,9 @@ export function claimRequest({ counter, amount, max, expiresAt, elastic }: Claim
 }
 
 export function settlementRequest(settlement: Settlement, limits: BulkLimits): object {
-  const { ticket, charges, tallies, entries = [] } = settlement
+  const { reservationId, charges, tallies, entries = [] } = settlement
   return {
-    ticket: encodeText(ticket),
+    ticket: encodeText(reservationId),
     charges: charges.map(({ counter, amount, expiresAt }) => ({
       counter: encodeText(counter),
       amount,

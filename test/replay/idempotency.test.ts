@@ -53,7 +53,7 @@ function ask(
   return { claim, subscribers, leave }
 }
 
-async function firstOf(asking: Asking): Promise<First> {
+async function firstOf(asking: Asking): Promise<FirstRequest> {
   const claim = await asking.claim
   if (claim.role !== 'first') throw new Error('somebody else was first')
   return claim.first
@@ -337,7 +337,7 @@ describe('an idempotency key in several processes', () => {
       fc.asyncProperty(fc.array(fc.tuple(move, fc.nat(2)), { maxLength: 30 }), async (moves) => {
         const here = world()
         const processes = [here.process(), here.process(), here.process()]
-        const running: First[] = []
+        const running: FirstRequest[] = []
         const asked: Asking[] = []
         const told: unknown[] = []
         let remembered = 0

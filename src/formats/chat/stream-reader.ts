@@ -192,7 +192,7 @@ function advance(call: Call, input: string): readonly AnswerEvent[] {
   call.waiting += input
   if (call.name === undefined) return []
   call.started = true
-  const start = { type: 'tool-call-start', index, id: call.id ?? freshId('call'), name: call.name } as const
+  const start = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name: call.name } as const
   return call.waiting === '' ? [start] : [start, { type: 'tool-call-delta', index, input: call.waiting }]
 }
 

@@ -12,7 +12,7 @@ import { writeFinish, writeUsage } from './usage.ts'
 export function stepWriter(context: WriteContext): StepWriter {
   const { prompt, created } = context
   const wantsUsage = prompt.native.dialect === 'openai' && asksForUsage(prompt.native.value)
-  const own = passage(prompt.settings.choices ?? 1)
+  const own = chunkRelay(prompt.settings.choices ?? 1)
   const maker = chunkMaker(created)
   return {
     write: (step) => {
@@ -125,7 +125,7 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
 }
 
 /** Lets the chunks of an upstream of this dialect through and holds back those that must wait for the end. */
-interface Passage {
+interface ChunkRelay {
   /** The frames that can leave now. */
   pass(step: Step, frame: Frame): readonly Frame[]
   /** The chunk that ends the answer; undefined as long as none has come. */
@@ -140,7 +140,7 @@ interface Passage {
 const MAX_LATE = 64
 
 /** `choices` is how many answers the caller asked for: each ends with a chunk of its own, and the last one waits. */
-function passage(choices: number): Passage {
+function chunkRelay(choices: number): ChunkRelay {
   let held: Frame | undefined
   let usage: Frame | undefined
   let finished = 0

@@ -3,7 +3,7 @@ import type { AnswerEvent, Completion, Finish, Frame, Step, Usage } from '../../
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
-import { freshId, idOf } from '../call-ids.ts'
+import { generateCallId, idOf } from '../call-ids.ts'
 import { tokensOf } from '../chat/usage.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { readFailure } from '../chat/upstream-failure.ts'
@@ -39,7 +39,7 @@ export function partsOf(candidate: JsonObject | undefined): readonly JsonObject[
 export function readPart(part: JsonObject): readonly Part[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
-    const id = idOf(call['id']) ?? freshId('call')
+    const id = idOf(call['id']) ?? generateCallId('call')
     return [{ type: 'tool-call', id, name: asString(call['name']) ?? '', input: JSON.stringify(call['args'] ?? {}) }]
   }
   const text = asString(part['text'])

@@ -69,12 +69,12 @@ function areAsTheyCame(messages: readonly Message[], natives: readonly Json[]): 
   return messages.length === natives.length && messages.every((message, at) => message.native?.value === natives[at])
 }
 
-function placeAt(message: Message, index: number): Placed {
+function placeAt(message: Message, index: number): PathedMessage {
   return { message, path: `messages[${index}]` }
 }
 
 /** A message on its way out, and where it stood in the prompt. */
-export interface Placed {
+export interface PathedMessage {
   readonly message: Message
   /** Where the caller will look for it: `messages[3]`. */
   readonly path: string
@@ -95,7 +95,7 @@ interface Turn {
  * each call's result once. A message that is not merged and was not rewritten leaves as it came; one that would be empty
  * is left out before its neighbours are joined.
  */
-export function writeTurns(placed: readonly Placed[]): readonly JsonObject[] {
+export function writeTurns(placed: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
   for (const { message, path } of placed) {
     const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined

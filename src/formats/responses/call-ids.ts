@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../core/json.ts'
-import { freshId, idOf, replaceItems, replaceObject } from '../call-ids.ts'
+import { generateCallId, idOf, replaceItems, replaceObject } from '../call-ids.ts'
 
 const CALLS: ReadonlySet<Json | undefined> = new Set(['function_call', 'custom_tool_call'])
 
@@ -11,7 +11,7 @@ export function fillCallIds(response: JsonObject): JsonObject {
 /** The id of the item takes the place of a missing `call_id`, as it is as unique. */
 function withId(item: JsonObject, known?: string): JsonObject {
   if (!CALLS.has(item['type']) || idOf(item['call_id']) !== undefined) return item
-  return { ...item, call_id: known ?? idOf(item['id']) ?? freshId('call') }
+  return { ...item, call_id: known ?? idOf(item['id']) ?? generateCallId('call') }
 }
 
 /**
