@@ -4,7 +4,7 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 /** One request of a batch. */
 export interface BatchRequest {
   readonly customId: string
-  /** The JSON text of `{custom_id, params}` as it came. Whether `params` are valid shows when the item is worked on. */
+  /** The JSON text of `{custom_id, params}` as received. `params` are validated when the item is processed. */
   readonly text: string
 }
 
@@ -113,7 +113,7 @@ interface ByteSpan {
 /** One request of a batch; `undefined`: a part of the body was scanned, and the event loop can be served. */
 type Scanned = ByteSpan | undefined
 
-/** The number of bytes after which a scan comes up for air. */
+/** Bytes between two yields of the scan. */
 const SCAN_SLICE = 262_144
 
 const QUOTE = 34

@@ -45,14 +45,14 @@ export function makeBatchId(now: number, uuid: string): string {
   return `${PREFIX}${age}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
 }
 
-/** True for what may be an id: nothing else becomes part of a key of the store. */
+/** Returns true for a valid id. Only valid ids become part of store keys. */
 export function isBatchId(text: string): boolean {
   return ID.test(text)
 }
 
 export const NO_COUNTS: Counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
 
-/** Reads a stored batch; undefined for what is none. */
+/** Parses a stored batch; undefined for an invalid value. */
 export function parseBatch(text: string | undefined): Batch | undefined {
   if (text === undefined) return undefined
   try {
@@ -94,7 +94,7 @@ function time(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
-/** Where the store keeps what belongs to batches. Nothing of it has an end of its own, so that no store drops any of it. */
+/** Store keys of batches. No value has an expiry, so that no store drops it. */
 
 /** One batch: `Batch` as JSON. Listed per key, newest first. */
 export function headKey(keyId: string, id: string): string {
@@ -108,7 +108,7 @@ export function headsOf(keyId: string): string {
 /** Batches that are not ended: the id of their key. */
 export const OPEN = 'batch-open:'
 
-/** When something is to be tidied away: the id of the batch's key. Listed by time. */
+/** Cleanup entries, ordered by time: the id of the batch's key. */
 export const CLEANUP = 'batch-due:'
 const DUE_TIME_DIGITS = 15
 
@@ -123,11 +123,11 @@ export function readCleanupKey(key: string): { readonly at: number; readonly id:
 
 /** The kinds of values that each item has. */
 type ItemValue =
-  /** Who may touch the item; gone when it is finished. */
+  /** The holder of the item; deleted when the item is finished. */
   | 'todo'
   /** `{custom_id, params}`. */
   | 'request'
-  /** A line of the results, and what must be settled for it. */
+  /** A line of the results, and its pending settlement. */
   | 'result'
 
 /** All values of one kind of one batch. */

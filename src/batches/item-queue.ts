@@ -24,7 +24,7 @@ import {
   type OpenBatch,
 } from './batch-storage.ts'
 
-/** An item that this process may work on until `held` says otherwise. */
+/** An item that this process holds. */
 export interface ItemClaim {
   readonly batch: OpenBatch
   readonly place: string
@@ -34,7 +34,7 @@ export interface ItemClaim {
 
 export type Taking =
   | { readonly kind: 'claimed'; readonly claim: ItemClaim }
-  /** Someone else has it, or it waits, until about then. */
+  /** Another process holds it, or it is waiting, until about this time. */
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
 
@@ -42,7 +42,7 @@ export type Taking =
 export interface ItemResult {
   /** One line of the results. */
   readonly line: string
-  /** What must have been settled before the item is closed; absent where no money was reserved, or all is settled. */
+  /** The settlement to make before the item is closed. Absent when no money was reserved or all is settled. */
   readonly settlement?: Settlement
 }
 
@@ -56,12 +56,12 @@ export interface ItemResult {
  * When a process dies at any of these steps, the next holder continues from there: one result, settled once.
  */
 export interface ItemQueue {
-  /** Items that are not finished, those after a place, in order. */
+  /** Returns unfinished items after a position, in order. */
   places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
   take(batch: OpenBatch, place: string): Promise<TakeResult>
-  /** Holds the item for another lease; false when someone else has it. */
+  /** Holds the item for another lease. Returns false when another process has it. */
   renew(claim: ItemClaim): Promise<boolean>
-  /** Lets the item go, for anyone from `at` on. */
+  /** Releases the item. Any process may take it from `at` on. */
   release(claim: ItemClaim, at: number): Promise<void>
   /** The batch as it is now. */
   batch(of: OpenBatch): Promise<Batch | undefined>
@@ -72,7 +72,7 @@ export interface ItemQueue {
    * what the answer cost is settled all the same. Returns undefined when there is a result already, which then counts.
    */
   finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
-  /** After the settlement: nothing of the item is left but its line. */
+  /** Called after the settlement. Deletes everything of the item except its line. */
   close(claim: ItemClaim, result: ItemResult): Promise<void>
   /** Ends a batch that has no unfinished items: counts its results. */
   end(batch: OpenBatch): Promise<void>
@@ -143,7 +143,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     }
   }
 
-  /** An answer of the store that was lost on its way is no reason to think that another was first. */
+  /** A lost reply of the store does not mean that another process was first. */
   async function put(claim: ItemClaim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
     const slot = key('result', claim)
     const value = writeResult(given)
@@ -192,7 +192,7 @@ async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts
   return counts
 }
 
-/** The end of an item is at the beginning of its line, before all text of a caller or a model. */
+/** The outcome is at the start of the line, before any text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
 /** Begins the last field of a line. No text before it can hold the same: in a text, the quotes are escaped. */
@@ -215,7 +215,7 @@ const NO_ROOM = {
   request_id: null,
 }
 
-/** The line of the same item without its answer: short, so that it can always be written. */
+/** Returns the line of the same item without its answer. It is short, so that it always fits. */
 function quotaFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(NO_ROOM)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }
@@ -224,7 +224,7 @@ function endOf(value: string): ItemEnd {
   return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemEnd
 }
 
-/** An upstream's own JSON may stand on several lines. */
+/** The JSON of an upstream may span several lines. */
 function oneLine(json: string): string {
   return /[\r\n]/.test(json) ? JSON.stringify(JSON.parse(json)) : json
 }

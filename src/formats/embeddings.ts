@@ -60,7 +60,7 @@ function readTokens(value: Json, param: string): readonly number[] {
   })
 }
 
-/** What an upstream answered, read loosely. Throws `upstream` unless there is one vector for each input. */
+/** Reads an upstream's answer loosely. Throws `upstream` unless there is one vector for each input. */
 export function readEmbeddings(body: JsonObject, count: number): Embedded {
   const found = Array.from({ length: count }, (): Embedding | undefined => undefined)
   asArray(body['data']).forEach((item, place) => {
@@ -87,7 +87,7 @@ function vectorOf(value: Json | undefined): Embedding | undefined {
   return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
 }
 
-/** The body of an answer. Vectors that came in the encoding that was asked for leave as they came. */
+/** Returns the body of an answer. Vectors already in the requested encoding are not converted. */
 export function writeEmbeddings(answer: Embedded, encoding: Encoding, inputTokens: number): JsonObject {
   return {
     object: 'list',
@@ -107,7 +107,7 @@ function encode(embedding: Embedding, encoding: Encoding): Embedding {
 }
 
 const BYTES_PER_NUMBER = 4
-/** Letters that are made at once: a call takes only so many arguments. */
+/** Number of bytes per call: the number of arguments of a call is limited. */
 const LETTERS = 8_192
 
 /** 32-bit floats, little-endian on every machine. */

@@ -3,15 +3,18 @@ import { withParts, type Message, type Part, type Prompt, type Settings, type Up
 import { sourceOf } from './translators.ts'
 import { portableResponse, type PortablePrompt } from './responses/portable-prompt.ts'
 
-/** Where a prompt goes that must be translated. */
+/** The destination of a prompt that must be translated. */
 export interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'refusesSamplers' | 'efforts'>
-  /** What the target's format cannot say is left out and named instead of refused. */
+  /** Content that the target's format cannot express is left out and reported instead of refused. */
   readonly isLossy: boolean
 }
 
-/** Prepares a prompt for a format that is not its own: what the writers of that format cannot decide by themselves. */
+/**
+ * Prepares a prompt for a format other than its own: makes the changes that depend on the target model or on the
+ * caller.
+ */
 export function portablePrompt(received: Prompt, target: PortableTarget): PortablePrompt {
   const own = received.native.dialect === 'responses' ? portableResponse(received) : { prompt: received, ignored: [] }
   const ignored = [...own.ignored]
@@ -82,7 +85,7 @@ function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored:
   return messages.slice(0, -1)
 }
 
-/** The same array where nothing is left out. */
+/** Returns the same array when no part is left out. */
 function sayableParts(parts: readonly Part[], dialect: UpstreamDialect): readonly Part[] {
   let isWhole = true
   const sayable = parts.flatMap((part): readonly Part[] => {
@@ -96,7 +99,7 @@ function sayableParts(parts: readonly Part[], dialect: UpstreamDialect): readonl
   return isWhole ? parts : sayable
 }
 
-/** False for what only the vendor of its dialect can resolve. */
+/** Returns false for content that only the vendor of its own format can resolve. */
 function isSayable(part: Part, dialect: UpstreamDialect): boolean {
   switch (part.type) {
     case 'opaque':

@@ -41,7 +41,7 @@ function lengthInside(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
 }
 
-/** Body fields by which vendors search, run code, call servers or read what they keep themselves. */
+/** Body fields that make vendors search, run code, call servers or read data that they keep. */
 const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   [
     'mcp_servers',
@@ -57,15 +57,15 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   ].map(looseName),
 )
 
-/** Types of tools that the caller runs. Every other type is run by the vendor, and so is a shell in a container. */
+/** Types of tools that the caller runs. Tools of other types, and a shell in a container, are run by the vendor. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )
-/** Tools of the message format whose schema the vendor knows and the caller runs. */
+/** Tools of the message format that have a vendor-defined schema and are run by the caller. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
-/** Model names by which a vendor searches before it answers. */
+/** Model names that make a vendor search before it answers. */
 const SEARCHING_MODEL = /:online$/
-/** Fields of content that this library does not know and that lead to something outside of the body. */
+/** Fields of unknown content that refer to data outside of the body. */
 const REFERENCE = /^(file_id|\w*_?ur[li])$/
 
 /**

@@ -40,12 +40,12 @@ function cleanJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** What the words so far say of the next atom. `names`: every atom that is not a plain word is hidden. */
+/** How the preceding words treat the next atom. `names`: hides every atom that is not a plain word. */
 type Hides = 'nothing' | 'names' | 'anything'
 
 interface Walk {
   hidesNext: Hides
-  /** What the last atom hides when a colon or an equals sign follows it, as in `password: …`. */
+  /** Applies to the value when a colon or an equals sign follows the last atom, as in `password: …`. */
   label: Hides
   /** The last word in lower case. */
   word: string

@@ -18,16 +18,16 @@ import type { Recording } from './event-buffer.ts'
 
 /** A request that carries an Idempotency-Key. */
 export interface IdempotentRequest {
-  /** Whose it is: the keys of two owners never meet. */
+  /** The id of the API key. Idempotency keys of two owners never match. */
   readonly owner: string
   readonly idempotencyKey: string
-  /** Equal for requests that ask the same. */
+  /** Equal for requests with the same method, path and body. */
   readonly fingerprint: string
-  /** Those who wait for this request, should it be the first. */
+  /** The requests that wait for this request if it is the first. */
   readonly subscribers: Subscribers
-  /** Fires when this caller leaves. */
+  /** Aborted when this caller disconnects. */
   readonly signal: AbortSignal
-  /** How long to wait for the first at the most, in milliseconds. */
+  /** Maximum wait for the first request, in milliseconds. */
   readonly patienceMs: number
 }
 
@@ -36,11 +36,11 @@ export type Repeated =
   | Extract<RunOutcome, { readonly kind: 'kept' }>
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
-/** Called once when the first request ends; further calls do nothing. Never rejects. */
+/** One method is called once when the first request ends. Further calls have no effect. Never rejects. */
 export interface FirstRequest {
-  /** Everyone who waits gets it, and later ones for as long as answers are kept. Resolves when it is in the store. */
+  /** Sends the answer to all waiting requests, and to later requests until it expires. Resolves when it is stored. */
   remember(answer: KeptAnswer): Promise<void>
-  /** Everyone who waits may follow; when it ends whole it is remembered, else forgotten. */
+  /** Lets waiting requests follow the stream. A complete stream is stored, a broken stream is not. */
   share(head: KeptAnswer['head'], recording: Recording): void
   /** Waiting requests get this answer. Without one they call the upstream, one after the other, and so does the next request. */
   forget(answer?: KeptAnswer): Promise<void>
@@ -50,7 +50,7 @@ export type RequestClaim =
   | { readonly role: 'first'; readonly first: First }
   | { readonly role: 'repetition'; readonly repeated: Repeated }
 
-/** The same request twice is answered once. */
+/** Answers repeated requests with the same Idempotency-Key once. */
 export interface Idempotency {
   /**
    * Waits for the first of these requests while it runs. Throws `conflict` when the key was used for another request,
@@ -65,11 +65,11 @@ export interface Idempotency {
 
 export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
   readonly store: Store
-  /** How long an answer is given again, in seconds. @default 86,400 (24 hours) */
+  /** How long a stored answer is returned, in seconds. @default 86,400 (24 hours) */
   readonly keepSeconds?: number
-  /** A first request whose process died is given up after this time, in milliseconds. @default 30,000 */
+  /** Time after which the first request of a dead process is given up, in milliseconds. @default 30,000 */
   readonly leaseMs?: number
-  /** How often the store is asked for the answer of another process, in milliseconds. @default 250 */
+  /** Interval of polling for the answer of another process, in milliseconds. @default 250 */
   readonly pollMs?: number
 }
 
@@ -134,7 +134,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       if (record === undefined) {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
-        // Usually the next read finds who was first. A store whose reads lag behind its writes needs time.
+        // Usually the next read finds the first request. A store whose reads lag behind its writes needs time.
         if (lost > 0) await withTimeout(pause(backoffMs(lost)), patience())
         lost += 1
       } else if (record.fingerprint !== fingerprint) {
@@ -197,7 +197,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 }
 
-/** Undefined: that request is over, and the key may be claimed again. */
+/** Returns undefined when that request is over and the key can be claimed again. */
 async function join(
   run: Run,
   asked: IdempotentRequest,

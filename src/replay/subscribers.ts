@@ -7,7 +7,7 @@ import type { Runtime } from '../core/ports.ts'
 export interface Subscribers {
   /** Adds a subscriber. Returns the function by which it leaves; only its first call counts. */
   join(): () => void
-  /** True after the last subscriber has left: the work is being ended, and later subscribers get nothing of it. */
+  /** True after the last subscriber has left. The work is being stopped, so later subscribers get no result. */
   readonly isOver: boolean
 }
 
@@ -43,7 +43,7 @@ class SubscriberCount implements Subscribers {
   }
 }
 
-/** Work that goes on without its caller. */
+/** Work that continues after its caller has disconnected. */
 export interface Detached {
   /** `end` makes it end soon; `ended` resolves or rejects when it has. */
   add(work: { readonly end: () => void; readonly ended: Promise<unknown> }): void

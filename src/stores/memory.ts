@@ -5,7 +5,7 @@ import { createLogs } from './memory/logs.ts'
 import type { PoolBounds } from './memory/pool.ts'
 import { createValues } from './memory/values.ts'
 
-/** How much a memory store holds at the most. */
+/** Limits of a memory store. */
 export interface MemoryBounds {
   /**
    * Values without an end and without a quota: key, budget and rate limit records. Full, writing fails.

@@ -99,7 +99,7 @@ const INSTEAD_OF_CONTENT = [
   'reasoning',
 ] as const
 
-/** What vendors call reasoning is carried by the message's native alone: a seal is missing that others would demand. */
+/** Reasoning is carried by the message's native only: it has no signature, which other vendors require. */
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))

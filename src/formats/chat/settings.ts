@@ -47,7 +47,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
-/** Undefined for plain text and for forms that this library does not know; they leave as they came. */
+/** Returns undefined for plain text and for unknown formats, which are passed on unchanged. */
 function readShape(value: Json | undefined): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
   const format = objectAt(value, 'response_format')
@@ -80,7 +80,7 @@ export function changedSettings(body: JsonObject, settings: Settings, model: str
   compare('stop', 'stop', settings.stop)
   compare('parallelToolCalls', 'parallel_tool_calls', settings.parallelToolCalls)
   compare('choices', 'n', settings.choices)
-  // No stage takes these back: where the prompt does not say them, the body may.
+  // No stage removes these settings, so a setting that the prompt lacks stays as it is in the body.
   if (settings.effort !== undefined) compare('effort', 'reasoning_effort', settings.effort)
   if (settings.user !== undefined) compare('user', 'user', settings.user)
   compare('toolChoice', 'tool_choice', toolChoice === undefined ? undefined : writeToolChoice(toolChoice))
@@ -101,12 +101,12 @@ function changedLimit(body: JsonObject, before: number | undefined, now: number 
   return changes
 }
 
-/** The vendor's own models refuse the old name; many servers of other models know only that one. */
+/** OpenAI models reject `max_tokens`; many servers of other models support only that field. */
 function limitField(model: string): string {
   return /(^|\/)(gpt-(?!oss)|o\d|chatgpt-)/.test(model) ? 'max_completion_tokens' : 'max_tokens'
 }
 
-/** True when the caller of a stream asked for its usage. */
+/** Returns true when the caller requested usage in the stream. */
 export function asksForUsage(body: JsonObject): boolean {
   const options = body['stream_options']
   return isJsonObject(options) && options['include_usage'] === true
@@ -139,7 +139,7 @@ function readFunction(declared: Json | undefined, whole: Json, param: string): T
   return readFunctionTool(value, native, param)
 }
 
-/** A tool as it came where it is of this dialect; a function of another one as this one declares it. */
+/** Returns a tool of this format unchanged, and a function of another format as this format declares it. */
 export function writeTool(tool: Tool): JsonObject {
   const { native } = tool
   if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value

@@ -71,7 +71,7 @@ function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] 
   for (const choice of choices) {
     if (choice !== undefined) events.push(...readChoice(reading, choice))
   }
-  // A chunk may tell its usage together with its end; the end is said last.
+  // A chunk may carry usage and finish reason together. The finish reason must be the last event.
   const end = events.at(-1)?.type === 'answer-end' ? events.splice(-1) : []
   return [...events, ...usageEvents(chunk), ...end]
 }
@@ -133,7 +133,7 @@ interface Call {
 
 /** Follows the tool calls of one streamed answer. */
 interface CallReader {
-  /** What a delta says of tool calls. */
+  /** Reads the tool calls of a delta. */
   read(delta: JsonObject): readonly AnswerEvent[]
   count(): number
 }

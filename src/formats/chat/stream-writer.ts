@@ -62,7 +62,7 @@ interface ChunkMaker {
   usage(): Frame | undefined
 }
 
-/** One id, one time and one model on every chunk; the role comes first. */
+/** Every chunk has the same id, time and model. The first chunk carries the role. */
 function chunkMaker(created: number): ChunkMaker {
   let head: JsonObject | undefined
   let finish: Finish | undefined
@@ -92,7 +92,10 @@ function chunkMaker(created: number): ChunkMaker {
   }
 }
 
-/** What an event adds to the message. A call without arguments is still called with JSON: it gets `{}` at the end. */
+/**
+ * Returns what an event adds to the message. A call without arguments gets `{}`, because clients parse the arguments as
+ * JSON.
+ */
 function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   const silentCalls = new Set<number>()
   const argumentsOf = (index: number, text: string): JsonObject => ({
@@ -128,7 +131,7 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
 interface ChunkRelay {
   /** The frames that can leave now. */
   pass(step: Step, frame: Frame): readonly Frame[]
-  /** The chunk that ends the answer; undefined as long as none has come. */
+  /** The chunk that ends the answer; undefined before it arrives. */
   held(): Frame | undefined
   /** Chunks that came after it. */
   late(): readonly Frame[]
@@ -136,7 +139,7 @@ interface ChunkRelay {
   usage(): Frame | undefined
 }
 
-/** What may follow the held chunk, besides the usage: some vendors add a few. */
+/** Maximum number of chunks after the held chunk. Some vendors send a few more. */
 const MAX_LATE = 64
 
 /** `choices` is how many answers the caller asked for: each ends with a chunk of its own, and the last one waits. */
@@ -184,7 +187,7 @@ function chunkRelay(choices: number): ChunkRelay {
   }
 }
 
-/** Only chunks whose events give reason to are parsed again. */
+/** Parses a chunk again only when its events require it. */
 function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => step.events.some((event) => event.type === type)
   if (has('done')) return 'last'
@@ -193,7 +196,7 @@ function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | '
   return choices > 1 && choicesOf(frame).some(endsHere) ? 'finish' : 'content'
 }
 
-/** Also one whose counts are not numbers. */
+/** Also matches a chunk whose counts are not numbers. */
 function isUsageChunk(frame: Frame): boolean {
   return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parsed(frame)['usage'])
 }
@@ -213,7 +216,7 @@ function parsed(frame: Frame): JsonObject {
   return isJsonObject(value) ? value : {}
 }
 
-/** The chunk without the usage that some vendors tell where the answer ends, because we asked and not the caller. */
+/** Removes the usage that some vendors add to the last chunk. The gateway requested it, not the caller. */
 function withoutUsage(frame: Frame): Frame {
   if (!frame.data.includes('"usage"')) return frame
   const { usage, ...others } = parsed(frame)

@@ -35,7 +35,7 @@ export function partsOf(candidate: JsonObject | undefined): readonly JsonObject[
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
-/** One part; none for what only this vendor knows, such as code that it ran. */
+/** Reads one part. Returns no part for content that only this vendor has, such as executed code. */
 export function readPart(part: JsonObject): readonly Part[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
@@ -81,7 +81,7 @@ const FINISHES: ReadonlyMap<string, Finish> = new Map([
   ['IMAGE_SAFETY', 'filtered'],
 ])
 
-/** A tool call that the vendor could not read is its failure: an empty answer would hide it. */
+/** A tool call that the vendor cannot parse is a failure of the upstream. An empty answer would hide it. */
 export function readFinish(reason: Json | undefined, hasCalls: boolean): Finish {
   if (reason === 'MALFORMED_FUNCTION_CALL') {
     throw new GatewayError('upstream', 'The model wrote a tool call that cannot be read. Send the request again.')
@@ -130,7 +130,7 @@ function endEvents(reading: Reading, chunk: JsonObject, reason: JsonObject[strin
   return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : readFinish(reason, reading.calls > 0) }]
 }
 
-/** A tool call comes whole, in one part. */
+/** A tool call is complete in one part. */
 function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
   if (part.type === 'tool-call') {
     const index = reading.calls++

@@ -116,7 +116,7 @@ interface ContentOptions {
   readonly needsSignature: boolean
 }
 
-/** What Google documents for calls whose signature is not known, such as those of another vendor's model. */
+/** The value that Google documents for calls without a known signature, such as those of another vendor's model. */
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
 /** Messages as contents: roles must alternate, so neighbors of one role become one content. */
@@ -143,7 +143,7 @@ interface ContentState {
   readonly names: Map<string, string>
 }
 
-/** Thoughts are left out: only the model that had them may read them. */
+/** Reasoning is left out, because only the model that produced it can read it. */
 function writePart(part: Part, place: ContentState): readonly JsonObject[] {
   switch (part.type) {
     case 'text':

@@ -3,10 +3,10 @@ import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../../core/json.ts'
 import { isDelta } from './answer.ts'
 
-/** Writes the content blocks of a stream one after the other, though their pieces may come interleaved. */
+/** Writes the content blocks of a stream one after the other, even when their deltas arrive interleaved. */
 export interface BlockWriter {
   take(event: AnswerEvent): readonly Frame[]
-  /** Closes what is open. */
+  /** Closes all open blocks. */
   finish(): readonly Frame[]
 }
 
@@ -23,7 +23,9 @@ interface Block {
 }
 
 interface Writing {
-  /** The first one is live: its deltas leave as they come. The others wait, because only one may be open. */
+  /**
+   * The deltas of the first block are sent as they arrive. The other blocks wait, because only one block may be open.
+   */
   readonly queue: Block[]
   readonly calls: Map<number, Block>
   /** The kind of block that the next text or thought continues. */
@@ -114,7 +116,7 @@ function takeInput(block: Block | undefined, input: string): void {
   block.isWhole = block.inputEnd(input)
 }
 
-/** A block that only this format knows, or a piece of the block before it. */
+/** Takes a block that only this format has, or a delta of the preceding block. */
 function takeNative(writing: Writing, value: JsonObject): void {
   if (isDelta(value)) {
     writing.queue.at(-1)?.deltas.push(value)
@@ -153,7 +155,7 @@ function liveFrames(block: Block, index: number): readonly Frame[] {
   return frames
 }
 
-/** A call without arguments has an empty object for its input, as the vendor's own streams say it. */
+/** A call without arguments gets `{}` as its input, as in the vendor's own streams. */
 function closingFrames(block: Block, index: number): readonly Frame[] {
   const stop = frameOf({ type: 'content_block_stop', index })
   if (block.inputEnd === undefined || block.hasDeltas) return [stop]

@@ -5,7 +5,7 @@ import { arrayOf, callerComplaint, isAbsent, objectOf, sameJson, stringAt } from
 /** The format names no bound; this is that of the clouds which serve its vendor's models. */
 const MAX_STOP_SEQUENCES = 8_191
 
-/** What a number must be: a test and the words for it. */
+/** A check of a number, and its description for errors. */
 interface NumberRule {
   readonly holds: (value: number) => boolean
   readonly expected: string
@@ -16,7 +16,7 @@ const COUNT: NumberRule = {
   holds: (value) => Number.isSafeInteger(value) && value >= 0,
   expected: 'a whole number of 0 or more',
 }
-/** No model answers with more; what is greater is a mistake. */
+/** No model generates more tokens, so a greater value is a mistake. */
 const MAX_TOKENS = 2 ** 31 - 1
 const LIMIT: NumberRule = {
   holds: (value) => Number.isInteger(value) && value >= 1 && value <= MAX_TOKENS,
@@ -46,7 +46,7 @@ function readEffort(body: JsonObject): Pick<Settings, 'effort'> {
   return typeof effort === 'string' ? { effort } : {}
 }
 
-/** Throws unless the request says how long the answer may be, which this format demands. */
+/** Throws when max_tokens is absent. The message format requires it. */
 export function demandMaxTokens(body: JsonObject): void {
   if (isAbsent(body['max_tokens'])) throw callerComplaint('max_tokens', body['max_tokens'], LIMIT.expected)
 }
@@ -105,7 +105,7 @@ function readShape(body: JsonObject): Pick<Settings, 'shape'> {
   return schema === undefined ? {} : { shape: { type: 'schema', schema } }
 }
 
-/** The field `tool_choice`, or undefined where the settings say nothing of it. */
+/** Returns the field `tool_choice`; undefined when no setting affects it. */
 function writeToolChoice(settings: Settings): JsonObject | undefined {
   const { toolChoice, parallelToolCalls } = settings
   if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
@@ -115,7 +115,7 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...single }
 }
 
-/** The format of the answer as `output_config.format` says it; undefined for a shape that this format does not have. */
+/** Returns `output_config.format`; undefined for a shape that this format does not support. */
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
@@ -129,7 +129,7 @@ const PLAIN_FIELDS = [
   ['stop', 'stop_sequences'],
 ] as const
 
-/** The fields of a new body that say these settings. */
+/** Returns the settings as fields of a new body. */
 export function writeSettings(settings: Settings): JsonObject {
   return changedFields({}, settings)
 }
@@ -154,10 +154,10 @@ export function changedFields(body: JsonObject, settings: Settings): JsonObject 
   return { ...changes, ...fittingThinking(body, before.maxTokens, settings.maxTokens) }
 }
 
-/** The smallest budget for thoughts that the format knows. */
+/** Minimum thinking budget of the format, in tokens. */
 const MIN_THINKING = 1024
 
-/** Thoughts count as output: a budget for them that fitted the caller's limit must still fit a lowered one. */
+/** Thinking counts as output, so a thinking budget below the caller's limit must stay below a lowered limit. */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
   const thinking = asObject(body['thinking'])
   const budget = thinking?.['budget_tokens']

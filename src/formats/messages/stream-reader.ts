@@ -120,7 +120,7 @@ interface ToolBlock {
   streamed: boolean
 }
 
-/** A block that only this format knows, passed on when it is whole. */
+/** A block that only this format has. It is emitted when it is complete. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
   block: JsonObject

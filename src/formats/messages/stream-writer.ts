@@ -47,7 +47,10 @@ function note(writing: Writing, event: AnswerEvent): void {
   writing.stopSequence = event.stopSequence
 }
 
-/** What comes after a held frame, save a ping, shows that it was not the last: it leaves as it came. */
+/**
+ * A frame after the held frame, unless it is a ping, shows that the held frame was not the last. The held frame is then
+ * sent unchanged.
+ */
 function passOn(writing: Writing, frame: Frame): readonly Frame[] {
   if (frame.event === 'ping') return [frame]
   writing.isStarted = true
@@ -73,7 +76,7 @@ function writeEvent(writing: Writing, event: AnswerEvent): readonly Frame[] {
   }
 }
 
-/** The true counts come with `message_delta`; a client that adds both up must find nothing here. */
+/** `message_delta` carries the actual counts. Clients that add both must find zeros here. */
 function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
   if (writing.isStarted) return []
   writing.isStarted = true

@@ -35,10 +35,10 @@ function readCounts(usage: JsonObject): Partial<Usage> {
   }
 }
 
-/** No answer has more tokens; an upstream that says so is wrong, and a budget must not pay for it. */
+/** No answer has more tokens. A greater count is an upstream's mistake, which a budget must not pay for. */
 const MAX_TOKENS = 1e9
 
-/** A count of tokens, or undefined for what cannot be one. */
+/** Returns a count of tokens, or undefined for an implausible value. */
 function tokensOf(value: unknown): number | undefined {
   const count = asCount(value)
   return count === undefined || count > MAX_TOKENS ? undefined : count

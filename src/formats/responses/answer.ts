@@ -10,7 +10,10 @@ import { fillCallIds } from './call-ids.ts'
 import { readThought } from './items.ts'
 import { responseWriter } from './stream-writer.ts'
 
-/** An upstream's response, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
+/**
+ * Reads an upstream's response loosely: only the fields that are used must be valid. Throws `upstream` when the body is
+ * not a response.
+ */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillCallIds(received)
   if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw failureOfResponse(body)

@@ -29,7 +29,7 @@ export function readSettings(body: JsonObject): Settings {
   })
 }
 
-/** Undefined for plain text and for forms that this library does not know; they leave as they came. */
+/** Returns undefined for plain text and for unknown formats, which are passed on unchanged. */
 function readShape(value: Json | undefined): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
   const format = objectAt(value, 'text.format')
@@ -59,7 +59,7 @@ export function changedSettings(body: JsonObject, settings: Settings): Changes {
   compare('parallelToolCalls', 'parallel_tool_calls', settings.parallelToolCalls)
   compare('toolChoice', 'tool_choice', writeToolChoice(settings.toolChoice))
   compare('shape', 'text', { ...asObject(body['text']), format: writeShape(settings.shape) })
-  // No stage takes these back: where the prompt does not say them, the body may.
+  // No stage removes these settings, so a setting that the prompt lacks stays as it is in the body.
   if (settings.user !== undefined) compare('user', 'user', settings.user)
   if (settings.effort !== undefined) {
     compare('effort', 'reasoning', { ...asObject(body['reasoning']), effort: settings.effort })

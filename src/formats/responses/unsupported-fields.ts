@@ -10,12 +10,12 @@ const CARRIED: ReadonlySet<string> = nameSet(
     'parallel_tool_calls text reasoning user safety_identifier store metadata client_metadata',
 )
 
-/** Fields that only steer. */
+/** Fields that only tune the answer. */
 const HINTS: ReadonlySet<string> = nameSet(
   'service_tier prompt_cache_key prompt_cache_retention prompt_cache_options context_management max_tool_calls',
 )
 
-/** Fields that can be left out only while they ask for what every answer is. All fields not named here are refused. */
+/** Fields that can be omitted only when they have a value that changes nothing. All other fields are refused. */
 const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([
   ['top_logprobs', (value: Json) => value === 0],
   ['truncation', (value: Json) => value === 'disabled' || value === 'auto'],
@@ -37,7 +37,7 @@ const ITEM_FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['input_file', ['type', 'file_data', 'file_id', 'file_url', 'filename', 'detail', 'prompt_cache_breakpoint']],
 ])
 
-/** The responses format, as the writers of the others see it. */
+/** The responses format as the source of a translation. */
 export const responsesSource: SourceFormat = {
   unsupportedFields: unsupportedFields,
   pathOf,

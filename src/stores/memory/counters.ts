@@ -33,7 +33,7 @@ interface Reservation extends Dated {
   lapsed: boolean
 }
 
-/** Neither pool ever forgets to make room: what decides over money refuses instead. */
+/** Neither pool drops entries to make space, because they decide about money. A full pool refuses new ones. */
 export function createCounters(
   now: () => number,
   bounds: { readonly counters: number; readonly tickets: number },
@@ -150,7 +150,7 @@ function overfull(what: string): GatewayError {
   )
 }
 
-/** Sums for reports. They decide nothing, so a full pool drops the sum that was longest not added to. */
+/** Sums for reports. No decision depends on them, so a full pool drops the least recently updated sum. */
 interface Tallies {
   add(tally: Tally): void
   get(name: string): Readonly<Record<string, number>>

@@ -102,7 +102,7 @@ interface VectorTable {
 
 /** Parts of the table, each with an index of its own. A scope is in one of them. */
 const PARTITIONS = 8
-/** Up to so many vectors of a scope are compared one by one, which misses nothing. */
+/** Maximum number of vectors of a scope that are compared one by one, for an exact result. */
 const COMPARED = 1_000
 
 /**

@@ -12,7 +12,7 @@ export interface RedisCounters {
   tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
 }
 
-/** What one owner holds of a reservation. */
+/** The part of a reservation that one owner holds. */
 interface Taken {
   readonly owner: string
   readonly granted: number | undefined

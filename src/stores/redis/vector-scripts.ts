@@ -82,7 +82,7 @@ end
 return '{}'
 `)
 
-/** Small sets are compared one by one, which misses nothing. */
+/** Small sets are compared one by one, so the result is exact. */
 export const NEAREST_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local scope, set = request.scope, root .. ':v:' .. request.scope
 sweep(scope)
