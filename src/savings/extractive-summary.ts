@@ -2,14 +2,14 @@ import type { Pause } from '../core/pause.ts'
 import { countTerms, corpusOf, rarityAmong, type Corpus, type TermCounts } from './keywords.ts'
 import { termsOf } from './terms.ts'
 
-/** Numbers, dates, versions, paths, identifiers and names: what a summary must not lose. */
+/** Numbers, dates, versions, paths, identifiers and names, which a summary must keep. */
 const FACT = /\d[\d.,:%/-]*|[\p{L}\d]+(?:[._/-][\p{L}\d]+)+|\p{Ll}+\p{Lu}[\p{L}\d]*|(?<=[\p{Ll},;:] )\p{Lu}\p{L}{2,}/gu
-/** Wishes, decisions and open ends. */
+/** Requirements, decisions and open points. */
 const WEIGHTY =
   /\b(?:decid|agree|chose|must|should|need|want|prefer|always|never|because|instead|error|fail|fix|todo|deadline|remember)/i
 const FIRST_PERSON = /\b(?:i|i'm|i've|my|we|our)\b/i
 const SHORTEST = 16
-/** UTF-16 units that are read between two pauses. */
+/** UTF-16 units between two pauses. */
 const SLICE = 16_384
 const LONGEST = 500
 const LENGTH_POWER = 0.7
@@ -51,7 +51,7 @@ export async function summarizeByExtract(
   return sentences.filter((_, at) => kept.has(at)).join('\n')
 }
 
-/** Numbers, names, rare words, wishes and decisions in a sentence. */
+/** Scores a sentence by its numbers, names, rare words, requirements and decisions. */
 function factsIn(sentence: string, counts: TermCounts | undefined, { texts, spread }: Corpus): number {
   const facts = sentence.match(FACT)?.length ?? 0
   const said = (FIRST_PERSON.test(sentence) ? 1 : 0) + (WEIGHTY.test(sentence) ? 1 : 0)
@@ -60,7 +60,7 @@ function factsIn(sentence: string, counts: TermCounts | undefined, { texts, spre
   return facts + rare + said
 }
 
-/** Each sentence once, in order. */
+/** Returns the distinct sentences in order. */
 async function sentencesOf(text: string, pause: Pause): Promise<readonly string[]> {
   const sentences = new Set<string>()
   for (let at = 0; at < text.length;) {
@@ -75,7 +75,7 @@ async function sentencesOf(text: string, pause: Pause): Promise<readonly string[
   return [...sentences]
 }
 
-/** At the end of a line or sentence after about a slice: a sentence is never cut unless it is above the limit anyway. */
+/** Returns the end of the line or sentence after about one slice, so that no usable sentence is cut. */
 function endOfSlice(text: string, start: number): number {
   const border = /[.!?。！？]\s|\n/gu
   border.lastIndex = start + SLICE

@@ -25,16 +25,16 @@ interface SliderOptions {
   readonly mode?: SliderMode
 }
 
-/** How long upstreams keep what they have read. */
+/** Time for which upstreams cache a prompt. */
 const UPSTREAM_CACHE_MS = 5 * 60 * 1000
 const STABLE_SHARE = 0.5
-/** What a new question may look up of what the frozen cut left out. */
+/** Share of the cap for parts that a new question looks up. */
 const BLOCK_SHARE = 1 / 16
 const BLOCK_FRAME = 64
-/** What the exchange before the last user message may take of the cap. */
+/** Share of the cap for the exchange before the last user message. */
 const EXCHANGE_SHARE = 0.25
 
-/** Tier 5: the head, the tail, and of the middle what the query needs most, within the level's cap. */
+/** Tier 5: keeps the head, the tail, and what the query needs most of the middle, within the level's cap. */
 export function createSlider(tools: SelectionTools, memory: ConversationMemory, options: SliderOptions = {}): Tier {
   const mode = options.mode ?? 'auto'
 
@@ -87,7 +87,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
   }
 
   const wasHere = async (job: TierJob, conversation: Conversation, cap: number): Promise<boolean> => {
-    // The same request again is no next turn: it gets the same cut again.
+    // A repeated request is not a next turn. It gets the same cut.
     const seen = Number(await recallEarlier(memory, job.owner, conversation, `slider-${cap}-seen`))
     const frozen = await recallAt(memory, job.owner, conversation, `slider-${cap}`)
     return frozen !== undefined || (seen > 0 && job.now - seen < UPSTREAM_CACHE_MS)
@@ -110,17 +110,17 @@ function decline(declined: string): TierResult {
 }
 
 const HEADING = '[Earlier parts of this conversation that may matter for the next message:]'
-/** Less than this says nothing. */
+/** Minimum useful tokens. */
 const MIN_ROOM = 200
 
 interface LookUp {
   readonly room: number
-  /** The parts that are in the prompt anyway. */
+  /** The parts that the prompt already contains. */
   readonly selection: Selection
   readonly blocks: readonly Block[]
 }
 
-/** What a new question needs and a frozen cut left out; undefined within an agent's loop, which has asked already. */
+/** Selects what a new question needs and the snapshot left out; undefined within an agent's loop. */
 async function lookUp(
   job: TierJob,
   { turns }: Conversation,

@@ -7,10 +7,10 @@ import type { SelectionTools } from './selection.ts'
 import type { SmallModel } from './tier.ts'
 import type { Segment } from './conversation.ts'
 
-/** Who writes summaries: the family's small model, or an extract of the text itself that costs nothing. */
+/** Author of summaries: the family's small model, or an extract of the text, which is free. */
 export type Summarizer = 'model' | 'extractive'
 
-/** Summaries of another wording are other summaries: part of the key under which they are remembered. */
+/** Version of the instruction. It is a part of the key of remembered summaries. */
 export const PROMPT_VERSION = 1
 
 const OPEN = '<<<conversation>>>'
@@ -51,7 +51,7 @@ export interface Summary {
 
 const TRIES = 2
 
-/** A summary by the small model, checked; when it fails or talks nonsense, an extract. */
+/** Returns a validated summary by the small model, or an extract when it fails or the reply is unusable. */
 export async function summarize(job: SummaryJob): Promise<Summary> {
   const input = job.earlier === undefined ? job.text : `${job.earlier}\n\n${job.text}`
   const { estimate } = job.tools.meter.tokenizer
@@ -82,7 +82,7 @@ export async function summarize(job: SummaryJob): Promise<Summary> {
   return { text: await extract(), spent, written: false }
 }
 
-/** Marks inside the conversation must not end the data. */
+/** Delimiters inside the conversation must not end the data. */
 function withoutMarks(text: string): string {
   return text.replaceAll('<<<', '‹‹‹').replaceAll('>>>', '›››')
 }
@@ -109,12 +109,12 @@ export function summaryOf(notice: string): string {
 
 const MAX_ARGUMENTS_LENGTH = 400
 
-/** A segment as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
+/** Serializes a segment for a summarizer, with tool results whole or as stubs. */
 export function serializeSegment(segment: Segment, results: 'whole' | 'stub'): string {
   return segment.messages.map((message) => serializeMessage(message, results)).join('\n')
 }
 
-/** About how many tokens of a segment a summary reads that takes tool results as stubs. */
+/** Estimates the tokens of a segment with tool results as stubs. */
 export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
   let tokens = 0
   for (const message of segment.messages) {

@@ -1,4 +1,4 @@
-/** Words that say nothing about what a text is about. */
+/** Stop words. */
 const EMPTY_WORDS: ReadonlySet<string> = new Set(
   (
     'a an the and or but nor so yet if then than that this these those it its i me my mine we us our ours you your yours he him his ' +
@@ -13,7 +13,7 @@ const EMPTY_WORDS: ReadonlySet<string> = new Set(
 const NONE = 0
 const LETTER = 1
 const DIGIT = 2
-/** Joins words to a compound when it is between two of them. */
+/** Joins two words to a compound. */
 const JOINT = 3
 
 const CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
@@ -23,7 +23,7 @@ const CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[-./:@'+]/.test(sign) ? JOINT : NONE
 })
 
-/** What is longer is no word but a key or an encoded file. */
+/** Longer words are keys or encoded files. */
 const MAX_WORD_LENGTH = 64
 
 /**

@@ -7,7 +7,7 @@ import { notUnderstood, readFlag, type HeaderSource } from '../core/steering-hea
 export type TierNumber = 2 | 3 | 4 | 5
 type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
 
-/** What the caller asked for in the three steering headers. */
+/** The values of the three steering headers. */
 export interface Steering {
   readonly level?: SavingsLevel
   readonly vanishing: boolean
@@ -37,21 +37,24 @@ export function controllerOf(small: SmallModel | undefined): string {
   return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
 }
 
-/** Everything a tier may know of a request. */
+/** The data of a request that tiers use. */
 export interface TierJob {
   readonly prompt: Prompt
   /** The model's name as the caller wrote it, for the strategy text. */
   readonly modelName: string
   readonly model: Model
-  /** About how many tokens the prompt has as it came; the waterfall counts exactly where that decides something. */
+  /**
+   * Estimated tokens of the received prompt. The waterfall counts exactly when the estimate is too close to a
+   * threshold.
+   */
   readonly tokens: number
   readonly steering: Steering
-  /** Whose conversation it is: nothing remembered is ever found under another owner. */
+  /** The id of the key. State is never shared between owners. */
   readonly owner: string
   readonly small: SmallModel | undefined
   readonly signal: AbortSignal
   readonly now: number
-  /** The prompt is sent as it came, with the tiers tried beside it or not. @default undefined: sent as the tiers say */
+  /** The prompt is sent as received, with or without a trial run of the tiers. @default undefined: the tiers decide */
   readonly shadow?: 'tried' | 'not-tried'
 }
 
@@ -64,7 +67,7 @@ export interface Rewrite {
   readonly tokens: number
 }
 
-/** A tier's answer: a smaller prompt, or why not. What its small-model calls cost counts in either case. */
+/** A smaller prompt, or the reason why there is none, and the cost of small-model calls in either case. */
 export type TierResult =
   | {
       readonly rewrite: Rewrite
@@ -74,7 +77,7 @@ export type TierResult =
     }
   | { readonly declined: string; readonly spent: NanoUsd }
 
-/** What a tier expects of itself before it runs. */
+/** The expected result of a tier before it runs. */
 export interface TierForecast {
   /** Tokens of its prompt. */
   readonly tokens: number
@@ -95,30 +98,30 @@ export interface TierForecast {
   }
 }
 
-/** One way of making a prompt smaller. */
+/** One way of shortening a prompt. */
 export interface Tier {
   readonly tier: TierNumber
-  /** Whether the header or the size calls for this tier. Pure and cheap. */
+  /** Returns true when a header or the size selects this tier. Pure and cheap. */
   wants(job: TierJob): boolean
   /** Called before the tier runs without an order: the cheapest way of sending wins. Absent: the tier always runs. */
   forecast?(job: TierJob): TierForecast | Promise<TierForecast>
   rewrite(job: TierJob): Promise<TierResult>
 }
 
-/** What became of each tier that was looked at, for the log record and for explain. */
+/** The outcome of each tier, for the log record and for explain. */
 export interface TierVerdict {
   readonly tier: TierNumber
   readonly outcome: 'chosen' | 'not-wanted' | 'declined' | 'does-not-pay' | 'failed'
   readonly reason: string
 }
 
-/** The outcome of the whole waterfall. */
+/** The result of the waterfall. */
 export interface WaterfallResult {
   /** Absent: passthrough. */
   readonly rewrite?: Rewrite
   /** Tokens of the prompt as it came: by the same count as `rewrite.tokens` when there is a rewrite, else an estimate. */
   readonly tokens: number
-  /** All small-model calls, also of tiers that declined afterwards. */
+  /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
   /** The part of `spent` that belongs to a tier which a header ordered. Absent: nothing. */
   readonly ordered?: NanoUsd
@@ -203,21 +206,21 @@ export function readSteeringHeaders(headers: HeaderSource): Steering {
   }
 }
 
-/** What optimizing would have done to a request that was sent as it came. */
+/** The effect that the tiers would have had on a request that was sent as received. */
 export interface ShadowRecord {
   readonly strategy: string
   readonly originalTokens: number
   readonly optimizedTokens: number
-  /** Small-model calls: they were made, and count. */
+  /** Cost of small-model calls, which were made. */
   readonly spent: NanoUsd
 }
 
-/** Whether a request is one of the share that is only tried. `random` is from 0 up to 1, `share` from 0 to 1. */
+/** Returns true for the share of requests that are only tried. `random` is from 0 up to 1, `share` from 0 to 1. */
 export function isShadowed(share: number, random: number): boolean {
   return random < share
 }
 
-/** The outcome as it is sent (passthrough), and the record of what it would have been. */
+/** Returns the passthrough result that is sent, and a record of the result that was not. */
 export function shadow(optimized: WaterfallResult): {
   readonly sent: WaterfallResult
   readonly record: ShadowRecord | undefined

@@ -6,14 +6,14 @@ import type { ConversationMemory } from './memory.ts'
 import { hasCachePrice, sendingCost } from './net.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
-/** What was sent of a conversation, and when. */
+/** The size of a sent prompt, and when it was sent. */
 interface SentPrompt {
   readonly tokens: number
   /** Milliseconds since 1970. */
   readonly at: number
 }
 
-/** What is known of a conversation: what the upstream may have cached of it, and what it has cost. */
+/** The history of a conversation: what the upstream may have cached, and what it has cost. */
 export interface History {
   /** When its last request was sent; 0 for a conversation that is new here. */
   readonly at: number
@@ -23,7 +23,7 @@ export interface History {
   readonly whole: SentPrompt
   /** The last time that a tier rewrote it. */
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
-  /** What it has cost so far beyond sending everything on every turn; negative when it was cheaper. */
+  /** Cost so far above sending everything on every turn; negative when it was cheaper. */
   readonly debt: NanoUsd
   /** From 0 to 1: the share of what should be cached that the upstream has lately reported to have read from its cache. */
   readonly trust: number
@@ -39,11 +39,11 @@ export const NEW_CONVERSATION: History = {
   trust: 1,
 }
 
-/** How long upstreams keep what they have read. */
+/** Time for which upstreams cache a prompt. */
 const UPSTREAM_CACHE_MS = 5 * 60 * 1000
 const KIND = 'sent'
 
-/** True while the upstream has cached what was sent at that time. */
+/** Returns true while the upstream still caches what was sent at that time. */
 export function isWarm({ at }: { readonly at: number }, now: number): boolean {
   return at > 0 && now - at <= UPSTREAM_CACHE_MS
 }
@@ -67,7 +67,7 @@ export interface SentRequest {
   readonly spent: NanoUsd
 }
 
-/** Remembers what was sent; returns the history as it is from now on. */
+/** Remembers what was sent. Returns the updated history. */
 export async function rememberSent(
   memory: ConversationMemory,
   job: TierJob,
@@ -99,7 +99,7 @@ const NEWEST_SHARE = 0.5
 /** An upstream caches in blocks, so that the end of what is cached is read again. */
 const FULLY_READ = 0.9
 
-/** Corrects what is believed of the upstream's cache by what it reported: of `warm` tokens it has read so many. */
+/** Updates the trust in the upstream's cache: of `warm` expected tokens it reported `read`. */
 export async function correctTrust(
   memory: ConversationMemory,
   job: TierJob,
@@ -114,7 +114,7 @@ export async function correctTrust(
   if (trust !== history.trust) await rememberHistory(memory, job, { ...history, trust })
 }
 
-/** Never nothing: a report of an upstream that has begun to cache must still be expected. */
+/** Above zero, so that an upstream that starts to cache is noticed. */
 const MIN_TRUST = 0.01
 
 function parseHistory(text: string | undefined): History | undefined {

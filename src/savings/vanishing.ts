@@ -40,11 +40,11 @@ const DEFAULT_LEAST_TARGETS: LeastTarget = [
 const TARGET_SHARE = 0.01
 /** Answers so far up to which a conversation is one long request and what follows from it. */
 const MAX_TURNS_OF_REQUEST = 2
-/** Of a list without an entry for the context's size. */
+/** Used when no entry matches the size of the context. */
 const MIN_TARGET = 4096
-/** A live turn up to this size stays as it is. */
+/** A live turn up to this size stays unchanged. */
 const LIVE_CAP = 16_384
-/** What asking the small model for search terms takes, at about the most. */
+/** Approximate maximum tokens of a request for search terms. */
 const QUESTION_TOKENS = 2200
 const ANSWER_TOKENS = 100
 

@@ -165,7 +165,7 @@ async function queueOf(
   return [...ordered, ...paying]
 }
 
-/** What is remembered of a conversation helps and is never needed. */
+/** State of a conversation is optional, so a failure to read or write it is ignored. */
 async function orElse<value>(otherwise: value, work: Promise<value>): Promise<value> {
   try {
     return await work
@@ -204,7 +204,7 @@ function forTiers(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
 }
 
-/** What came of running one tier. */
+/** The result of running one tier. */
 interface Attempt {
   readonly rewrite?: Rewrite
   /** Exact tokens of the prompt as it came, with a rewrite. */
@@ -215,7 +215,7 @@ interface Attempt {
   readonly continues: boolean
 }
 
-/** Runs a tier. Never rejects: a failure is a verdict. */
+/** Runs a tier. Never rejects: a failure becomes a verdict. */
 async function attempt(tier: Tier, job: TierJob, meter: Meter): Promise<Attempt> {
   const { tokens } = job
   const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
