@@ -8,12 +8,12 @@ const FACT = /\d[\d.,:%/-]*|[\p{L}\d]+(?:[._/-][\p{L}\d]+)+|\p{Ll}+\p{Lu}[\p{L}\
 const WEIGHTY =
   /\b(?:decid|agree|chose|must|should|need|want|prefer|always|never|because|instead|error|fail|fix|todo|deadline|remember)/i
 const FIRST_PERSON = /\b(?:i|i'm|i've|my|we|our)\b/i
-const SHORTEST = 16
+const MIN_LENGTH = 16
 /** UTF-16 units between two pauses. */
 const SLICE = 16_384
-const LONGEST = 500
+const MAX_LENGTH = 500
 const LENGTH_POWER = 0.7
-const SMALLEST_LENGTH = 12
+const MIN_TOKENS = 12
 
 /**
  * The sentences of a text that hold most facts, in their order, word for word: a summary without a model, which can
@@ -36,7 +36,7 @@ export async function summarizeByExtract(
   const corpus = await corpusOf(counts, pause)
   const worth: number[] = []
   for (const [at, sentence] of sentences.entries()) {
-    worth.push(factsIn(sentence, counts[at], corpus) / Math.max(SMALLEST_LENGTH, sizes[at] ?? 0) ** LENGTH_POWER)
+    worth.push(factsIn(sentence, counts[at], corpus) / Math.max(MIN_TOKENS, sizes[at] ?? 0) ** LENGTH_POWER)
     const due = pause()
     if (due !== undefined) await due
   }
@@ -67,7 +67,7 @@ async function sentencesOf(text: string, pause: Pause): Promise<readonly string[
     const end = endOfSlice(text, at)
     for (const piece of text.slice(at, end).split(/(?<=[.!?。！？])\s+|\n+/u)) {
       const sentence = piece.trim()
-      if (sentence.length >= SHORTEST && sentence.length <= LONGEST) sentences.add(sentence)
+      if (sentence.length >= MIN_LENGTH && sentence.length <= MAX_LENGTH) sentences.add(sentence)
     }
     at = end
     await pause()

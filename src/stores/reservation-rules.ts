@@ -62,7 +62,7 @@ export function endedCounter(counter: string): RangeError {
 }
 
 export function takenReservationId(): RangeError {
-  return new RangeError('This reservationId is in use. Every reservation needs an id of its own.')
+  return new RangeError('This reservationId is in use. Each reservation needs a unique id.')
 }
 
 /** Throws for NaN, fractions, negative amounts and unsafe integers: they would break every later comparison. */
