@@ -64,7 +64,7 @@ const MODEL = [...'model'].map((letter) => letter.charCodeAt(0))
 /** Every letter as `\uXXXX`. */
 const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
-/** Tells apart the key `model`, the same key written with escapes, and any other key. */
+/** Distinguishes the key `model`, the same key written with escapes, and any other key. */
 export function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'another' {
   const length = end - start
   if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'another'

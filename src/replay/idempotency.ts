@@ -89,11 +89,11 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   async function claim(asked: Asked): Promise<RequestClaim> {
     const name = `idempotency:${asked.owner}:${encodeURIComponent(asked.idempotencyKey)}`
     const until = now() + asked.patienceMs
-    const patience = (): TimeoutOptions => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
+    const timeout = (): TimeoutOptions => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
     for (;;) {
       const run = runs.get(name)
-      if (run === undefined) return lead(name, asked, patience)
-      const repeated = await join(run, asked, patience)
+      if (run === undefined) return lead(name, asked, timeout)
+      const repeated = await join(run, asked, timeout)
       if (repeated !== undefined) return { role: 'repetition', repeated }
     }
   }
@@ -107,7 +107,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       control.end()
     }
     try {
-      const found = await findOrTake(name, asked, patience)
+      const found = await findOrTake(name, asked, timeout)
       if ('lease' in found) {
         control.begin()
         return { role: 'first', first: firstOf(found.lease, control, end) }
@@ -124,7 +124,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   async function findOrTake(
     name: string,
     { fingerprint, owner }: IdempotentRequest,
-    patience: () => TimeoutOptions,
+    timeout: () => TimeoutOptions,
   ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
@@ -135,14 +135,14 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
         // Usually the next read finds the first request. A store whose reads lag behind its writes needs time.
-        if (lost > 0) await withTimeout(pause(backoffMs(lost)), patience())
+        if (lost > 0) await withTimeout(pause(backoffMs(lost)), timeout())
         lost += 1
       } else if (record.fingerprint !== fingerprint) {
         throw otherRequest()
       } else if (record.state === 'done') {
         return { kind: 'kept', answer: record.answer }
       } else {
-        await withTimeout(pause(pollMs), patience())
+        await withTimeout(pause(pollMs), timeout())
       }
     }
   }
@@ -201,21 +201,21 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 async function join(
   run: Run,
   asked: IdempotentRequest,
-  patience: () => TimeoutOptions,
+  timeout: () => TimeoutOptions,
 ): Promise<RepeatedAnswer | undefined> {
   if (run.fingerprint !== asked.fingerprint) {
-    if (await withTimeout(run.begun, patience())) throw otherRequest()
+    if (await withTimeout(run.begun, timeout())) throw otherRequest()
     return undefined
   }
   if (run.subscribers.isOver) {
-    await withTimeout(run.over, patience())
+    await withTimeout(run.over, timeout())
     return undefined
   }
   const leave = run.subscribers.join()
   let follows = false
   try {
-    const outcome = await withTimeout(run.outcome, patience())
-    if (outcome === undefined) await withTimeout(run.over, patience())
+    const outcome = await withTimeout(run.outcome, timeout())
+    if (outcome === undefined) await withTimeout(run.over, timeout())
     if (outcome?.kind !== 'live') return outcome
     follows = true
     return { ...outcome, leave }

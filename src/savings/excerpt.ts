@@ -112,7 +112,7 @@ export interface Block {
 /**
  * The prompt with what was selected. System messages and everything that is in no segment stay where they are; the notice
  * is before the first segment that is cut. Where the format wants alternating roles, messages that have become
- * neighbours are joined, but never with the last user message.
+ * neighbors are joined, but never with the last user message.
  */
 export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, gap: Gap): Prompt {
   const instead = new Map<number, Message | undefined>()
@@ -161,8 +161,8 @@ function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefi
   const out: Placed[] = []
   for (const next of placed) {
     const last = out.at(-1)
-    const wereNeighbours = last !== undefined && last.place >= 0 && next.place === last.place + 1
-    const broken = last !== undefined && last.message.role === next.message.role && !wereNeighbours
+    const wereNeighbors = last !== undefined && last.place >= 0 && next.place === last.place + 1
+    const broken = last !== undefined && last.message.role === next.message.role && !wereNeighbors
     if (!broken || next.message.role === 'system') out.push(next)
     else if (asked.has(next.place)) out.push({ message: bridgeTo(next.message), place: -1 }, next)
     else out[out.length - 1] = { message: join(last.message, next.message), place: next.place }

@@ -34,14 +34,14 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
   })
   const keyOf = (owner: string, key: string): string => `savings:${owner}:${key}`
 
-  const glance = (owner: string, key: string): string | undefined => {
+  const peek = (owner: string, key: string): string | undefined => {
     const entry = near.get(keyOf(owner, key))
     return entry !== undefined && entry.until > now() ? entry.value : undefined
   }
   return {
-    peek: glance,
+    peek,
     async recall(owner, key) {
-      const known = glance(owner, key)
+      const known = peek(owner, key)
       if (known !== undefined) return known
       try {
         const value = await store.get(keyOf(owner, key))

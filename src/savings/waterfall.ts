@@ -41,7 +41,7 @@ export interface WaterfallOptions {
   readonly now: Runtime['now']
   readonly after: Runtime['after']
   /** Lets the rest of the process run: long conversations are read in slices. */
-  readonly breathe: () => Promise<void>
+  readonly yieldToEventLoop: () => Promise<void>
   readonly thresholds?: Partial<Thresholds>
   /** How the slider chooses. @default 'auto' */
   readonly slider?: SliderMode
@@ -55,10 +55,10 @@ export interface WaterfallOptions {
 
 /** The first ordered tier that succeeds makes the prompt, else the cheapest of those that pay. Never rejects. */
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
-  const { meter, breathe, after, now, store } = options
+  const { meter, yieldToEventLoop, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summarizer = options.summarizer ?? 'model'
-  const pause = createPause(breathe)
+  const pause = createPause(yieldToEventLoop)
   const tools: SelectionTools = { meter, read: createSegmentAnalyzer(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
   const pauses = createSmallModelPauses(now)

@@ -104,7 +104,7 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
   const load = lazy(async () => {
     const { createWaterfall } = await import('../savings/waterfall.ts')
     const { now, after } = runtime
-    return createWaterfall({ ...others, summarizer, store, meter, now, after, breathe: yieldToEventLoop })
+    return createWaterfall({ ...others, summarizer, store, meter, now, after, yieldToEventLoop })
   })
   const optimize = async (job: TierJob): Promise<WaterfallResult> => {
     if (!custom && !concerns(job, own)) return untouched(job)

@@ -91,9 +91,9 @@ interface Turn {
 }
 
 /**
- * The messages as turns of alternating roles: neighbours of one role become one message, with tool results first and
+ * The messages as turns of alternating roles: neighbors of one role become one message, with tool results first and
  * each call's result once. A message that is not merged and was not rewritten leaves as it came; one that would be empty
- * is left out before its neighbours are joined.
+ * is left out before its neighbors are joined.
  */
 export function writeTurns(placed: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
