@@ -9,7 +9,7 @@ const BANNED =
   /\b(?:whoever|nobody|anew|shall|save that|for good|told|tells|stands|goes by|comes by|a hour|whatever|\w*(?:behaviour|colour|neighbour|favour|honour|learnt|summaris|optimis|serialis|recognis|canonicalis|normalis|initialis|organis|authoris|amortis)\w*)\b/i
 /** Nouns that were private to this code base, and their parts of camel-case names. */
 const REPLACED =
-  /\b(?:wishes|yieldToEventLoop|shelf|reel|farewell|rehearsal|courtesies|passenger|glance|basket|batchBook|patience(?!Ms)|thaw\w*|freeze(?!\())\b/
+  /\b(?:wishes|breathe|shelf|reel|farewell|rehearsal|courtesies|passenger|glance|basket|batchBook|patience(?!Ms)|thaw\w*|freeze(?!\())\b/
 const OLD_LIMIT = /\b(?:MOST|LONGEST|GREATEST|LEAST)_[A-Z]/
 /** Folders in which limits are named MAX_ and MIN_. */
 const RENAMED = /^src\/(?:formats|savings|stores|testing|tokens|replay|batches)\//
