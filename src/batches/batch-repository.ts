@@ -60,7 +60,7 @@ export interface BatchParts {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
-  /** Serves the event loop: a local store answers many calls without a pause. */
+  /** Yields to the event loop, because a local store answers many calls without a pause. */
   readonly pause: () => Promise<void>
 }
 

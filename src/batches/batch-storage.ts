@@ -23,7 +23,7 @@ export interface OpenBatch {
 /** What is needed to read and write the values of a batch. */
 export interface BatchStore {
   readonly store: Store
-  /** Serves the event loop: a local store answers many calls without a pause. */
+  /** Yields to the event loop, because a local store answers many calls without a pause. */
   readonly pause: () => Promise<void>
 }
 

@@ -64,7 +64,7 @@ function kindOf(message: Message): Segment['kind'] {
   return message.role === 'assistant' ? 'assistant' : 'exchange'
 }
 
-/** True when the words of a person stand in the segment. */
+/** Returns true when the segment contains a message written by a user. */
 export function holdsUserWords(segment: Segment): boolean {
   return segment.messages.some((message) => message.role === 'user' && !holdsOnlyToolResults(message))
 }

@@ -24,11 +24,17 @@ export interface MemoryBounds {
    * @default 50,000 entries, 128 MiB
    */
   readonly expiring: PoolBounds
-  /** Counters of limits and budgets. Full, a reservation that needs a new one fails with 'overloaded'. @default 500,000 */
+  /**
+   * Counters of limits and budgets. When the limit is reached, a reservation that needs a new one fails with
+   * 'overloaded'. @default 500,000
+   */
   readonly counters: number
-  /** Reservations that are not settled yet. When it is full, a new one fails with 'overloaded'. @default 100,000 */
+  /** Open reservations. When the limit is reached, a new one fails with 'overloaded'. @default 100,000 */
   readonly tickets: number
-  /** Sums for reports, by name and field. Full, the name that was longest not added to is dropped. @default 500,000 */
+  /**
+   * Sums for reports, by name and field. When the limit is reached, the least recently updated name is dropped.
+   * @default 500,000
+   */
   readonly tallies: number
   /**
    * Log entries. Full, the largest share (one key's, or one log's where entries have no quota) drops its oldest.
@@ -113,6 +119,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
-  // Not to be copied into a store that is built around this one and may wait.
+  // Not enumerable, so that a store that wraps this one and may wait does not copy it.
   return Object.defineProperty(store, 'local', { value: true })
 }

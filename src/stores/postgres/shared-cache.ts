@@ -42,7 +42,7 @@ export interface PostgresVectorIndex extends VectorIndex {
   migrate(): Promise<void>
 }
 
-/** pgvector indexes no longer vectors. */
+/** Maximum dimensions that pgvector can index. */
 const MAX_DIMENSIONS = 2_000
 const MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(

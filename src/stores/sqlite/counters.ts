@@ -29,7 +29,7 @@ const COLLECT_MS = 1_000
 export function createCounters(sql: Sql, now: () => number): SqliteCounters {
   let collectsAt = 0
 
-  /** Gives back what lapsed reservations hold. */
+  /** Releases the amounts of expired reservations. */
   function lapse(at: number): void {
     const lapsed = sql.rows(
       'SELECT counter, sum(amount) AS amount FROM holds WHERE lapses_at <= ? GROUP BY counter',
@@ -40,7 +40,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     if (at >= collectsAt) collect(at)
   }
 
-  /** Removes rows that have ended. Reads ignore them, so this need not happen at once. */
+  /** Removes expired rows. Reads ignore them, so the removal may be late. */
   function collect(at: number): void {
     collectsAt = at + COLLECT_MS
     sql.run('DELETE FROM tickets WHERE lapses_at <= ?', at - LATE_MS)
@@ -91,7 +91,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     return true
   }
 
-  /** A charge to a counter that has ended is dropped: no request can read it. */
+  /** Drops a charge to an expired counter, which no request can read. */
   function charge({ counter, amount, expiresAt }: Charge, at: number): void {
     const name = encodeText(counter)
     const found = read(name, at)
@@ -99,7 +99,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     write(name, found, { spent: amount, held: 0 }, expiresAt)
   }
 
-  /** A counter that has ended begins again at zero, without the holds on what it was. */
+  /** An expired counter starts again at zero, without its old holds. */
   function write(counter: string, found: Level | undefined, by: Level, endsAt: number): void {
     if (found === undefined) {
       sql.run('DELETE FROM holds WHERE counter = ?', counter)
@@ -124,7 +124,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     return sql.row('SELECT 1 FROM tickets WHERE name = ?', ticket) !== undefined
   }
 
-  /** Reads without the write lock, so lapsed holds are subtracted instead of removed. */
+  /** Reads without the write lock, so expired holds are subtracted instead of removed. */
   function level(name: string): Level {
     const at = now()
     const row = sql.row(
