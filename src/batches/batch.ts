@@ -5,24 +5,24 @@ export type ItemEnd = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
 export type Counts = Readonly<Record<ItemEnd, number>>
 
-/** One batch as the store keeps it; its items and results are values of their own. Times in milliseconds since 1970. */
+/** One batch as stored. Items and results are separate values. Times are milliseconds since 1970. */
 export interface Batch {
   readonly id: string
   readonly keyId: string
-  /** How many items it has. */
+  /** Number of items. */
   readonly total: number
   readonly createdAt: number
-  /** Items that have not been answered by then expire. */
+  /** Time at which unanswered items expire. */
   readonly expiresAt: number
-  /** Headers of the request that made the batch, which hold for each of its items. */
+  /** Headers of the request that created the batch. They apply to each item. */
   readonly headers: Readonly<Record<string, string>>
-  /** `filling` until all of its items are written: before that it is not shown. */
+  /** `filling` until all items are written. A filling batch is not shown. */
   readonly state: 'filling' | 'working' | 'ended'
   readonly cancelledAt?: number
   readonly endedAt?: number
   /** When its results were deleted. */
   readonly archivedAt?: number
-  /** Known when it has ended. */
+  /** Present once the batch has ended. */
   readonly counts?: Counts
 }
 
@@ -72,7 +72,7 @@ function isBatch(value: unknown): value is Batch & JsonObject {
   )
 }
 
-/** A batch as the message format shows it. Until it has ended, all its items count as being processed. */
+/** Writes a batch in the message format. Until the batch has ended, all its items count as processing. */
 export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
   const { counts = NO_COUNTS } = batch
   const hasEnded = batch.state === 'ended'
@@ -105,7 +105,7 @@ export function headsOf(keyId: string): string {
   return `batch-head:${keyId}:`
 }
 
-/** Batches that are not ended: the id of their key. */
+/** Unfinished batches: the id of their key. */
 export const OPEN = 'batch-open:'
 
 /** Cleanup entries, ordered by time: the id of the batch's key. */
@@ -137,7 +137,7 @@ export function itemsOf(kind: ItemValue, batchId: string): string {
 
 const INDEX_DIGITS = 5
 
-/** The place of an item in its batch, as text that sorts. */
+/** Returns the position of an item in its batch as sortable text. */
 export function placeOf(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }

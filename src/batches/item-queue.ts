@@ -47,13 +47,12 @@ export interface ItemResult {
 }
 
 /**
- * The items of batches, claimed by lease. Each item has a `todo` value: a time and a holder. Only the holder
- * changes it before that time. The process that replaces it in one atomic step is the next holder. A process that was killed
- * holds its items no longer than the lease.
- *
- * An item ends in this order, each step safe to be made twice: its result is put in place together with its
- * settlement, only where no other is; the settlement is made; the result is shortened to its line; the todo goes.
- * When a process dies at any of these steps, the next holder continues from there: one result, settled once.
+ * The items of batches, claimed by lease. Each item has a `todo` value: a time and a holder. Only the holder changes it
+ * before that time. The process that replaces it in one atomic step is the next holder. A killed process holds its
+ * items no longer than the lease. An item ends in four idempotent steps: the result and its settlement are stored,
+ * unless there is a result; the settlement is made; the result is reduced to its line; the `todo` value is deleted.
+ * When a process dies, the next holder continues with the next step, so each item has one result, which is settled
+ * once.
  */
 export interface ItemQueue {
   /** Returns unfinished items after a position, in order. */
@@ -68,8 +67,8 @@ export interface ItemQueue {
   request(claim: ItemClaim): Promise<StoredRequest | undefined>
   result(claim: ItemClaim): Promise<ItemResult | undefined>
   /**
-   * Puts the result in place, and returns it. Where the key's quota has no room for the answer, an error takes its place;
-   * what the answer cost is settled all the same. Returns undefined when there is a result already, which then counts.
+   * Stores the result and returns it. When the answer exceeds the key's quota, an error is stored instead, and the cost
+   * is still settled. Returns undefined when another result exists, which then counts.
    */
   finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
   /** Called after the settlement. Deletes everything of the item except its line. */

@@ -41,7 +41,7 @@ export function replaceObject(
   return isJsonObject(inner) ? replaceField(object, field, change(inner)) : object
 }
 
-/** A whole answer in which every tool call has an id; the same object where all had one. */
+/** Returns an answer in which every tool call has an id; the same object when none was missing. */
 export function fillChatCallIds(body: JsonObject): JsonObject {
   return replaceItems(body, 'choices', (choice) =>
     replaceObject(choice, 'message', (message) => replaceItems(message, 'tool_calls', withChatCallId)),
@@ -92,12 +92,12 @@ function isNamed(piece: JsonObject): boolean {
   return isJsonObject(called) && idOf(called['name']) !== undefined
 }
 
-/** A whole answer in which every tool call has an id; the same object where all had one. */
+/** Returns an answer in which every tool call has an id; the same object when none was missing. */
 export function fillMessageCallIds(message: JsonObject): JsonObject {
   return replaceItems(message, 'content', withMessageCallId)
 }
 
-/** An event of a stream in which a tool call that begins has an id; the same object where it had one. */
+/** Returns an event in which a starting tool call has an id; the same object when it has one. */
 export function fillEventCallId(event: JsonObject): JsonObject {
   return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', withMessageCallId) : event
 }

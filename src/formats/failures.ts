@@ -86,7 +86,7 @@ const ADVISED: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
   'overloaded',
-  // Official clients retry every 409, also one that lasts: the advice is ours.
+  // Official clients retry every 409, even a permanent one, so the gateway sends advice of its own.
   'conflict',
 ])
 
@@ -111,7 +111,7 @@ function set(headers: Record<string, string>, name: string, value: string | unde
   if (value !== undefined && form.test(value)) headers[name] = value
 }
 
-/** Statuses by which an upstream blames the caller's own request. */
+/** Statuses with which an upstream blames the caller's request. */
 const BLAMES_CALLER: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
 
 /** Returns the kind of failure for an upstream's status. */

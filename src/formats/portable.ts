@@ -25,7 +25,7 @@ export function portablePrompt(received: Prompt, target: PortableTarget): Portab
   return { prompt, ignored }
 }
 
-/** The names of samplers, which all formats share. */
+/** Names of samplers, equal in all formats. */
 const SAMPLERS = { temperature: 'temperature', topP: 'top_p', topK: 'top_k' } as const
 
 function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
@@ -36,10 +36,10 @@ function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
   return { ...prompt, settings }
 }
 
-/** From little to much, in the words of all vendors. */
+/** Reasoning efforts of all vendors, in ascending order. */
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 
-/** The effort in the word of the target's vendor that means most nearly the same. */
+/** Replaces the effort by the nearest effort that the target model supports. */
 function withKnownEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignored: string[]): Prompt {
   const { effort, ...settings } = prompt.settings
   if (effort === undefined) return prompt
@@ -58,7 +58,9 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
   return known.filter((word) => EFFORTS.includes(word)).toSorted((a, b) => away(a) - away(b))[0]
 }
 
-/** Leaves out parts and settings that the writers would refuse. Fields of the body are left out by the writers. */
+/**
+ * Leaves out parts and settings that the target format cannot express. The writers leave out body fields themselves.
+ */
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
@@ -78,7 +80,7 @@ function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: s
   return { ...prompt, messages: withoutBeginning(messages, prompt, ignored), settings, tools, isLossy: true }
 }
 
-/** The beginning of an answer, which only the message format has. */
+/** Removes the prefilled start of an answer, which only the message format supports. */
 function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
   if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
   ignored.push(sourceOf(prompt).pathOf(prompt, messages.length - 1))

@@ -5,8 +5,8 @@ import { promptTooLong } from './scan-json.ts'
 import { isUnset } from './translation.ts'
 
 /**
- * Throws `invalid-request` for a prompt whose text is longer than `limit`, before anything counts its tokens. The scan of
- * the body lets base64 pass, because only the parsed prompt shows whether it is an image or a text.
+ * Throws `invalid-request` for a prompt whose text is longer than `limit`, before its tokens are counted. The scan of
+ * the body ignores base64, because only the parsed prompt shows whether it is an image or text.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
@@ -69,8 +69,8 @@ const SEARCHING_MODEL = /:online$/
 const REFERENCE = /^(file_id|\w*_?ur[li])$/
 
 /**
- * The path of what makes a vendor read or do more than the body holds, so that the body says nothing of the tokens;
- * undefined for a prompt that is complete in itself.
+ * Returns the path of a field that makes the vendor read or do more than the body contains, so that the body does not
+ * bound the tokens. Undefined for a self-contained prompt.
  */
 export function vendorWorkOf(prompt: Prompt): string | undefined {
   return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
@@ -84,7 +84,7 @@ function fieldOf({ native, model }: Prompt): string | undefined {
   return undefined
 }
 
-/** Names that were looked at before: bodies have the same few fields again and again. */
+/** Cached results: most bodies have the same few fields. */
 const knownFields = new Map<string, boolean>()
 const MAX_KNOWN_FIELDS = 200
 const MAX_KNOWN_LENGTH = 40
@@ -129,7 +129,7 @@ function leadsOutside(part: Part): boolean {
   }
 }
 
-/** A reference to an item that the vendor holds. */
+/** Returns true for a reference to an item stored by the vendor. */
 function isReferenceItem({ type, role, id }: JsonObject): boolean {
   return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
 }
@@ -143,7 +143,7 @@ function refersOutside(value: JsonObject): boolean {
   return Object.entries(value).some(([name, field]) => isReference(name, field) || holdsReference(field))
 }
 
-/** A data URL holds its content itself. */
+/** A data URL contains its data, so it is not a reference. */
 function isReference(name: string, field: Json | undefined): boolean {
   return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
 }

@@ -1,8 +1,8 @@
 import type { Runtime } from '../core/ports.ts'
 
 /**
- * Counts everyone who waits for one piece of work. The work goes on as long as one of them does: a second request with
- * the same Idempotency-Key, or a follower of the stream, keeps it going after the first client has left.
+ * Counts the subscribers of a piece of work, which continues while there is one. A second request with the same
+ * Idempotency-Key, or a follower of the stream, keeps the work running after the first client has disconnected.
  */
 export interface Subscribers {
   /** Adds a subscriber. Returns the function by which it leaves; only its first call counts. */

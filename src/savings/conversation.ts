@@ -11,8 +11,8 @@ import { digestOf } from '../core/digest.ts'
 import { sha256 } from '#hash'
 
 /**
- * Messages that are kept or left out together: a word of the user, an answer, or an answer with all its tool calls and their results.
- * A segment is kept, excerpted or dropped whole, so that no call loses its result.
+ * Messages that stay together: a user message, an answer, or an answer with its tool calls and their results. A segment
+ * is kept, excerpted or dropped as a whole, so that no call loses its result.
  */
 export interface Segment {
   readonly kind: 'user' | 'assistant' | 'exchange'

@@ -16,8 +16,8 @@ const LIMIT = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true } as const
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /**
- * The parameters that the canonical prompt knows. Of two limits the greater counts, because an upstream may obey either.
- * How warm a temperature may be is the operator's choice and is checked elsewhere.
+ * Reads the parameters of the canonical prompt. Of two limits the greater counts, because an upstream may obey either.
+ * The maximum temperature is an option of the operator and is checked elsewhere.
  */
 export function readSettings(body: JsonObject): Settings {
   const old = numberAt(body['max_tokens'], 'max_tokens', LIMIT)
@@ -63,10 +63,7 @@ function writeShape(shape: AnswerShape): JsonObject {
   return { type: 'json_schema', json_schema: { name, schema, strict } }
 }
 
-/**
- * What must change in a body so that it says these settings: nothing where it says them already.
- * For an empty body that is every setting.
- */
+/** Returns the fields of a body that must change to match the settings. For an empty body these are all settings. */
 export function changedSettings(body: JsonObject, settings: Settings, model: string): Changes {
   const before = readSettings(body)
   const changes: Changes = {}

@@ -6,8 +6,8 @@ import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Step, type Us
 import { writeFinish, writeUsage } from './usage.ts'
 
 /**
- * Writes chunks. Those of this dialect leave word for word, save the last one with a finish_reason, which is held back
- * to carry the bill, and the usage chunk, which only leaves for a caller who asked for it.
+ * Writes chunks. Chunks of this format are sent unchanged, with two exceptions: the last chunk with a finish_reason is
+ * held back to carry the bill, and the usage chunk is sent only when the caller requested it.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const { prompt, created } = context

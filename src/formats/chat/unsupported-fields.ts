@@ -68,7 +68,7 @@ function* requiredFields(prompt: Prompt): Generator<UnsupportedField, void, unde
 
 const MAX_NAME_LENGTH = 100
 
-/** An assistant message may carry all fields of the answer that it repeats. */
+/** An assistant message may contain every field of the answer that it repeats. */
 function* unsupportedInMessage(message: Message, path: string): Generator<UnsupportedField, void, undefined> {
   const stranger = strangeFields(message).find(
     (name) => (name === 'audio' || message.role !== 'assistant') && name !== 'name',

@@ -20,8 +20,8 @@ import { replaceModel } from '../parse-body.ts'
 import { asksForUsage, changedSettings, writeTool } from './settings.ts'
 
 /**
- * The body for an upstream of this dialect. Nothing is added but the wish for usage in streams, by which streams are
- * billed; unchanged parts leave as they came.
+ * Writes the body for an upstream of this format. Unchanged parts are sent as received. Streams request usage, because
+ * they are billed by it.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
@@ -94,7 +94,7 @@ function writeMessage(message: Message, param: string): readonly JsonObject[] {
   }
 }
 
-/** Thoughts are sealed for the model that had them: they never become content of another. */
+/** Reasoning is signed for the model that produced it, so it is never sent as content to another. */
 function writeAssistant(message: Message, param: string): readonly JsonObject[] {
   const content = contentOf(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')

@@ -11,8 +11,8 @@ export function tokensOf(value: Json | undefined): number | undefined {
 }
 
 /**
- * What an upstream reported, in disjoint parts: its `prompt_tokens` contain the cached ones. Undefined when prompt or
- * completion have no readable count: the answer is then counted here.
+ * Reads an upstream's usage in disjoint parts. `prompt_tokens` includes cached tokens. Undefined when the prompt or the
+ * completion has no valid count: the gateway then counts.
  */
 export function readUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value)
@@ -36,7 +36,7 @@ export function readUsage(value: Json | undefined): Usage | undefined {
   }
 }
 
-/** Some vendors count reasoning beside the completion instead of within it; their total gives them away. */
+/** Some vendors count reasoning in addition to the completion. Their total shows it. */
 function reasoningBeside(usage: JsonObject, sum: number, reasoning: number): number {
   return reasoning > 0 && tokensOf(usage['total_tokens']) === sum + reasoning ? reasoning : 0
 }

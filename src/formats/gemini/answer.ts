@@ -8,7 +8,7 @@ import { tokensOf } from '../chat/usage.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { readFailure } from '../chat/upstream-failure.ts'
 
-/** An upstream's answer, read loosely. A prompt that was blocked has no candidates: its answer is empty and filtered. */
+/** Reads an upstream's answer loosely. A blocked prompt has no candidates: its answer is empty and filtered. */
 export function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
@@ -30,7 +30,7 @@ function isPromptBlocked(body: JsonObject): boolean {
   return asString(asObject(body['promptFeedback'])?.['blockReason']) !== undefined
 }
 
-/** The parts of a candidate, or of a piece of one. */
+/** Returns the parts of a candidate or of its delta. */
 export function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
@@ -52,8 +52,8 @@ function isCall(part: Part): boolean {
 }
 
 /**
- * The counts in disjoint parts: `promptTokenCount` contains the cached tokens, `candidatesTokenCount` excludes the
- * thoughts, and the results of the vendor's own tools are counted apart. Undefined without a count of the prompt.
+ * Reads usage in disjoint parts: `promptTokenCount` includes cached tokens, `candidatesTokenCount` excludes thinking,
+ * and results of the vendor's own tools have a count of their own. Undefined without a count of the prompt.
  */
 export function readUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value)
@@ -96,7 +96,10 @@ interface Reading extends OpenBlock {
   calls: number
 }
 
-/** Reads the events of `streamGenerateContent?alt=sse`. The stream has no last event: it is whole with its finish reason. */
+/**
+ * Reads the events of `streamGenerateContent?alt=sse`. The stream has no end event: it is complete once it has a finish
+ * reason.
+ */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, finished: false, open: undefined, calls: 0 }
   const read = (frame: Frame): Step => {

@@ -14,8 +14,8 @@ import { stepWriter } from './stream-writer.ts'
 const MAX_MESSAGES = 10_000
 
 /**
- * A message request as a prompt. Throws `invalid-request` with the path of the field for what the gateway must know;
- * everything else is carried untouched in the natives.
+ * Reads a message request as a prompt. Fields that the gateway uses are validated, all others are carried unchanged in
+ * the natives. Throws `invalid-request` with the path of an invalid field.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = readModel(body['model'])

@@ -20,7 +20,7 @@ export function writeFailure(failure: GatewayError, requestId: string): JsonObje
   }
 }
 
-/** The event that ends a stream which broke. */
+/** Returns the event that ends a broken stream. */
 export function writeFailureFrame(failure: GatewayError, requestId: string): Frame {
   return { event: 'error', data: JSON.stringify(writeFailure(failure, requestId)) }
 }

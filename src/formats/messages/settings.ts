@@ -2,7 +2,7 @@ import { asObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { arrayOf, callerComplaint, isAbsent, objectOf, sameJson, stringAt } from './checks.ts'
 
-/** The format names no bound; this is that of the clouds which serve its vendor's models. */
+/** The format documents no limit. This is the limit of the clouds that serve the vendor's models. */
 const MAX_STOP_SEQUENCES = 8_191
 
 /** A check of a number, and its description for errors. */
@@ -24,8 +24,8 @@ const LIMIT: NumberRule = {
 }
 
 /**
- * The parameters of a message request. Throws `invalid-request` for a value that the gateway must know and cannot use;
- * `null` means that the caller did not set the field. `max_tokens` is not demanded here.
+ * Reads the parameters of a message request. Throws `invalid-request` for an invalid value of a parameter that the
+ * gateway uses. `null` means absent. `max_tokens` is not required here.
  */
 export function readSettings(body: JsonObject): Settings {
   const choice = readToolChoice(body['tool_choice'])
@@ -120,7 +120,7 @@ function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
 
-/** Settings that are one field of the body each. */
+/** Settings with one body field each. */
 const PLAIN_FIELDS = [
   ['maxTokens', 'max_tokens'],
   ['temperature', 'temperature'],
@@ -135,8 +135,8 @@ export function writeSettings(settings: Settings): JsonObject {
 }
 
 /**
- * The fields of `body` that must be replaced so that it says `settings`; a field to be left out is `undefined`.
- * What `body` says already is not in the result, so an untouched body stays as its caller wrote it.
+ * Returns the fields of `body` that must change to match `settings`; `undefined` removes a field. Matching fields are
+ * not in the result, so an unchanged body stays as received.
  */
 export function changedFields(body: JsonObject, settings: Settings): JsonObject {
   const before = readSettings(body)
@@ -167,10 +167,10 @@ function fittingThinking(body: JsonObject, before: number | undefined, now: numb
   return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }
 
-/** The format names no bound. Agents with many MCP servers declare hundreds of tools. */
+/** The format documents no limit. Agents with many MCP servers declare hundreds of tools. */
 const MAX_TOOLS = 10_000
 
-/** The tools of a message request. A tool with a `type` of its own is run or known by the vendor, and may have no name. */
+/** Reads the tools of a message request. A tool with a vendor-defined `type` may have no name. */
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayOf(value, 'tools', callerComplaint, MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
@@ -192,7 +192,7 @@ function readTool(value: Json, path: string): Tool {
   }
 }
 
-/** A function as this format declares it: the whole schema is kept, and its type is said where it was not. */
+/** Writes a function as this format declares it. The schema is kept, and a missing type is added. */
 export function writeTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
   const schema: JsonObject =
@@ -206,8 +206,8 @@ export function writeTool(tool: Tool): JsonObject {
 }
 
 /**
- * Declarations for the tools that a conversation used and no longer declares: the format refuses tool blocks without
- * any declared tool. The caller of this function forbids their use by `tool_choice`.
+ * Returns declarations of tools that a conversation used but no longer declares, because the format refuses tool blocks
+ * without declared tools. The caller must forbid their use by `tool_choice`.
  */
 export function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()

@@ -11,14 +11,14 @@ interface Writing {
   usage: Usage
   finish: Finish
   stopSequence: string | undefined
-  /** The upstream's own `message_delta` and `message_stop`, which leave last and with the bill. */
+  /** The upstream's own `message_delta` and `message_stop`, which are sent last, with the bill. */
   heldDelta: Frame | undefined
   heldStop: Frame | undefined
 }
 
 /**
- * Writes one stream. Frames of an upstream of this format leave unchanged, except that the last `message_delta` waits
- * for the bill; steps of any other origin are written in this format's own order of events.
+ * Writes one stream. Frames of this format are sent unchanged, but the last `message_delta` is held back for the bill.
+ * Steps of other formats are written in the event order of this format.
  */
 export function stepWriter(): StepWriter {
   const writing: Writing = {

@@ -91,7 +91,7 @@ const THREAD: UnsupportedField = {
   details: { error_code: 'thread_unsupported_request' },
 }
 
-/** A container named by its id is only reused; one with skills gives the model abilities. */
+/** A container given by its id is only reused. A container with skills changes the answer. */
 function holdsSkills(name: string, field: Json | undefined): boolean {
   return name === 'container' && typeof field !== 'string'
 }
@@ -128,7 +128,7 @@ function* unknownFields(
   }
 }
 
-/** This format also switches things off by `{ enabled: false }`. */
+/** This format also disables features by `{ enabled: false }`. */
 function isUnsetOrDisabled(field: Json | undefined): boolean {
   return isUnset(field) || (isJsonObject(field) && Object.keys(field).length === 1 && field['enabled'] === false)
 }

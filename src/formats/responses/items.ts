@@ -161,7 +161,7 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
   return { type: 'image', source: urlSource(url), native }
 }
 
-/** A file that is given in none of the known ways is left to the upstream's judgement. */
+/** A file of an unknown form is passed to the upstream unchanged. */
 function readFile(block: JsonObject, native: Native): Part {
   const filename = asString(block['filename'])
   const title = filename === undefined ? {} : { title: filename }
@@ -173,8 +173,8 @@ function readFile(block: JsonObject, native: Native): Part {
 }
 
 /**
- * A vendor's seal on thoughts, and thoughts in its cipher, travel in the `encrypted_content` of a reasoning item. Each
- * has a beginning of its own, which distinguishes it from the content of another vendor.
+ * A vendor's signature of reasoning, and encrypted reasoning, are carried in `encrypted_content` of a reasoning item. A
+ * prefix distinguishes them from content of another vendor.
  */
 const SEAL = 'svc-seal:'
 const CIPHER = 'svc-cipher:'
@@ -184,19 +184,19 @@ interface ReasoningSecrets {
   readonly redacted?: string
 }
 
-/** The `encrypted_content` that carries them. */
+/** Returns the `encrypted_content` of a signature or of redacted reasoning. */
 export function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
   if (redacted !== undefined) return CIPHER + redacted
   return signature === undefined || signature === '' ? undefined : SEAL + signature
 }
 
-/** True for the item of a thought that only another vendor can open. */
+/** Returns true for reasoning that only another vendor can read. */
 export function isEncodedReasoning(item: JsonObject): boolean {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   return signature !== undefined || redacted !== undefined
 }
 
-/** What `sealThought` put there; nothing for what another vendor did. */
+/** Reads what `encodeReasoning` wrote. Returns an empty object for content of a vendor. */
 export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (typeof content !== 'string') return {}
   if (content.startsWith(SEAL)) return { signature: content.slice(SEAL.length) }

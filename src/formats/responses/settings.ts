@@ -10,7 +10,10 @@ import { asObject, asString, type Json, type JsonObject } from '../../core/json.
 import type { AnswerShape, Native, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { arrayAt, booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
 
-/** The parameters that the canonical prompt knows. Throws `invalid-request` for what the gateway must know and cannot use. */
+/**
+ * Reads the parameters of the canonical prompt. Throws `invalid-request` for an invalid value of a parameter that the
+ * gateway uses.
+ */
 export function readSettings(body: JsonObject): Settings {
   const text = isAbsent(body['text']) ? {} : objectAt(body['text'], 'text')
   const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
@@ -46,7 +49,7 @@ function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return { type: 'json_schema', name, schema, strict }
 }
 
-/** What must change in a body so that it says these settings; for an empty body that is every setting. */
+/** Returns the fields of a body that must change to match the settings. For an empty body these are all settings. */
 export function changedSettings(body: JsonObject, settings: Settings): Changes {
   const before = readSettings(body)
   const changes: Changes = {}

@@ -12,7 +12,7 @@ import { replaceModel } from '../parse-body.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
 import { changedSettings, writeTool } from './settings.ts'
 
-/** The body for an upstream of this format. Unchanged parts leave as they came. */
+/** Writes the body for an upstream of this format. Unchanged parts are sent as received. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'responses' ? writeOwn(prompt, model) : writeForeign(prompt, model)
 }

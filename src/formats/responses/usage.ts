@@ -4,7 +4,7 @@ import { tokensOf } from '../chat/usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { describeFailure } from '../failures.ts'
 
-/** What an upstream reported, in disjoint parts: its `input_tokens` contain the cached ones. */
+/** Reads an upstream's usage in disjoint parts. `input_tokens` includes cached tokens. */
 export function readUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value)
   const input = tokensOf(usage?.['input_tokens'])
