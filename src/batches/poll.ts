@@ -15,7 +15,7 @@ export interface ItemPoll {
   next(): Promise<Found>
 }
 
-/** @param start the place after which to begin, so that several processes do not grasp at the same items */
+/** @param start The position to start after, so that several processes begin with different items. */
 export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: string): ItemPoll {
   let ahead: string[] = []
   let last = start

@@ -6,8 +6,8 @@ import type { Json, JsonObject } from '../core/json.ts'
 import type { Dialect, Prompt, ReceivedBody, UpstreamDialect } from '../core/prompt.ts'
 
 /**
- * The bill as the wire shows it: the fields of `svc_metrics`. Money is dollars with six fraction digits.
- * The message format shows the first three, a chat stream the others.
+ * The bill on the wire: the fields of `svc_metrics`. Money is in dollars with six decimals. The message format shows
+ * the first three fields, a chat stream the others.
  */
 export interface SvcMetrics {
   readonly savingsPercent: number
@@ -153,8 +153,8 @@ export interface ClientFormat {
   /** The event that keeps an idle connection open. */
   readonly heartbeat: Frame | 'comment'
   /**
-   * How an answer's id is written, for formats whose streams can be had again: their events carry ids. Written twice it
-   * stays the same. Absent: streams cannot be resumed.
+   * Returns the id of an answer, for formats whose streams can be resumed. Idempotent. Absent when streams cannot be
+   * resumed.
    */
   readonly answerId?: (id: string) => string
   /** Absent when every request is complete in itself. */

@@ -42,7 +42,10 @@ export interface FirstRequest {
   remember(answer: KeptAnswer): Promise<void>
   /** Lets waiting requests follow the stream. A complete stream is stored, a broken stream is not. */
   share(head: KeptAnswer['head'], recording: Recording): void
-  /** Waiting requests get this answer. Without one they call the upstream, one after the other, and so does the next request. */
+  /**
+   * Sends this answer to waiting requests. Without an answer they call the upstream one after the other, and so does
+   * the next request.
+   */
   forget(answer?: KeptAnswer): Promise<void>
 }
 
@@ -54,12 +57,12 @@ export type RequestClaim =
 export interface Idempotency {
   /**
    * Waits for the first of these requests while it runs. Throws `conflict` when the key was used for another request,
-   * or when the first still runs after `patienceMs`; rejects when the store cannot tell, and when the caller leaves.
+   * or when the first still runs after `patienceMs`. Rejects when the store fails and when the caller disconnects.
    */
   claim(asked: Asked): Promise<RequestClaim>
   /** Resolves when all ended requests are stored. */
   flush(): Promise<void>
-  /** Requests of this process that are not over. */
+  /** Number of unfinished requests of this process. */
   readonly size: number
 }
 

@@ -16,7 +16,7 @@ export interface Snippet {
   readonly end: number
   /** An estimate. */
   readonly tokens: number
-  /** Each term once. */
+  /** Distinct terms. */
   readonly terms: Int32Array
   /** Equal for snippets with the same text, so that repeated texts are shown once. */
   readonly mark: number
@@ -29,8 +29,8 @@ export type Selection = ReadonlyMap<Segment, readonly Message[]>
 const GAP = '[…]'
 
 /**
- * A segment with only these snippets of its long texts. Ids, arguments, thoughts and the rest stay as they are; pictures
- * within a shortened tool result go with what was cut. Without snippets only the skeleton is left: who called what.
+ * Returns a segment with only these snippets of its long texts. Ids, arguments and reasoning stay unchanged. Images in
+ * a shortened tool result are dropped. Without snippets only the skeleton is left: the tool calls.
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
@@ -110,9 +110,9 @@ export interface Block {
 }
 
 /**
- * The prompt with what was selected. System messages and everything that is in no segment stay where they are; the notice
- * is before the first segment that is cut. Where the format wants alternating roles, messages that have become
- * neighbors are joined, but never with the last user message.
+ * Returns the prompt reduced to the selection. System messages and messages outside of segments stay in place. The
+ * notice is inserted before the first cut segment. When the format requires alternating roles, new neighbors of one
+ * role are joined, except with the last user message.
  */
 export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, gap: Gap): Prompt {
   const instead = new Map<number, Message | undefined>()
@@ -136,7 +136,7 @@ export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Sel
   return { ...prompt, messages }
 }
 
-/** Returns true when some of the segment is left out: all of it, or what its excerpt does not show. */
+/** Returns true when the segment is left out or excerpted. */
 export function isCut(segment: Segment, selection: Selection): boolean {
   const messages = selection.get(segment)
   return messages === undefined || segment.messages.some((message, at) => message !== messages[at])

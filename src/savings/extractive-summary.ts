@@ -16,8 +16,8 @@ const LENGTH_POWER = 0.7
 const MIN_TOKENS = 12
 
 /**
- * The sentences of a text that hold most facts, in their order, word for word: a summary without a model, which can
- * neither invent nor obey anything.
+ * Returns the sentences of a text with the most facts, unchanged and in order. A summary without a model cannot invent
+ * facts or follow injected instructions.
  */
 export async function summarizeByExtract(
   text: string,

@@ -70,8 +70,8 @@ interface Section {
 }
 
 /**
- * Whole conversations, kept for an hour under their owner, append only: each turn stores what is new and a pointer to
- * what was there, so that a conversation is stored once however long it goes on.
+ * Whole conversations, kept per owner for one hour. Each turn stores the new sections and a pointer to the previous
+ * page, so that a conversation is stored once, regardless of its length.
  */
 interface Transcripts {
   /** Stores the new sections. Returns the name under which the whole conversation can be read. */

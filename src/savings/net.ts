@@ -33,7 +33,10 @@ const MAX_TURNS = 10
 /** The probability that a conversation ends within this share of its turns so far is about 2 %. */
 const SURE_SHARE = 0.02
 
-/** Further requests over which ways of sending are compared; more than ten where so many are almost certain. */
+/**
+ * Returns the number of further requests over which ways of sending are compared; more than ten when they are almost
+ * certain.
+ */
 export function turnsAhead(turnsSoFar: number): number {
   return Math.max(Math.min(turnsSoFar, MAX_TURNS), turnsToRecoup(turnsSoFar) * (1 + MIN_ODDS))
 }
@@ -79,8 +82,8 @@ export function courseCosts(course: Course, { model, turns, growth, staysWarm }:
 }
 
 /**
- * Tokens that a steady prompt may grow before it is cut again, so that both together cost least: a cut costs `step`, and
- * carrying costs the cache-read price for each token and turn.
+ * Returns the growth of a steady prompt, in tokens, at which it is cut again at the lowest total cost: a cut costs
+ * `step`, and carrying costs the cache-read price for each token and turn.
  */
 export function bestStep(model: Model, step: NanoUsd, growth: number): number {
   if (!hasCachePrice(model)) return 0
@@ -127,9 +130,9 @@ export interface Risk {
 }
 
 /**
- * Returns true when the conversation costs at most one rewriting more than sending everything, whenever it ends and also
- * when it must be sent whole again on the next turn. Without this a course that is cheap once, because nothing was warm,
- * would lose a little on every later turn. The next turn may add next to nothing: growth is not counted on.
+ * Returns true when the conversation costs at most one rewrite more than sending everything, whenever it ends, even if
+ * it must be sent whole on the next turn. Without this rule, a course that is cheap once, because nothing was cached,
+ * would lose a little on every later turn. Growth is assumed to be zero.
  */
 export function isSafe({ debt, course, tokens, warm, wholeNow }: Risk, { model }: Outlook): boolean {
   // A steady prompt may be carried over its limit, so the next cut is not due on the next turn.

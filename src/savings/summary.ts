@@ -26,7 +26,7 @@ const RULES = [
 
 const WITH_EARLIER = 'It begins with the summary of what came before: carry over everything in it that still holds.'
 
-/** No summary begins like this. */
+/** A reply that begins like this is a refusal. */
 const REFUSAL =
   /^\W*(?:(?:i(?:['’]?m| am) (?:very |so |truly )?)?sorry|(?:unfortunately,? )?i (?:can(?:no|['’])t|am unable|won['’]t|will not|do not have)|i(?:['’]m| am) (?:unable|not able)|as an ai)/i
 const MIN_REPLY_LENGTH = 20
@@ -45,7 +45,7 @@ interface SummaryJob {
 export interface Summary {
   readonly text: string
   readonly spent: NanoUsd
-  /** False when the model's calls failed or its reply is not a summary: the text is then an extract. */
+  /** False when the calls failed or the reply is not a summary. The text is then an extract. */
   readonly written: boolean
 }
 
@@ -148,7 +148,7 @@ function serializePart(part: Part, results: 'whole' | 'stub'): string {
   }
 }
 
-/** Returns an amount as a person would say it: 340, or 12,000. */
+/** Rounds an amount for people: 340, or 12,000. */
 export function roundTokens(tokens: number): string {
   const segment = tokens < 1000 ? 10 : 1000
   return String(Math.max(segment, Math.round(tokens / segment) * segment)).replace(/\B(?=(?:\d{3})+$)/g, ',')

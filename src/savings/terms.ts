@@ -27,9 +27,9 @@ const CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
 const MAX_WORD_LENGTH = 64
 
 /**
- * The terms of a text in their order, repeats included: stems of its words, compounds whole and in their parts, pairs
- * of ideographs. A term is its 30-bit hash: an index of numbers takes a tenth of the memory of one of words, and two
- * words that share a number only rank a little wrongly.
+ * Returns the terms of a text in order, with repeats: stems of words, compounds whole and in parts, pairs of
+ * ideographs. A term is a 30-bit hash. An index of numbers uses a tenth of the memory of an index of words, and a
+ * collision only affects ranking.
  */
 export function termsOf(text: string): number[] {
   const terms: number[] = []
@@ -86,7 +86,7 @@ function addCompound(compound: string, add: (term: string) => void): void {
   }
 }
 
-/** Compounds at their joints and underlines, names at their inner capitals. */
+/** Splits compounds at joints and underscores, and names at inner capitals. */
 function partsOf(compound: string): readonly string[] {
   if (/^[a-z]+$|^[A-Z][a-z]*$|^\d+$/.test(compound)) return [compound]
   return compound

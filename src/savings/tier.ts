@@ -14,25 +14,28 @@ export interface Steering {
   readonly recursive: boolean
 }
 
-/** The family's cheap model, as a tier sees it: no HTTP, no retries, no formats. */
+/** The small model of the family, without HTTP, retries and formats. */
 export interface SmallModel {
   readonly name: string
-  /** Its maker knows the price per token; a tier sees only what a call cost. Rejects when the call fails. */
+  /** Asks the model. Returns the reply and the cost of the call. Rejects when the call fails. */
   ask(question: {
     readonly instruction: string
     readonly text: string
     readonly maxTokens: number
     readonly signal: AbortSignal
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
-  /** What a call of this size would cost, for `net`; nothing while it is paused. */
+  /** Returns the cost of a call of this size; zero while the model is paused. */
   price(promptTokens: number, outputTokens: number): NanoUsd
   /** Reports whether a reply could be used. Failed calls count without it. @default not observed */
   report?(isUsable: boolean): void
-  /** True when it failed twice in a row in this conversation: it refuses calls for five minutes. @default never */
+  /**
+   * Returns true for five minutes after two failures in a row in this conversation. Calls are then refused. @default
+   * never
+   */
   isPaused?(): boolean
 }
 
-/** Who writes summaries now: the small model by its name, or `extractive` where there is none that may be asked. */
+/** Returns the author of summaries: the name of the small model, or `extractive` when none is available. */
 export function controllerOf(small: SmallModel | undefined): string {
   return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
 }
@@ -89,11 +92,11 @@ export interface TierForecast {
   readonly continues?: boolean
   /** Present when the prompt stays the same from turn to turn and only grows, up to a limit. @default a new prompt each turn */
   readonly steady?: {
-    /** Tokens above which it is cut again, */
+    /** Tokens above which the prompt is cut again. */
     readonly limit: number
-    /** down to this many, */
+    /** Tokens after a cut. */
     readonly target: number
-    /** at this cost. */
+    /** Cost of a cut. */
     readonly calls: NanoUsd
   }
 }
@@ -103,7 +106,10 @@ export interface Tier {
   readonly tier: TierNumber
   /** Returns true when a header or the size selects this tier. Pure and cheap. */
   wants(job: TierJob): boolean
-  /** Called before the tier runs without an order: the cheapest way of sending wins. Absent: the tier always runs. */
+  /**
+   * Called before the tier runs without a header. The cheapest way of sending is chosen. Without a forecast the tier
+   * always runs.
+   */
   forecast?(job: TierJob): TierForecast | Promise<TierForecast>
   rewrite(job: TierJob): Promise<TierResult>
 }
@@ -119,16 +125,16 @@ export interface TierVerdict {
 export interface WaterfallResult {
   /** Absent: passthrough. */
   readonly rewrite?: Rewrite
-  /** Tokens of the prompt as it came: by the same count as `rewrite.tokens` when there is a rewrite, else an estimate. */
+  /** Tokens of the received prompt: exact when there is a rewrite, else an estimate. */
   readonly tokens: number
   /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
-  /** The part of `spent` that belongs to a tier which a header ordered. Absent: nothing. */
+  /** The part of `spent` of tiers that a header ordered. @default 0 */
   readonly ordered?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
   /**
-   * Takes how many tokens of the prompt the upstream reported to have read from its cache, so that later turns expect
-   * what it really keeps. Never rejects. Absent: the conversation is not followed.
+   * Reports how many tokens of the prompt the upstream has read from its cache, so that later turns expect realistic
+   * values. Never rejects. Absent when the conversation is not followed.
    */
   reportCacheRead?(tokens: number): Promise<void>
 }
@@ -137,7 +143,7 @@ export interface WaterfallResult {
 export interface Waterfall {
   /** Never rejects: a failing tier is a verdict. */
   (job: TierJob): Promise<WaterfallResult>
-  /** True when no tier can make a prompt of at most so many tokens smaller: it needs no count. */
+  /** Returns true when no tier can shorten a prompt of at most this many tokens, so that it needs no count. */
   isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
 
@@ -163,15 +169,15 @@ export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds 
   }
 }
 
-/** True when a header orders this tier: then it runs wherever it makes the prompt smaller. */
+/** Returns true when a header orders this tier. It then runs whenever it makes the prompt smaller. */
 export function isOrdered({ steering }: TierJob, tier: TierNumber): boolean {
   if (steering.level !== undefined) return tier === 5
   return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
 }
 
 /**
- * Whether a header or the size calls for one of the tiers 2, 3 and 4. A level leaves them out; after an ordered tier
- * that declined, the later ones are checked by size, tier 2 before an ordered tier 3 is not.
+ * Returns true when a header or the size selects tier 2, 3 or 4. A savings level excludes them. After an ordered tier
+ * declined, later tiers are selected by size. Tier 2 is not selected by size before an ordered tier 3.
  */
 export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds): boolean {
   if (job.steering.level !== undefined) return false
@@ -182,7 +188,7 @@ export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds):
   return job.tokens > family
 }
 
-/** The greatest number of tokens that a level of the slider sends. */
+/** Maximum prompt tokens of each savings level. */
 export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> = {
   extreme: 16_384,
   max: 32_768,
@@ -192,7 +198,7 @@ export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> 
 
 const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
 
-/** Reads the three steering headers. Throws `invalid-request` with the header as `param` for a value that is not understood. */
+/** Reads the three steering headers. Throws `invalid-request`, with the header as `param`, for an invalid value. */
 export function readSteeringHeaders(headers: HeaderSource): Steering {
   const asked = headers.get('x-savings-level')
   const level = LEVELS.find((known) => known === asked?.trim().toLowerCase())

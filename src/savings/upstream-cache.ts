@@ -15,7 +15,7 @@ interface SentPrompt {
 
 /** The history of a conversation: what the upstream may have cached, and what it has cost. */
 export interface History {
-  /** When its last request was sent; 0 for a conversation that is new here. */
+  /** Time of the last request; 0 for a new conversation. */
   readonly at: number
   /** Tokens of the whole conversation at that time. */
   readonly tokens: number
@@ -25,7 +25,9 @@ export interface History {
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
   /** Cost so far above sending everything on every turn; negative when it was cheaper. */
   readonly debt: NanoUsd
-  /** From 0 to 1: the share of what should be cached that the upstream has lately reported to have read from its cache. */
+  /**
+   * Share, from 0 to 1, of the expected cached tokens that the upstream has recently reported as read from its cache.
+   */
   readonly trust: number
 }
 
@@ -48,7 +50,7 @@ export function isWarm({ at }: { readonly at: number }, now: number): boolean {
   return at > 0 && now - at <= UPSTREAM_CACHE_MS
 }
 
-/** Tokens at the beginning of what was sent that the upstream has cached, as far as its reports can be trusted. */
+/** Returns the tokens at the start of a sent prompt that the upstream probably has cached, judged by its reports. */
 export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
   return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
@@ -57,7 +59,7 @@ export async function recallHistory(memory: ConversationMemory, job: TierJob): P
   return parseHistory(await recallAt(memory, job.owner, conversationOf(job.prompt), KIND)) ?? NEW_CONVERSATION
 }
 
-/** What a request was sent as: whole, or rewritten by a tier. */
+/** How a request was sent: whole, or rewritten by a tier. */
 export interface SentRequest {
   readonly tier?: TierNumber
   readonly tokens: number
@@ -94,9 +96,9 @@ async function rememberHistory(memory: ConversationMemory, job: TierJob, history
   await rememberAt(memory, job.owner, conversationOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
 }
 
-/** How much the newest report counts. */
+/** Weight of the newest report. */
 const NEWEST_SHARE = 0.5
-/** An upstream caches in blocks, so that the end of what is cached is read again. */
+/** Upstreams cache in blocks, so a cached prompt is never read to its end. */
 const FULLY_READ = 0.9
 
 /** Updates the trust in the upstream's cache: of `warm` expected tokens it reported `read`. */
@@ -107,7 +109,7 @@ export async function correctTrust(
   { warm, read }: { readonly warm: number; readonly read: number },
 ): Promise<void> {
   if (warm <= 0) return
-  // What was expected to be warm was already reduced by the trust so far.
+  // The expected warm tokens were already reduced by the previous trust.
   const expected = history.trust > 0 ? warm / history.trust : warm
   const share = read >= expected * FULLY_READ ? 1 : read / expected
   const trust = Math.max(MIN_TRUST, (1 - NEWEST_SHARE) * history.trust + NEWEST_SHARE * share)

@@ -52,7 +52,7 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-/** Makes the chunks of one answer from canonical events. */
+/** Creates the chunks of one answer from canonical events. */
 interface ChunkMaker {
   /** The frames of an event that can leave now. */
   frames(event: AnswerEvent): readonly Frame[]
@@ -127,7 +127,7 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   }
 }
 
-/** Lets the chunks of an upstream of this dialect through and holds back those that must wait for the end. */
+/** Passes on chunks of this format, and holds back chunks that must wait for the end of the stream. */
 interface ChunkRelay {
   /** The frames that can leave now. */
   pass(step: Step, frame: Frame): readonly Frame[]

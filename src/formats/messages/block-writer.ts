@@ -11,10 +11,13 @@ export interface BlockWriter {
 }
 
 interface Block {
-  /** The block as `content_block_start` shows it. */
+  /** The block in `content_block_start`. */
   readonly content: JsonObject
   readonly deltas: JsonObject[]
-  /** Undefined: whole as soon as another block begins. A tool call may be continued until its input is closed. */
+  /**
+   * Undefined for a block that is complete as soon as another block begins. A tool call may continue until its input is
+   * closed.
+   */
   readonly inputEnd?: (piece: string) => boolean
   isWhole: boolean
   isStarted: boolean
@@ -74,7 +77,10 @@ function takeEvent(writing: Writing, event: AnswerEvent): void {
   }
 }
 
-/** The block of this kind that is last of all, or a new one: a text begins at its first word, so none is ever empty. */
+/**
+ * Returns the last block if it is of this kind, else a new block. The first delta starts a block, so that no block is
+ * empty.
+ */
 function growingBlock(writing: Writing, kind: 'text' | 'thinking'): Block {
   if (writing.current?.kind === kind) return writing.current.block
   const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
@@ -163,14 +169,14 @@ function closingFrames(block: Block, index: number): readonly Frame[] {
   return [frameOf({ type: 'content_block_delta', index, delta }), stop]
 }
 
-/** Every event has the name that its data has: clients skip those without one. */
+/** The event name is the type of the data, because clients skip events without a name. */
 export function frameOf(data: JsonObject & { readonly type: string }): Frame {
   return { event: data.type, data: JSON.stringify(data) }
 }
 
 /**
- * Watches a JSON object that comes in pieces and says after each whether it is closed: from then on nothing but blanks
- * can follow. Linear, and never holds the text.
+ * Returns a function that takes the pieces of a JSON object and returns true once the object is closed. Linear, without
+ * keeping the text.
  */
 function jsonEnd(): (piece: string) => boolean {
   let depth = 0

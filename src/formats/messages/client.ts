@@ -69,7 +69,7 @@ function readRole(value: Json | undefined, path: string): 'user' | 'assistant' |
   throw callerComplaint(path, value, "'user', 'assistant' or 'system'")
 }
 
-/** The system prompt outside the messages: the first message of the prompt, under a native of its own. */
+/** Reads the system prompt as the first message, with a native of its own. */
 function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const

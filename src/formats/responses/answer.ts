@@ -36,7 +36,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
 }
 
-/** What one output item says. */
+/** Returns the parts of one output item. */
 function partsOf(item: JsonObject): readonly Part[] {
   const native: Native = { dialect: 'responses', value: item }
   switch (item['type']) {
@@ -67,8 +67,8 @@ function wordsOf(block: JsonObject | undefined): readonly Part[] {
 }
 
 /**
- * The JSON text of a response with its bill. An upstream's own response keeps all its fields; any other is what the last
- * event of its stream would hold, so that whole and streamed answers never differ.
+ * Returns the JSON text of a response with its bill. A response of this format keeps all its fields. Any other is
+ * written like the last event of its stream, so that whole and streamed answers are equal.
  */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion

@@ -4,8 +4,8 @@ import { arrayAt, badField, isAbsent, objectAt, stringAt } from '../fields.ts'
 import { readContentParts, urlSource } from '../content.ts'
 
 /**
- * A message as the items that it was read from; none for one that was rewritten. One item is the native itself; of an
- * answer that is several items (thoughts, words, calls) the native is `{ items }`, which no single item looks like.
+ * Returns the items that a message was read from; none for a rewritten message. The native of one item is the item. The
+ * native of several items (reasoning, text, calls) is `{ items }`, which differs from every item.
  */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
@@ -14,13 +14,13 @@ export function itemsOf(message: Message): readonly JsonObject[] {
   return isOne ? [value] : asArray(value['items']).filter(isJsonObject)
 }
 
-/** The native of the message that is read from these items. */
+/** Returns the native of a message that is read from these items. */
 function nativeOfItems(items: readonly JsonObject[]): Native {
   const [only] = items
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
 
-/** The items of an `input`; a text alone is one message of the user. */
+/** Returns the items of an `input`. A text is one user message. */
 export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
@@ -41,7 +41,7 @@ interface ReadItem {
   readonly item: JsonObject
 }
 
-/** The caller's input as messages. What an answer was made of (thoughts, words, calls) becomes one message again. */
+/** Reads the caller's input as messages. The items of one answer (reasoning, text, calls) become one message. */
 export function readInput(input: Json | undefined): readonly Message[] {
   if (typeof input === 'string') {
     const native = nativeOfItems([{ role: 'user', content: input }])
@@ -68,7 +68,7 @@ function groupsOf(items: readonly ReadItem[]): readonly Group[] {
   return groups
 }
 
-/** Words after words are another answer; words after a call still stand before the call's result. */
+/** Text after text starts another answer. Text after a call belongs to the same answer, before the call's result. */
 function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
   const holds = (type: Part['type']): boolean => group.some((one) => one.parts.some((part) => part.type === type))
@@ -119,7 +119,10 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
   }
 }
 
-/** The thoughts of an item: in full where it holds them, else their summary. Read loosely, for answers too. */
+/**
+ * Reads the reasoning of an item: the full text if present, else the summary. Used for answers too, so it reads
+ * loosely.
+ */
 export function readThought(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
