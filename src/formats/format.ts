@@ -99,7 +99,7 @@ export interface TurnFormat {
   idsOf(answer: JsonObject): readonly string[]
   /** Reads an answer that its upstream holds. Throws `upstream` when the body is no answer. */
   readCompletion(body: JsonObject): Completion
-  /** True for an answer that its upstream has accepted and not yet generated. */
+  /** Returns true for an answer that the upstream has accepted but not generated yet. */
   isUnfinished(completion: Completion): boolean
   /** Returns the id that the gateway gives to the answer of a request. */
   answerId(requestId: string): string
@@ -148,7 +148,7 @@ export interface ClientFormat {
   stepWriter(context: WriteContext): StepWriter
   /** library → caller */
   readonly writeFailure: WriteFailure
-  /** library → caller: the event that ends a stream which broke. */
+  /** library → caller: the event that ends a broken stream. */
   writeFailureFrame(failure: GatewayError, requestId: string): Frame
   /** The event that keeps an idle connection open. */
   readonly heartbeat: Frame | 'comment'

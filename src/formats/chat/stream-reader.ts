@@ -5,7 +5,7 @@ import type { Part } from '../../core/prompt.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { contentOf, reasoningOf, textOfMessage } from './answer.ts'
 import { readFailure } from './upstream-failure.ts'
-import { chatCallIdFiller, freshId } from '../call-ids.ts'
+import { chatCallIdFiller, generateCallId } from '../call-ids.ts'
 import { readFinish, readUsage } from './usage.ts'
 
 /** The data of a chat stream's last event. */

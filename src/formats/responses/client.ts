@@ -58,7 +58,7 @@ function checkOthers(body: JsonObject): void {
   if (!isAbsent(body['metadata'])) objectAt(body['metadata'], 'metadata')
 }
 
-/** Conversations that the vendor shortens: a request and an answer much like those of the responses format. */
+/** The format of conversation compaction, whose requests and answers resemble those of the responses format. */
 export function compactClient(): ClientFormat {
   return {
     ...responsesClient,

@@ -8,7 +8,7 @@ import { readCompletion } from './answer.ts'
 import { inputItems, itemsOf } from './items.ts'
 import { responseId, responseOfItem, stemOf } from './response.ts'
 
-/** `previous_response_id` and references to items, which lead to earlier responses of the same key. */
+/** Resolves `previous_response_id` and item references, which refer to earlier responses of the same key. */
 export const responseTurns: TurnFormat = {
   refersTo,
   recall,
