@@ -62,6 +62,8 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/http/plain-failure.ts': 'remains until its folder is restructured',
   'src/pipeline/run-embedding.ts': 'remains until its folder is restructured',
   'src/pipeline/wants-explanation.ts': 'remains until its folder is restructured',
+  'src/formats/chat/failure.ts': 'the caller side of the error format, loaded apart from the upstream side',
+  'src/providers/upstream-formats.ts': 'the border of chunks that are loaded on demand',
   'src/providers/provider-states.ts': 'remains until its folder is restructured',
   'src/routes/completions.ts': 'remains until its folder is restructured',
   'src/routes/count-tokens.ts': 'remains until its folder is restructured',
