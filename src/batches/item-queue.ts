@@ -32,7 +32,7 @@ export interface ItemClaim {
   held: string
 }
 
-export type Taking =
+export type TakeResult =
   | { readonly kind: 'claimed'; readonly claim: ItemClaim }
   /** Another process holds it, or it is waiting, until about this time. */
   | { readonly kind: 'busy'; readonly until: number }

@@ -83,14 +83,14 @@ export function createLedger(options: LedgerOptions): Ledger {
       const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
       const wanted = claimsFor(limits, quote)
       const claims = withSpares(wanted, windows)
-      const request = { ticket: uuid(), claims, least: wanted.least, lapsesAfterMs }
-      const step = { quote, places, at, windows, limits, wanted, ticket: request.ticket }
+      const request = { reservationId: uuid(), claims, least: wanted.least, expiresAfterMs }
+      const step = { quote, places, at, windows, limits, wanted, reservationId: request.reservationId }
       const taken = chain(take(request, wait), (result) => outcomeOf(step, result))
       return allowsUnreserved && isPromise(taken) ? taken.catch((error) => unreserved(step, error)) : taken
     })
   }
 
-  /** The store failed: the request is served without a reservation, and billed under a ticket that is opened later. */
+  /** The store failed: the request is served without a reservation, and billed under a reservationId that is opened later. */
   function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { reservationId: uuid(), claims: [], expiresAfterMs }
@@ -119,7 +119,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   function reservationOf(
-    { quote, windows, limits, wanted, ticket }: Step,
+    { quote, windows, limits, wanted, reservationId }: Step,
     { rate, granted, opening }: Granted,
   ): Reservation {
     const settlementFor = (used: Used, entries: readonly SettledEntry[] = []): Settlement =>
@@ -244,7 +244,7 @@ interface Step {
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
   readonly wanted: Wanted
-  readonly ticket: string
+  readonly reservationId: string
 }
 
 const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => nano(0) }

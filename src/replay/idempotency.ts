@@ -32,7 +32,7 @@ export interface IdempotentRequest {
 }
 
 /** What the first request answered; `leave` says that this caller does no longer follow. */
-export type Repeated =
+export type RepeatedAnswer =
   | Extract<RunOutcome, { readonly kind: 'kept' }>
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
@@ -50,8 +50,8 @@ export interface FirstRequest {
 }
 
 export type RequestClaim =
-  | { readonly role: 'first'; readonly first: First }
-  | { readonly role: 'repetition'; readonly repeated: Repeated }
+  | { readonly role: 'first'; readonly first: FirstRequest }
+  | { readonly role: 'repetition'; readonly repeated: RepeatedAnswer }
 
 /** Answers repeated requests with the same Idempotency-Key once. */
 export interface Idempotency {
@@ -59,7 +59,7 @@ export interface Idempotency {
    * Waits for the first of these requests while it runs. Throws `conflict` when the key was used for another request,
    * or when the first still runs after `patienceMs`. Rejects when the store fails and when the caller disconnects.
    */
-  claim(asked: Asked): Promise<RequestClaim>
+  claim(asked: IdempotentRequest): Promise<RequestClaim>
   /** Resolves when all ended requests are stored. */
   flush(): Promise<void>
   /** Number of unfinished requests of this process. */
@@ -89,7 +89,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const runs = new Map<string, Run>()
   const closing = new Set<Promise<void>>()
 
-  async function claim(asked: Asked): Promise<RequestClaim> {
+  async function claim(asked: IdempotentRequest): Promise<RequestClaim> {
     const name = `idempotency:${asked.owner}:${encodeURIComponent(asked.idempotencyKey)}`
     const until = now() + asked.patienceMs
     const timeout = (): TimeoutOptions => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
@@ -102,7 +102,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 
   /** Is the first of this process, and of all unless the store knows of another. */
-  async function lead(name: string, asked: Asked, patience: () => TimeoutOptions): Promise<RequestClaim> {
+  async function lead(name: string, asked: IdempotentRequest, timeout: () => TimeoutOptions): Promise<RequestClaim> {
     const control = createRun(asked.fingerprint, asked.subscribers)
     runs.set(name, control.run)
     const end = (): void => {

@@ -31,7 +31,7 @@ export interface TierCandidate {
   }
 }
 
-type ForecastCandidate = Required<TierCandidate>
+type ForecastTierCandidate = Required<TierCandidate>
 
 /**
  * Returns the tiers worth trying without a header, cheapest first. Tiers without a forecast come first, in their order.
@@ -50,7 +50,7 @@ export async function chooseTiers(
   const asWhole = passthrough(tokens, warmTokens(history.whole, job, history))
   const whole = courseCosts(asWhole, outlook)
   const always: TierCandidate[] = []
-  const candidates: ForecastCandidate[] = []
+  const candidates: ForecastTierCandidate[] = []
   for (const tier of tiers) {
     const forecast = await tier.forecast?.(job)
     if (forecast === undefined) {

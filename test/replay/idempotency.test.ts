@@ -2,7 +2,12 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/ports.ts'
 import { memoryStore } from '../../src/index.ts'
-import { createIdempotency, type RequestClaim, type First, type Idempotency } from '../../src/replay/idempotency.ts'
+import {
+  createIdempotency,
+  type RequestClaim,
+  type FirstRequest,
+  type Idempotency,
+} from '../../src/replay/idempotency.ts'
 import { createSubscribers, type Subscribers } from '../../src/replay/subscribers.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'

@@ -2,15 +2,7 @@ import type { Changes } from '../settings.ts'
 import { type RefuseContent, refuseContentFor, translate } from '../translation.ts'
 import { documentText, urlOf } from '../content.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import type {
-  DocumentPart,
-  Message,
-  Native,
-  Part,
-  Prompt,
-  Tool,
-  ToolResultPart,
-} from '../../core/prompt.ts'
+import type { DocumentPart, Message, Native, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
 import { isPlainChat } from '../plain-events.ts'
 import { readCompletion, writeCall } from './answer.ts'
