@@ -99,7 +99,7 @@ for (const [name, level] of [
       store,
       now: () => 1_700_000_000_000,
       after: () => () => {},
-      breathe: yieldToEventLoop,
+      yieldToEventLoop,
     })
     const first = conversation(round + 2, 135)
     const next: Turn[] = [

@@ -121,9 +121,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     keyCacheMs: options.keyCacheMs,
     allowsUnreserved: servesWithoutStore,
     onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
-    onSettlementDropped: ({ ticket }) => {
+    onSettlementDropped: ({ reservationId }) => {
       const cause = new Error('The store failed for too long. A settlement was dropped, and its request is not billed.')
-      observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: ticket })
+      observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: reservationId })
     },
   })
   const warn = createStoreWarnings([store, options.cache === false ? undefined : options.cache?.index], (warning) =>

@@ -16,7 +16,7 @@ export function seeded(seed: number): () => number {
   }
 }
 
-const NEIGHBOUR_KEYS: Readonly<Record<string, string>> = {
+const NEIGHBOR_KEYS: Readonly<Record<string, string>> = {
   q: 'wa',
   w: 'qes',
   e: 'wrd',
@@ -108,7 +108,7 @@ function withTypo(text: string, random: () => number): string | undefined {
     word.slice(0, at) + (word[at + 1] ?? '') + letter + word.slice(at + 2),
     word.slice(0, at) + word.slice(at + 1),
     word.slice(0, at) + letter + word.slice(at),
-    word.slice(0, at) + (NEIGHBOUR_KEYS[letter.toLowerCase()]?.[0] ?? letter) + word.slice(at + 1),
+    word.slice(0, at) + (NEIGHBOR_KEYS[letter.toLowerCase()]?.[0] ?? letter) + word.slice(at + 1),
   ]
   const slip = slips[Math.floor(random() * slips.length)] ?? word
   return slip === word ? undefined : text.slice(0, chosen.index) + slip + text.slice(chosen.index + word.length)

@@ -33,7 +33,7 @@ export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnTyp
     const timer = setTimeout(callback, ms)
     return () => clearTimeout(timer)
   }
-  return createWaterfall({ meter, store, now: () => START, after, breathe: yieldToEventLoop, ...options })
+  return createWaterfall({ meter, store, now: () => START, after, yieldToEventLoop, ...options })
 }
 
 export const NO_WISHES: Steering = { vanishing: false, recursive: false }

@@ -2,7 +2,7 @@ import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.
 import { cutToQuery } from '../../src/savings/cut.ts'
 import { conversationOf } from '../../src/savings/conversation.ts'
 import { createSegmentAnalyzer } from '../../src/savings/segment-analysis.ts'
-import type { Optimized, TierJob } from '../../src/savings/tier.ts'
+import type { WaterfallResult, TierJob } from '../../src/savings/tier.ts'
 import { yieldToEventLoop } from '../../src/tokens/yield.ts'
 import { loadCases, type Case } from './data.ts'
 import { jobOf, meter } from './lab.ts'
@@ -94,7 +94,7 @@ function pairsAreValid(messages: readonly Message[]): boolean {
 }
 
 /** A tier through the whole waterfall. */
-export function through(waterfall: () => (job: TierJob) => Promise<Optimized>, more: () => Partial<TierJob>): Method {
+export function through(waterfall: () => (job: TierJob) => Promise<WaterfallResult>, more: () => Partial<TierJob>): Method {
   return async (prompt) => (await waterfall()(jobOf(prompt, more()))).rewrite?.prompt ?? prompt
 }
 

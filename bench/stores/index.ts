@@ -50,16 +50,16 @@ function stepOf(store: Store): () => Promise<void> {
   let number = 0
   return async () => {
     const key = `k${(number += 1) % KEYS}`
-    const ticket = randomUUID()
+    const reservationId = randomUUID()
     const expiresAt = Date.now() + 7_200_000
     const counters = ['requests', 'tokens', 'budget'].map((kind) => `${kind}:key:${key}:1h:0`)
     const claims = counters.map((counter) => ({ counter, amount: 10, max: Number.MAX_SAFE_INTEGER, expiresAt }))
-    await store.reserve({ ticket, claims, lapsesAfterMs: 600_000 })
+    await store.reserve({ reservationId, claims, expiresAfterMs: 600_000 })
     const amounts = { requests: 1, prompt: 20, completion: 30, saved: 0, theoretical: 9, actual: 9, billed: 9 }
     const quota = { name: `audit:${key}`, maxEntries: 50_000, maxBytes: 32_000_000 }
     const entry = { at: Date.now(), value: 'x'.repeat(600), quota }
     await store.settle({
-      ticket,
+      reservationId,
       charges: counters.map((counter) => ({ counter, amount: 5, expiresAt })),
       tallies: [`usage:${key}:1d:0`, `usage-by-model:${key}:1d:0`].map((name) => ({ name, amounts, expiresAt })),
       entries: [

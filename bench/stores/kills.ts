@@ -24,7 +24,7 @@ for (const { engine, server } of engines) {
   const startedAt = performance.now()
   const { reported, logged, tallied, levels } = await settleUnderKills(place, KILLS, { processes: 4, atOnce: 8 })
   const known = new Set(logged)
-  const missing = reported.filter((ticket) => !known.has(ticket)).length
+  const missing = reported.filter((reservationId) => !known.has(reservationId)).length
   const twice = logged.length - known.size
   const apart = levels.filter(({ spent, held }) => spent !== logged.length || held !== 0).length
   isWrong ||= missing + twice + apart > 0 || tallied !== logged.length

@@ -16,23 +16,25 @@ import {
   placeOf,
 } from './batch.ts'
 import type { BatchRequest } from './batch-requests.ts'
-import { changeBatch, forgetBatch, FREE, lineOf, valuesOf, type OpenBatch } from './batch-storage.ts'
+import { changeBatch, forgetBatch, UNCLAIMED, lineOf, valuesOf, type OpenBatch } from './batch-storage.ts'
 
-/** The batches of each key: what is asked and changed through the interface. */
+/** Creates, reads, cancels and deletes the batches of each key. */
 export interface BatchRepository {
-  /** Writes a batch with all its items; it is there when this resolves, else nothing of it stays. */
+  /** Writes a batch with all its items. When it rejects, no part of the batch remains. */
   create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
-  /** Throws `not-found` for one that is unknown or another key's. */
+  /** Throws `not-found` for an unknown batch and for a batch of another key. */
   read(keyId: string, id: string): Promise<Batch>
   /** Newest first. */
   page(keyId: string, query: BatchQuery): Promise<BatchPage>
-  /** From now on no item is begun. Changes nothing on one that has ended. Throws `not-found`. */
+  /** Starts no further item. Has no effect on an ended batch. Throws `not-found`. */
   cancel(keyId: string, id: string): Promise<Batch>
-  /** Forgets an ended batch with its results. Throws `not-found`, or `invalid-request` for one that has not ended. */
+  /**
+   * Deletes an ended batch with its results. Throws `not-found`, or `invalid-request` for a batch that has not ended.
+   */
   remove(keyId: string, id: string): Promise<void>
-  /** The lines of the results, read as they are taken; each ends in a line feed. */
+  /** Yields the lines of the results, read on demand. Each line ends in a line feed. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
-  /** Batches with work left, of all keys, oldest first. `known` says which of them need not be read again. */
+  /** Returns unfinished batches of all keys, oldest first. Batches that `known` returns are not read again. */
   open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
 }
 
@@ -43,9 +45,9 @@ interface BatchOwner {
 
 export interface BatchQuery {
   readonly limit: number
-  /** Those older than this one. */
+  /** Only batches older than this one. */
   readonly after?: string
-  /** Those newer than this one, the nearest of them. */
+  /** Only the nearest batches that are newer than this one. */
   readonly before?: string
 }
 
@@ -58,15 +60,15 @@ export interface BatchParts {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
-  /** Serves the event loop: a local store answers many calls without a pause. */
+  /** Yields to the event loop, because a local store answers many calls without a pause. */
   readonly pause: () => Promise<void>
 }
 
-/** How many batches a key may have at once, ended ones included. */
+/** Maximum number of batches of a key, ended ones included. */
 const MAX_BATCHES = 1_000
 /** Values that are written or read side by side. */
 const PAGE = 100
-/** A batch that is still not filled by then is what a dead process left. */
+/** A batch that is not filled by then was left by a dead process. */
 const FILLED_WITHIN_MS = 3_600_000
 
 export function createBatchRepository(parts: BatchParts): BatchRepository {
@@ -92,7 +94,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
       await forgetBatch(parts, { keyId, id })
         .then(() => store.delete(due))
         .catch(() => {})
-      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? noRoom(error) : error
+      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? quotaFull(error) : error
     }
   }
 
@@ -104,10 +106,10 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
         const place = placeOf(from + index)
         return [
           store.set(itemKey('request', id, place), text, { quota }),
-          store.set(itemKey('todo', id, place), FREE, { quota }),
+          store.set(itemKey('todo', id, place), UNCLAIMED, { quota }),
         ]
       })
-      // All have ended before any is taken back.
+      // All writes must have ended before any is undone.
       const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
       if (failed !== undefined) throw failed.reason
       await pause()
@@ -215,7 +217,7 @@ function tooMany(): GatewayError {
   )
 }
 
-function noRoom(cause: GatewayError): GatewayError {
+function quotaFull(cause: GatewayError): GatewayError {
   return new GatewayError(
     'quota-exceeded',
     "This batch does not fit the key's storage quota for message batches and their results. Delete batches that have ended, wait until others have, or create a smaller one.",

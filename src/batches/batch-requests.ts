@@ -4,22 +4,22 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 /** One request of a batch. */
 export interface BatchRequest {
   readonly customId: string
-  /** The JSON text of `{custom_id, params}` as it came. Whether `params` are valid shows when the item is worked on. */
+  /** The JSON text of `{custom_id, params}` as received. `params` are validated when the item is processed. */
   readonly text: string
 }
 
-/** The JSON object that some bytes hold, and its text. Throws `invalid-request`. */
+/** Parses bytes as a JSON object. Throws `invalid-request`. */
 type ParseObject = (bytes: Uint8Array) => Promise<{ readonly body: JsonObject; readonly text: string }>
 
 interface ReadOptions {
   readonly parse: ParseObject
-  /** Serves the event loop. */
+  /** Yields to the event loop. */
   readonly pause: () => Promise<void>
 }
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** The number of bytes that are parsed without a pause: some milliseconds of the densest JSON. */
+/** Bytes that are parsed without a pause: a few milliseconds for dense JSON. */
 const SLICE = 65_536
 
 /**
@@ -110,10 +110,10 @@ interface ByteSpan {
   readonly end: number
 }
 
-/** One request of a batch; `undefined`: a part of the body was scanned, and the event loop can be served. */
+/** One request of a batch; `undefined` between parts of the scan, where the caller may yield. */
 type Scanned = ByteSpan | undefined
 
-/** The number of bytes after which a scan comes up for air. */
+/** Bytes between two yields of the scan. */
 const SCAN_SLICE = 262_144
 
 const QUOTE = 34
@@ -174,7 +174,7 @@ interface Scan {
   end: number
 }
 
-/** Looks at one byte. Returns the element that ends there. */
+/** Reads one byte. Returns the element that ends there. */
 function step(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   const byte = bytes[scan.at] ?? 0
   if (scan.isInString) return stepInString(byte, scan)
@@ -199,7 +199,7 @@ function open(scan: Scan, byte: number): void {
   if (scan.isKeyDone && byte === OPEN_BRACKET) scan.list = { start: scan.at, end: -1 }
 }
 
-/** An element that is missing (`[1,,2]`) is an empty span; the end of an empty array is none. */
+/** A missing element (`[1,,2]`) is an empty span. An empty array has no elements. */
 function endElement(scan: Scan, byte: number): ByteSpan | undefined {
   const { start, end, list } = scan
   const isFirst = list !== undefined && scan.end <= list.start + 1

@@ -20,14 +20,14 @@ export interface OpenBatch {
   readonly keyId: string
 }
 
-/** What the values of a batch are read and written with. */
+/** What is needed to read and write the values of a batch. */
 export interface BatchStore {
   readonly store: Store
-  /** Serves the event loop: a local store answers many calls without a pause. */
+  /** Yields to the event loop, because a local store answers many calls without a pause. */
   readonly pause: () => Promise<void>
 }
 
-/** For small values of a batch that the quota of its key took when it was created. */
+/** Write options for small values, which were counted against the key's quota when the batch was created. */
 export function smallValueOf(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
@@ -36,10 +36,10 @@ export function smallValueOf(keyId: string): WriteOptions {
 const PAGE = 100
 const ROUNDS = 50
 
-/** The value of `todo` for an item that anyone may take. */
-export const FREE = '0'
+/** The value of `todo` for an unclaimed item. */
+export const UNCLAIMED = '0'
 
-/** A result's line; what follows it is for the books. */
+/** Returns the line of a result. The settlement follows it. */
 export function lineOf(value: string): string {
   const end = value.indexOf('\n')
   return end < 0 ? value : value.slice(0, end)
@@ -63,7 +63,10 @@ export async function changeBatch(
   throw new GatewayError('conflict', 'This batch is being changed by others at the moment. Try again.')
 }
 
-/** Deletes a batch and everything of it; the note of when to tidy up goes last, so that a process that dies leaves it. */
+/**
+ * Deletes a batch and all its values. The cleanup entry is deleted by the caller, so that a process that dies leaves
+ * it.
+ */
 export async function forgetBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
   await parts.store.delete(headKey(keyId, id))
   await parts.store.delete(OPEN + id)
@@ -79,7 +82,7 @@ async function deleteItems({ store, pause }: BatchStore, prefix: string): Promis
   }
 }
 
-/** So few values at once that even the largest answers do not fill the memory. */
+/** Number of values that are read at once. Few, so that the largest answers fit into memory. */
 const AT_ONCE = 4
 
 /** The values of all keys with a prefix, in order, read as they are taken. */

@@ -5,24 +5,24 @@ export type ItemEnd = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
 export type Counts = Readonly<Record<ItemEnd, number>>
 
-/** One batch as the store keeps it; its items and results are values of their own. Times in milliseconds since 1970. */
+/** One batch as stored. Items and results are separate values. Times are milliseconds since 1970. */
 export interface Batch {
   readonly id: string
   readonly keyId: string
-  /** How many items it has. */
+  /** Number of items. */
   readonly total: number
   readonly createdAt: number
-  /** Items that have not been answered by then expire. */
+  /** Time at which unanswered items expire. */
   readonly expiresAt: number
-  /** Headers of the request that made the batch, which hold for each of its items. */
+  /** Headers of the request that created the batch. They apply to each item. */
   readonly headers: Readonly<Record<string, string>>
-  /** `filling` until all of its items are written: before that it is not shown. */
+  /** `filling` until all items are written. A filling batch is not shown. */
   readonly state: 'filling' | 'working' | 'ended'
   readonly cancelledAt?: number
   readonly endedAt?: number
   /** When its results were deleted. */
   readonly archivedAt?: number
-  /** Known when it has ended. */
+  /** Present once the batch has ended. */
   readonly counts?: Counts
 }
 
@@ -45,14 +45,14 @@ export function makeBatchId(now: number, uuid: string): string {
   return `${PREFIX}${age}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
 }
 
-/** True for what may be an id: nothing else becomes part of a key of the store. */
+/** Returns true for a valid id. Only valid ids become part of store keys. */
 export function isBatchId(text: string): boolean {
   return ID.test(text)
 }
 
 export const NO_COUNTS: Counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
 
-/** Reads a stored batch; undefined for what is none. */
+/** Parses a stored batch; undefined for an invalid value. */
 export function parseBatch(text: string | undefined): Batch | undefined {
   if (text === undefined) return undefined
   try {
@@ -72,7 +72,7 @@ function isBatch(value: unknown): value is Batch & JsonObject {
   )
 }
 
-/** A batch as the message format shows it. Until it has ended, all its items count as being processed. */
+/** Writes a batch in the message format. Until the batch has ended, all its items count as processing. */
 export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
   const { counts = NO_COUNTS } = batch
   const hasEnded = batch.state === 'ended'
@@ -94,7 +94,7 @@ function time(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
-/** Where the store keeps what belongs to batches. Nothing of it has an end of its own, so that no store drops any of it. */
+/** Store keys of batches. No value has an expiry, so that no store drops it. */
 
 /** One batch: `Batch` as JSON. Listed per key, newest first. */
 export function headKey(keyId: string, id: string): string {
@@ -105,10 +105,10 @@ export function headsOf(keyId: string): string {
   return `batch-head:${keyId}:`
 }
 
-/** Batches that are not ended: the id of their key. */
+/** Unfinished batches: the id of their key. */
 export const OPEN = 'batch-open:'
 
-/** When something is to be tidied away: the id of the batch's key. Listed by time. */
+/** Cleanup entries, ordered by time: the id of the batch's key. */
 export const CLEANUP = 'batch-due:'
 const DUE_TIME_DIGITS = 15
 
@@ -123,11 +123,11 @@ export function readCleanupKey(key: string): { readonly at: number; readonly id:
 
 /** The kinds of values that each item has. */
 type ItemValue =
-  /** Who may touch the item; gone when it is finished. */
+  /** The holder of the item; deleted when the item is finished. */
   | 'todo'
   /** `{custom_id, params}`. */
   | 'request'
-  /** A line of the results, and what must be settled for it. */
+  /** A line of the results, and its pending settlement. */
   | 'result'
 
 /** All values of one kind of one batch. */
@@ -137,7 +137,7 @@ export function itemsOf(kind: ItemValue, batchId: string): string {
 
 const INDEX_DIGITS = 5
 
-/** The place of an item in its batch, as text that sorts. */
+/** Returns the position of an item in its batch as sortable text. */
 export function placeOf(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }

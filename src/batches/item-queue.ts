@@ -14,9 +14,17 @@ import {
   parseBatch,
 } from './batch.ts'
 import type { BatchParts } from './batch-repository.ts'
-import { changeBatch, FREE, lineOf, smallValueOf, valuesOf, type BatchStore, type OpenBatch } from './batch-storage.ts'
+import {
+  changeBatch,
+  UNCLAIMED,
+  lineOf,
+  smallValueOf,
+  valuesOf,
+  type BatchStore,
+  type OpenBatch,
+} from './batch-storage.ts'
 
-/** An item that this process may work on until `held` says otherwise. */
+/** An item that this process holds. */
 export interface ItemClaim {
   readonly batch: OpenBatch
   readonly place: string
@@ -24,9 +32,9 @@ export interface ItemClaim {
   held: string
 }
 
-export type Taking =
+export type TakeResult =
   | { readonly kind: 'claimed'; readonly claim: ItemClaim }
-  /** Someone else has it, or it waits, until about then. */
+  /** Another process holds it, or it is waiting, until about this time. */
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
 
@@ -34,37 +42,36 @@ export type Taking =
 export interface ItemResult {
   /** One line of the results. */
   readonly line: string
-  /** What must have been settled before the item is closed; absent where no money was reserved, or all is settled. */
+  /** The settlement to make before the item is closed. Absent when no money was reserved or all is settled. */
   readonly settlement?: Settlement
 }
 
 /**
- * The items of batches, claimed by lease. Each item has a `todo` value: a time and a holder. Only the holder
- * changes it before that time. The process that replaces it in one atomic step is the next holder. A process that was killed
- * holds its items no longer than the lease.
- *
- * An item ends in this order, each step safe to be made twice: its result is put in place together with its
- * settlement, only where no other is; the settlement is made; the result is shortened to its line; the todo goes.
- * When a process dies at any of these steps, the next holder continues from there: one result, settled once.
+ * The items of batches, claimed by lease. Each item has a `todo` value: a time and a holder. Only the holder changes it
+ * before that time. The process that replaces it in one atomic step is the next holder. A killed process holds its
+ * items no longer than the lease. An item ends in four idempotent steps: the result and its settlement are stored,
+ * unless there is a result; the settlement is made; the result is reduced to its line; the `todo` value is deleted.
+ * When a process dies, the next holder continues with the next step, so each item has one result, which is settled
+ * once.
  */
 export interface ItemQueue {
-  /** Items that are not finished, those after a place, in order. */
+  /** Returns unfinished items after a position, in order. */
   places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
-  take(batch: OpenBatch, place: string): Promise<Taking>
-  /** Holds the item for another lease; false when someone else has it. */
+  take(batch: OpenBatch, place: string): Promise<TakeResult>
+  /** Holds the item for another lease. Returns false when another process has it. */
   renew(claim: ItemClaim): Promise<boolean>
-  /** Lets the item go, for anyone from `at` on. */
+  /** Releases the item. Any process may take it from `at` on. */
   release(claim: ItemClaim, at: number): Promise<void>
   /** The batch as it is now. */
   batch(of: OpenBatch): Promise<Batch | undefined>
   request(claim: ItemClaim): Promise<StoredRequest | undefined>
   result(claim: ItemClaim): Promise<ItemResult | undefined>
   /**
-   * Puts the result in place, and returns it. Where the key's quota has no room for the answer, an error takes its place;
-   * what the answer cost is settled all the same. Returns undefined when there is a result already, which then counts.
+   * Stores the result and returns it. When the answer exceeds the key's quota, an error is stored instead, and the cost
+   * is still settled. Returns undefined when another result exists, which then counts.
    */
   finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
-  /** After the settlement: nothing of the item is left but its line. */
+  /** Called after the settlement. Deletes everything of the item except its line. */
   close(claim: ItemClaim, result: ItemResult): Promise<void>
   /** Ends a batch that has no unfinished items: counts its results. */
   end(batch: OpenBatch): Promise<void>
@@ -93,11 +100,11 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     return keys.map((found) => found.slice(prefix.length))
   }
 
-  async function take(batch: OpenBatch, place: string): Promise<Taking> {
+  async function take(batch: OpenBatch, place: string): Promise<TakeResult> {
     const todo = key('todo', { batch, place })
     const held = holding()
     const write = smallValueOf(batch.keyId)
-    if (await store.swap(todo, FREE, held, write)) return { kind: 'claimed', claim: { batch, place, held } }
+    if (await store.swap(todo, UNCLAIMED, held, write)) return { kind: 'claimed', claim: { batch, place, held } }
     const found = await store.get(todo)
     if (found === undefined) return { kind: 'gone' }
     const until = Number(found.split(' ', 1)[0])
@@ -131,11 +138,11 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
       return await put(claim, given, { quota: quotaOf('batch', keyId) })
     } catch (error) {
       if (!GatewayError.is(error) || error.kind !== 'quota-exceeded') throw error
-      return put(claim, { ...given, line: noRoomLine(given.line) }, smallValueOf(keyId))
+      return put(claim, { ...given, line: quotaFullLine(given.line) }, smallValueOf(keyId))
     }
   }
 
-  /** An answer of the store that was lost on its way is no reason to think that another was first. */
+  /** A lost reply of the store does not mean that another process was first. */
   async function put(claim: ItemClaim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
     const slot = key('result', claim)
     const value = writeResult(given)
@@ -184,7 +191,7 @@ async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts
   return counts
 }
 
-/** The end of an item is at the beginning of its line, before all text of a caller or a model. */
+/** The outcome is at the start of the line, before any text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
 /** Begins the last field of a line. No text before it can hold the same: in a text, the quotes are escaped. */
@@ -207,8 +214,8 @@ const NO_ROOM = {
   request_id: null,
 }
 
-/** The line of the same item without its answer: short, so that it can always be written. */
-function noRoomLine(line: string): string {
+/** Returns the line of the same item without its answer. It is short, so that it always fits. */
+function quotaFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(NO_ROOM)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }
 
@@ -216,7 +223,7 @@ function endOf(value: string): ItemEnd {
   return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemEnd
 }
 
-/** An upstream's own JSON may stand on several lines. */
+/** The JSON of an upstream may span several lines. */
 function oneLine(json: string): string {
   return /[\r\n]/.test(json) ? JSON.stringify(JSON.parse(json)) : json
 }
@@ -233,5 +240,5 @@ function readResult(value: string): ItemResult {
 
 /** The line was written by `writeResult`. */
 function isSettlement(value: unknown): value is Settlement {
-  return isJsonObject(value) && typeof value['ticket'] === 'string' && Array.isArray(value['charges'])
+  return isJsonObject(value) && typeof value['reservationId'] === 'string' && Array.isArray(value['charges'])
 }

@@ -1,21 +1,21 @@
 import type { OpenBatch } from './batch-storage.ts'
 import type { ItemClaim, ItemQueue } from './item-queue.ts'
 
-/** What a look at a batch found. */
+/** The result of a poll. */
 type Found =
   | { readonly kind: 'item'; readonly claim: ItemClaim }
-  /** Nothing can be had before about `until`. */
+  /** No item is available before about `until`. */
   | { readonly kind: 'wait'; readonly until: number }
   /** Every item is finished. */
   | { readonly kind: 'none' }
 
-/** Goes round and round the unfinished items of one batch. */
+/** Polls the unfinished items of one batch in a cycle. */
 export interface ItemPoll {
   readonly batch: OpenBatch
   next(): Promise<Found>
 }
 
-/** @param start the place after which to begin, so that several processes do not grasp at the same items */
+/** @param start The position to start after, so that several processes begin with different items. */
 export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: string): ItemPoll {
   let ahead: string[] = []
   let last = start

@@ -23,12 +23,12 @@ export interface Claim {
 
 export interface ReserveRequest {
   /** Names the reservation; unique for ever. */
-  readonly ticket: string
+  readonly reservationId: string
   readonly claims: readonly Claim[]
   /** The smallest grant of the elastic claims that is of use. @default their amount */
   readonly least?: number
   /** How long the amounts are held when they are not settled because the process died. */
-  readonly lapsesAfterMs: number
+  readonly expiresAfterMs: number
 }
 
 /** `levels[i]` is spent + held of claim i's counter: after the step when accepted, as found when refused. */
@@ -57,7 +57,7 @@ export interface Tally {
 }
 
 export interface Settlement {
-  readonly ticket: string
+  readonly reservationId: string
   readonly charges: readonly Charge[]
   readonly tallies: readonly Tally[]
   /**
@@ -154,8 +154,8 @@ export interface Store {
   /** Takes all claims or none. */
   reserve(request: ReserveRequest): MaybePromise<ReserveResult>
   /**
-   * Gives back what the ticket holds, adds the charges, tallies and log entries. Only the first call for a ticket does anything and
-   * answers true; a ticket whose hold has lapsed can still be settled, for an hour at least.
+   * Gives back what the reservation holds, adds the charges, tallies and log entries. Only the first call for a reservation does anything and
+   * answers true; a reservation whose hold has lapsed can still be settled, for an hour at least.
    */
   settle(settlement: Settlement): MaybePromise<boolean>
   levels(counters: readonly string[]): MaybePromise<readonly Level[]>

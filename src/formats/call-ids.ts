@@ -4,7 +4,7 @@ import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
  * Returns an id for a tool call that its upstream sent without one. It is random, not counted: the caller sends it back with
  * the result, and a conversation with two calls of the same id is refused by vendors.
  */
-export function freshId(prefix: 'call' | 'toolu'): string {
+export function generateCallId(prefix: 'call' | 'toolu'): string {
   return `${prefix}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`
 }
 
@@ -41,7 +41,7 @@ export function replaceObject(
   return isJsonObject(inner) ? replaceField(object, field, change(inner)) : object
 }
 
-/** A whole answer in which every tool call has an id; the same object where all had one. */
+/** Returns an answer in which every tool call has an id; the same object when none was missing. */
 export function fillChatCallIds(body: JsonObject): JsonObject {
   return replaceItems(body, 'choices', (choice) =>
     replaceObject(choice, 'message', (message) => replaceItems(message, 'tool_calls', withChatCallId)),
@@ -49,7 +49,7 @@ export function fillChatCallIds(body: JsonObject): JsonObject {
 }
 
 function withChatCallId(call: JsonObject): JsonObject {
-  return idOf(call['id']) === undefined ? { ...call, id: freshId('call') } : call
+  return idOf(call['id']) === undefined ? { ...call, id: generateCallId('call') } : call
 }
 
 interface StreamedCall {
@@ -92,16 +92,18 @@ function isNamed(piece: JsonObject): boolean {
   return isJsonObject(called) && idOf(called['name']) !== undefined
 }
 
-/** A whole answer in which every tool call has an id; the same object where all had one. */
+/** Returns an answer in which every tool call has an id; the same object when none was missing. */
 export function fillMessageCallIds(message: JsonObject): JsonObject {
   return replaceItems(message, 'content', withMessageCallId)
 }
 
-/** An event of a stream in which a tool call that begins has an id; the same object where it had one. */
+/** Returns an event in which a starting tool call has an id; the same object when it has one. */
 export function fillEventCallId(event: JsonObject): JsonObject {
   return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', withMessageCallId) : event
 }
 
 function withMessageCallId(block: JsonObject): JsonObject {
-  return block['type'] === 'tool_use' && idOf(block['id']) === undefined ? { ...block, id: freshId('toolu') } : block
+  return block['type'] === 'tool_use' && idOf(block['id']) === undefined
+    ? { ...block, id: generateCallId('toolu') }
+    : block
 }

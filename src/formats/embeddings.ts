@@ -4,14 +4,16 @@ import type { Embedded, Embedding, EmbeddingRequest, EmbedInput, Encoding } from
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
 import { tokensOf } from './chat/usage.ts'
 
-/** As the vendor counts: inputs of one request, and tokens of one input that is given as tokens. */
+/** Limits of the vendor: inputs of one request, and tokens of one tokenized input. */
 const MAX_INPUTS = 2048
 const MAX_TOKENS = 100_000
 const MAX_DIMENSIONS = 65_536
-/** Characters of one text: more than fit the window of any embedding model. */
+/** Maximum characters of one text, above the window of every embedding model. */
 const MAX_TEXT_LENGTH = 1_048_576
 
-/** An embeddings request. Throws `invalid-request` with the `param` that was wrong; further fields are carried untouched. */
+/**
+ * Reads an embeddings request. Other fields are carried unchanged. Throws `invalid-request` with the invalid `param`.
+ */
 export function readEmbeddingRequest(body: JsonObject): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
@@ -31,7 +33,7 @@ function readEncoding(value: Json | undefined): Encoding {
   throw badField('encoding_format', value, 'float or base64')
 }
 
-/** One text, several, the tokens of one text, or those of several. */
+/** Reads one or several texts, each as a string or as tokens. */
 function readInputs(value: Json | undefined): readonly EmbedInput[] {
   if (typeof value === 'string') return [readText(value, 'input')]
   if (!Array.isArray(value) || value.length === 0) throw badField('input', value, EXPECTED)
@@ -60,7 +62,7 @@ function readTokens(value: Json, param: string): readonly number[] {
   })
 }
 
-/** What an upstream answered, read loosely. Throws `upstream` unless there is one vector for each input. */
+/** Reads an upstream's answer loosely. Throws `upstream` unless there is one vector for each input. */
 export function readEmbeddings(body: JsonObject, count: number): Embedded {
   const found = Array.from({ length: count }, (): Embedding | undefined => undefined)
   asArray(body['data']).forEach((item, place) => {
@@ -87,7 +89,7 @@ function vectorOf(value: Json | undefined): Embedding | undefined {
   return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
 }
 
-/** The body of an answer. Vectors that came in the encoding that was asked for leave as they came. */
+/** Returns the body of an answer. Vectors already in the requested encoding are not converted. */
 export function writeEmbeddings(answer: Embedded, encoding: Encoding, inputTokens: number): JsonObject {
   return {
     object: 'list',
@@ -107,7 +109,7 @@ function encode(embedding: Embedding, encoding: Encoding): Embedding {
 }
 
 const BYTES_PER_NUMBER = 4
-/** Letters that are made at once: a call takes only so many arguments. */
+/** Number of bytes per call: the number of arguments of a call is limited. */
 const LETTERS = 8_192
 
 /** 32-bit floats, little-endian on every machine. */

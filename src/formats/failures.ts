@@ -7,7 +7,7 @@ export interface FailureRow {
   readonly code?: string
 }
 
-/** What each kind of failure is on the wire, in both dialects. */
+/** The wire representation of each kind of failure, in all formats. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   'invalid-request': { status: 400, type: 'invalid_request_error' },
   'invalid-admin-request': { status: 400, type: 'validation_error' },
@@ -34,7 +34,7 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   overloaded: { status: 503, type: 'overloaded_error' },
 }
 
-/** A failure as both dialects tell it. */
+/** The fields of a failure that all formats write. */
 export interface FailureText {
   readonly status: number
   readonly type: string
@@ -45,7 +45,10 @@ export interface FailureText {
   readonly details?: Json
 }
 
-/** The failure's row, with what the failure itself knows better; an upstream's refusal keeps the upstream's words. */
+/**
+ * Returns the row of the failure's kind, overridden by details of the failure. A refusal by an upstream keeps the
+ * upstream's type and code.
+ */
 export function describeFailure(failure: GatewayError): FailureText {
   const row = FAILURES[failure.kind]
   const { upstream } = failure.details
@@ -78,12 +81,12 @@ const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
 const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const YES_OR_NO = /^(true|false)$/
 
-/** The kinds whose status is the upstream's own: its waiting time fits only there. */
+/** Kinds whose status comes from the upstream. The upstream's retry advice applies to these only. */
 const ADVISED: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
   'overloaded',
-  // Official clients retry every 409, also one that lasts: the advice is ours.
+  // Official clients retry every 409, even a permanent one, so the gateway sends advice of its own.
   'conflict',
 ])
 
@@ -103,15 +106,15 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   return headers
 }
 
-/** An upstream's header may hold what ours must not: only what can be advice is passed on. */
+/** Passes on an upstream's header only when its value has the expected form. */
 function set(headers: Record<string, string>, name: string, value: string | undefined, form: RegExp): void {
   if (value !== undefined && form.test(value)) headers[name] = value
 }
 
-/** Statuses by which an upstream blames the caller's own request. */
+/** Statuses with which an upstream blames the caller's request. */
 const BLAMES_CALLER: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
 
-/** What an upstream's status means to our caller. */
+/** Returns the kind of failure for an upstream's status. */
 export function upstreamFailureKind(status: number): FailureKind {
   if (BLAMES_CALLER.has(status)) return 'upstream-rejected'
   if (status === 429) return 'upstream-rate-limited'

@@ -4,12 +4,12 @@ import { isSafeModelName } from '../core/model.ts'
 
 const MAX_ECHO_LENGTH = 100
 
-/** The caller's field is not what it must be; `expected` completes "expected …". */
+/** Returns the error for an invalid field. `expected` completes "expected …". */
 export function badField(param: string, found: Json | undefined, expected: string): GatewayError {
   return new GatewayError('invalid-request', `${param} is ${nameOf(found)}; expected ${expected}.`, { param })
 }
 
-/** How a value is called in an error: numbers and short texts by themselves, others by their kind. */
+/** Describes a value in an error: numbers and short texts by value, others by type. */
 function nameOf(value: Json | undefined): string {
   if (value === undefined) return 'missing'
   if (value === null) return 'null'
@@ -19,7 +19,7 @@ function nameOf(value: Json | undefined): string {
   return value.length > MAX_ECHO_LENGTH ? `a text of ${value.length} characters` : JSON.stringify(value)
 }
 
-/** Null means the same as a field that was left out. */
+/** Null means the same as an absent field. */
 export function isAbsent(value: Json | undefined): value is null | undefined {
   return value === undefined || value === null
 }

@@ -6,8 +6,8 @@ import type { Json, JsonObject } from '../core/json.ts'
 import type { Dialect, Prompt, ReceivedBody, UpstreamDialect } from '../core/prompt.ts'
 
 /**
- * The bill as the wire shows it: the fields of `svc_metrics`. Money is dollars with six fraction digits.
- * The message format shows the first three, a chat stream the others.
+ * The bill on the wire: the fields of `svc_metrics`. Money is in dollars with six decimals. The message format shows
+ * the first three fields, a chat stream the others.
  */
 export interface SvcMetrics {
   readonly savingsPercent: number
@@ -26,19 +26,19 @@ export interface SvcMetrics {
   readonly profitMargin: number
 }
 
-/** What a writer must know besides the answer. */
+/** What a writer needs besides the answer. */
 export interface WriteContext {
   /** The caller's prompt. It decides, for example, whether a chat stream ends in a usage chunk. */
   readonly prompt: Prompt
   /** Seconds since 1970. */
   readonly created: number
-  /** Names the answer in formats whose ids are the gateway's own. @default the upstream's id of the answer */
+  /** The id of the answer in formats whose ids the gateway creates. @default the upstream's id */
   readonly requestId?: string
-  /** The caller's body as it came, before earlier turns took their place in it. @default the prompt's native */
+  /** The caller's body as received, before references to earlier turns were resolved. @default the prompt's native */
   readonly asked?: JsonObject
 }
 
-/** The body for an upstream, and the names of hints that its format does not have. */
+/** The body for an upstream, and the names of hints that its format does not support. */
 export interface WrittenPrompt {
   readonly body: string | Uint8Array
   readonly ignored: readonly string[]
@@ -46,9 +46,9 @@ export interface WrittenPrompt {
 
 /** Writes one stream for a caller. */
 export interface StepWriter {
-  /** Frames that can leave now; the frame that must carry the bill is held back. */
+  /** Returns the frames that can be sent now. The frame that carries the bill is held back. */
   write(step: Step): readonly Frame[]
-  /** Notified of whole events that leave as received, past this writer. */
+  /** Called with whole events that are sent as received, without passing through `write`. */
   passed?(events: ByteSearch): void
   /** The frames that close a whole stream, with the bill on the frame that has the finish reason. */
   end(metrics: SvcMetrics): readonly Frame[]
@@ -56,55 +56,61 @@ export interface StepWriter {
   fail?(failure: GatewayError): readonly Frame[]
 }
 
-/** One answered request as it is kept for those that refer to it. */
+/** One answered request, kept for later requests that refer to it. */
 export interface KeptTurn {
   readonly id: string
-  /** The whole conversation that was asked with, in the format's own items. */
+  /** The whole conversation of the request, as items of the format. */
   readonly input: readonly Json[]
-  /** The answer as it was sent. */
+  /** The answer as sent. */
   readonly answer: JsonObject
 }
 
 /** The ids of the turns that a body refers to. */
 export interface References {
-  /** The turn whose conversation goes on. */
+  /** The turn that the request continues. */
   readonly continued: string | undefined
-  /** The turns of whose answers it takes parts, each once. */
+  /** The turns whose answers contain referenced items, without duplicates. */
   readonly quoted: readonly string[]
-  /** Items that no turn of the gateway holds, each once: the upstream that wrote them may. */
+  /** Items that no kept turn contains, without duplicates. The upstream that created them may have them. */
   readonly foreign: readonly string[]
 }
 
-/** What was found of them. */
+/** The kept turns that were found. */
 export interface RecalledTurns {
   readonly continued: KeptTurn | undefined
   /** Answers by the ids of their turns. */
   readonly quoted: ReadonlyMap<string, JsonObject>
-  /** The ids of responses and items that an upstream holds for the key: references to them stay as they are. */
+  /** The ids of responses and items that an upstream keeps for the key. References to them are not changed. */
   readonly held: ReadonlySet<string>
 }
 
-/** What a format must say whose servers keep answered requests, so that later ones refer to them by their ids. */
+/** Implemented by formats whose servers keep answered requests, so that later requests can refer to them by id. */
 export interface TurnFormat {
   /** Reads loosely: `readPrompt` reports errors. */
   refersTo(body: JsonObject): References
-  /** The body with what it refers to in its place. Throws `invalid-request` for what is not there. */
+  /** Returns the body with every reference resolved. Throws `invalid-request` for an unknown reference. */
   recall(body: JsonObject, found: RecalledTurns): JsonObject
-  /** What to keep, or undefined where the caller wants nothing kept. `serialized` is the whole body, or the last frame's data. */
+  /**
+   * Returns the turn to keep; undefined when the caller opts out. `serialized` is the whole body, or the last frame's
+   * data.
+   */
   keep(context: WriteContext, serialized: string): KeptTurn | undefined
-  /** The ids of an answer by which later requests can refer to it: its own, and those of its items. */
+  /** Returns the ids by which later requests can refer to an answer: its own, and those of its items. */
   idsOf(answer: JsonObject): readonly string[]
   /** Reads an answer that its upstream holds. Throws `upstream` when the body is no answer. */
   readCompletion(body: JsonObject): Completion
-  /** True for an answer that its upstream has accepted and not yet generated. */
+  /** Returns true for an answer that the upstream has accepted but not generated yet. */
   isUnfinished(completion: Completion): boolean
-  /** The id of an answer that the gateway gives to a request itself. */
+  /** Returns the id that the gateway gives to the answer of a request. */
   answerId(requestId: string): string
-  /** True when the prompt refers to what an upstream holds, so that the gateway does not see all of it. */
+  /**
+   * Returns true when the prompt refers to data that only the upstream has, so that the gateway does not see the whole
+   * prompt.
+   */
   refersToUpstream(prompt: Prompt): boolean
 }
 
-/** The side of a wire format that faces upstreams. Pure: no clock, no network, no store. */
+/** The upstream side of a wire format. Pure: no clock, no network, no store. */
 export interface UpstreamFormat {
   readonly dialect: UpstreamDialect
   /**
@@ -112,13 +118,13 @@ export interface UpstreamFormat {
    * dialect that this format cannot express.
    */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
-  /** provider → library. Throws `upstream` when the body is no answer. */
+  /** provider → library. Throws `upstream` when the body is not an answer. */
   readCompletion(body: JsonObject, text?: string): Completion
   /** provider → library */
   stepReader(): StepReader
-  /** Which events of a stream may pass unparsed between two sides of this format. @default none */
+  /** Decides which stream events may pass unparsed between two sides of this format. @default none */
   readonly isPlain?: IsPlain
-  /** provider → library: what an upstream's error body says, for any status. `body` is undefined when it was no JSON. */
+  /** provider → library: reads an error of any status. `body` is undefined when it was not JSON. */
   readFailure(status: number, body: JsonObject | undefined): GatewayError
 }
 
@@ -142,15 +148,15 @@ export interface ClientFormat {
   stepWriter(context: WriteContext): StepWriter
   /** library → caller */
   readonly writeFailure: WriteFailure
-  /** library → caller: the event that ends a stream which broke. */
+  /** library → caller: the event that ends a broken stream. */
   writeFailureFrame(failure: GatewayError, requestId: string): Frame
-  /** An event that only says that the line is alive. */
+  /** The event that keeps an idle connection open. */
   readonly heartbeat: Frame | 'comment'
   /**
-   * How an answer's id is written, for formats whose streams can be had again: their events carry ids. Written twice it
-   * stays the same. Absent: streams cannot be resumed.
+   * Returns the id of an answer, for formats whose streams can be resumed. Idempotent. Absent when streams cannot be
+   * resumed.
    */
   readonly answerId?: (id: string) => string
-  /** Absent: each request says all that it means. */
+  /** Absent when every request is complete in itself. */
   readonly turns?: TurnFormat
 }

@@ -43,7 +43,7 @@ export function endOfBase64(bytes: Uint8Array, start: number, end: number): numb
   return at
 }
 
-/** The backslashes among the bytes. */
+/** Counts backslashes. */
 export function countEscapes(bytes: Uint8Array): number {
   let count = 0
   for (let at = bytes.indexOf(BACKSLASH); at !== -1; at = bytes.indexOf(BACKSLASH, at + 1)) count++
@@ -53,7 +53,7 @@ export function countEscapes(bytes: Uint8Array): number {
 /** Maximum bytes of a `data:` URL before its data. */
 export const MAX_URL_START = 200
 
-/** Where the data of a string begins: behind `;base64,` in a `data:` URL. */
+/** Returns where the data of a string begins: after `;base64,` in a `data:` URL. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
   const prefix = latin1(bytes, start, start + MAX_URL_START)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1
@@ -64,7 +64,7 @@ const MODEL = [...'model'].map((letter) => letter.charCodeAt(0))
 /** Every letter as `\uXXXX`. */
 const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
-/** Whether a key is `model`, and whether it is written without escapes. */
+/** Distinguishes the key `model`, the same key written with escapes, and any other key. */
 export function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'another' {
   const length = end - start
   if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'another'

@@ -1,12 +1,12 @@
 import { GatewayError } from '../core/errors.ts'
 
-/** Work in steps of about a millisecond; the event loop serves others in between. */
+/** Work in steps of about a millisecond. The caller yields to the event loop between steps. */
 export type Steps<value> = Generator<void, value, undefined>
 
 const MAX_REASON = 100
 const REPLACEMENT = '\uFFFD'
 
-/** Throws `invalid-request`. A part of a text is named by its reason alone, since positions within it mislead. */
+/** Throws `invalid-request`. For a part of a text, the message omits positions, which would mislead. */
 export function parseJson(text: string, isPart = true): unknown {
   try {
     return JSON.parse(text)
@@ -40,7 +40,7 @@ export function decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   }
 }
 
-/** The part of Node's Buffer that is used. */
+/** The method of Node's Buffer that is used. */
 interface NodeBytes {
   utf8Slice(): string
   latin1Slice(): string

@@ -6,9 +6,9 @@ import type { LongString } from './scan-json.ts'
 const STEP_BYTES = 1024 * 1024
 
 export interface LongStrings {
-  /** In their order. None is a key. */
+  /** In ascending order. None is a key. */
   readonly strings: readonly LongString[]
-  /** The beginning of the strings that take their places. It is random, so that no caller can write it. */
+  /** Prefix of the placeholders. It is random, so that no caller can send it. */
   readonly placeholder: string
 }
 
@@ -70,7 +70,7 @@ function* parseString(bytes: Uint8Array): Steps<string> {
   return joinPieces(string)
 }
 
-/** Puts each long string in the place of its placeholder. */
+/** Replaces each placeholder by its long string. */
 function restore(value: unknown, placeholder: string, parsed: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const fields = value as Record<string, unknown>

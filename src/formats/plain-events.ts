@@ -5,10 +5,10 @@ const SPACE = 32
 const CLOSE_BRACE = 125
 const LOWER_N = 110
 
-/** True when the key occurs only with the value null. */
+/** Returns true when every occurrence of the key has the value null. */
 function isOnlyNull(search: ByteSearch, key: string): boolean {
   for (let at = search.find(key); at !== -1; at = search.find(key, at + 1)) {
-    // The colon, and one space that some servers write.
+    // Skips the colon, and one space that some servers write.
     let value = at + key.length + 1
     if (search.bytes[value] === SPACE) value++
     if (search.bytes[value] !== LOWER_N) return false
@@ -17,8 +17,8 @@ function isOnlyNull(search: ByteSearch, key: string): boolean {
 }
 
 /**
- * True when every event is one line `data: {…}`, after one of the lines before it that `beginnings` name. What looks
- * otherwise (comments, several data lines, a cut object, an event of another name) is left to the parser.
+ * Returns true when every event is one line `data: {…}` after one of the given beginnings. Other events (comments,
+ * several data lines, a cut object, another name) are left to the parser.
  */
 export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Uint8Array[]): boolean {
   const { bytes } = search
@@ -33,7 +33,7 @@ export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Ui
   return true
 }
 
-/** ASCII text as bytes. */
+/** Returns the bytes of ASCII text. */
 export function beginning(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
@@ -53,8 +53,8 @@ function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boo
 const PLAIN_CHAT = ['data: {', 'data:{'].map(beginning)
 
 /**
- * True for chunks that only carry content. Usage and finish reasons are read unless null; tool calls are read because an
- * id may be missing.
+ * Returns true for chunks that carry only content. Chunks with a usage or finish reason other than null, and with tool
+ * calls, whose id may be missing, must be parsed.
  */
 export function isPlainChat(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('"error"') !== -1 || search.find('_call') !== -1) return false
@@ -64,12 +64,12 @@ export function isPlainChat(search: ByteSearch): boolean {
   )
 }
 
-/** The name of an event leaves with it, so that only these names are taken, and only when the data agrees. */
+/** Events are sent with their names, so only these names are accepted, and only when the data has the same type. */
 const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
   ['', ' '].map((space) => beginning(`event: ${name}\ndata: {"type":${space}"${name}"`)),
 )
 
-/** True for deltas and pings: the beginnings and ends of messages and blocks are read. */
+/** Returns true for deltas and pings. Starts and ends of messages and blocks must be parsed. */
 export function isPlainMessages(search: ByteSearch): boolean {
   if (search.find('message_') !== -1 || search.find('content_block_s') !== -1) return false
   if (search.find('"error"') !== -1 || search.find('\r') !== -1) return false

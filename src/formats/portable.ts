@@ -3,15 +3,18 @@ import { withParts, type Message, type Part, type Prompt, type Settings, type Up
 import { sourceOf } from './translators.ts'
 import { portableResponse, type PortablePrompt } from './responses/portable-prompt.ts'
 
-/** Where a prompt goes that must be translated. */
+/** The destination of a prompt that must be translated. */
 export interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'refusesSamplers' | 'efforts'>
-  /** What the target's format cannot say is left out and named instead of refused. */
+  /** Content that the target's format cannot express is left out and reported instead of refused. */
   readonly isLossy: boolean
 }
 
-/** Prepares a prompt for a format that is not its own: what the writers of that format cannot decide by themselves. */
+/**
+ * Prepares a prompt for a format other than its own: makes the changes that depend on the target model or on the
+ * caller.
+ */
 export function portablePrompt(received: Prompt, target: PortableTarget): PortablePrompt {
   const own = received.native.dialect === 'responses' ? portableResponse(received) : { prompt: received, ignored: [] }
   const ignored = [...own.ignored]
@@ -22,7 +25,7 @@ export function portablePrompt(received: Prompt, target: PortableTarget): Portab
   return { prompt, ignored }
 }
 
-/** The names of samplers, which all formats share. */
+/** Names of samplers, equal in all formats. */
 const SAMPLERS = { temperature: 'temperature', topP: 'top_p', topK: 'top_k' } as const
 
 function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
@@ -33,10 +36,10 @@ function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
   return { ...prompt, settings }
 }
 
-/** From little to much, in the words of all vendors. */
+/** Reasoning efforts of all vendors, in ascending order. */
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 
-/** The effort in the word of the target's vendor that means most nearly the same. */
+/** Replaces the effort by the nearest effort that the target model supports. */
 function withKnownEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignored: string[]): Prompt {
   const { effort, ...settings } = prompt.settings
   if (effort === undefined) return prompt
@@ -55,7 +58,9 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
   return known.filter((word) => EFFORTS.includes(word)).toSorted((a, b) => away(a) - away(b))[0]
 }
 
-/** Leaves out parts and settings that the writers would refuse. Fields of the body are left out by the writers. */
+/**
+ * Leaves out parts and settings that the target format cannot express. The writers leave out body fields themselves.
+ */
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
@@ -75,14 +80,14 @@ function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: s
   return { ...prompt, messages: withoutBeginning(messages, prompt, ignored), settings, tools, isLossy: true }
 }
 
-/** The beginning of an answer, which only the message format has. */
+/** Removes the prefilled start of an answer, which only the message format supports. */
 function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
   if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
   ignored.push(sourceOf(prompt).pathOf(prompt, messages.length - 1))
   return messages.slice(0, -1)
 }
 
-/** The same array where nothing is left out. */
+/** Returns the same array when no part is left out. */
 function sayableParts(parts: readonly Part[], dialect: UpstreamDialect): readonly Part[] {
   let isWhole = true
   const sayable = parts.flatMap((part): readonly Part[] => {
@@ -96,7 +101,7 @@ function sayableParts(parts: readonly Part[], dialect: UpstreamDialect): readonl
   return isWhole ? parts : sayable
 }
 
-/** False for what only the vendor of its dialect can resolve. */
+/** Returns false for content that only the vendor of its own format can resolve. */
 function isSayable(part: Part, dialect: UpstreamDialect): boolean {
   switch (part.type) {
     case 'opaque':

@@ -5,8 +5,8 @@ import { promptTooLong } from './scan-json.ts'
 import { isUnset } from './translation.ts'
 
 /**
- * Throws `invalid-request` for a prompt whose text is longer than `limit`, before anything counts its tokens. The scan of
- * the body lets base64 pass, because only the parsed prompt shows whether it is an image or a text.
+ * Throws `invalid-request` for a prompt whose text is longer than `limit`, before its tokens are counted. The scan of
+ * the body ignores base64, because only the parsed prompt shows whether it is an image or text.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
@@ -41,7 +41,7 @@ function lengthInside(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
 }
 
-/** Body fields by which vendors search, run code, call servers or read what they keep themselves. */
+/** Body fields that make vendors search, run code, call servers or read data that they keep. */
 const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   [
     'mcp_servers',
@@ -57,20 +57,20 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   ].map(looseName),
 )
 
-/** Types of tools that the caller runs. Every other type is run by the vendor, and so is a shell in a container. */
+/** Types of tools that the caller runs. Tools of other types, and a shell in a container, are run by the vendor. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )
-/** Tools of the message format whose schema the vendor knows and the caller runs. */
+/** Tools of the message format that have a vendor-defined schema and are run by the caller. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
-/** Model names by which a vendor searches before it answers. */
+/** Model names that make a vendor search before it answers. */
 const SEARCHING_MODEL = /:online$/
-/** Fields of content that this library does not know and that lead to something outside of the body. */
+/** Fields of unknown content that refer to data outside of the body. */
 const REFERENCE = /^(file_id|\w*_?ur[li])$/
 
 /**
- * The path of what makes a vendor read or do more than the body holds, so that the body says nothing of the tokens;
- * undefined for a prompt that is complete in itself.
+ * Returns the path of a field that makes the vendor read or do more than the body contains, so that the body does not
+ * bound the tokens. Undefined for a self-contained prompt.
  */
 export function vendorWorkOf(prompt: Prompt): string | undefined {
   return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
@@ -84,7 +84,7 @@ function fieldOf({ native, model }: Prompt): string | undefined {
   return undefined
 }
 
-/** Names that were looked at before: bodies have the same few fields again and again. */
+/** Cached results: most bodies have the same few fields. */
 const knownFields = new Map<string, boolean>()
 const MAX_KNOWN_FIELDS = 200
 const MAX_KNOWN_LENGTH = 40
@@ -129,7 +129,7 @@ function leadsOutside(part: Part): boolean {
   }
 }
 
-/** A reference to an item that the vendor holds. */
+/** Returns true for a reference to an item stored by the vendor. */
 function isReferenceItem({ type, role, id }: JsonObject): boolean {
   return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
 }
@@ -143,7 +143,7 @@ function refersOutside(value: JsonObject): boolean {
   return Object.entries(value).some(([name, field]) => isReference(name, field) || holdsReference(field))
 }
 
-/** A data URL holds its content itself. */
+/** A data URL contains its data, so it is not a reference. */
 function isReference(name: string, field: Json | undefined): boolean {
   return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
 }

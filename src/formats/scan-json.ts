@@ -59,9 +59,9 @@ interface State {
 
 /** A body above this size yields between its steps. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
-/** The scan yields after so many bytes. */
+/** Bytes between two yields of the scan. */
 const SLICE = 256 * 1024
-/** A shorter string counts as text also where it is base64. */
+/** A shorter string counts as text even when it is base64. */
 const MIN_LONG_STRING = 4096
 /** Base64 may hold escaped slashes and line ends; a string with more escapes than this is slow to parse. */
 const MIN_BYTES_PER_ESCAPE = 16
@@ -239,7 +239,7 @@ function openString(state: State): void {
   state.stringEnd = -1
 }
 
-/** Finds the end of a string; of a long one, then, whether it is base64. Neither goes beyond the slice. */
+/** Finds the end of a string, then decides for a long string whether it is base64. Stops at the end of the slice. */
 function readString(state: State, sliceEnd: number): void {
   if (state.stringEnd < 0) findEnd(state, sliceEnd)
   else checkBase64(state, sliceEnd)

@@ -21,34 +21,34 @@ export function translate(dialect: TranslatedDialect, prompt: Prompt, model: str
   return translators[dialect](prompt, model)
 }
 
-/** Something that a prompt says in its own dialect alone, and that cannot be left out without changing what was asked. */
+/** Content that only the source format can express and that cannot be omitted without changing the request. */
 export interface UnsupportedField {
   /** The caller's field. */
   readonly param: string
   /** Completes "… cannot be sent": `this field`, `a web_search block`. */
   readonly what: string
   readonly details?: Json
-  /** True for what is refused even where a prompt may lose something: it is the conversation itself. */
+  /** True for content that is refused even in a lossy translation, because it is the conversation itself. */
   readonly isEssential?: boolean
 }
 
-/** What a prompt says beyond the canonical form. */
+/** The content of a prompt beyond the canonical form. */
 export interface UnsupportedFields {
-  /** Fields that only steer: an answer without them is still the answer that was asked for. */
+  /** Fields that only tune the answer and may be omitted. */
   readonly hints: readonly string[]
-  /** Required parts that another dialect cannot express, in the order of the body. */
+  /** Required content that another format cannot express, in the order of the body. */
   readonly required: Iterable<UnsupportedField>
 }
 
 /**
- * What the writers of all other dialects must know of a prompt's own dialect. Each dialect answers for itself, so that
- * N dialects need N origins and no writer knows the fields of another dialect.
+ * Describes the source format of a translation to the writers of all other formats. Each format describes itself, so
+ * that N formats need N descriptions and no writer knows the fields of another format.
  */
 export interface SourceFormat {
   readonly unsupportedFields: (prompt: Prompt) => UnsupportedFields
-  /** Where the caller looks for message `index`: `messages[3]`. */
+  /** Returns the path of a message in the caller's body: `messages[3]`. */
   readonly pathOf: (prompt: Prompt, index: number) => string
-  /** What the caller calls a setting, for errors and the names of hints. */
+  /** Names of settings in the caller's format, for errors and ignored fields. */
   readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
 }
 
@@ -86,7 +86,7 @@ export function omittedFields(
   return [...new Set(names)]
 }
 
-/** Absent, null, switched off or empty: a field that asks for nothing. */
+/** Returns true for an absent, null, false or empty field. */
 export function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }

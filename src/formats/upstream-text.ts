@@ -24,7 +24,7 @@ export function upstreamDetails(details: Json | undefined): Json | undefined {
   try {
     return JSON.stringify(details).length > MAX_DETAILS ? undefined : cleanJson(details)
   } catch {
-    // Nested too deep to be written.
+    // Nested too deeply to serialize.
     return undefined
   }
 }
@@ -40,12 +40,12 @@ function cleanJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** What the words so far say of the next atom. `names`: every atom that is not a plain word is hidden. */
+/** How the preceding words treat the next atom. `names`: hides every atom that is not a plain word. */
 type Hides = 'nothing' | 'names' | 'anything'
 
 interface Walk {
   hidesNext: Hides
-  /** What the last atom hides when a colon or an equals sign follows it, as in `password: …`. */
+  /** Applies to the value when a colon or an equals sign follows the last atom, as in `password: …`. */
   label: Hides
   /** The last word in lower case. */
   word: string
@@ -81,7 +81,7 @@ function isAddress(chunk: string): boolean {
   return /\/\/|@|\\|%[0-9a-f]{2}/i.test(chunk) && /[\p{L}\p{N}]/u.test(chunk)
 }
 
-/** Cuts at a space where one is near: half an address has another shape than the whole. */
+/** Cuts at a space if possible, because a part of an address may look safe. */
 function shortened(text: string): string {
   if (text.length <= MAX_TEXT) return text
   const cut = text.slice(0, MAX_TEXT)
@@ -149,7 +149,7 @@ function isFieldPath(path: string): boolean {
   return FIELDS.has(names[0] ?? '') && names.every((name) => FIELDS.has(name) || /^\d{1,6}$/.test(name))
 }
 
-/** Where the first letter or digit of an atom begins and the last one ends. */
+/** Returns the range from the first to the last letter or digit of an atom. */
 function wordRange(atom: string): readonly [number, number] {
   let start = 0
   let end = atom.length

@@ -43,7 +43,7 @@ export interface LedgerOptions {
   readonly uuid: () => string
   readonly shared: SharedLimits
   /** Time in milliseconds after which the held amounts of a reservation that is not settled expire. Longer than any request. @default 600,000 */
-  readonly lapsesAfterMs?: number
+  readonly expiresAfterMs?: number
   /** Sends settlements that the store did not take again. @default only later settlements send them */
   readonly settlements?: SettlementsOptions
   /** Serves requests whose reservation the store did not take, and bills them when it is back. @default false */
@@ -53,7 +53,7 @@ export interface LedgerOptions {
 const LAPSE_MS = 600_000
 
 export function createLedger(options: LedgerOptions): Ledger {
-  const { store, now, uuid, shared, lapsesAfterMs = LAPSE_MS, allowsUnreserved = false } = options
+  const { store, now, uuid, shared, expiresAfterMs = LAPSE_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
   const windowsOf = createKeyWindows(shared)
 
@@ -83,20 +83,23 @@ export function createLedger(options: LedgerOptions): Ledger {
       const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
       const wanted = claimsFor(limits, quote)
       const claims = withSpares(wanted, windows)
-      const request = { ticket: uuid(), claims, least: wanted.least, lapsesAfterMs }
-      const step = { quote, places, at, windows, limits, wanted, ticket: request.ticket }
+      const request = { reservationId: uuid(), claims, least: wanted.least, expiresAfterMs }
+      const step = { quote, places, at, windows, limits, wanted, reservationId: request.reservationId }
       const taken = chain(take(request, wait), (result) => outcomeOf(step, result))
       return allowsUnreserved && isPromise(taken) ? taken.catch((error) => unreserved(step, error)) : taken
     })
   }
 
-  /** The store failed: the request is served without a reservation, and billed under a ticket that is opened later. */
+  /** The store failed: the request is served without a reservation, and billed under a reservationId that is opened later. */
   function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
-    const opening = { ticket: uuid(), claims: [], lapsesAfterMs }
+    const opening = { reservationId: uuid(), claims: [], expiresAfterMs }
     const { limits: claimed, worst } = step.wanted
     const rate = rateStatus(claimed, [], { now: step.at, refused: undefined })
-    const reservation = reservationOf({ ...step, ticket: opening.ticket }, { rate, granted: worst, opening })
+    const reservation = reservationOf(
+      { ...step, reservationId: opening.reservationId },
+      { rate, granted: worst, opening },
+    )
     return { reservation }
   }
 
@@ -116,11 +119,11 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   function reservationOf(
-    { quote, windows, limits, wanted, ticket }: Step,
+    { quote, windows, limits, wanted, reservationId }: Step,
     { rate, granted, opening }: Granted,
   ): Reservation {
     const settlementFor = (used: Used, entries: readonly SettledEntry[] = []): Settlement =>
-      settlementOf({ ticket, windows, limits, used: checkedUsage(used, granted), entries })
+      settlementOf({ reservationId, windows, limits, used: checkedUsage(used, granted), entries })
     let settling: { readonly done: MaybePromise<void> } | undefined
     return {
       isReserved: opening === undefined,
@@ -139,13 +142,13 @@ export function createLedger(options: LedgerOptions): Ledger {
     const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
     const { claims } = claimsFor(limits, NO_PROMPT)
-    const ticket = uuid()
-    const result = await take({ ticket, claims, lapsesAfterMs }, wait)
+    const reservationId = uuid()
+    const result = await take({ reservationId, claims, expiresAfterMs }, wait)
     const refused = result.accepted ? undefined : limits[result.refused]
     const rate = rateStatus(limits, result.levels, { now: at, refused })
     if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens: 0 })
     const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))
-    await settlements.settle({ ticket, charges, tallies: [] })
+    await settlements.settle({ reservationId, charges, tallies: [] })
     return rate
   }
 
@@ -155,26 +158,26 @@ export function createLedger(options: LedgerOptions): Ledger {
    */
   function take(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
     const result = store.reserve(request)
-    return isPromise(result) ? waitOrGiveBack(result, request.ticket, wait) : result
+    return isPromise(result) ? waitOrGiveBack(result, request.reservationId, wait) : result
   }
 
   async function waitOrGiveBack(
     result: Promise<ReserveResult>,
-    ticket: string,
+    reservationId: string,
     wait: WaitForStore,
   ): Promise<ReserveResult> {
     try {
       return await wait(result)
     } catch (error) {
-      void giveBackAfter(result, ticket)
+      void giveBackAfter(result, reservationId)
       throw error
     }
   }
 
-  async function giveBackAfter(result: Promise<ReserveResult>, ticket: string): Promise<void> {
+  async function giveBackAfter(result: Promise<ReserveResult>, reservationId: string): Promise<void> {
     await Promise.allSettled([result])
     try {
-      await store.settle({ ticket, charges: [], tallies: [] })
+      await store.settle({ reservationId, charges: [], tallies: [] })
     } catch {}
   }
 
@@ -221,7 +224,7 @@ interface Attempt {
 interface Granted {
   readonly rate: RateStatus
   readonly granted: number
-  /** Opens the ticket of a request that the store did not reserve. */
+  /** Opens the reservation of a request that the store did not reserve. */
   readonly opening?: ReserveRequest
 }
 
@@ -241,7 +244,7 @@ interface Step {
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
   readonly wanted: Wanted
-  readonly ticket: string
+  readonly reservationId: string
 }
 
 const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => nano(0) }

@@ -74,7 +74,7 @@ export interface Reservation {
   settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
   /**
    * What `settle` writes, as data: a caller that must not lose it with this process keeps it, and may hand it to the store
-   * again later. The store takes the settlement of a ticket once.
+   * again later. The store takes the settlement of a reservation once.
    */
   settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
 }

@@ -18,7 +18,7 @@ export function withSpares({ claims, worst }: Wanted, { spares }: KeyWindows): r
 }
 
 interface Settled {
-  readonly ticket: string
+  readonly reservationId: string
   /** Those of the moment when the places were taken. */
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
@@ -26,7 +26,7 @@ interface Settled {
   readonly entries: readonly SettledEntry[]
 }
 
-export function settlementOf({ ticket, windows, limits, used, entries }: Settled): Settlement {
+export function settlementOf({ reservationId, windows, limits, used, entries }: Settled): Settlement {
   const tokens = countable(used.promptTokens + used.completionTokens)
   const amounts = { requests: 1, tokens, budget: used.billed }
   const charges: Charge[] = []
@@ -37,7 +37,7 @@ export function settlementOf({ ticket, windows, limits, used, entries }: Settled
   if (used.billed > 0) {
     for (const { counter, expiresAt } of windows.spares) charges.push({ counter, amount: used.billed, expiresAt })
   }
-  return { ticket, charges, tallies: talliesOf(windows.tallies, used), entries }
+  return { reservationId, charges, tallies: talliesOf(windows.tallies, used), entries }
 }
 
 /** Clamps usage to whole numbers of at least 0. If the billed amount is not a number, bills what was held. */

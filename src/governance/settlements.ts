@@ -7,7 +7,7 @@ export interface Settlements {
    * Rejects when the store fails. The settlement is then kept and sent again: by later settlements, by `retry`, and by
    * itself while any is kept.
    *
-   * @param opening Opens the ticket first, for a request that was served without a reservation. @default the ticket is open
+   * @param opening Opens the reservation first, for a request that was served without a reservation. @default the reservation is open
    */
   settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
   /** Waits for settlements under way, then sends once more what is kept; resolves to how many are still left. */
@@ -21,7 +21,7 @@ export interface Settlements {
 /** A settlement on its way to the store. */
 interface Sending {
   readonly settlement: Settlement
-  /** Absent once the ticket is open: opening it a second time after its settlement would bill it twice. */
+  /** Absent once the reservation is open: opening it a second time after its settlement would bill it twice. */
   opening: ReserveRequest | undefined
 }
 
@@ -38,7 +38,7 @@ export interface SettlementsOptions {
 const MAX_KEPT = 10_000
 const RETRY_MS = 1_000
 
-/** A ticket is settled once, however often it is sent, so sending again is safe. */
+/** A reservation is settled once, however often it is sent, so sending again is safe. */
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
   const { after, maxKept = MAX_KEPT, onDropped } = options
   const kept: Sending[] = []
@@ -72,7 +72,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     try {
       await store.reserve(opening)
     } catch (error) {
-      // An earlier try has opened the ticket.
+      // An earlier try has opened the reservation.
       if (!isRefused(error)) throw error
     }
     sending.opening = undefined

@@ -6,7 +6,7 @@ import type { Prompt } from '../core/prompt.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { First } from '../replay/idempotency.ts'
+import type { FirstRequest } from '../replay/idempotency.ts'
 import { createSubscribers, type Subscribers } from '../replay/subscribers.ts'
 import type { Steering } from '../savings/tier.ts'
 import type { HeldRoom } from './body-room.ts'
@@ -66,7 +66,7 @@ export class Exchange {
   /** What a large body takes of its key's room until the request ends. */
   room: HeldRoom | undefined = undefined
   /** Present for the first request with its Idempotency-Key. */
-  first: First | undefined = undefined
+  first: FirstRequest | undefined = undefined
   reservation: Reservation | undefined = undefined
   plan: Plan | undefined = undefined
   answer: Answer | undefined = undefined

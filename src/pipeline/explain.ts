@@ -39,7 +39,7 @@ function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Reservatio
     quote: seen,
     outputTokens,
     settle: () => Promise.resolve(),
-    settlement: () => ({ ticket: '', charges: [], tallies: [] }),
+    settlement: () => ({ reservationId: '', charges: [], tallies: [] }),
   }
 }
 

@@ -9,7 +9,7 @@ import type { Planned, Reserved } from './exchange.ts'
 import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 import type { Counted, Plan, Size } from './request-values.ts'
-import type { Optimized } from '../savings/tier.ts'
+import type { WaterfallResult } from '../savings/tier.ts'
 
 /** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
@@ -125,9 +125,9 @@ export function untouched(reserved: Reserved, { keep, spent }: RecallMiss = NOT_
   return withPlan(reserved, { kind: 'ask', prompt, optimized, counted: optimized, keep, attempts })
 }
 
-class Untouched implements Optimized, Counted {
+class Untouched implements WaterfallResult, Counted {
   readonly spent: NanoUsd
-  readonly verdicts: Optimized['verdicts'] = []
+  readonly verdicts: WaterfallResult['verdicts'] = []
   readonly #size: Size
 
   constructor(size: Size, spent: NanoUsd) {

@@ -1,4 +1,4 @@
-import type { Repeated } from '../replay/idempotency.ts'
+import type { RepeatedAnswer } from '../replay/idempotency.ts'
 import { eventSinkOf } from './event-sink.ts'
 import type { Parsed } from './exchange.ts'
 import { baseHeaders } from './head.ts'
@@ -9,7 +9,7 @@ import { release } from './settle.ts'
  * Sends the answer of the first request with this Idempotency-Key, to the byte and with its bill: nothing is reserved,
  * called or billed for it. An answer that is still being streamed is followed from its beginning.
  */
-export async function repeat(parsed: Parsed, repeated: Repeated, services: Services): Promise<undefined> {
+export async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Services): Promise<undefined> {
   const { key, id, sink } = parsed
   try {
     const status = repeated.kind === 'kept' ? repeated.answer.status : 200

@@ -6,7 +6,7 @@ import type { Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { MarkedPrompt } from '../savings/prompt-cache.ts'
-import type { Optimized } from '../savings/tier.ts'
+import type { WaterfallResult } from '../savings/tier.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 
@@ -60,7 +60,7 @@ export type Plan = { readonly kind: 'replay'; readonly completion: Completion; r
 export interface AskPlan {
   readonly kind: 'ask'
   readonly prompt: Prompt
-  readonly optimized: Optimized
+  readonly optimized: WaterfallResult
   readonly counted: Counted
   readonly keep: Keep
   readonly attempts: Attempts

@@ -1,4 +1,4 @@
-/** How much all recordings together may hold, counted as two bytes for each UTF-16 unit. */
+/** Limits of all recordings together. Each UTF-16 unit counts as two bytes. */
 export interface CapacityLimits {
   /** Recordings at once. */
   readonly entries: number
@@ -11,16 +11,16 @@ export interface CapacityLimits {
  * free, so that no owner keeps the recordings of others out.
  */
 interface RecordingCapacity {
-  /** A place for one recording, undefined when the owner can have no other. */
+  /** Reserves capacity for one recording; undefined when the owner can have no other. */
   enter(owner: string): CapacityShare | undefined
   readonly entries: number
   readonly bytes: number
 }
 
 export interface CapacityShare {
-  /** False when so much more would pass a bound; then nothing is taken. */
+  /** Returns false, and takes nothing, when the bytes exceed a limit. */
   take(bytes: number): boolean
-  /** Gives back everything. Only the first call counts. */
+  /** Releases the capacity. Further calls have no effect. */
   leave(): void
 }
 

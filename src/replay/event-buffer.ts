@@ -16,7 +16,7 @@ export interface EventSink {
   leave(): void
 }
 
-interface Ending {
+interface StreamEnd {
   readonly isWhole: boolean
   /** All events; undefined when they were too many to keep. */
   readonly text: string | undefined
@@ -31,8 +31,8 @@ export interface Recording {
   follow(after: number, sink: EventSink): () => void
   /** The number of events so far; 0 when they are not kept. */
   count(): number
-  /** Resolves when nothing more will come; never rejects. */
-  readonly ended: Promise<Ending>
+  /** Resolves when the stream has ended. Never rejects. */
+  readonly ended: Promise<StreamEnd>
 }
 
 interface Reader {
@@ -48,7 +48,7 @@ interface Reader {
  * every reader is slow, so the fastest reader sets the pace.
  */
 export class EventBuffer implements Recording {
-  readonly ended: Promise<Ending>
+  readonly ended: Promise<StreamEnd>
   /** Called with false when no reader takes more for now, and with true when one does again. */
   onDemand: ((isWanted: boolean) => void) | undefined
 
@@ -63,9 +63,9 @@ export class EventBuffer implements Recording {
   #isWhole = false
   #isDraining = false
   #isWanted = true
-  #tellEnd: (ending: Ending) => void = () => {}
+  #tellEnd: (ending: StreamEnd) => void = () => {}
 
-  /** Without a place nothing is kept: only the original reader gets the events. */
+  /** Without capacity no event is kept, and only the original reader gets the events. */
   constructor(place: CapacityShare | undefined) {
     this.#place = place
     this.#isKept = place !== undefined
@@ -74,7 +74,10 @@ export class EventBuffer implements Recording {
     })
   }
 
-  /** The caller whose request it is: loses nothing, even when the events have grown too large for others. */
+  /**
+   * Attaches the caller of the request. It receives every event, even when the events are too large to be kept for
+   * others.
+   */
   attachOriginal(sink: EventSink): () => void {
     this.#original = { sink, position: 0, toSkip: 0, isBlocked: false }
     return this.#attach(this.#original)
@@ -104,7 +107,7 @@ export class EventBuffer implements Recording {
     this.#updateDemand()
   }
 
-  /** Adds the last events and ends every reader. Further calls do nothing. */
+  /** Adds the last events and ends every reader. Further calls have no effect. */
   finish(last: EventChunk, isWhole: boolean): void {
     if (this.#isOver) return
     this.push(last)
@@ -145,7 +148,7 @@ export class EventBuffer implements Recording {
     this.#updateDemand()
   }
 
-  /** Writes what the reader has not seen, as long as it takes it. */
+  /** Writes pending events until the reader blocks. */
   #pump(reader: Reader): void {
     if (!this.#readers.has(reader)) return
     if (!this.#isKept && reader !== this.#original) {
@@ -166,7 +169,7 @@ export class EventBuffer implements Recording {
     reader.sink.end()
   }
 
-  /** From now on only what the original reader has not read yet is held. */
+  /** Stops keeping events. From now on only events that the original reader has not read are held. */
   #letGo(): void {
     this.#isKept = false
     this.#dropRead()
@@ -179,7 +182,7 @@ export class EventBuffer implements Recording {
     this.#first += dropped.length
   }
 
-  /** What was recorded takes room until the original reader has read it, or has left. */
+  /** The recording uses capacity until the original reader has read it or has left. */
   #leavePlace(): void {
     if (this.#isOver && this.#original === undefined) this.#place?.leave()
   }

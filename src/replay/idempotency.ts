@@ -17,59 +17,62 @@ import { takeLease, type Lease } from './lease.ts'
 import type { Recording } from './event-buffer.ts'
 
 /** A request that carries an Idempotency-Key. */
-export interface Asked {
-  /** Whose it is: the keys of two owners never meet. */
+export interface IdempotentRequest {
+  /** The id of the API key. Idempotency keys of two owners never match. */
   readonly owner: string
   readonly idempotencyKey: string
-  /** Equal for requests that ask the same. */
+  /** Equal for requests with the same method, path and body. */
   readonly fingerprint: string
-  /** Those who wait for this request, should it be the first. */
+  /** The requests that wait for this request if it is the first. */
   readonly subscribers: Subscribers
-  /** Fires when this caller leaves. */
+  /** Aborted when this caller disconnects. */
   readonly signal: AbortSignal
-  /** How long to wait for the first at the most, in milliseconds. */
+  /** Maximum wait for the first request, in milliseconds. */
   readonly patienceMs: number
 }
 
 /** What the first request answered; `leave` says that this caller does no longer follow. */
-export type Repeated =
+export type RepeatedAnswer =
   | Extract<RunOutcome, { readonly kind: 'kept' }>
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
-/** Called once when the first request ends; further calls do nothing. Never rejects. */
-export interface First {
-  /** Everyone who waits gets it, and later ones for as long as answers are kept. Resolves when it is in the store. */
+/** One method is called once when the first request ends. Further calls have no effect. Never rejects. */
+export interface FirstRequest {
+  /** Sends the answer to all waiting requests, and to later requests until it expires. Resolves when it is stored. */
   remember(answer: KeptAnswer): Promise<void>
-  /** Everyone who waits may follow; when it ends whole it is remembered, else forgotten. */
+  /** Lets waiting requests follow the stream. A complete stream is stored, a broken stream is not. */
   share(head: KeptAnswer['head'], recording: Recording): void
-  /** Waiting requests get this answer. Without one they call the upstream, one after the other, and so does the next request. */
+  /**
+   * Sends this answer to waiting requests. Without an answer they call the upstream one after the other, and so does
+   * the next request.
+   */
   forget(answer?: KeptAnswer): Promise<void>
 }
 
 export type RequestClaim =
-  | { readonly role: 'first'; readonly first: First }
-  | { readonly role: 'repetition'; readonly repeated: Repeated }
+  | { readonly role: 'first'; readonly first: FirstRequest }
+  | { readonly role: 'repetition'; readonly repeated: RepeatedAnswer }
 
-/** The same request twice is answered once. */
+/** Answers repeated requests with the same Idempotency-Key once. */
 export interface Idempotency {
   /**
    * Waits for the first of these requests while it runs. Throws `conflict` when the key was used for another request,
-   * or when the first still runs after `patienceMs`; rejects when the store cannot tell, and when the caller leaves.
+   * or when the first still runs after `patienceMs`. Rejects when the store fails and when the caller disconnects.
    */
-  claim(asked: Asked): Promise<RequestClaim>
+  claim(asked: IdempotentRequest): Promise<RequestClaim>
   /** Resolves when all ended requests are stored. */
   flush(): Promise<void>
-  /** Requests of this process that are not over. */
+  /** Number of unfinished requests of this process. */
   readonly size: number
 }
 
 export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
   readonly store: Store
-  /** How long an answer is given again, in seconds. @default 86,400 (24 hours) */
+  /** How long a stored answer is returned, in seconds. @default 86,400 (24 hours) */
   readonly keepSeconds?: number
-  /** A first request whose process died is given up after this time, in milliseconds. @default 30,000 */
+  /** Time after which the first request of a dead process is given up, in milliseconds. @default 30,000 */
   readonly leaseMs?: number
-  /** How often the store is asked for the answer of another process, in milliseconds. @default 250 */
+  /** Interval of polling for the answer of another process, in milliseconds. @default 250 */
   readonly pollMs?: number
 }
 
@@ -86,20 +89,20 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const runs = new Map<string, Run>()
   const closing = new Set<Promise<void>>()
 
-  async function claim(asked: Asked): Promise<RequestClaim> {
+  async function claim(asked: IdempotentRequest): Promise<RequestClaim> {
     const name = `idempotency:${asked.owner}:${encodeURIComponent(asked.idempotencyKey)}`
     const until = now() + asked.patienceMs
-    const patience = (): TimeoutOptions => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
+    const timeout = (): TimeoutOptions => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
     for (;;) {
       const run = runs.get(name)
-      if (run === undefined) return lead(name, asked, patience)
-      const repeated = await join(run, asked, patience)
+      if (run === undefined) return lead(name, asked, timeout)
+      const repeated = await join(run, asked, timeout)
       if (repeated !== undefined) return { role: 'repetition', repeated }
     }
   }
 
   /** Is the first of this process, and of all unless the store knows of another. */
-  async function lead(name: string, asked: Asked, patience: () => TimeoutOptions): Promise<RequestClaim> {
+  async function lead(name: string, asked: IdempotentRequest, timeout: () => TimeoutOptions): Promise<RequestClaim> {
     const control = createRun(asked.fingerprint, asked.subscribers)
     runs.set(name, control.run)
     const end = (): void => {
@@ -107,7 +110,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       control.end()
     }
     try {
-      const found = await findOrTake(name, asked, patience)
+      const found = await findOrTake(name, asked, timeout)
       if ('lease' in found) {
         control.begin()
         return { role: 'first', first: firstOf(found.lease, control, end) }
@@ -123,8 +126,8 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 
   async function findOrTake(
     name: string,
-    { fingerprint, owner }: Asked,
-    patience: () => TimeoutOptions,
+    { fingerprint, owner }: IdempotentRequest,
+    timeout: () => TimeoutOptions,
   ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
@@ -134,15 +137,15 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       if (record === undefined) {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
-        // Usually the next read finds who was first. A store whose reads lag behind its writes needs time.
-        if (lost > 0) await withTimeout(pause(backoffMs(lost)), patience())
+        // Usually the next read finds the first request. A store whose reads lag behind its writes needs time.
+        if (lost > 0) await withTimeout(pause(backoffMs(lost)), timeout())
         lost += 1
       } else if (record.fingerprint !== fingerprint) {
         throw otherRequest()
       } else if (record.state === 'done') {
         return { kind: 'kept', answer: record.answer }
       } else {
-        await withTimeout(pause(pollMs), patience())
+        await withTimeout(pause(pollMs), timeout())
       }
     }
   }
@@ -155,7 +158,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     return new Promise((resolve) => void after(ms, resolve))
   }
 
-  function firstOf(lease: Lease, { run, notify }: RunControl, end: () => void): First {
+  function firstOf(lease: Lease, { run, notify }: RunControl, end: () => void): FirstRequest {
     let isTold = false
     const tellOnce = (outcome: RunOutcome | undefined): boolean => {
       if (isTold) return false
@@ -197,21 +200,25 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 }
 
-/** Undefined: that request is over, and the key may be claimed again. */
-async function join(run: Run, asked: Asked, patience: () => TimeoutOptions): Promise<Repeated | undefined> {
+/** Returns undefined when that request is over and the key can be claimed again. */
+async function join(
+  run: Run,
+  asked: IdempotentRequest,
+  timeout: () => TimeoutOptions,
+): Promise<RepeatedAnswer | undefined> {
   if (run.fingerprint !== asked.fingerprint) {
-    if (await withTimeout(run.begun, patience())) throw otherRequest()
+    if (await withTimeout(run.begun, timeout())) throw otherRequest()
     return undefined
   }
   if (run.subscribers.isOver) {
-    await withTimeout(run.over, patience())
+    await withTimeout(run.over, timeout())
     return undefined
   }
   const leave = run.subscribers.join()
   let follows = false
   try {
-    const outcome = await withTimeout(run.outcome, patience())
-    if (outcome === undefined) await withTimeout(run.over, patience())
+    const outcome = await withTimeout(run.outcome, timeout())
+    if (outcome === undefined) await withTimeout(run.over, timeout())
     if (outcome?.kind !== 'live') return outcome
     follows = true
     return { ...outcome, leave }

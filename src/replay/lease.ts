@@ -13,14 +13,14 @@ export interface LeaseRequest {
   readonly name: string
   /** The present value. */
   readonly expected: string | undefined
-  /** Unlike what anybody else would write. */
+  /** A value that no other process writes. */
   readonly text: string
   readonly leaseMs: number
   /** The quota that the name counts against. */
   readonly quota: Quota
 }
 
-/** A lease is renewed three times before it would lapse: one renewal may fail. */
+/** A lease is renewed three times before it expires, so one renewal may fail. */
 const RENEWALS = 3
 
 /** Undefined when another value is stored. Rejects when the store fails. */

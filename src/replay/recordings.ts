@@ -6,11 +6,11 @@ import { takeLease, type Lease } from './lease.ts'
 import { EventBuffer, type Recording } from './event-buffer.ts'
 import { createRecordingCapacity, type CapacityLimits } from './capacity.ts'
 
-/** What a finished answer is kept as. */
+/** The stored form of a finished answer. */
 export type Kept =
   /** The events as they left. */
   | { readonly kind: 'events'; readonly text: string }
-  /** An answer that left as one JSON text, and its bill: what the events are made from when somebody asks for them. */
+  /** An answer that was sent as one JSON text, and its bill. Events are created from them on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
 export type FoundRecording = Live | { readonly kept: Kept } | 'elsewhere'
@@ -18,7 +18,7 @@ export type FoundRecording = Live | { readonly kept: Kept } | 'elsewhere'
 /** Still being generated, in this process. */
 export interface Live {
   readonly live: Recording
-  /** Those who keep it going. */
+  /** The subscribers that keep it running. */
   readonly subscribers: Subscribers | undefined
 }
 
@@ -27,7 +27,7 @@ export interface RecordingName {
   readonly owner: string
   readonly id: string
   readonly subscribers?: Subscribers
-  /** Announces to other processes that it is being generated: its caller may come back to any of them. */
+  /** Announces the recording to other processes, because its caller may reconnect to any of them. */
   readonly isDetached?: boolean
 }
 
@@ -36,21 +36,24 @@ export interface Recordings {
   readonly isOn: boolean
   /** Every stream passes through a buffer; when it is not kept, or without room, only its own caller reads it. */
   open(options: { readonly owner: string; readonly isKept: boolean }): EventBuffer
-  /** Makes a stream known under a name, and keeps it when it has ended. A name that is taken goes to the newer one. */
+  /**
+   * Registers a stream under a name and stores it when it has ended. A newer stream replaces an older one of the same
+   * name.
+   */
   name(recording: Recording, name: RecordingName): void
-  /** Keeps an answer that was not a stream, in the background. */
+  /** Stores an answer that was not a stream, in the background. */
   keep(kept: Kept, owner: string, id: string): void
-  /** `elsewhere`: another process generates it. Rejects when the store cannot tell. */
+  /** `elsewhere`: another process generates it. Rejects when the store fails. */
   find(owner: string, id: string): Promise<FoundRecording | undefined>
   /** Resolves when everything that ended is in the store, or was refused by it. */
   flush(): Promise<void>
-  /** Recordings that are being made, and what they hold. */
+  /** Number and bytes of the recordings in progress. */
   readonly size: { readonly entries: number; readonly bytes: number }
 }
 
 export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'after' | 'uuid'> {
   readonly store: Store
-  /** False: nothing is known by a name or kept. @default true */
+  /** When false, no stream is registered or stored. @default true */
   readonly isOn?: boolean
   /** How long a finished answer can be had again, in seconds. @default 3600 */
   readonly keepSeconds?: number
@@ -59,7 +62,7 @@ export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime
 const MIB = 1024 * 1024
 const BOUNDS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
 const HOUR_SECONDS = 3600
-/** A process that died is found out after this time. */
+/** Time after which the recording of a dead process is given up. */
 const LEASE_MS = 30_000
 const LIVE = 'live'
 /** Ids as all formats write them; another one is not kept. */
@@ -80,7 +83,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     if (saving.get(name) === saved) saving.delete(name)
   }
 
-  /** Undefined for what is longer than one answer may be. */
+  /** Returns undefined for an answer above the maximum size. */
   function write(kept: Kept): string | undefined {
     const text = writeKept(kept)
     return 2 * text.length > most ? undefined : text
@@ -147,7 +150,7 @@ function nameOf(owner: string, id: string): string {
   return `recording:${owner}:${encodeURIComponent(id)}`
 }
 
-/** One line that says what it is, and the text as it is: writing a long text as JSON once more would cost more than all the rest. */
+/** Writes one line of JSON and the raw text. Serializing a long text as JSON again would dominate the cost. */
 function writeKept(kept: Kept): string {
   const head = kept.kind === 'events' ? { kind: kept.kind } : { kind: kept.kind, metrics: kept.metrics }
   return `${JSON.stringify(head)}\n${kept.text}`

@@ -3,7 +3,7 @@ import type { Recording } from './event-buffer.ts'
 import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** How a first request ended, for those who asked the same. */
+/** How the first request ended, for requests with the same Idempotency-Key. */
 export type RunOutcome =
   | { readonly kind: 'kept'; readonly answer: KeptAnswer }
   /** It has begun to answer and may be followed. */
@@ -12,7 +12,7 @@ export type RunOutcome =
 /** A request of this process that carries an Idempotency-Key and is not over. */
 export interface Run {
   readonly fingerprint: string
-  /** Those who wait for it. */
+  /** The requests that wait for it. */
   readonly subscribers: Subscribers
   /** True when it is the first of all processes; false when it turned out not to be. */
   readonly begun: Promise<boolean>
@@ -53,7 +53,7 @@ function settleable<T>(): { readonly promise: Promise<T>; readonly resolve: (val
   return { promise, resolve }
 }
 
-/** An answer as it can be given again, without what belongs to one response only (request id, rate limits). */
+/** An answer that can be sent again, without headers that belong to one response (request id, rate limits). */
 export interface KeptAnswer {
   readonly status: number
   /** Header names in lower case. */
@@ -94,11 +94,14 @@ export interface TimeoutOptions extends Pick<Runtime, 'after'> {
   readonly ms: number
   /** The caller's own. */
   readonly signal: AbortSignal
-  /** What to reject with when it took too long. */
+  /** Returns the error for a timeout. */
   readonly late: () => Error
 }
 
-/** The outcome of `work`, unless it takes too long or the caller leaves. Leaves nothing behind. */
+/**
+ * Resolves like `work`. Rejects on a timeout and when the caller disconnects. Removes its timer and listener in any
+ * case.
+ */
 export async function withTimeout<T>(work: Promise<T>, { ms, after, signal, late }: TimeoutOptions): Promise<T> {
   signal.throwIfAborted()
   let giveUp: (reason: unknown) => void = () => {}

@@ -1,13 +1,13 @@
 import type { Runtime } from '../core/ports.ts'
 
 /**
- * Counts everyone who waits for one piece of work. The work goes on as long as one of them does: a second request with
- * the same Idempotency-Key, or a follower of the stream, keeps it going after the first client has left.
+ * Counts the subscribers of a piece of work, which continues while there is one. A second request with the same
+ * Idempotency-Key, or a follower of the stream, keeps the work running after the first client has disconnected.
  */
 export interface Subscribers {
   /** Adds a subscriber. Returns the function by which it leaves; only its first call counts. */
   join(): () => void
-  /** True after the last subscriber has left: the work is being ended, and later subscribers get nothing of it. */
+  /** True after the last subscriber has left. The work is being stopped, so later subscribers get no result. */
   readonly isOver: boolean
 }
 
@@ -43,7 +43,7 @@ class SubscriberCount implements Subscribers {
   }
 }
 
-/** Work that goes on without its caller. */
+/** Work that continues after its caller has disconnected. */
 export interface Detached {
   /** `end` makes it end soon; `ended` resolves or rejects when it has. */
   add(work: { readonly end: () => void; readonly ended: Promise<unknown> }): void

@@ -17,23 +17,25 @@ import type { Prompt } from '../core/prompt.ts'
 import type { CutOptions } from './cut.ts'
 import type { Conversation, Segment } from './conversation.ts'
 
-/** A tier that may run without an order, and what it would cost; absent for a tier without a forecast. */
+/** A tier that may run without a header, and its expected cost. */
 export interface TierCandidate {
   readonly tier: Tier
   readonly expected?: {
     readonly costs: CourseCosts
-    /** This request and the further ones within which a switch must have paid for itself. */
+    /** Cost of this request and of the further requests within which a switch must pay for itself. */
     readonly soon: NanoUsd
     /** Small-model calls for this request. */
     readonly calls: NanoUsd
-    /** What sending everything would cost instead. */
+    /** Cost of sending everything instead. */
     readonly whole: CourseCosts
   }
 }
 
-type ForecastCandidate = Required<TierCandidate>
+type ForecastTierCandidate = Required<TierCandidate>
 
-/** The tiers worth trying without an order, cheapest first. Tiers without a forecast come first, in their order. */
+/**
+ * Returns the tiers worth trying without a header, cheapest first. Tiers without a forecast come first, in their order.
+ */
 export async function chooseTiers(
   tiers: readonly Tier[],
   job: TierJob,
@@ -48,7 +50,7 @@ export async function chooseTiers(
   const asWhole = passthrough(tokens, warmTokens(history.whole, job, history))
   const whole = courseCosts(asWhole, outlook)
   const always: TierCandidate[] = []
-  const candidates: ForecastCandidate[] = []
+  const candidates: ForecastTierCandidate[] = []
   for (const tier of tiers) {
     const forecast = await tier.forecast?.(job)
     if (forecast === undefined) {
@@ -64,10 +66,10 @@ export async function chooseTiers(
   return [...always, ...cheapestOf(candidates, standards)]
 }
 
-/** What tiers that made no prompt have cost, and what they were expected to ask of the small model. */
+/** Cost of tiers that declined, and of the small-model calls that they expected. */
 export interface Declined {
   readonly spent: NanoUsd
-  /** The least of the expected costs of their calls; absent while no tier with a forecast has declined. */
+  /** The lowest expected cost of their calls. Absent while no tier with a forecast has declined. */
   readonly calls?: NanoUsd
 }
 
@@ -86,17 +88,20 @@ interface Standards {
   readonly history: History
 }
 
-/** The candidates that may replace what was done last, and cost less than sending everything where that may too. */
+/**
+ * Returns the candidates that may replace the last choice and cost less than sending everything, when that is an
+ * alternative.
+ */
 function cheapestOf(
-  candidates: readonly ForecastCandidate[],
+  candidates: readonly ForecastTierCandidate[],
   { whole, wholeSoon, history }: Standards,
 ): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
   const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
   const standard = last?.expected.costs ?? whole
   const soon = last?.expected.soon ?? wholeSoon
-  /** The loss is recouped soon, or what the conversation has saved so far covers it. */
-  const isCovered = ({ expected }: ForecastCandidate): boolean =>
+  /** True when the loss is recouped soon or covered by the savings of the conversation so far. */
+  const isCovered = ({ expected }: ForecastTierCandidate): boolean =>
     expected.soon <= soon || add(history.debt, subtract(expected.costs.now, standard.now)) <= 0
   const open = candidates.filter(
     (one) => one === last || (maySwitch({ standard, candidate: one.expected.costs }) && isCovered(one)),
@@ -115,7 +120,7 @@ function courseOf(tier: Tier, forecast: TierForecast, job: TierJob, history: His
 
 const RECENT_TURNS = 10
 
-/** What is expected of the rest of the conversation, judged by what it was so far. */
+/** Estimates the rest of the conversation from its past. */
 function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   return {
     model: job.model,
@@ -125,7 +130,10 @@ function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   }
 }
 
-/** Tokens that each of the last turns has added: what an agent reads differs from one part of its work to the next. */
+/**
+ * Average tokens that the last turns added. Only recent turns count, because the reading of an agent varies between
+ * tasks.
+ */
 export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
   const answers = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []))
   const from = answers.at(-RECENT_TURNS)
@@ -135,14 +143,14 @@ export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt
   return Math.min(added, tokens) / Math.min(answers.length, RECENT_TURNS)
 }
 
-/** Answers in a conversation. */
+/** Number of answers in a conversation. */
 export function turnsSoFar({ messages }: Prompt): number {
   return messages.filter((message) => message.role === 'assistant').length
 }
 
 type Limits = Required<Pick<CutOptions, 'cap' | 'liveCap' | 'newest' | 'noticeRoom'>>
 
-/** About how many tokens a cut prompt has: its cap, or more where the live turn and the newest messages are above it. */
+/** Estimates the tokens of a cut prompt: its cap, or more when the live turn and the newest messages exceed it. */
 export function expectedSize(
   { prompt, turns }: Conversation,
   limits: Limits,

@@ -11,8 +11,8 @@ import { digestOf } from '../core/digest.ts'
 import { sha256 } from '#hash'
 
 /**
- * Messages that are kept or left out together: a word of the user, an answer, or an answer with all its tool calls and their results.
- * A segment is kept, excerpted or dropped whole, so that no call loses its result.
+ * Messages that stay together: a user message, an answer, or an answer with its tool calls and their results. A segment
+ * is kept, excerpted or dropped as a whole, so that no call loses its result.
  */
 export interface Segment {
   readonly kind: 'user' | 'assistant' | 'exchange'
@@ -64,12 +64,12 @@ function kindOf(message: Message): Segment['kind'] {
   return message.role === 'assistant' ? 'assistant' : 'exchange'
 }
 
-/** True when the words of a person stand in the segment. */
+/** Returns true when the segment contains a message written by a user. */
 export function holdsUserWords(segment: Segment): boolean {
   return segment.messages.some((message) => message.role === 'user' && !holdsOnlyToolResults(message))
 }
 
-/** A conversation seen as its segments from the first to the last, live turn included. */
+/** A conversation as segments from the first to the last, including the live turn. */
 export interface Conversation {
   readonly prompt: Prompt
   readonly turns: SplitConversation
@@ -79,7 +79,7 @@ export interface Conversation {
 
 const conversations = new WeakMap<Prompt, Conversation>()
 
-/** The talk of a prompt; one request asks several times. */
+/** Returns the conversation of a prompt. Cached, because one request needs it several times. */
 export function conversationOf(prompt: Prompt): Conversation {
   const known = conversations.get(prompt)
   if (known !== undefined) return known
@@ -91,16 +91,16 @@ export function conversationOf(prompt: Prompt): Conversation {
   return conversation
 }
 
-/** Names the beginnings of a conversation: the same beginning has the same name on every turn, another never. */
+/** Hashes the prefixes of a conversation. A prefix has the same hash on every turn, and no other prefix has it. */
 export interface Chain {
-  /** The name of the system prompt and the first `segments` segments: 64 hex digits. */
+  /** Returns the hash of the system prompt and the first `segments` segments: 64 hex digits. */
   at(segments: number): string
 }
 
-/** Beginnings are hashed in links of about this many characters, counted from the oldest end. */
+/** Prefixes are hashed in links of about this many characters, from the oldest end. */
 const LINK = 8000
 
-/** SHA-256 over links: a turn hashes each character once, however many beginnings it asks for. */
+/** SHA-256 over links: each character is hashed once per turn, regardless of the number of prefixes. */
 export function createChain(system: readonly Message[], segments: readonly Pick<Segment, 'messages'>[]): Chain {
   const traces = segments.map((segment) => segment.messages.map(traceOf).join('\u0001'))
   const links: { readonly segments: number; readonly name: string }[] = []
@@ -135,7 +135,7 @@ function follow(before: string, traces: readonly string[]): string {
   return sha256(`${before}\u0002${traces.join('\u0002')}`)
 }
 
-/** Everything of a message that a model sees, as one text. */
+/** Returns everything of a message that a model sees, as one text. */
 function traceOf(message: Message): string {
   return `${message.role}\u0003${message.parts.map(traceOfPart).join('\u0003')}`
 }

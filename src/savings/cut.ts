@@ -6,46 +6,46 @@ import { isCut, rebuild } from './excerpt.ts'
 import { select, type Selected, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
 
-/** A prompt of which only the system prompt, the live turn and what the query needs are left. */
+/** A prompt reduced to the system prompt, the live turn and what the query needs. */
 export interface Cut {
   readonly prompt: Prompt
   /** Exact. */
   readonly tokens: number
-  /** Old segments that are still there, whole or in part. */
+  /** Number of old segments that are kept, whole or in part. */
   readonly kept: number
-  /** How many segments share a word with the query. */
+  /** Number of segments that share a term with the query. */
   readonly matches: number
-  /** All that stayed, the live turn included. */
+  /** Everything that is kept, including the live turn. */
   readonly selected: Selected
-  /** The text in place of what is missing. */
+  /** The text that replaces what is left out. */
   readonly notice: string
 }
 
 export interface CutOptions {
-  /** The greatest number of tokens of the whole prompt. */
+  /** Maximum tokens of the whole prompt. */
   readonly cap: number
-  /** The live turn stays as it is up to this; beyond, its open tool results are excerpted. @default cap */
+  /** Maximum tokens of an unchanged live turn. Above it, open tool results are excerpted. @default cap */
   readonly liveCap?: number
-  /** The greatest number of tokens once the live turn is excerpted. @default cap */
+  /** Maximum tokens once the live turn is excerpted. @default cap */
   readonly excerptCap?: number
-  /** What the old segments may take where the live turn alone fills the cap. @default 0 */
+  /** Minimum tokens for old segments when the live turn fills the cap. @default 0 */
   readonly leastRoom?: number
-  /** The newest messages that stay as they are: so many, live turn included, and at least so many tokens. */
+  /** The newest messages that stay unchanged: this number, including the live turn, and at least this many tokens. */
   readonly newest?: { readonly messages: number; readonly tokens: number }
-  /** What the exchange before the live turn may take: it stays whole within this, beyond it in parts. @default 0 */
+  /** Tokens for the exchange before the live turn. Within them it stays whole, above them in excerpts. @default 0 */
   readonly exchangeRoom?: number
   /** Terms that a small model added to the query. */
   readonly terms?: readonly string[]
-  /** What the notice may take. @default 48 */
+  /** Tokens for the notice. @default 48 */
   readonly noticeRoom?: number
-  /** Returns the text in place of what is left out, given the segments that are cut. @default its amount in tokens */
+  /** Returns the text that replaces the cut segments. @default a notice with their number of tokens */
   readonly notice?: (cut: readonly Segment[], tokens: number) => Promise<string>
 }
 
 const NOTICE_ROOM = 48
 const ATTEMPTS = 6
 
-/** Cuts a prompt down to the cap; undefined when there is nothing that could be left out or shortened. */
+/** Reduces a prompt to the cap; undefined when no segment can be left out or shortened. */
 export async function cutToQuery(
   job: TierJob,
   conversation: Conversation,
@@ -76,29 +76,29 @@ export async function cutToQuery(
       room += Math.floor(unused * REFILLED_PART)
       continue
     }
-    // The cap has priority over the marker, but not over a summary: without it the text would be lost.
+    // The cap has priority over the notice, but not over a summary: without the summary its content would be lost.
     if (room === 0) return options.notice === undefined ? withoutNotice(job, conversation, cut, tools) : cut
     room = attempt < ATTEMPTS ? Math.max(0, room + unused - NOTICE_ROOM) : 0
   }
 }
 
-/** Less of the cap than this is not filled again. */
+/** An unused share of the cap below this is not filled again. */
 const REFILL_SHARE = 0.005
-/** What is filled in joins less, so that a full refill would pass the cap. */
+/** Added messages join fewer neighbors, so a full refill would exceed the cap. */
 const REFILLED_PART = 0.95
 
-/** Messages that become neighbors are joined where roles alternate, and their frames are saved. A summary is not written twice. */
+/** Joined neighbors save message frames, so unused tokens can be filled. A summary is not written twice. */
 function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: number): boolean {
   return prompt.native.dialect === 'anthropic' && notice === undefined && unusedShare > REFILL_SHARE
 }
 
-/** What of a conversation stays in any case, and what is selected from. */
+/** The parts of a conversation that always stay, and the parts to select from. */
 interface Layout {
   readonly pinned: readonly Segment[]
   readonly segments: readonly Segment[]
-  /** Those segments that are steps of a live turn above its limit. */
+  /** Segments that are steps of a live turn above its limit. */
   readonly steps: ReadonlySet<Segment>
-  /** What a newest answer above the exchange's room may take of it in parts. */
+  /** Tokens for excerpts of a newest answer that exceeds the limit of the exchange. */
   readonly newestRoom: number
   /** Tokens of the system prompt, the tools, the pinned segments and the notice. */
   readonly taken: number
@@ -137,7 +137,7 @@ async function layOut(
   }
 }
 
-/** Old segments from the newest back: as many as the options ask for, while there is room for them. */
+/** Returns old segments from the newest back: as many as the options request and as fit. */
 async function newestSegments(
   job: TierJob,
   { turns }: Conversation,
@@ -160,7 +160,10 @@ async function newestSegments(
   return turns.old.slice(from)
 }
 
-/** The answer before the live turn and the user message that it answers, those that fit; not the tool calls between. */
+/**
+ * Returns the answer before the live turn and the user message that it answers, if they fit, without the tool calls
+ * between them.
+ */
 async function lastExchange(
   job: TierJob,
   old: readonly Segment[],
@@ -211,7 +214,7 @@ function systemOf(prompt: Prompt): readonly Message[] {
   return prompt.messages.filter((message) => message.role === 'system')
 }
 
-/** Exact tokens of segments. */
+/** Counts the exact tokens of segments. */
 export async function countSegments(
   segments: readonly Segment[],
   job: TierJob,
@@ -227,7 +230,7 @@ export async function countSegments(
   return tokens
 }
 
-/** States that something is left out and about how much, so that a model does not take the rest for the whole. */
+/** States about how much is left out, so that a model does not treat the rest as the whole conversation. */
 function noticeOf(tokens: number): string {
   return `[About ${roundTokens(tokens)} tokens of this conversation are left out, here and between the messages below.]`
 }

@@ -8,29 +8,29 @@ export interface Spot {
   readonly piece: number
 }
 
-/** Some lines of a text that may stand alone in an excerpt. */
+/** Lines of a text that are readable alone in an excerpt. */
 export interface Snippet {
   readonly spot: Spot
-  /** From which to which UTF-16 unit of the text. */
+  /** Range in UTF-16 units of the text. */
   readonly start: number
   readonly end: number
   /** An estimate. */
   readonly tokens: number
-  /** Each term once. */
+  /** Distinct terms. */
   readonly terms: Int32Array
-  /** Equal for snippets of the same text: repeated texts are shown once. */
+  /** Equal for snippets with the same text, so that repeated texts are shown once. */
   readonly mark: number
 }
 
-/** The messages that stand for a segment: its own, or an excerpt of them. A segment that is absent is left out. */
+/** The messages that replace a segment: its own, or an excerpt. An absent segment is left out. */
 export type Selection = ReadonlyMap<Segment, readonly Message[]>
 
 /** Replaces the text that an excerpt leaves out. */
 const GAP = '[…]'
 
 /**
- * A segment with only these snippets of its long texts. Ids, arguments, thoughts and the rest stay as they are; pictures
- * within a shortened tool result go with what was cut. Without snippets only the skeleton is left: who called what.
+ * Returns a segment with only these snippets of its long texts. Ids, arguments and reasoning stay unchanged. Images in
+ * a shortened tool result are dropped. Without snippets only the skeleton is left: the tool calls.
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
@@ -50,7 +50,10 @@ function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Se
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
 }
 
-/** A person's words beside tool results stay; other text without a snippet goes, or leaves a sign where it was all. */
+/**
+ * User text next to tool results stays. Other text without a snippet is dropped, or replaced by a gap when it was the
+ * whole message.
+ */
 function shortenedText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
   if (message.role === 'user' && message.parts.some((other) => other.type === 'tool-result')) return [part]
   if (snippets.length === 0) return []
@@ -85,31 +88,31 @@ function joined(text: string, snippets: readonly Snippet[]): string {
   return pieces.join('')
 }
 
-/** A message of a rewritten prompt, and where it stood in the original; -1 for one that was not there. */
+/** A message of a rewritten prompt and its position in the original; -1 for a new message. */
 interface Placed {
   readonly message: Message
   readonly place: number
 }
 
-/** What is put in place of what is left out. */
+/** The content that replaces what is left out. */
 interface Gap {
-  /** Empty: nothing. */
+  /** The text; empty for none. */
   readonly notice: string
-  /** The place of a message that was the last user message when the same cut was sent first. */
+  /** Position of the message that was the last user message when the cut was made. */
   readonly asked?: number
   readonly blocks?: readonly Block[]
 }
 
-/** Earlier parts of the conversation that stand right before the message at a place. */
+/** Earlier parts of the conversation, inserted before the message at a position. */
 export interface Block {
   readonly before: number
   readonly text: string
 }
 
 /**
- * The prompt with what was selected. System messages and everything that is in no segment stay where they are; the notice
- * is before the first segment that is cut. Where the format wants alternating roles, messages that have become
- * neighbours are joined, but never with the last user message.
+ * Returns the prompt reduced to the selection. System messages and messages outside of segments stay in place. The
+ * notice is inserted before the first cut segment. When the format requires alternating roles, new neighbors of one
+ * role are joined, except with the last user message.
  */
 export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, gap: Gap): Prompt {
   const instead = new Map<number, Message | undefined>()
@@ -133,13 +136,13 @@ export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Sel
   return { ...prompt, messages }
 }
 
-/** Returns true when some of the segment is left out: all of it, or what its excerpt does not show. */
+/** Returns true when the segment is left out or excerpted. */
 export function isCut(segment: Segment, selection: Selection): boolean {
   const messages = selection.get(segment)
   return messages === undefined || segment.messages.some((message, at) => message !== messages[at])
 }
 
-/** Before the first segment that is cut, but never after the last user message: that would make it the last word. */
+/** Returns the position before the first cut segment, but never after the last user message. */
 function placeOfNotice(
   segments: readonly Segment[],
   turns: SplitConversation,
@@ -158,8 +161,8 @@ function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefi
   const out: Placed[] = []
   for (const next of placed) {
     const last = out.at(-1)
-    const wereNeighbours = last !== undefined && last.place >= 0 && next.place === last.place + 1
-    const broken = last !== undefined && last.message.role === next.message.role && !wereNeighbours
+    const wereNeighbors = last !== undefined && last.place >= 0 && next.place === last.place + 1
+    const broken = last !== undefined && last.message.role === next.message.role && !wereNeighbors
     if (!broken || next.message.role === 'system') out.push(next)
     else if (asked.has(next.place)) out.push({ message: bridgeTo(next.message), place: -1 }, next)
     else out[out.length - 1] = { message: join(last.message, next.message), place: next.place }
@@ -167,7 +170,9 @@ function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefi
   return out.map((one) => one.message)
 }
 
-/** The last user message stays as it is, so something of the other role must stand before it. */
+/**
+ * Roles must alternate and the last user message stays unchanged, so a message of the other role is inserted before it.
+ */
 function bridgeTo(message: Message): Message {
   return { role: message.role === 'user' ? 'assistant' : 'user', parts: [{ type: 'text', text: GAP }] }
 }

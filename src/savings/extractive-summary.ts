@@ -2,22 +2,22 @@ import type { Pause } from '../core/pause.ts'
 import { countTerms, corpusOf, rarityAmong, type Corpus, type TermCounts } from './keywords.ts'
 import { termsOf } from './terms.ts'
 
-/** Numbers, dates, versions, paths, identifiers and names: what a summary must not lose. */
+/** Numbers, dates, versions, paths, identifiers and names, which a summary must keep. */
 const FACT = /\d[\d.,:%/-]*|[\p{L}\d]+(?:[._/-][\p{L}\d]+)+|\p{Ll}+\p{Lu}[\p{L}\d]*|(?<=[\p{Ll},;:] )\p{Lu}\p{L}{2,}/gu
-/** Wishes, decisions and open ends. */
+/** Requirements, decisions and open points. */
 const WEIGHTY =
   /\b(?:decid|agree|chose|must|should|need|want|prefer|always|never|because|instead|error|fail|fix|todo|deadline|remember)/i
 const FIRST_PERSON = /\b(?:i|i'm|i've|my|we|our)\b/i
-const SHORTEST = 16
-/** UTF-16 units that are read between two pauses. */
+const MIN_LENGTH = 16
+/** UTF-16 units between two pauses. */
 const SLICE = 16_384
-const LONGEST = 500
+const MAX_LENGTH = 500
 const LENGTH_POWER = 0.7
-const SMALLEST_LENGTH = 12
+const MIN_TOKENS = 12
 
 /**
- * The sentences of a text that hold most facts, in their order, word for word: a summary without a model, which can
- * neither invent nor obey anything.
+ * Returns the sentences of a text with the most facts, unchanged and in order. A summary without a model cannot invent
+ * facts or follow injected instructions.
  */
 export async function summarizeByExtract(
   text: string,
@@ -36,7 +36,7 @@ export async function summarizeByExtract(
   const corpus = await corpusOf(counts, pause)
   const worth: number[] = []
   for (const [at, sentence] of sentences.entries()) {
-    worth.push(factsIn(sentence, counts[at], corpus) / Math.max(SMALLEST_LENGTH, sizes[at] ?? 0) ** LENGTH_POWER)
+    worth.push(factsIn(sentence, counts[at], corpus) / Math.max(MIN_TOKENS, sizes[at] ?? 0) ** LENGTH_POWER)
     const due = pause()
     if (due !== undefined) await due
   }
@@ -51,7 +51,7 @@ export async function summarizeByExtract(
   return sentences.filter((_, at) => kept.has(at)).join('\n')
 }
 
-/** Numbers, names, rare words, wishes and decisions in a sentence. */
+/** Scores a sentence by its numbers, names, rare words, requirements and decisions. */
 function factsIn(sentence: string, counts: TermCounts | undefined, { texts, spread }: Corpus): number {
   const facts = sentence.match(FACT)?.length ?? 0
   const said = (FIRST_PERSON.test(sentence) ? 1 : 0) + (WEIGHTY.test(sentence) ? 1 : 0)
@@ -60,14 +60,14 @@ function factsIn(sentence: string, counts: TermCounts | undefined, { texts, spre
   return facts + rare + said
 }
 
-/** Each sentence once, in order. */
+/** Returns the distinct sentences in order. */
 async function sentencesOf(text: string, pause: Pause): Promise<readonly string[]> {
   const sentences = new Set<string>()
   for (let at = 0; at < text.length;) {
     const end = endOfSlice(text, at)
     for (const piece of text.slice(at, end).split(/(?<=[.!?。！？])\s+|\n+/u)) {
       const sentence = piece.trim()
-      if (sentence.length >= SHORTEST && sentence.length <= LONGEST) sentences.add(sentence)
+      if (sentence.length >= MIN_LENGTH && sentence.length <= MAX_LENGTH) sentences.add(sentence)
     }
     at = end
     await pause()
@@ -75,7 +75,7 @@ async function sentencesOf(text: string, pause: Pause): Promise<readonly string[
   return [...sentences]
 }
 
-/** At the end of a line or sentence after about a slice: a sentence is never cut unless it is above the limit anyway. */
+/** Returns the end of the line or sentence after about one slice, so that no usable sentence is cut. */
 function endOfSlice(text: string, start: number): number {
   const border = /[.!?。！？]\s|\n/gu
   border.lastIndex = start + SLICE

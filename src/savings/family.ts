@@ -3,11 +3,11 @@ import { cutToQuery } from './cut.ts'
 import { expectedSize, growthOf } from './choose-tiers.ts'
 import { snapshotOf, parseSnapshot, recallAt, rememberAt, restore, type Snapshot } from './snapshot.ts'
 import { type Conversation, conversationOf, type Segment } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import { bestStep, sendingCost } from './net.ts'
 import { rebuild } from './excerpt.ts'
 import type { SelectionTools } from './selection.ts'
-import { stubTokens, summarize, summaryNotice, summaryOf, tellSegment, type Summarizer } from './summary.ts'
+import { stubTokens, summarize, summaryNotice, summaryOf, serializeSegment, type Summarizer } from './summary.ts'
 import {
   controllerOf,
   DEFAULT_THRESHOLDS,
@@ -28,12 +28,12 @@ export interface FamilyOptions {
   readonly summarizer?: Summarizer
 }
 
-/** Down to this share of the threshold at which the tier starts: 12k of 20k tokens, then it grows again. */
+/** Target as a share of the threshold: a prompt is cut from 20k to 12k tokens, then it grows again. */
 const TARGET_SHARE = 0.6
 const SUMMARY_SHARE = 0.1
 const NOTICE_FRAME = 60
 const NEWEST_MESSAGES = 5
-/** The prompt is carried up to this many times the threshold at the most. */
+/** Maximum size of a carried prompt, as a multiple of the threshold. */
 const MAX_CARRIED = 3
 const KIND = 'family'
 
@@ -41,7 +41,7 @@ const KIND = 'family'
  * Tier 4: a running summary of what is old, under a fixed heading in a user message, with the user's words and the
  * newest messages as they were. It is extended in steps and, between them, the same on every turn.
  */
-export function createFamilyLock(tools: SelectionTools, memory: Memory, options: FamilyOptions = {}): Tier {
+export function createFamilyLock(tools: SelectionTools, memory: ConversationMemory, options: FamilyOptions = {}): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const summarizer = options.summarizer ?? 'model'
 
@@ -57,7 +57,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     return { rewrite: { ...asBefore, tier: 4, strategy: strategyOf(job) }, spent: ZERO, continues: true }
   }
 
-  /** Cost of a summary that reads so many tokens. */
+  /** Returns the cost of a summary that reads this many tokens. */
   const callsFor = (job: TierJob, read: number): NanoUsd =>
     summarizer === 'extractive' ? ZERO : (job.small?.price(Math.round(read), summaryTokens(job)) ?? ZERO)
 
@@ -94,7 +94,7 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     return { cap: target, liveCap, newest, noticeRoom: summaryTokens(job) + NOTICE_FRAME }
   }
 
-  /** Cuts down to the target and brings the summary up to date. */
+  /** Cuts the prompt to the target and updates the summary. */
   const step = async (
     job: TierJob,
     conversation: Conversation,
@@ -104,13 +104,13 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     let text: string | undefined
     let spent: NanoUsd = ZERO
     const covered = new Set<Segment>()
-    /** A second attempt may cut more than the first one: the summary is extended by that. */
+    /** A second attempt may cut more than the first, so the summary is extended by the difference. */
     const notice = async (cut: readonly Segment[], size: number): Promise<string> => {
       const segments = notYetSummarized(conversation, cut, snapshot).filter((segment) => !covered.has(segment))
       for (const segment of segments) covered.add(segment)
       const earlier = text ?? (snapshot === undefined ? undefined : summaryOf(snapshot.notice))
       if (segments.length > 0 || earlier === undefined) {
-        const added = segments.map((segment) => tellSegment(segment, 'stub')).join('\n')
+        const added = segments.map((segment) => serializeSegment(segment, 'stub')).join('\n')
         const { small, signal } = job
         const asked = { text: added, maxTokens, small, summarizer, tools, signal }
         const summary = await summarize(earlier === undefined ? asked : { ...asked, earlier })
@@ -131,14 +131,14 @@ export function createFamilyLock(tools: SelectionTools, memory: Memory, options:
     return `Family-Lock (${by} -> ${job.modelName})`
   }
 
-  /** Of so many tokens of the conversation, those that a summary reads: results of tools are stubs in it. */
+  /** Returns how many of these tokens a summary reads: tool results are stubs in it. */
   const readOf = (job: TierJob, tokens: number): number => {
     const { old } = conversationOf(job.prompt).turns
     const stubs = old.reduce((sum, segment) => sum + stubTokens(segment, tools.meter), 0)
     return tokens * Math.min(1, stubs / Math.max(1, job.tokens))
   }
 
-  /** The first summary reads everything that is left out; later ones read what was added since. */
+  /** The first summary reads everything that is left out. Later summaries read what was added since. */
   const forecast = async (job: TierJob): Promise<TierForecast> => {
     const target = targetFor(job)
     const conversation = conversationOf(job.prompt)

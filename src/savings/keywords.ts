@@ -1,7 +1,7 @@
 import type { Pause } from '../core/pause.ts'
 import type { Snippet } from './excerpt.ts'
 
-/** How much each term of a query weighs. */
+/** Weights of the terms of a query. */
 export type Query = ReadonlyMap<number, number>
 
 /** The terms of one text: each once, with its number of occurrences. */
@@ -44,12 +44,12 @@ export async function corpusOf(texts: readonly TermCounts[], pause: Pause): Prom
   return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), spread }
 }
 
-/** How rare a term is: near 0 for one that every text contains. */
+/** Returns the inverse document frequency of a term: near 0 for a term that every text contains. */
 export function rarityAmong(texts: number, spread: number): number {
   return Math.log(1 + (texts - spread + 0.5) / (spread + 0.5))
 }
 
-/** BM25 of each text for a query. */
+/** Returns the BM25 score of each text. */
 export async function scoresOf(corpus: Corpus, query: Query, pause: Pause): Promise<Float64Array> {
   const worth = new Map<number, number>()
   for (const [term, weight] of query) {
@@ -77,7 +77,7 @@ function scoreOf(text: TermCounts, worth: Query, averageLength: number): number 
   return score
 }
 
-/** The query and, at a lower weight, the terms that its best hits share: what the asker did not say but means. */
+/** Expands the query, at a lower weight, by the terms that its best hits share. */
 export async function expandQuery(corpus: Corpus, query: Query, pause: Pause): Promise<Query> {
   const scores = await scoresOf(corpus, query, pause)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
@@ -101,9 +101,9 @@ export async function expandQuery(corpus: Corpus, query: Query, pause: Pause): P
   ])
 }
 
-/** A topic goes on over so many texts before and after one. */
+/** Number of texts before and after a text that may belong to its topic. */
 const REACH = 10
-/** Terms of a topic at the most. */
+/** Maximum terms of a topic. */
 const MAX_TERMS = 400
 
 /**
@@ -126,7 +126,7 @@ export async function scoreTopics(texts: readonly TermCounts[], query: Query, pa
   return scoresOf(await corpusOf(stretches, pause), query, pause)
 }
 
-/** A text and the texts on both sides of it, while they are short: documents side by side are no topic. */
+/** Returns a text and its neighbors, while they are short. Adjacent documents are not a topic. */
 function around(texts: readonly TermCounts[], at: number): readonly TermCounts[] {
   let length = texts[at]?.length ?? 0
   let away = 0
@@ -137,7 +137,7 @@ function around(texts: readonly TermCounts[], at: number): readonly TermCounts[]
   return texts.slice(Math.max(0, at - reach), at + reach + 1)
 }
 
-/** The terms of a text that the query holds; its length stays. */
+/** Keeps the terms of a text that are in the query, and the length of the text. */
 function onlyAsked({ terms, counts, length }: TermCounts, query: Query): TermCounts {
   const found = [...terms.keys()].filter((at) => query.has(terms[at] ?? 0))
   return {
@@ -157,7 +157,7 @@ function joined(texts: readonly TermCounts[]): TermCounts {
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 
-/** How well each snippet fits the query, 0 to 1: which of the query's terms it holds, the rare ones counting most. */
+/** Scores each snippet from 0 to 1 by the query terms that it contains. Rare terms count most. */
 export async function scoreSnippets(
   analyses: readonly { readonly snippets: readonly Snippet[] }[],
   query: Query,
@@ -191,7 +191,7 @@ export async function scoreSnippets(
   return scores
 }
 
-/** The terms of the query that the snippet holds. Most snippets hold none, so nothing is allocated for them. */
+/** Returns the query terms in a snippet. Most snippets contain none, so no array is allocated for them. */
 function termsIn(snippet: Snippet, query: Query): readonly number[] {
   let found: number[] | undefined
   for (const term of snippet.terms) {

@@ -5,15 +5,17 @@ import { asArray, isJsonObject, type Json } from '../core/json.ts'
 import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 
-/** What tiers remember between the turns of a conversation, each owner's apart. Losing it costs money, never an answer. */
-export interface Memory {
+/**
+ * State of the tiers between the turns of a conversation, separate for each owner. A loss costs money, never an answer.
+ */
+export interface ConversationMemory {
   recall(owner: string, key: string): Promise<string | undefined>
-  /** As `recall`, but only from this process: for looking at many places. */
+  /** Like `recall`, but only from the memory of this process. */
   peek(owner: string, key: string): string | undefined
   remember(owner: string, key: string, value: string): Promise<void>
 }
 
-/** An hour, as the transcript of tier 2. */
+/** One hour, like the transcript of tier 2. */
 const LIFE_MS = 60 * 60 * 1000
 const IN_PROCESS_BYTES = 32 * 1024 * 1024
 const MAX_VALUE = 256 * 1024
@@ -24,22 +26,22 @@ interface MemoryOptions {
   readonly now: () => number
 }
 
-/** A store with a bounded cache in front. Neither method rejects. */
-export function createMemory({ store, now }: MemoryOptions): Memory {
+/** Returns a memory in the store, behind a bounded cache. No method rejects. */
+export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
   const near = new LRUCache<string, { readonly value: string; readonly until: number }>({
     maxSize: IN_PROCESS_BYTES,
     sizeCalculation: (entry, key) => 2 * (entry.value.length + key.length) + 64,
   })
   const keyOf = (owner: string, key: string): string => `savings:${owner}:${key}`
 
-  const glance = (owner: string, key: string): string | undefined => {
+  const peek = (owner: string, key: string): string | undefined => {
     const entry = near.get(keyOf(owner, key))
     return entry !== undefined && entry.until > now() ? entry.value : undefined
   }
   return {
-    peek: glance,
+    peek,
     async recall(owner, key) {
-      const known = glance(owner, key)
+      const known = peek(owner, key)
       if (known !== undefined) return known
       try {
         const value = await store.get(keyOf(owner, key))
@@ -55,7 +57,7 @@ export function createMemory({ store, now }: MemoryOptions): Memory {
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: LIFE_MS, quota: quotaOf('savings', owner) })
       } catch {
-        // Another process computes what it does not know.
+        // A failed write costs another process a computation, not an answer.
       }
     },
   }
@@ -68,20 +70,20 @@ interface Section {
 }
 
 /**
- * Whole conversations, kept for an hour under their owner, append only: each turn stores what is new and a pointer to
- * what was there, so that a conversation is stored once however long it goes on.
+ * Whole conversations, kept per owner for one hour. Each turn stores the new sections and a pointer to the previous
+ * page, so that a conversation is stored once, regardless of its length.
  */
 interface Transcripts {
-  /** Stores what is not stored yet; answers the name under which the whole can be read. */
+  /** Stores the new sections. Returns the name under which the whole conversation can be read. */
   store(owner: string, conversation: Conversation): Promise<string>
-  /** The sections of a stored conversation, oldest first; those that were not forgotten. */
+  /** Returns the sections of a stored conversation that have not expired, oldest first. */
   read(owner: string, name: string): Promise<readonly Section[]>
 }
 
 const SECTIONS_PER_PAGE = 32
 const MAX_PAGES = 10_000
 
-export function createTranscripts(memory: Memory): Transcripts {
+export function createTranscripts(memory: ConversationMemory): Transcripts {
   return {
     async store(owner, conversation) {
       const total = conversation.turns.old.length

@@ -4,7 +4,7 @@ import { add, costOf, subtract, times, ZERO, type NanoUsd } from '../core/money.
 import type { Part, Prompt } from '../core/prompt.ts'
 import type { TierForecast } from './tier.ts'
 
-/** What is expected of the rest of a conversation. */
+/** Expectations about the rest of a conversation. */
 export interface Outlook {
   readonly model: Model
   /** Number of further requests. */
@@ -15,7 +15,7 @@ export interface Outlook {
   readonly staysWarm: boolean
 }
 
-/** One way of sending a conversation, now and on the further turns. */
+/** One way of sending a conversation, on this turn and on further turns. */
 export interface Course extends TierForecast {
   /** Tokens at the beginning of this prompt that the upstream's cache holds. */
   readonly warm: number
@@ -28,12 +28,15 @@ export interface CourseCosts {
   readonly total: NanoUsd
 }
 
-/** Most turns that a decision looks ahead; a conversation goes on about as long as it has lasted. */
+/** Maximum turns that a decision looks ahead. A conversation lasts about as long again as it has lasted. */
 const MAX_TURNS = 10
-/** A conversation ends within so many of its turns so far with a chance of about 2 %. */
+/** The probability that a conversation ends within this share of its turns so far is about 2 %. */
 const SURE_SHARE = 0.02
 
-/** Further requests over which ways of sending are compared; more than ten where so many are almost certain. */
+/**
+ * Returns the number of further requests over which ways of sending are compared; more than ten when they are almost
+ * certain.
+ */
 export function turnsAhead(turnsSoFar: number): number {
   return Math.max(Math.min(turnsSoFar, MAX_TURNS), turnsToRecoup(turnsSoFar) * (1 + MIN_ODDS))
 }
@@ -55,7 +58,7 @@ export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd
   return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
 }
 
-/** What a course costs now and over the further turns. */
+/** Returns the cost of a course on this turn and over the further turns. */
 export function courseCosts(course: Course, { model, turns, growth, staysWarm }: Outlook): CourseCosts {
   const now = add(sendingCost(model, course.tokens, course.warm), course.calls)
   const { steady, callsPerTurn = ZERO } = course
@@ -79,8 +82,8 @@ export function courseCosts(course: Course, { model, turns, growth, staysWarm }:
 }
 
 /**
- * Tokens that a steady prompt may grow before it is cut again, so that both together cost least: a cut costs `step`, and
- * carrying costs the cache-read price for each token and turn.
+ * Returns the growth of a steady prompt, in tokens, at which it is cut again at the lowest total cost: a cut costs
+ * `step`, and carrying costs the cache-read price for each token and turn.
  */
 export function bestStep(model: Model, step: NanoUsd, growth: number): number {
   if (!hasCachePrice(model)) return 0
@@ -91,13 +94,13 @@ export function bestStep(model: Model, step: NanoUsd, growth: number): number {
 
 const WITHOUT_LIMIT = { limit: Number.POSITIVE_INFINITY, target: 0, calls: ZERO }
 
-/** Sending everything: it only grows. */
+/** The course of sending everything, which only grows. */
 export function passthrough(tokens: number, warm: number): Course {
   return { tokens, warm, calls: ZERO, steady: WITHOUT_LIMIT }
 }
 
 export interface Choice {
-  /** The course that was taken last, as it would continue. */
+  /** The last course, continued. */
   readonly standard: CourseCosts
   readonly candidate: CourseCosts
 }
@@ -127,9 +130,9 @@ export interface Risk {
 }
 
 /**
- * Returns true when the conversation costs at most one rewriting more than sending everything, whenever it ends and also
- * when it must be sent whole again on the next turn. Without this a course that is cheap once, because nothing was warm,
- * would lose a little on every later turn. The next turn may add next to nothing: growth is not counted on.
+ * Returns true when the conversation costs at most one rewrite more than sending everything, whenever it ends, even if
+ * it must be sent whole on the next turn. Without this rule, a course that is cheap once, because nothing was cached,
+ * would lose a little on every later turn. Growth is assumed to be zero.
  */
 export function isSafe({ debt, course, tokens, warm, wholeNow }: Risk, { model }: Outlook): boolean {
   // A steady prompt may be carried over its limit, so the next cut is not due on the next turn.
@@ -144,7 +147,7 @@ export function isSafe({ debt, course, tokens, warm, wholeNow }: Risk, { model }
   return add(add(debt, added), wayBack) <= now
 }
 
-/** True when the caller marked a beginning for the upstream's cache: only an order may rewrite it. */
+/** Returns true when the caller marked a prefix for the upstream's cache. Only a header may then rewrite the prompt. */
 export function hasCacheMarks(prompt: Prompt): boolean {
   return (
     prompt.tools.some((tool) => tool.native.value['cache_control'] !== undefined) ||

@@ -12,19 +12,19 @@ export interface PackerEntry {
   /** Exact. */
   readonly tokens: number
   readonly analysis: SegmentAnalysis
-  /** Worth for each token, for the order of whole segments. */
+  /** Value per token; decides the order of whole segments. */
   value: number
-  /** Its score as a share of the best one's, for its snippets. */
+  /** Score as a share of the best score; decides the order of snippets. */
   share: number
   state: 'out' | 'excerpt' | 'whole'
-  /** Its replacement, unless it is left out. */
+  /** The messages that replace it, unless it is left out. */
   messages: readonly Message[]
   picked: Snippet[]
-  /** What it takes of the room. */
+  /** Tokens that it uses. */
   spent: number
 }
 
-/** Holds what was taken, never more than its room. */
+/** Packs segments and snippets into a number of tokens, which is never exceeded. */
 export interface Packer {
   readonly room: number
   readonly spent: () => number
@@ -157,7 +157,7 @@ function costOf(entry: PackerEntry, snippet: Snippet): number {
   return snippet.tokens + SNIPPET_FRAME + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
 }
 
-/** The snippets that may be taken, best first. Those without any worth fill the room last, in their order. */
+/** Returns the snippets that may be packed, best first. Snippets without a score come last, in their order. */
 async function offersIn(
   entries: readonly PackerEntry[],
   scores: ReadonlyMap<Snippet, number>,

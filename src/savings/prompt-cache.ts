@@ -6,7 +6,7 @@ import { add, costOf, nano, subtract, times, ZERO, type NanoUsd } from '../core/
 import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { turnsSoFar } from './choose-tiers.ts'
 import { createChain } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import { hasCacheMarks, turnsAhead } from './net.ts'
 
 /** A prompt as it is about to leave. */
@@ -58,7 +58,10 @@ const SHORTEST_OTHERWISE = 4096
  * Places markers where the conversation is expected to go on: the price of writing is paid once, and the following turns
  * read at a tenth of the price. The first turn of a conversation is only noted. Returns undefined where no marker pays.
  */
-export async function markForCache(memory: Memory, request: CacheableRequest): Promise<MarkedPrompt | undefined> {
+export async function markForCache(
+  memory: ConversationMemory,
+  request: CacheableRequest,
+): Promise<MarkedPrompt | undefined> {
   const { prompt, model, tokens, owner, now } = request
   if (tokens < shortestPrefix(model) || isMarkedByCaller(prompt)) return undefined
   const kind = `${KIND}:${model.id}:${fingerprintOf(JSON.stringify(prompt.tools.map(({ native }) => native.value)))}`

@@ -3,7 +3,7 @@ import type { Query } from './keywords.ts'
 import { termsOf } from './terms.ts'
 import { holdsUserWords, type Segment, type SplitConversation } from './conversation.ts'
 
-/** What is longer was a document, not a question. */
+/** A longer message is a document, not a question. */
 const MAX_QUESTION_TERMS = 40
 /** A question with at most this many terms of its own is a follow-up: "and the second one?". */
 const MAX_FOLLOW_UP_TERMS = 1
@@ -20,9 +20,9 @@ const EARLIER_ANSWER_WEIGHT = 0.15
 const EARLIER_TOPIC_WEIGHT = 0.3
 /** How many steps of an agent's loop show what it is about to do. */
 const LOOP_STEPS = 5
-/** A term that occurs often is not more wanted than one that occurs twice. */
+/** Further occurrences of a term do not raise its weight. */
 const MAX_WEIGHT = 2
-/** Guesses of a small model are added to the words of the user, never put in their place. */
+/** Weight of terms from the small model. They are added to the terms of the user. */
 const GUESS_WEIGHT = 0.4
 const MAX_READ_LENGTH = 8000
 
@@ -37,7 +37,7 @@ export function queryOf(turns: SplitConversation, more: readonly string[] = []):
       query.set(term, Math.min(MAX_WEIGHT, (query.get(term) ?? 0) + weight))
     }
   }
-  /** Each term once, and never above the question's own words. */
+  /** Adds each term once, below the weight of the question's own terms. */
   const addOnce = (text: string, weight: number): void => {
     for (const term of new Set(termsOf(text.slice(0, MAX_READ_LENGTH)))) {
       if (!query.has(term)) query.set(term, weight)
@@ -58,7 +58,7 @@ export function queryOf(turns: SplitConversation, more: readonly string[] = []):
   return query
 }
 
-/** True for a question that cannot be understood without the one before it. */
+/** Returns true for a question that depends on the question before it. */
 function isFollowUp(question: string, terms: number): boolean {
   if (terms <= MAX_FOLLOW_UP_TERMS) return true
   return POINTS_BACK.test(question) && !HOLDS_NAME.test(question)
@@ -68,7 +68,7 @@ function textOfSegment(segment: Segment): string {
   return segment.messages.map(textOfMessage).join('\n')
 }
 
-/** What an agent said and called, without what came back. */
+/** Returns the text and tool calls of an agent, without tool results. */
 function doingsOf(segment: Segment): string {
   const parts = segment.messages.flatMap((message) => message.parts)
   return parts
@@ -96,7 +96,7 @@ const ASKS_FOR_ANSWER = new RegExp(
   String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${SAID})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${SAID})\b|^\W*you(?: \w+){0,2} (?:${SAID})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
   'i',
 )
-/** A longer message is a document that happens to hold such words. */
+/** A longer message is a document that contains such words by chance. */
 const MAX_QUESTION_LENGTH = 1500
 
 /** Returns true when the last user message asks what the assistant said earlier, often in other words. */
@@ -125,10 +125,10 @@ const STANDING_INSTRUCTION: RegExp = new RegExp(
   'iu',
 )
 
-/** A longer message is a document that happens to say "always". */
+/** A longer message is a document that contains "always" by chance. */
 const MAX_ORDER_LENGTH = 1500
 
-/** True for a user's word that may bind later turns. */
+/** Returns true for a user message that may bind later turns. */
 export function holdsStandingInstruction(segment: Segment): boolean {
   if (segment.kind !== 'user' || !holdsUserWords(segment)) return false
   const text = segment.messages.map(textOfMessage).join('\n')

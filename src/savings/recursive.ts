@@ -2,9 +2,9 @@ import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { sha256 } from '#hash'
 import { conversationOf, type Segment } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
-import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, tellSegment } from './summary.ts'
+import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, serializeSegment } from './summary.ts'
 import {
   controllerOf,
   DEFAULT_THRESHOLDS,
@@ -26,7 +26,7 @@ interface RecursiveOptions {
 }
 
 const TARGET = 20_480
-/** Upper limit of the target as a share of the conversation: what is below the target is shortened too. */
+/** Maximum target as a share of the conversation, so that a conversation near the target is shortened too. */
 const MAX_SHARE = 0.45
 /** A chunk of 10k tokens together with the prompt around it. */
 const CHUNK = 9200
@@ -34,7 +34,7 @@ const CHUNK_SUMMARY = 800
 /** Summaries take at most this share of the target; above it they are summarized again. */
 const SUMMARY_SHARE = 0.25
 const DEEPEST = 5
-/** A level that shrinks less than this is the last. */
+/** A level that shrinks the text by less than this share is the last. */
 const MIN_SHRINKING = 0.2
 const AT_ONCE = 4
 const MAX_CALLS = 64
@@ -47,7 +47,11 @@ interface Level {
 }
 
 /** Tier 3: all old text in chunks, summarized side by side, again and again until the summaries fit the target. */
-export function createRecursive(tools: SelectionTools, memory: Memory, options: RecursiveOptions = {}): Tier {
+export function createRecursive(
+  tools: SelectionTools,
+  memory: ConversationMemory,
+  options: RecursiveOptions = {},
+): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const summarizer = options.summarizer ?? 'model'
   const targetFor = (job: TierJob): number => Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_SHARE))
@@ -76,7 +80,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
-  /** Summaries of the texts; of those again, while they are above the room and a level still shrinks them. */
+  /** Summarizes the texts, and then the summaries, until they fit or a level no longer shrinks them. */
   const condense = async (job: TierJob, chunks: readonly string[], room: number): Promise<Level> => {
     let texts = chunks
     let spent: NanoUsd = ZERO
@@ -101,7 +105,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     return sum
   }
 
-  /** Neighbouring summaries as the chunks of the next level, again from the oldest end. */
+  /** Joins neighboring summaries to the chunks of the next level, from the oldest end. */
   const joinUp = async (texts: readonly string[]): Promise<readonly string[]> => {
     const joined: string[] = []
     let held: string[] = []
@@ -135,7 +139,7 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
     return { texts: summaries, spent }
   }
 
-  /** A summary that is remembered, by the model or else by extract; a new one is remembered under who wrote it. */
+  /** Returns a remembered summary, by the model or else extractive. A new summary is remembered under its author. */
   const summarizeOne = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, small, signal } = job
     const hash = sha256(text)
@@ -161,28 +165,30 @@ export function createRecursive(tools: SelectionTools, memory: Memory, options: 
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }
 }
 
-/** A stretch of the conversation that is summarized by itself. */
+/** A part of the conversation that is summarized by itself. */
 interface Chunk {
   readonly text: string
-  /** The segments that end in it. */
+  /** The segments whose end it contains. */
   readonly segments: readonly Segment[]
 }
 
 interface Chunks {
-  /** Counted from the oldest end, so that they are the same on the next turn; every old word is in exactly one. */
+  /**
+   * Chunks from the oldest end, so that they are the same on the next turn. Together they contain all old text once.
+   */
   readonly full: readonly Chunk[]
-  /** What does not fill a chunk yet: it stays as it is. */
+  /** Segments that do not fill a chunk yet. They stay unchanged. */
   readonly rest: readonly Segment[]
 }
 
 interface ChunkLimits {
   /** Maximum size of a chunk in tokens. */
   readonly size: number
-  /** Maximum number of chunks: with one more of them the rest of the segments is not read. @default unlimited */
+  /** Maximum number of chunks. Reading stops after one more. @default unlimited */
   readonly most?: number
 }
 
-/** Cuts segments into chunks, at their borders; a longer segment at its lines. */
+/** Divides segments into chunks, at the borders of segments, or at lines when a segment is longer than a chunk. */
 export async function chunkSegments(
   segments: readonly Segment[],
   { size, most = Number.POSITIVE_INFINITY }: ChunkLimits,
@@ -201,7 +207,7 @@ export async function chunkSegments(
   }
   for (const segment of segments) {
     if (full.length > most) break
-    const pieces = await piecesOf(tellSegment(segment, 'whole'), size, { estimate, pause })
+    const pieces = await piecesOf(serializeSegment(segment, 'whole'), size, { estimate, pause })
     for (const [at, piece] of pieces.entries()) {
       await pause()
       const length = estimate(piece) + 1
@@ -214,7 +220,7 @@ export async function chunkSegments(
   return { full, rest: held }
 }
 
-/** An estimate is at least an eighth of the bytes: a text above this many times the size is not estimated whole. */
+/** An estimate is at least an eighth of the bytes, so a text longer than this many times the size needs no estimate. */
 const SURELY_LONGER = 8
 
 async function piecesOf(
@@ -242,7 +248,7 @@ async function piecesOf(
   return pieces
 }
 
-/** No line has more tokens than bytes, so a quarter of the size in characters always fits. */
+/** A line has at most as many tokens as bytes, so a quarter of the size in characters always fits. */
 function shortLines(line: string, size: number): string[] {
   const longest = Math.max(1, Math.floor(size / 4))
   if (line.length <= longest) return [line]

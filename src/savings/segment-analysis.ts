@@ -8,26 +8,26 @@ import { holdsStandingInstruction } from './query.ts'
 import { termsOf } from './terms.ts'
 import type { Segment } from './conversation.ts'
 
-/** What ranking must know of a segment. */
+/** The data of a segment that ranking needs. */
 export interface SegmentAnalysis {
   readonly counts: TermCounts
-  /** Of the texts that may be excerpted, in their order. */
+  /** Snippets of the texts that may be excerpted, in order. */
   readonly snippets: readonly Snippet[]
-  /** About what an excerpt takes besides its snippets: calls, arguments, frames. */
+  /** Estimated tokens of an excerpt besides its snippets: calls, arguments and frames. */
   readonly skeletonTokens: number
   /** Whether it holds a standing instruction. */
   readonly standing: boolean
 }
 
-/** Reads segments; what it has read once it remembers for a while. */
+/** Analyzes a segment. Results are cached. */
 export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
 const SNIPPET_TOKENS = 80
-/** Where a message is put together of many texts, each is a snippet of its own up to this. */
+/** Maximum tokens of a text that is one snippet in a message of many texts. */
 const BLOCK_TOKENS = 512
-/** A longer line is cut: at the end of a sentence, of a word, or where it must be. */
+/** A longer line is cut at the end of a sentence or word if possible. */
 const MAX_LINE_LENGTH = 400
-/** A user's words are kept whole; what is longer is a pasted document. */
+/** A user text up to this length is kept whole. A longer text is a pasted document. */
 const MAX_WORDS_LENGTH = 4000
 const REMEMBERED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160
@@ -51,7 +51,7 @@ export function createSegmentAnalyzer(estimate: (text: string) => number, pause:
   }
 }
 
-/** Different for messages whose readings differ: in their texts or in where these are divided. */
+/** Differs for messages whose analyses differ, by their texts or by how the texts are divided. */
 function markOf(message: Message): string {
   const parts = message.parts.map((part) => {
     const pieces = part.type === 'tool-result' ? part.content : [part]
@@ -60,13 +60,13 @@ function markOf(message: Message): string {
   return `${message.role}${parts.join()} ${fingerprintOf(textOfMessage(message))}`
 }
 
-/** What one reading collects. */
+/** Results of an analysis in progress. */
 interface Notes {
   readonly snippets: Snippet[]
   readonly terms: number[]
 }
 
-/** Each text is taken apart once: the terms of the whole are those of its snippets and of the rest. */
+/** Each text is tokenized once: the terms of a segment are those of its snippets and of the remaining text. */
 async function analyzeSegment(
   segment: Segment,
   estimate: (text: string) => number,
@@ -94,7 +94,7 @@ async function analyzeSegment(
 /** Characters that are read between two pauses. */
 const SLICE = 16_384
 
-/** Never between the halves of a surrogate pair. */
+/** Never cuts a surrogate pair. */
 function endOfSlice(text: string, start: number): number {
   const end = Math.min(text.length, start + SLICE)
   const cut = text.charCodeAt(end)
@@ -122,7 +122,7 @@ function textsOf(message: Message, index: number): readonly Found[] {
   })
 }
 
-/** A spread call would put every term on the stack. */
+/** Not a spread call, which would put every term on the stack. */
 function append(terms: number[], more: readonly number[]): void {
   for (const term of more) terms.push(term)
 }
@@ -135,7 +135,7 @@ function skeletonTokens(segment: Segment, estimate: (text: string) => number): n
   return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
 }
 
-/** How large the snippets of a message may be; 0 for words that are kept whole or not at all. */
+/** Returns the maximum tokens of the snippets of a message; 0 for a text that is kept whole or not at all. */
 function passageTokens(message: Message): number {
   if (message.role !== 'user' || holdsOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0

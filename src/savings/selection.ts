@@ -6,7 +6,7 @@ import type { Pause } from '../core/pause.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
 
-/** What a selection works with. */
+/** Dependencies of a selection. */
 export interface SelectionTools {
   readonly meter: Meter
   readonly read: AnalyzeSegment
@@ -20,11 +20,11 @@ export interface SelectionJob {
   /** Units whose calls should stay even where their results do not fit: the steps of the live turn. */
   readonly steps: ReadonlySet<Segment>
   readonly query: Query
-  /** True when the question asks what the assistant said: whole answers come first. @default false */
+  /** True when the question asks for an earlier answer: whole answers are selected first. @default false */
   readonly asksForAnswer?: boolean
-  /** Tokens for all that is selected. */
+  /** Maximum tokens of the selection. */
   readonly room: number
-  /** Tokens that the newest segment may take with any query. @default 0 */
+  /** Tokens for the newest segment, independent of the query. @default 0 */
   readonly newestRoom?: number
   readonly owner: string
   readonly signal: AbortSignal
@@ -32,9 +32,9 @@ export interface SelectionJob {
 
 export interface Selected {
   readonly selection: Selection
-  /** Which snippets an excerpt was made of, by their place in the segment's reading. */
+  /** The snippets of each excerpt, by their position in the segment's analysis. */
   readonly picks: ReadonlyMap<Segment, readonly number[]>
-  /** How many segments share a word with the query. */
+  /** Number of segments that share a term with the query. */
   readonly matches: number
 }
 
@@ -46,30 +46,30 @@ const HEAD_SHARE = 0.05
 const NEWEST_SHARE = 0.06
 const STEP_SHARE = 0.5
 const NEWEST_STEP_SHARE = 0.3
-/** Where tools were used, half of the room is for excerpts: their results are long and mostly beside the point. */
+/** With tools, half of the tokens are for excerpts: most of a tool result is irrelevant. */
 const WHOLE_SHARE_WITH_TOOLS = 0.5
 const TOOL_TRAFFIC = 0.2
-/** Long segments say more, but not as much more as they are longer. */
+/** Long segments contain more, but less than in proportion to their length. */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
-/** An answer that was asked for is long and says what it says once. */
+/** An answer that the question asks for is long and rarely repeats itself. */
 const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
-/** Without tools a topic goes on over a few turns: those around a hit lend a share of their score. */
+/** Without tools a topic spans a few turns, so neighbors of a hit add a share of its score. */
 const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3
-/** Where several people talk, the score of the topic around a turn counts beside its own. */
+/** With several speakers, the score of the topic around a turn is added to its own. */
 const TOPIC_SHARE = 0.5
-/** In less room, neighbors of a question and its answer push out other hits. Meetings gain at any size. */
+/** Below this size, neighbors of a question and its answer displace other hits. Meetings gain at any size. */
 const NEIGHBORS_ROOM = 8000
-/** In tool traffic what is older is more often overtaken: the oldest is worth 1/e of the newest. */
+/** With tools, older segments are more often outdated: the oldest counts 1/e of the newest. */
 const AGEING = 1
 /** Passages are priced by estimate; what is left after measuring is filled again. */
 const FILLING_ROUNDS = 4
 const ENOUGH = 0.998
 
-/** Fills the room with what the query needs most; the shares above come first. */
+/** Selects what the query needs most, after the fixed shares above. */
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selected> {
   const entries = await readAll(job, tools)
   const { pause } = tools

@@ -2,12 +2,12 @@ import { ZERO } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { parseSnapshot, recallAt, recallEarlier, rememberAt, restore, type Snapshot, snapshotOf } from './snapshot.ts'
 import { type Conversation, conversationOf } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import { type Block, rebuild, type Selection } from './excerpt.ts'
 import { select, type SelectionTools } from './selection.ts'
 import { LEVEL_CAPS, type Tier, type TierJob, type TierResult } from './tier.ts'
 import { queryOf } from './query.ts'
-import { tellSegment } from './summary.ts'
+import { serializeSegment } from './summary.ts'
 
 /**
  * How the slider chooses what stays.
@@ -25,17 +25,17 @@ interface SliderOptions {
   readonly mode?: SliderMode
 }
 
-/** How long upstreams keep what they have read. */
+/** Time for which upstreams cache a prompt. */
 const UPSTREAM_CACHE_MS = 5 * 60 * 1000
 const STABLE_SHARE = 0.5
-/** What a new question may look up of what the frozen cut left out. */
+/** Share of the cap for parts that a new question looks up. */
 const BLOCK_SHARE = 1 / 16
 const BLOCK_FRAME = 64
-/** What the exchange before the last user message may take of the cap. */
+/** Share of the cap for the exchange before the last user message. */
 const EXCHANGE_SHARE = 0.25
 
-/** Tier 5: the head, the tail, and of the middle what the query needs most, within the level's cap. */
-export function createSlider(tools: SelectionTools, memory: Memory, options: SliderOptions = {}): Tier {
+/** Tier 5: keeps the head, the tail, and what the query needs most of the middle, within the level's cap. */
+export function createSlider(tools: SelectionTools, memory: ConversationMemory, options: SliderOptions = {}): Tier {
   const mode = options.mode ?? 'auto'
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
@@ -87,7 +87,7 @@ export function createSlider(tools: SelectionTools, memory: Memory, options: Sli
   }
 
   const wasHere = async (job: TierJob, conversation: Conversation, cap: number): Promise<boolean> => {
-    // The same request again is no next turn: it gets the same cut again.
+    // A repeated request is not a next turn. It gets the same cut.
     const seen = Number(await recallEarlier(memory, job.owner, conversation, `slider-${cap}-seen`))
     const frozen = await recallAt(memory, job.owner, conversation, `slider-${cap}`)
     return frozen !== undefined || (seen > 0 && job.now - seen < UPSTREAM_CACHE_MS)
@@ -110,17 +110,17 @@ function decline(declined: string): TierResult {
 }
 
 const HEADING = '[Earlier parts of this conversation that may matter for the next message:]'
-/** Less than this says nothing. */
+/** Minimum useful tokens. */
 const MIN_ROOM = 200
 
 interface LookUp {
   readonly room: number
-  /** The parts that are in the prompt anyway. */
+  /** The parts that the prompt already contains. */
   readonly selection: Selection
   readonly blocks: readonly Block[]
 }
 
-/** What a new question needs and a frozen cut left out; undefined within an agent's loop, which has asked already. */
+/** Selects what a new question needs and the snapshot left out; undefined within an agent's loop. */
 async function lookUp(
   job: TierJob,
   { turns }: Conversation,
@@ -136,7 +136,7 @@ async function lookUp(
   if (found.matches === 0) return undefined
   const lines = segments.flatMap((segment) => {
     const messages = found.selection.get(segment)
-    return messages === undefined ? [] : [tellSegment({ ...segment, messages }, 'whole')]
+    return messages === undefined ? [] : [serializeSegment({ ...segment, messages }, 'whole')]
   })
   return lines.length === 0 ? undefined : { before, text: [HEADING, ...lines].join('\n\n') }
 }

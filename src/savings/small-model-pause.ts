@@ -2,9 +2,9 @@ import { LRUCache } from 'lru-cache'
 import { ZERO } from '../core/money.ts'
 import type { SmallModel } from './tier.ts'
 
-/** What a failing small model must not do on every turn again: fail, be waited for and be paid. */
+/** Pauses failing small models, so that a conversation does not wait for and pay a failing call on every turn. */
 export interface SmallModelPauses {
-  /** The model for one request of a conversation; its calls are refused while the conversation has it paused. */
+  /** Returns the model for one request. Its calls are refused while it is paused in this conversation. */
   watch(small: SmallModel, request: WatchedRequest): SmallModel
 }
 
@@ -18,7 +18,7 @@ export interface WatchedRequest {
 /** Failures in a row after which the model is paused. */
 const MAX_FAILURES = 2
 const PAUSE_MS = 5 * 60 * 1000
-/** Conversations whose failures are remembered. A forgotten one costs two more failing calls. */
+/** Number of conversations whose failures are remembered. A forgotten one costs two more failing calls. */
 const MAX_CONVERSATIONS = 10_000
 
 interface Failures {

@@ -2,7 +2,7 @@ import type { Message } from '../core/prompt.ts'
 import { type Block, excerptSegment, type Selection } from './excerpt.ts'
 import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import type { Conversation, Segment } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Selected } from './selection.ts'
 
@@ -12,19 +12,25 @@ import type { Selected } from './selection.ts'
  */
 export interface Snapshot {
   readonly from: number
-  /** Per segment that is still there: its place, then -1 for the whole or the places of its snippets. */
+  /** Per kept segment: its position, then -1 for the whole segment or the positions of its snippets. */
   readonly picks: readonly (readonly number[])[]
-  /** What the notice or the summary says, word for word. */
+  /** Text of the notice or summary. */
   readonly notice: string
-  /** Where the live turn began when the cut was made: a bridge that stood before it goes on standing there. */
+  /** Position of the live turn when the cut was made. A bridge inserted before it stays there. */
   readonly asked: number
-  /** What was looked up for single questions, each before the message that asked; never taken back, so nothing moves. */
+  /**
+   * Parts that were looked up for single questions, each before its question. They are never removed, so that the
+   * prefix is stable.
+   */
   readonly blocks: readonly Block[]
   /** When it was sent last, milliseconds since 1970. */
   readonly at: number
 }
 
-/** The next turn adds a word and an answer, or a step of a loop; clients sometimes add a few at once. */
+/**
+ * Number of shorter prefixes to look up. A turn adds a question and an answer, or a step of a loop; clients sometimes
+ * add several at once.
+ */
 const STEPS_BACK = 4
 
 export function snapshotOf(conversation: Conversation, selected: Selected, notice: string, at: number): Snapshot {
@@ -42,7 +48,7 @@ export function snapshotOf(conversation: Conversation, selected: Selected, notic
   }
 }
 
-/** What the frozen cut leaves of the conversation as it is now; the live turn's first segment is always whole. */
+/** Applies a snapshot to the conversation. The first segment of the live turn is always whole. */
 export async function restore(
   conversation: Conversation,
   snapshot: Snapshot,
@@ -71,7 +77,7 @@ export async function restore(
 }
 
 export async function rememberAt(
-  memory: Memory,
+  memory: ConversationMemory,
   owner: string,
   conversation: Conversation,
   entry: { kind: string; value: string },
@@ -79,9 +85,9 @@ export async function rememberAt(
   await memory.remember(owner, `${entry.kind}:${conversation.chain.at(conversation.segments.length)}`, entry.value)
 }
 
-/** What was remembered when the conversation was a few segments shorter, or the same. */
+/** Returns what was remembered for this conversation or for one a few segments shorter. */
 export function recallAt(
-  memory: Memory,
+  memory: ConversationMemory,
   owner: string,
   conversation: Conversation,
   kind: string,
@@ -89,9 +95,9 @@ export function recallAt(
   return recallBetween(memory, owner, conversation, { kind, least: 0 })
 }
 
-/** What was remembered when the conversation was a few segments shorter: on an earlier turn, not when this one was sent before. */
+/** Returns what was remembered on an earlier turn, excluding an earlier attempt of this request. */
 export function recallEarlier(
-  memory: Memory,
+  memory: ConversationMemory,
   owner: string,
   conversation: Conversation,
   kind: string,
@@ -100,7 +106,7 @@ export function recallEarlier(
 }
 
 async function recallBetween(
-  memory: Memory,
+  memory: ConversationMemory,
   owner: string,
   conversation: Conversation,
   { kind, least }: { readonly kind: string; readonly least: number },
@@ -115,7 +121,7 @@ async function recallBetween(
   return found.find((value) => value !== undefined)
 }
 
-/** Reads what a store gave back; undefined for anything that is no freeze. */
+/** Parses a stored snapshot; undefined for an invalid value. */
 export function parseSnapshot(text: string | undefined): Snapshot | undefined {
   if (text === undefined) return undefined
   const value = parseJson(text)

@@ -7,10 +7,10 @@ import type { SelectionTools } from './selection.ts'
 import type { SmallModel } from './tier.ts'
 import type { Segment } from './conversation.ts'
 
-/** Who writes summaries: the family's small model, or an extract of the text itself that costs nothing. */
+/** Author of summaries: the family's small model, or an extract of the text, which is free. */
 export type Summarizer = 'model' | 'extractive'
 
-/** Summaries of another wording are other summaries: part of the key under which they are remembered. */
+/** Version of the instruction. It is a part of the key of remembered summaries. */
 export const PROMPT_VERSION = 1
 
 const OPEN = '<<<conversation>>>'
@@ -26,7 +26,7 @@ const RULES = [
 
 const WITH_EARLIER = 'It begins with the summary of what came before: carry over everything in it that still holds.'
 
-/** No summary begins like this. */
+/** A reply that begins like this is a refusal. */
 const REFUSAL =
   /^\W*(?:(?:i(?:['’]?m| am) (?:very |so |truly )?)?sorry|(?:unfortunately,? )?i (?:can(?:no|['’])t|am unable|won['’]t|will not|do not have)|i(?:['’]m| am) (?:unable|not able)|as an ai)/i
 const MIN_REPLY_LENGTH = 20
@@ -45,13 +45,13 @@ interface SummaryJob {
 export interface Summary {
   readonly text: string
   readonly spent: NanoUsd
-  /** False when the model's calls failed or its reply is not a summary: the text is then an extract. */
+  /** False when the calls failed or the reply is not a summary. The text is then an extract. */
   readonly written: boolean
 }
 
 const TRIES = 2
 
-/** A summary by the small model, checked; when it fails or talks nonsense, an extract. */
+/** Returns a validated summary by the small model, or an extract when it fails or the reply is unusable. */
 export async function summarize(job: SummaryJob): Promise<Summary> {
   const input = job.earlier === undefined ? job.text : `${job.earlier}\n\n${job.text}`
   const { estimate } = job.tools.meter.tokenizer
@@ -82,7 +82,7 @@ export async function summarize(job: SummaryJob): Promise<Summary> {
   return { text: await extract(), spent, written: false }
 }
 
-/** Marks inside the conversation must not end the data. */
+/** Delimiters inside the conversation must not end the data. */
 function withoutMarks(text: string): string {
   return text.replaceAll('<<<', '‹‹‹').replaceAll('>>>', '›››')
 }
@@ -109,27 +109,27 @@ export function summaryOf(notice: string): string {
 
 const MAX_ARGUMENTS_LENGTH = 400
 
-/** A segment as a summarizer reads it: who said what; tool results as stubs unless they are wanted whole. */
-export function tellSegment(segment: Segment, results: 'whole' | 'stub'): string {
-  return segment.messages.map((message) => tellMessage(message, results)).join('\n')
+/** Serializes a segment for a summarizer, with tool results whole or as stubs. */
+export function serializeSegment(segment: Segment, results: 'whole' | 'stub'): string {
+  return segment.messages.map((message) => serializeMessage(message, results)).join('\n')
 }
 
-/** About how many tokens of a segment a summary reads that takes tool results as stubs. */
+/** Estimates the tokens of a segment with tool results as stubs. */
 export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
   let tokens = 0
   for (const message of segment.messages) {
     const hasTools = message.parts.some((part) => part.type === 'tool-call' || part.type === 'tool-result')
-    tokens += hasTools ? meter.tokenizer.estimate(tellMessage(message, 'stub')) : meter.estimateOfMessage(message)
+    tokens += hasTools ? meter.tokenizer.estimate(serializeMessage(message, 'stub')) : meter.estimateOfMessage(message)
   }
   return tokens
 }
 
-function tellMessage(message: Message, results: 'whole' | 'stub'): string {
-  const lines = message.parts.map((part) => tellPart(part, results)).filter((line) => line !== '')
+function serializeMessage(message: Message, results: 'whole' | 'stub'): string {
+  const lines = message.parts.map((part) => serializePart(part, results)).filter((line) => line !== '')
   return lines.length === 0 ? '' : `${message.role}: ${lines.join('\n')}`
 }
 
-function tellPart(part: Part, results: 'whole' | 'stub'): string {
+function serializePart(part: Part, results: 'whole' | 'stub'): string {
   switch (part.type) {
     case 'tool-call':
       return results === 'whole'
@@ -148,7 +148,7 @@ function tellPart(part: Part, results: 'whole' | 'stub'): string {
   }
 }
 
-/** Returns an amount as a person would say it: 340, or 12,000. */
+/** Rounds an amount for people: 340, or 12,000. */
 export function roundTokens(tokens: number): string {
   const segment = tokens < 1000 ? 10 : 1000
   return String(Math.max(segment, Math.round(tokens / segment) * segment)).replace(/\B(?=(?:\d{3})+$)/g, ',')

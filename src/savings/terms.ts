@@ -1,4 +1,4 @@
-/** Words that say nothing about what a text is about. */
+/** Stop words. */
 const EMPTY_WORDS: ReadonlySet<string> = new Set(
   (
     'a an the and or but nor so yet if then than that this these those it its i me my mine we us our ours you your yours he him his ' +
@@ -13,7 +13,7 @@ const EMPTY_WORDS: ReadonlySet<string> = new Set(
 const NONE = 0
 const LETTER = 1
 const DIGIT = 2
-/** Joins words to a compound when it is between two of them. */
+/** Joins two words to a compound. */
 const JOINT = 3
 
 const CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
@@ -23,13 +23,13 @@ const CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[-./:@'+]/.test(sign) ? JOINT : NONE
 })
 
-/** What is longer is no word but a key or an encoded file. */
+/** Longer words are keys or encoded files. */
 const MAX_WORD_LENGTH = 64
 
 /**
- * The terms of a text in their order, repeats included: stems of its words, compounds whole and in their parts, pairs
- * of ideographs. A term is its 30-bit hash: an index of numbers takes a tenth of the memory of one of words, and two
- * words that share a number only rank a little wrongly.
+ * Returns the terms of a text in order, with repeats: stems of words, compounds whole and in parts, pairs of
+ * ideographs. A term is a 30-bit hash. An index of numbers uses a tenth of the memory of an index of words, and a
+ * collision only affects ranking.
  */
 export function termsOf(text: string): number[] {
   const terms: number[] = []
@@ -86,7 +86,7 @@ function addCompound(compound: string, add: (term: string) => void): void {
   }
 }
 
-/** Compounds at their joints and underlines, names at their inner capitals. */
+/** Splits compounds at joints and underscores, and names at inner capitals. */
 function partsOf(compound: string): readonly string[] {
   if (/^[a-z]+$|^[A-Z][a-z]*$|^\d+$/.test(compound)) return [compound]
   return compound

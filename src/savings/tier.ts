@@ -7,51 +7,57 @@ import { notUnderstood, readFlag, type HeaderSource } from '../core/steering-hea
 export type TierNumber = 2 | 3 | 4 | 5
 type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
 
-/** What the caller asked for in the three steering headers. */
+/** The values of the three steering headers. */
 export interface Steering {
   readonly level?: SavingsLevel
   readonly vanishing: boolean
   readonly recursive: boolean
 }
 
-/** The family's cheap model, as a tier sees it: no HTTP, no retries, no formats. */
+/** The small model of the family, without HTTP, retries and formats. */
 export interface SmallModel {
   readonly name: string
-  /** Its maker knows the price per token; a tier sees only what a call cost. Rejects when the call fails. */
+  /** Asks the model. Returns the reply and the cost of the call. Rejects when the call fails. */
   ask(question: {
     readonly instruction: string
     readonly text: string
     readonly maxTokens: number
     readonly signal: AbortSignal
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
-  /** What a call of this size would cost, for `net`; nothing while it is paused. */
+  /** Returns the cost of a call of this size; zero while the model is paused. */
   price(promptTokens: number, outputTokens: number): NanoUsd
   /** Reports whether a reply could be used. Failed calls count without it. @default not observed */
   report?(isUsable: boolean): void
-  /** True when it failed twice in a row in this conversation: it refuses calls for five minutes. @default never */
+  /**
+   * Returns true for five minutes after two failures in a row in this conversation. Calls are then refused. @default
+   * never
+   */
   isPaused?(): boolean
 }
 
-/** Who writes summaries now: the small model by its name, or `extractive` where there is none that may be asked. */
+/** Returns the author of summaries: the name of the small model, or `extractive` when none is available. */
 export function controllerOf(small: SmallModel | undefined): string {
   return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
 }
 
-/** Everything a tier may know of a request. */
+/** The data of a request that tiers use. */
 export interface TierJob {
   readonly prompt: Prompt
   /** The model's name as the caller wrote it, for the strategy text. */
   readonly modelName: string
   readonly model: Model
-  /** About how many tokens the prompt has as it came; the waterfall counts exactly where that decides something. */
+  /**
+   * Estimated tokens of the received prompt. The waterfall counts exactly when the estimate is too close to a
+   * threshold.
+   */
   readonly tokens: number
   readonly steering: Steering
-  /** Whose conversation it is: nothing remembered is ever found under another owner. */
+  /** The id of the key. State is never shared between owners. */
   readonly owner: string
   readonly small: SmallModel | undefined
   readonly signal: AbortSignal
   readonly now: number
-  /** The prompt is sent as it came, with the tiers tried beside it or not. @default undefined: sent as the tiers say */
+  /** The prompt is sent as received, with or without a trial run of the tiers. @default undefined: the tiers decide */
   readonly shadow?: 'tried' | 'not-tried'
 }
 
@@ -64,7 +70,7 @@ export interface Rewrite {
   readonly tokens: number
 }
 
-/** A tier's answer: a smaller prompt, or why not. What its small-model calls cost counts in either case. */
+/** A smaller prompt, or the reason why there is none, and the cost of small-model calls in either case. */
 export type TierResult =
   | {
       readonly rewrite: Rewrite
@@ -74,7 +80,7 @@ export type TierResult =
     }
   | { readonly declined: string; readonly spent: NanoUsd }
 
-/** What a tier expects of itself before it runs. */
+/** The expected result of a tier before it runs. */
 export interface TierForecast {
   /** Tokens of its prompt. */
   readonly tokens: number
@@ -86,46 +92,49 @@ export interface TierForecast {
   readonly continues?: boolean
   /** Present when the prompt stays the same from turn to turn and only grows, up to a limit. @default a new prompt each turn */
   readonly steady?: {
-    /** Tokens above which it is cut again, */
+    /** Tokens above which the prompt is cut again. */
     readonly limit: number
-    /** down to this many, */
+    /** Tokens after a cut. */
     readonly target: number
-    /** at this cost. */
+    /** Cost of a cut. */
     readonly calls: NanoUsd
   }
 }
 
-/** One way of making a prompt smaller. */
+/** One way of shortening a prompt. */
 export interface Tier {
   readonly tier: TierNumber
-  /** Whether the header or the size calls for this tier. Pure and cheap. */
+  /** Returns true when a header or the size selects this tier. Pure and cheap. */
   wants(job: TierJob): boolean
-  /** Called before the tier runs without an order: the cheapest way of sending wins. Absent: the tier always runs. */
+  /**
+   * Called before the tier runs without a header. The cheapest way of sending is chosen. Without a forecast the tier
+   * always runs.
+   */
   forecast?(job: TierJob): TierForecast | Promise<TierForecast>
   rewrite(job: TierJob): Promise<TierResult>
 }
 
-/** What became of each tier that was looked at, for the log record and for explain. */
+/** The outcome of each tier, for the log record and for explain. */
 export interface TierVerdict {
   readonly tier: TierNumber
   readonly outcome: 'chosen' | 'not-wanted' | 'declined' | 'does-not-pay' | 'failed'
   readonly reason: string
 }
 
-/** The outcome of the whole waterfall. */
-export interface Optimized {
+/** The result of the waterfall. */
+export interface WaterfallResult {
   /** Absent: passthrough. */
   readonly rewrite?: Rewrite
-  /** Tokens of the prompt as it came: by the same count as `rewrite.tokens` when there is a rewrite, else an estimate. */
+  /** Tokens of the received prompt: exact when there is a rewrite, else an estimate. */
   readonly tokens: number
-  /** All small-model calls, also of tiers that declined afterwards. */
+  /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
-  /** The part of `spent` that belongs to a tier which a header ordered. Absent: nothing. */
+  /** The part of `spent` of tiers that a header ordered. @default 0 */
   readonly ordered?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
   /**
-   * Takes how many tokens of the prompt the upstream reported to have read from its cache, so that later turns expect
-   * what it really keeps. Never rejects. Absent: the conversation is not followed.
+   * Reports how many tokens of the prompt the upstream has read from its cache, so that later turns expect realistic
+   * values. Never rejects. Absent when the conversation is not followed.
    */
   reportCacheRead?(tokens: number): Promise<void>
 }
@@ -133,8 +142,8 @@ export interface Optimized {
 /** Tiers in their order. */
 export interface Waterfall {
   /** Never rejects: a failing tier is a verdict. */
-  (job: TierJob): Promise<Optimized>
-  /** True when no tier can make a prompt of at most so many tokens smaller: it needs no count. */
+  (job: TierJob): Promise<WaterfallResult>
+  /** Returns true when no tier can shorten a prompt of at most this many tokens, so that it needs no count. */
   isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
 
@@ -160,15 +169,15 @@ export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds 
   }
 }
 
-/** True when a header orders this tier: then it runs wherever it makes the prompt smaller. */
+/** Returns true when a header orders this tier. It then runs whenever it makes the prompt smaller. */
 export function isOrdered({ steering }: TierJob, tier: TierNumber): boolean {
   if (steering.level !== undefined) return tier === 5
   return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
 }
 
 /**
- * Whether a header or the size calls for one of the tiers 2, 3 and 4. A level leaves them out; after an ordered tier
- * that declined, the later ones are checked by size, tier 2 before an ordered tier 3 is not.
+ * Returns true when a header or the size selects tier 2, 3 or 4. A savings level excludes them. After an ordered tier
+ * declined, later tiers are selected by size. Tier 2 is not selected by size before an ordered tier 3.
  */
 export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds): boolean {
   if (job.steering.level !== undefined) return false
@@ -179,7 +188,7 @@ export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds):
   return job.tokens > family
 }
 
-/** The greatest number of tokens that a level of the slider sends. */
+/** Maximum prompt tokens of each savings level. */
 export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> = {
   extreme: 16_384,
   max: 32_768,
@@ -189,7 +198,7 @@ export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> 
 
 const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
 
-/** Reads the three steering headers. Throws `invalid-request` with the header as `param` for a value that is not understood. */
+/** Reads the three steering headers. Throws `invalid-request`, with the header as `param`, for an invalid value. */
 export function readSteeringHeaders(headers: HeaderSource): Steering {
   const asked = headers.get('x-savings-level')
   const level = LEVELS.find((known) => known === asked?.trim().toLowerCase())
@@ -203,22 +212,25 @@ export function readSteeringHeaders(headers: HeaderSource): Steering {
   }
 }
 
-/** What optimizing would have done to a request that was sent as it came. */
+/** The effect that the tiers would have had on a request that was sent as received. */
 export interface ShadowRecord {
   readonly strategy: string
   readonly originalTokens: number
   readonly optimizedTokens: number
-  /** Small-model calls: they were made, and count. */
+  /** Cost of small-model calls, which were made. */
   readonly spent: NanoUsd
 }
 
-/** Whether a request is one of the share that is only tried. `random` is from 0 up to 1, `share` from 0 to 1. */
+/** Returns true for the share of requests that are only tried. `random` is from 0 up to 1, `share` from 0 to 1. */
 export function isShadowed(share: number, random: number): boolean {
   return random < share
 }
 
-/** The outcome as it is sent (passthrough), and the record of what it would have been. */
-export function shadow(optimized: Optimized): { readonly sent: Optimized; readonly record: ShadowRecord | undefined } {
+/** Returns the passthrough result that is sent, and a record of the result that was not. */
+export function shadow(optimized: WaterfallResult): {
+  readonly sent: WaterfallResult
+  readonly record: ShadowRecord | undefined
+} {
   const { rewrite, ...others } = optimized
   if (rewrite === undefined) return { sent: optimized, record: undefined }
   const { tokens, spent } = optimized

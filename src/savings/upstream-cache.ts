@@ -2,20 +2,20 @@ import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
 import { add, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
 import { recallAt, rememberAt } from './snapshot.ts'
 import { conversationOf } from './conversation.ts'
-import type { Memory } from './memory.ts'
+import type { ConversationMemory } from './memory.ts'
 import { hasCachePrice, sendingCost } from './net.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
-/** What was sent of a conversation, and when. */
+/** The size of a sent prompt, and when it was sent. */
 interface SentPrompt {
   readonly tokens: number
   /** Milliseconds since 1970. */
   readonly at: number
 }
 
-/** What is known of a conversation: what the upstream may have cached of it, and what it has cost. */
+/** The history of a conversation: what the upstream may have cached, and what it has cost. */
 export interface History {
-  /** When its last request was sent; 0 for a conversation that is new here. */
+  /** Time of the last request; 0 for a new conversation. */
   readonly at: number
   /** Tokens of the whole conversation at that time. */
   readonly tokens: number
@@ -23,9 +23,11 @@ export interface History {
   readonly whole: SentPrompt
   /** The last time that a tier rewrote it. */
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
-  /** What it has cost so far beyond sending everything on every turn; negative when it was cheaper. */
+  /** Cost so far above sending everything on every turn; negative when it was cheaper. */
   readonly debt: NanoUsd
-  /** From 0 to 1: the share of what should be cached that the upstream has lately reported to have read from its cache. */
+  /**
+   * Share, from 0 to 1, of the expected cached tokens that the upstream has recently reported as read from its cache.
+   */
   readonly trust: number
 }
 
@@ -39,25 +41,25 @@ export const NEW_CONVERSATION: History = {
   trust: 1,
 }
 
-/** How long upstreams keep what they have read. */
+/** Time for which upstreams cache a prompt. */
 const UPSTREAM_CACHE_MS = 5 * 60 * 1000
 const KIND = 'sent'
 
-/** True while the upstream has cached what was sent at that time. */
+/** Returns true while the upstream still caches what was sent at that time. */
 export function isWarm({ at }: { readonly at: number }, now: number): boolean {
   return at > 0 && now - at <= UPSTREAM_CACHE_MS
 }
 
-/** Tokens at the beginning of what was sent that the upstream has cached, as far as its reports can be trusted. */
+/** Returns the tokens at the start of a sent prompt that the upstream probably has cached, judged by its reports. */
 export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
   return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
 
-export async function recallHistory(memory: Memory, job: TierJob): Promise<History> {
+export async function recallHistory(memory: ConversationMemory, job: TierJob): Promise<History> {
   return parseHistory(await recallAt(memory, job.owner, conversationOf(job.prompt), KIND)) ?? NEW_CONVERSATION
 }
 
-/** What a request was sent as: whole, or rewritten by a tier. */
+/** How a request was sent: whole, or rewritten by a tier. */
 export interface SentRequest {
   readonly tier?: TierNumber
   readonly tokens: number
@@ -67,9 +69,9 @@ export interface SentRequest {
   readonly spent: NanoUsd
 }
 
-/** Remembers what was sent; returns the history as it is from now on. */
+/** Remembers what was sent. Returns the updated history. */
 export async function rememberSent(
-  memory: Memory,
+  memory: ConversationMemory,
   job: TierJob,
   history: History,
   sent: SentRequest,
@@ -90,31 +92,31 @@ export async function rememberSent(
   return next
 }
 
-async function rememberHistory(memory: Memory, job: TierJob, history: History): Promise<void> {
+async function rememberHistory(memory: ConversationMemory, job: TierJob, history: History): Promise<void> {
   await rememberAt(memory, job.owner, conversationOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
 }
 
-/** How much the newest report counts. */
+/** Weight of the newest report. */
 const NEWEST_SHARE = 0.5
-/** An upstream caches in blocks, so that the end of what is cached is read again. */
+/** Upstreams cache in blocks, so a cached prompt is never read to its end. */
 const FULLY_READ = 0.9
 
-/** Corrects what is believed of the upstream's cache by what it reported: of `warm` tokens it has read so many. */
+/** Updates the trust in the upstream's cache: of `warm` expected tokens it reported `read`. */
 export async function correctTrust(
-  memory: Memory,
+  memory: ConversationMemory,
   job: TierJob,
   history: History,
   { warm, read }: { readonly warm: number; readonly read: number },
 ): Promise<void> {
   if (warm <= 0) return
-  // What was expected to be warm was already reduced by the trust so far.
+  // The expected warm tokens were already reduced by the previous trust.
   const expected = history.trust > 0 ? warm / history.trust : warm
   const share = read >= expected * FULLY_READ ? 1 : read / expected
   const trust = Math.max(MIN_TRUST, (1 - NEWEST_SHARE) * history.trust + NEWEST_SHARE * share)
   if (trust !== history.trust) await rememberHistory(memory, job, { ...history, trust })
 }
 
-/** Never nothing: a report of an upstream that has begun to cache must still be expected. */
+/** Above zero, so that an upstream that starts to cache is noticed. */
 const MIN_TRUST = 0.01
 
 function parseHistory(text: string | undefined): History | undefined {

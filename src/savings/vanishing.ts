@@ -2,7 +2,7 @@ import { type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { cutToQuery } from './cut.ts'
 import { conversationOf, type SplitConversation } from './conversation.ts'
-import { createTranscripts, type Memory } from './memory.ts'
+import { createTranscripts, type ConversationMemory } from './memory.ts'
 import { turnsSoFar } from './choose-tiers.ts'
 import type { SelectionTools } from './selection.ts'
 import {
@@ -23,12 +23,12 @@ interface VanishingOptions {
   readonly thresholds?: Thresholds
   /** The prompt's size as a share of the conversation's. @default 0.01 */
   readonly targetShare?: number
-  /** The prompt's size in tokens, at the least, for any context or by its size. @default DEFAULT_LEAST_TARGETS */
+  /** Minimum tokens of the prompt, fixed or by the size of the context. @default DEFAULT_LEAST_TARGETS */
   readonly leastTarget?: LeastTarget
   readonly after: Runtime['after']
 }
 
-/** A size in tokens, or one for contexts of more than so many tokens each. */
+/** A number of tokens, or one for each minimum size of the context. */
 export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
 
 /** A prompt of 4k keeps about 77 % of what a long chat's answer needs, one of 16k about 91 %. */
@@ -38,23 +38,25 @@ const DEFAULT_LEAST_TARGETS: LeastTarget = [
 ]
 
 const TARGET_SHARE = 0.01
-/** Answers so far up to which a conversation is one long request and what follows from it. */
+/** Maximum answers of a conversation that counts as one long request. */
 const MAX_TURNS_OF_REQUEST = 2
-/** Of a list without an entry for the context's size. */
+/** Used when no entry matches the size of the context. */
 const MIN_TARGET = 4096
-/** A live turn up to this size stays as it is. */
+/** A live turn up to this size stays unchanged. */
 const LIVE_CAP = 16_384
-/** What asking the small model for search terms takes, at about the most. */
+/** Approximate maximum tokens of a request for search terms. */
 const QUESTION_TOKENS = 2200
 const ANSWER_TOKENS = 100
 
 /** Tier 2: the conversation is stored, and the prompt holds only the sections that a keyword search finds. */
-export function createVanishing(tools: SelectionTools, memory: Memory, options: VanishingOptions): Tier {
+export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
   const transcripts = createTranscripts(memory)
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
 
-  /** Without an order the larger sizes are for one long request: a long conversation would pay them on every turn. */
+  /**
+   * Without a header, larger sizes apply to one long request only. A long conversation would pay them on every turn.
+   */
   const capFor = (job: TierJob): number => {
     const isLarge = isOrdered(job, 2) || turnsSoFar(job.prompt) <= MAX_TURNS_OF_REQUEST
     const least = leastFor(leastTarget, isLarge ? job.tokens : 0)
@@ -95,7 +97,7 @@ export function createVanishing(tools: SelectionTools, memory: Memory, options: 
   return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }
 }
 
-/** The target of the largest context size that this one is above. */
+/** Returns the target for the largest context size below this one. */
 function leastFor(leastTarget: LeastTarget, tokens: number): number {
   if (typeof leastTarget === 'number') return leastTarget
   const fitting = leastTarget.filter(({ above }) => tokens > above || above === 0)
@@ -127,8 +129,8 @@ interface AskForTerms {
 }
 
 /**
- * Words that the user did not say but the answer needs, as the small model guesses them from the last two user turns.
- * Optional: after any failure, and after three seconds, there are none.
+ * Asks the small model for terms that the answer needs but the user did not use, given the last two user turns. Returns
+ * no terms after a failure or three seconds.
  */
 async function askForTerms({ small, turns, signal, after }: AskForTerms): Promise<SearchTerms> {
   const late = new AbortController()
@@ -153,7 +155,7 @@ function lastWords(turns: SplitConversation): string {
   return `<<<conversation>>>\n${texts.join('\n---\n')}\n<<<end>>>`
 }
 
-/** Reads the first JSON object of a reply; anything that is no short plain term is left out. */
+/** Reads the first JSON object of a reply. Leaves out everything except short plain terms. */
 export function readTerms(reply: string): readonly string[] {
   const json = reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1)
   const value = parseJson(json)

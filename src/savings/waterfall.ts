@@ -15,7 +15,7 @@ import type { Summarizer } from './summary.ts'
 import {
   DEFAULT_THRESHOLDS,
   isOrdered,
-  type Optimized,
+  type WaterfallResult,
   type Rewrite,
   type SmallModel,
   type Thresholds,
@@ -41,7 +41,7 @@ export interface WaterfallOptions {
   readonly now: Runtime['now']
   readonly after: Runtime['after']
   /** Lets the rest of the process run: long conversations are read in slices. */
-  readonly breathe: () => Promise<void>
+  readonly yieldToEventLoop: () => Promise<void>
   readonly thresholds?: Partial<Thresholds>
   /** How the slider chooses. @default 'auto' */
   readonly slider?: SliderMode
@@ -54,11 +54,11 @@ export interface WaterfallOptions {
 }
 
 /** The first ordered tier that succeeds makes the prompt, else the cheapest of those that pay. Never rejects. */
-export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<Optimized> {
-  const { meter, breathe, after, now, store } = options
+export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
+  const { meter, yieldToEventLoop, after, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const summarizer = options.summarizer ?? 'model'
-  const pause = createPause(breathe)
+  const pause = createPause(yieldToEventLoop)
   const tools: SelectionTools = { meter, read: createSegmentAnalyzer(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
   const pauses = createSmallModelPauses(now)
@@ -89,7 +89,7 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   }
 }
 
-interface Outcome extends Optimized {
+interface Outcome extends WaterfallResult {
   readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly warm: number }
 }
 
@@ -165,7 +165,7 @@ async function queueOf(
   return [...ordered, ...paying]
 }
 
-/** What is remembered of a conversation helps and is never needed. */
+/** State of a conversation is optional, so a failure to read or write it is ignored. */
 async function orElse<value>(otherwise: value, work: Promise<value>): Promise<value> {
   try {
     return await work
@@ -204,7 +204,7 @@ function forTiers(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
 }
 
-/** What came of running one tier. */
+/** The result of running one tier. */
 interface Attempt {
   readonly rewrite?: Rewrite
   /** Exact tokens of the prompt as it came, with a rewrite. */
@@ -215,7 +215,7 @@ interface Attempt {
   readonly continues: boolean
 }
 
-/** Runs a tier. Never rejects: a failure is a verdict. */
+/** Runs a tier. Never rejects: a failure becomes a verdict. */
 async function attempt(tier: Tier, job: TierJob, meter: Meter): Promise<Attempt> {
   const { tokens } = job
   const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({

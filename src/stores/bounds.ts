@@ -14,11 +14,17 @@ export interface PoolLimit {
  * limit, so that bulk data never evicts or blocks them.
  */
 export interface BulkLimits {
-  /** Values without an end that count against a quota: message batches. Full, a write fails with `quota-exceeded`. */
+  /**
+   * Values without an expiry that count against a quota: message batches. A write to a full pool fails with
+   * `quota-exceeded`.
+   */
   readonly owned: PoolLimit
-  /** Values with an end: recordings, idempotency records, transcripts. Full, the largest share loses its oldest value. */
+  /**
+   * Values with an expiry: recordings, idempotency records, transcripts. A full pool drops the oldest value of its
+   * largest share.
+   */
   readonly expiring: PoolLimit
-  /** Log entries: the audit. Full, the largest share loses its oldest entry. */
+  /** Log entries: the audit. A full pool drops the oldest entry of its largest share. */
   readonly logs: PoolLimit
 }
 
@@ -42,7 +48,7 @@ export const BULK_LIMITS: BulkLimits = {
 /** Pools never take space from each other. */
 export type PoolName = 'durable' | 'owned' | 'expiring' | 'logs'
 
-/** Bytes of a value or log entry besides its texts. */
+/** Overhead of a value or log entry, in bytes. */
 const OVERHEAD_BYTES = 128
 
 export function bytesOf(key: string, value: string): number {
@@ -54,17 +60,19 @@ export function poolOf({ ttlMs, quota }: WriteOptions): Exclude<PoolName, 'logs'
   return quota === undefined ? 'durable' : 'owned'
 }
 
-/** The name under which a value is counted: its quota, or the first word of its key (`turn:`) where it has none. */
+/**
+ * Returns the name under which a value is counted: its quota, or the first word of its key (`turn:`) without a quota.
+ */
 export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }
 
-/** Returns true for a value that cannot fit however many others are dropped. */
+/** Returns true for a value that cannot fit even when all others are dropped. */
 export function isGiant(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
   return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
 }
 
-/** Throws for a value that cannot fit however many others are dropped. */
+/** Throws for a value that cannot fit even when all others are dropped. */
 export function refuseGiant(bytes: number, limit: PoolLimit, quota: Quota | undefined): void {
   if (!isGiant(bytes, limit, quota)) return
   throw quota === undefined || bytes > limit.bytes ? storeFull() : quotaExceeded(quota)

@@ -13,13 +13,11 @@ const TIMEOUT_MS = 2_000
 const PROBE_MS = 250
 
 /**
- * The same store, whose calls never hang: one that fails or does not answer in time rejects with `overloaded`, so that
- * a request is answered with 503 and nothing is served without its limits. A RangeError is a fault of the caller and
- * passes. The error of the store is kept as the cause and never shown. A step that was given up may still happen in the
- * store; every step is safe to be sent again, except `append`.
- *
- * A store that answers no call for the time of one call is silent: further calls reject at once instead of waiting as
- * long, until a ping is answered.
+ * Wraps a store so that no call hangs. A call that fails or times out rejects with `overloaded`, so that the request is
+ * answered with 503 and is not served without limits. A RangeError is the caller's fault and is rethrown. The error of
+ * the store is kept as the cause and never shown. A call that timed out may still take effect in the store. Every step
+ * except `append` is safe to repeat. A store that answers no call for the time of one call is silent: further calls
+ * reject immediately until a ping succeeds.
  */
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: StoreGuardOptions): Store {
   if (store.local === true) return store
@@ -80,8 +78,8 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
   }
 
   /** What a reservation holds that was accepted too late is given back at once, not when it expires. */
-  const giveBack = (ticket: string): void =>
-    void attempt(() => store.settle({ ticket, charges: [], tallies: [] })).catch(() => {})
+  const giveBack = (reservationId: string): void =>
+    void attempt(() => store.settle({ reservationId, charges: [], tallies: [] })).catch(() => {})
 
   return {
     get: (key) => guarded(() => store.get(key)),
@@ -92,7 +90,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     reserve: (request) =>
       guarded(
         () => store.reserve(request),
-        ({ accepted }) => accepted && giveBack(request.ticket),
+        ({ accepted }) => accepted && giveBack(request.reservationId),
       ),
     settle: (settlement) => guarded(() => store.settle(settlement)),
     levels: (counters) => guarded(() => store.levels(counters)),

@@ -5,7 +5,7 @@ import { createLogs } from './memory/logs.ts'
 import type { PoolBounds } from './memory/pool.ts'
 import { createValues } from './memory/values.ts'
 
-/** How much a memory store holds at the most. */
+/** Limits of a memory store. */
 export interface MemoryBounds {
   /**
    * Values without an end and without a quota: key, budget and rate limit records. Full, writing fails.
@@ -24,11 +24,17 @@ export interface MemoryBounds {
    * @default 50,000 entries, 128 MiB
    */
   readonly expiring: PoolBounds
-  /** Counters of limits and budgets. Full, a reservation that needs a new one fails with 'overloaded'. @default 500,000 */
+  /**
+   * Counters of limits and budgets. When the limit is reached, a reservation that needs a new one fails with
+   * 'overloaded'. @default 500,000
+   */
   readonly counters: number
-  /** Reservations that are not settled yet. When it is full, a new one fails with 'overloaded'. @default 100,000 */
+  /** Open reservations. When the limit is reached, a new one fails with 'overloaded'. @default 100,000 */
   readonly tickets: number
-  /** Sums for reports, by name and field. Full, the name that was longest not added to is dropped. @default 500,000 */
+  /**
+   * Sums for reports, by name and field. When the limit is reached, the least recently updated name is dropped.
+   * @default 500,000
+   */
   readonly tallies: number
   /**
    * Log entries. Full, the largest share (one key's, or one log's where entries have no quota) drops its oldest.
@@ -93,8 +99,8 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     delete: async (key) => values.delete(key),
     list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
     reserve: (request) => counters.reserve(request),
-    settle: ({ ticket, charges, tallies: added, entries = [] }) => {
-      if (!counters.settle(ticket, charges)) return false
+    settle: ({ reservationId, charges, tallies: added, entries = [] }) => {
+      if (!counters.settle(reservationId, charges)) return false
       for (const tally of added) tallies.add(tally)
       for (const entry of entries) {
         // An entry that is larger than its quota must not prevent the settlement.
@@ -113,6 +119,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
-  // Not to be copied into a store that is built around this one and may wait.
+  // Not enumerable, so that a store that wraps this one and may wait does not copy it.
   return Object.defineProperty(store, 'local', { value: true })
 }

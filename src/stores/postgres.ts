@@ -25,7 +25,7 @@ import {
   textOf,
   valueRequest,
 } from './wire.ts'
-import { checkAmount, checkClaims, endedCounter, takenTicket } from './reservation-rules.ts'
+import { checkAmount, checkClaims, endedCounter, takenReservationId } from './reservation-rules.ts'
 
 /** Options of `postgresStore()`. */
 export interface PostgresStoreOptions {
@@ -88,15 +88,15 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
 
   async function reserve(request: ReserveRequest): Promise<ReserveResult> {
     checkClaims(request)
-    const { ticket, claims, least, lapsesAfterMs } = request
+    const { reservationId, claims, least, expiresAfterMs } = request
     const reply = await call('reserve', {
-      ticket: encodeText(ticket),
+      ticket: encodeText(reservationId),
       claims: claims.map(claimRequest),
-      lapsesAfter: Math.ceil(lapsesAfterMs),
+      lapsesAfter: Math.ceil(expiresAfterMs),
       ...(least !== undefined && { least }),
     })
     const error = fieldOf(reply, 'error')
-    if (error === 'taken') throw takenTicket()
+    if (error === 'taken') throw takenReservationId()
     if (error === 'ended') throw endedCounter(decodeText(textOf(fieldOf(reply, 'counter'))))
     const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
     const refused = fieldOf(reply, 'refused')
@@ -167,7 +167,7 @@ const WRITER_DIGITS = 20
 const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${WRITER_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
-/** A cursor that this store did not give continues from the start. */
+/** An unknown cursor starts from the beginning. */
 function entriesRequest({ from, to, after = '', limit }: LogQuery): object {
   const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
   return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }

@@ -1,9 +1,9 @@
 import type { Claim, ReserveRequest } from '../core/ports.ts'
 
-/** The greatest value of a counter or tally. */
+/** Maximum value of a counter or tally. */
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 
-/** How long a ticket can still be settled after its hold has lapsed, in milliseconds. */
+/** Time for which an expired reservation can still be settled, in milliseconds. */
 export const LATE_MS: number = 2 * 3_600_000
 
 export type Decision = { readonly refused: number } | { readonly granted: number }
@@ -23,31 +23,31 @@ export function decide({ claims, least }: ReserveRequest, before: readonly numbe
   return { granted }
 }
 
-/** Returns what a claim holds once elastic claims were granted so much. */
+/** Returns the amount that a claim holds, given the amount granted to elastic claims. */
 export function amountOf({ elastic, amount }: Claim, granted: number): number {
   return elastic === true ? granted : amount
 }
 
-/** Throws for a request that no store may accept. `at` is the store's present. */
+/** Throws for an invalid request. `at` is the current time of the store. */
 export function checkRequest(request: ReserveRequest, at: number): void {
   checkClaims(request)
   for (const { counter, expiresAt } of request.claims) if (expiresAt <= at) throw endedCounter(counter)
 }
 
 /** The checks that need no clock. */
-export function checkClaims({ claims, least, lapsesAfterMs }: ReserveRequest): void {
+export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): void {
   if (hasDuplicates(claims)) {
-    throw new RangeError('Two claims of one reservation name the same counter; join them into one.')
+    throw new RangeError('Two claims of one reservation name the same counter. Merge them into one claim.')
   }
   for (const claim of claims) {
     checkAmount(claim.counter, claim.amount)
     checkAmount(claim.counter, claim.max)
   }
   if (least !== undefined) checkAmount('least', least)
-  if (!(lapsesAfterMs > 0)) throw new RangeError('lapsesAfterMs must be above 0.')
+  if (!(expiresAfterMs > 0)) throw new RangeError('expiresAfterMs must be above 0.')
 }
 
-/** Claims are few: comparing them is cheaper than a set. */
+/** A reservation has few claims, so comparing them is cheaper than a set. */
 function hasDuplicates(claims: readonly Claim[]): boolean {
   return claims.some(({ counter }, index) => {
     for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
@@ -61,12 +61,12 @@ export function endedCounter(counter: string): RangeError {
   )
 }
 
-export function takenTicket(): RangeError {
-  return new RangeError('The ticket is taken: tickets must be unique for ever.')
+export function takenReservationId(): RangeError {
+  return new RangeError('This reservationId is in use. Each reservation needs a unique id.')
 }
 
 /** Throws for NaN, fractions, negative amounts and unsafe integers: they would break every later comparison. */
 export function checkAmount(name: string, amount: number): void {
   if (Number.isSafeInteger(amount) && amount >= 0) return
-  throw new RangeError(`The amount of ${name} is ${amount}; a whole number from 0 to 2^53 - 1 was expected.`)
+  throw new RangeError(`The amount of ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)
 }

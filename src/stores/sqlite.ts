@@ -62,9 +62,9 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
     delete: async (key) => values.delete(key),
     list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
     reserve: (request) => sql.atomically(() => counters.reserve(request)),
-    settle: ({ ticket, charges, tallies, entries = [] }) =>
+    settle: ({ reservationId, charges, tallies, entries = [] }) =>
       sql.atomically(() => {
-        if (!counters.settle(ticket, charges)) return false
+        if (!counters.settle(reservationId, charges)) return false
         for (const tally of tallies) counters.add(tally)
         for (const { log, ...entry } of entries) {
           // An entry that is larger than its quota must not prevent the settlement.

@@ -1,9 +1,9 @@
 import type { Claim, Quota, SettledEntry, Settlement, WriteOptions } from '../core/ports.ts'
 import { bytesOf, isGiant, poolOf, refuseGiant, shareOf, type BulkLimits, type PoolLimit } from './bounds.ts'
 
-/** Requests to the scripts of Redis and the functions of PostgreSQL: JSON, with texts that UTF-8 can carry. */
+/** JSON requests to the scripts of Redis and the functions of PostgreSQL, with texts encoded for UTF-8. */
 
-/** A value to write, or a key to delete when `value` is undefined. */
+/** Returns the request to write a value, or to delete a key when `value` is undefined. */
 export function valueRequest(
   key: string,
   value: string | undefined,
@@ -55,9 +55,9 @@ export function claimRequest({ counter, amount, max, expiresAt, elastic }: Claim
 }
 
 export function settlementRequest(settlement: Settlement, limits: BulkLimits): object {
-  const { ticket, charges, tallies, entries = [] } = settlement
+  const { reservationId, charges, tallies, entries = [] } = settlement
   return {
-    ticket: encodeText(ticket),
+    ticket: encodeText(reservationId),
     charges: charges.map(({ counter, amount, expiresAt }) => ({
       counter: encodeText(counter),
       amount,
@@ -72,14 +72,14 @@ export function settlementRequest(settlement: Settlement, limits: BulkLimits): o
   }
 }
 
-/** Entries of a settlement. One that is larger than its quota is left out: it must not prevent the settlement. */
+/** Returns the entries of a settlement without those above their quota, which must not prevent the settlement. */
 export function entryRequests(entries: readonly SettledEntry[], limits: BulkLimits): readonly object[] {
   return entries
     .filter(({ log, value, quota }) => !isGiant(bytesOf(log, value), limits.logs, quota))
     .map((entry) => entryRequest(entry, limits))
 }
 
-/** Amounts that are not safe integers are left out: they would break every later sum. */
+/** Leaves out amounts that are not safe integers, because they would corrupt later sums. */
 function safeAmounts(amounts: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
   const safe = Object.entries(amounts).filter(([, amount]) => Number.isSafeInteger(amount))
   return Object.fromEntries(safe.map(([field, amount]) => [encodeText(field), amount]))

@@ -58,11 +58,11 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       expiresAt: START + 24 * HOUR,
       ...more,
     })
-    const reserve = (ticket: string, claims: readonly Claim[], more: Partial<ReserveRequest> = {}) =>
-      store.reserve({ ticket, claims, lapsesAfterMs: 600_000, ...more })
-    const settle = (ticket: string, charges: Readonly<Record<string, number>> = {}) =>
+    const reserve = (reservationId: string, claims: readonly Claim[], more: Partial<ReserveRequest> = {}) =>
+      store.reserve({ reservationId, claims, expiresAfterMs: 600_000, ...more })
+    const settle = (reservationId: string, charges: Readonly<Record<string, number>> = {}) =>
       store.settle({
-        ticket,
+        reservationId,
         charges: Object.entries(charges).map(([counter, amount]) => ({
           counter,
           amount,
@@ -467,7 +467,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toEqual({ spent: 4, held: 0 })
       })
 
-      it('does nothing for a ticket that was never reserved', async () => {
+      it('does nothing for a reservation that was never reserved', async () => {
         expect(await settle('unknown', { a: 4 })).toBe(false)
         expect(await level('a')).toEqual({ spent: 0, held: 0 })
       })
@@ -482,9 +482,13 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         const settlement = { charges: [], tallies: [{ name: 'r', amounts: { tokens: 5, __proto__x: 1 } }] }
         await reserve('t1', [])
         await reserve('t2', [])
-        await store.settle({ ticket: 't1', ...settlement })
-        await store.settle({ ticket: 't1', ...settlement })
-        await store.settle({ ticket: 't2', charges: [], tallies: [{ name: 'r', amounts: { tokens: -2, money: 7 } }] })
+        await store.settle({ reservationId: 't1', ...settlement })
+        await store.settle({ reservationId: 't1', ...settlement })
+        await store.settle({
+          reservationId: 't2',
+          charges: [],
+          tallies: [{ name: 'r', amounts: { tokens: -2, money: 7 } }],
+        })
         expect(await store.tallies(['r', 'none'])).toEqual([{ tokens: 3, __proto__x: 1, money: 7 }, {}])
       })
 
@@ -492,8 +496,8 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         const quota = { name: 'log:one', maxEntries: 2, maxBytes: 10_000 }
         const entries = [1, 2, 3].map((n) => ({ log: 'audit', at: START + n, value: `e${n}`, ttlMs: 1000, quota }))
         await reserve('t', [])
-        expect(await store.settle({ ticket: 't', charges: [], tallies: [], entries })).toBe(true)
-        expect(await store.settle({ ticket: 't', charges: [], tallies: [], entries })).toBe(false)
+        expect(await store.settle({ reservationId: 't', charges: [], tallies: [], entries })).toBe(true)
+        expect(await store.settle({ reservationId: 't', charges: [], tallies: [], entries })).toBe(false)
         expect((await store.entries('audit', { limit: 10 })).map(({ value }) => value)).toEqual(['e2', 'e3'])
         clock.advance(1000)
         expect(await store.entries('audit', { limit: 10 })).toEqual([])
@@ -508,7 +512,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         ]
         await reserve('t', [claim('a', 5, 10)])
         const charges = [{ counter: 'a', amount: 4, expiresAt: START + HOUR }]
-        expect(await store.settle({ ticket: 't', charges, tallies: [], entries })).toBe(true)
+        expect(await store.settle({ reservationId: 't', charges, tallies: [], entries })).toBe(true)
         expect((await store.entries('audit', { limit: 10 })).map(({ value }) => value)).toEqual(['small'])
         expect(await level('a')).toEqual({ spent: 4, held: 0 })
       })
@@ -516,7 +520,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       it('a tally is forgotten at its end', async () => {
         await reserve('t', [])
         const tally = { name: 'r', amounts: { n: 1 }, expiresAt: START + 1000 }
-        await store.settle({ ticket: 't', charges: [], tallies: [tally] })
+        await store.settle({ reservationId: 't', charges: [], tallies: [tally] })
         clock.advance(999)
         expect(await store.tallies(['r'])).toEqual([{ n: 1 }])
         clock.advance(1)
@@ -536,8 +540,8 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       })
 
       it('lapse each at its own time', async () => {
-        await reserve('long', [claim('a', 1, 10)], { lapsesAfterMs: 3000 })
-        await reserve('short', [claim('a', 2, 10)], { lapsesAfterMs: 1000 })
+        await reserve('long', [claim('a', 1, 10)], { expiresAfterMs: 3000 })
+        await reserve('short', [claim('a', 2, 10)], { expiresAfterMs: 1000 })
         clock.advance(1000)
         expect(await level('a')).toEqual({ spent: 0, held: 1 })
         clock.advance(2000)
@@ -560,7 +564,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       it('are forgotten at their end, not a millisecond before', async () => {
         await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
         await store.settle({
-          ticket: 't',
+          reservationId: 't',
           charges: [{ counter: 'a', amount: 5, expiresAt: START + 1000 }],
           tallies: [],
         })
@@ -573,7 +577,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       it('live as long as the longest claim or charge says', async () => {
         await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
         await store.settle({
-          ticket: 't',
+          reservationId: 't',
           charges: [{ counter: 'a', amount: 5, expiresAt: START + 2000 }],
           tallies: [],
         })
@@ -598,9 +602,9 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await settle('t3', { a: 5 })).toBe(true)
         expect(await level('a')).toEqual({ spent: GREATEST, held: 0 })
         await reserve('t4', [])
-        await store.settle({ ticket: 't4', charges: [], tallies: [{ name: 'r', amounts: { n: GREATEST } }] })
+        await store.settle({ reservationId: 't4', charges: [], tallies: [{ name: 'r', amounts: { n: GREATEST } }] })
         await reserve('t5', [])
-        await store.settle({ ticket: 't5', charges: [], tallies: [{ name: 'r', amounts: { n: GREATEST } }] })
+        await store.settle({ reservationId: 't5', charges: [], tallies: [{ name: 'r', amounts: { n: GREATEST } }] })
         expect(await store.tallies(['r'])).toEqual([{ n: GREATEST }])
       })
 
@@ -615,11 +619,11 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       }
 
       for (const text of ODD_TEXTS) {
-        it(`the text ${JSON.stringify(text)} is the name of a counter, a tally and a ticket like any other`, async () => {
+        it(`the text ${JSON.stringify(text)} is the name of a counter, a tally and a reservation like any other`, async () => {
           expect(await reserve(text, [claim(`c:${text}`, 1, 1)])).toMatchObject({ accepted: true })
           expect(await level(`c:${text}`)).toEqual({ spent: 0, held: 1 })
           const tallies = [{ name: `r:${text}`, amounts: { n: 2 } }]
-          expect(await store.settle({ ticket: text, charges: [], tallies })).toBe(true)
+          expect(await store.settle({ reservationId: text, charges: [], tallies })).toBe(true)
           expect(await store.tallies([`r:${text}`])).toEqual([{ n: 2 }])
           expect(await level(`c:${text}`)).toEqual({ spent: 0, held: 0 })
         })

@@ -47,7 +47,7 @@ export function testVectorIndex(
       expect(await find(0)).toEqual([])
     })
 
-    it('finds neighbours nearest first, with their cosine', async () => {
+    it('finds neighbors nearest first, with their cosine', async () => {
       await add('far', 20)
       await add('near', 5)
       await add('same', 0)

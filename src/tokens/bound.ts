@@ -2,7 +2,7 @@ import { asArray, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 
-/** What a prompt weighs, before any tokenizer reads it. */
+/** Upper bounds of a prompt's tokens, computed without a tokenizer. */
 export interface PromptWeight {
   /** UTF-8 bytes of the body without the base64 text of images. No tokenizer makes more tokens of a text than bytes. */
   readonly bytes: number
@@ -35,7 +35,7 @@ const DECODED_GROWTH = 1.25
 const EXPONENT_GROWTH = 22
 const NAME_GROWTH = 18
 
-/** Weighs a prompt whose body takes `bytes` bytes. Reads no text: objects are visited, strings are measured. */
+/** Returns the bounds of a prompt whose body has `bytes` bytes. Visits objects and reads lengths only, no text. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   const weight = { bytes, images: 0, frame: REQUEST_TOKENS, translation: 0 }
   for (const message of prompt.messages) {
@@ -132,7 +132,7 @@ export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: b
   return written + tokensBesideText(weight, model)
 }
 
-/** What must be added to an exact count of the text: the frame and the images. */
+/** Returns what must be added to an exact count of the text: the frame and the images. */
 export function tokensBesideText({ frame, images }: PromptWeight, model: Model): number {
   return frame + images * (model.imageTokens ?? IMAGE_TOKENS)
 }

@@ -1,7 +1,7 @@
 import { textOfPart, type DocumentPart, type Message, type Part, type Tool } from '../core/prompt.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 
-/** What is added for the frame of each message (role and separators), and of each tool call. */
+/** Tokens of the frame of each message (role and separators), and of each tool call. */
 const MESSAGE_FRAME = 4
 const TOOL_CALL_FRAME = 4
 export const TOOL_FRAME = 8
@@ -10,7 +10,7 @@ export const IMAGE_TOKENS = 1600
 /** A page of a document is about 50 KB of base64 and, with its picture, 2,500 tokens. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
-/** The JSON of an unknown part counts as text so far; what is longer is taken for encoded bytes. */
+/** Maximum length of an unknown part's JSON that counts as text. The rest counts as encoded bytes. */
 const MAX_UNKNOWN_LENGTH = 8000
 
 /** The text of a message that is counted as text; the other parts count by `fixedTokens`. */
@@ -24,7 +24,7 @@ function textOfCounted(part: Part): string {
   return textOfPart(part)
 }
 
-/** Tokens of a message that do not come from its text: its frame, its calls, its pictures. */
+/** Returns the tokens of a message besides its text: frame, calls, images and documents. */
 export function fixedTokens(message: Message, imageTokens: number): number {
   return message.parts.reduce((sum, part) => sum + fixedTokensOfPart(part, imageTokens), MESSAGE_FRAME)
 }

@@ -23,7 +23,7 @@ interface Weights {
   readonly word: number
   readonly letterBeyondFive: number
   readonly letterBeyondFourteen: number
-  /** Heaps of consonants are no words: keys, hashes, codes. */
+  /** Runs of consonants occur in keys, hashes and codes. */
   readonly consonantBeyondThree: number
   readonly threeDigits: number
   readonly lineEnds: number

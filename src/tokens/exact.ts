@@ -6,7 +6,7 @@ import { type Ranks, readRanks } from './ranks.ts'
 const WINDOW = 8192
 /** Pieces that end this close to the window's end might be longer in truth: the next window begins with them. */
 const MARGIN = 4
-/** How many UTF-16 units are counted before the event loop gets a turn. */
+/** UTF-16 units that are counted between two yields to the event loop. */
 const SLICE = 32_768
 
 /** The tokens of a vocabulary, and the pattern that cuts text into pieces before they are merged. */
@@ -117,7 +117,7 @@ function writeCodePoint(code: number, at: number): number {
   return size
 }
 
-/** The longest piece in bytes that `countPiece` takes. */
+/** Maximum size of a piece for `countPiece`, in bytes. */
 const MAX_PIECE = 32_768
 
 /** A pair's place in the queue is `rank × MAX_PIECE + position`: lowest rank first, leftmost first. */

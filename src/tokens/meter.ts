@@ -11,16 +11,16 @@ import type { Vocabulary } from '../core/model.ts'
 import { estimateTokens } from './estimate.ts'
 import type { ExactCount } from './exact.ts'
 
-/** Exact counts remembered over requests: a conversation comes again with every turn. */
+/** Number of exact counts that are cached. A conversation is sent again with every turn. */
 const REMEMBERED_COUNTS = 50_000
-/** Below this length counting is as cheap as looking up. */
+/** Shorter texts are not cached: counting is as cheap as a lookup. */
 const MIN_REMEMBERED_LENGTH = 64
 /** An estimate this many times above a threshold decides without a count. */
 const SURE_ABOVE = 1.6
 /** Every upstream opens the answer with a few tokens, and adds an instruction of its own when there are tools. */
 const ANSWER_FRAME = 3
 
-/** What is known of one text: its estimate, and its exact count in each vocabulary. */
+/** The estimate of one text, and its exact count in each vocabulary. */
 interface Sizes {
   estimate?: number
   exact?: number

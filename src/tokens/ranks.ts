@@ -1,6 +1,6 @@
 import { yieldToEventLoop } from './yield.ts'
 
-/** The vocabulary of a byte-pair encoding: which byte strings are tokens, and in which order they were learnt. */
+/** The vocabulary of a byte-pair encoding: which byte strings are tokens, and in which order they were learned. */
 export interface Ranks {
   /** The rank of the token with exactly these bytes, or -1. */
   rankOf(bytes: Uint8Array, start: number, end: number): number

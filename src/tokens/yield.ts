@@ -14,9 +14,8 @@ let stepBegan: number | undefined
 let restsUntil = 0
 
 /**
- * Lets the event loop serve everything else that is ready, then goes on. However many long computations run at once, one
- * of them goes on in each turn, and none right after a long step: a request that is served in between, which takes a few
- * turns, waits for one step and not for several.
+ * Yields to the event loop, then continues. With several long computations, one continues in each turn, and none
+ * directly after a long step. A request that needs a few turns then waits for one step, not for several.
  */
 export function yieldToEventLoop(): Promise<void> {
   endStep()

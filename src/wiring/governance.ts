@@ -83,7 +83,7 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
       now,
       uuid,
       shared,
-      lapsesAfterMs: parts.totalMs + SETTLE_MS,
+      expiresAfterMs: parts.totalMs + SETTLE_MS,
       allowsUnreserved,
       settlements: {
         after: runtime.after,

@@ -9,7 +9,7 @@ import {
   DEFAULT_THRESHOLDS,
   isShadowed,
   LEVEL_CAPS,
-  type Optimized,
+  type WaterfallResult,
   shadow,
   type ShadowRecord,
   type Thresholds,
@@ -108,7 +108,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
     const { record } = shadow(await waterfall(job))
     if (record !== undefined) parts.onShadow(record, job)
   }
-  const shadowed = async (job: TierJob): Promise<Optimized> => {
+  const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
     // A trial never harms the request beside it. Requests without a trial are noted: the next trial must know what is warm.
     observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
@@ -126,9 +126,9 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
   const load = lazy(async () => {
     const { createWaterfall } = await import('../savings/on-demand.ts')
     const { now, after } = runtime
-    return createWaterfall({ ...others, summarizer, store, meter, now, after, breathe: yieldToEventLoop })
+    return createWaterfall({ ...others, summarizer, store, meter, now, after, yieldToEventLoop })
   })
-  const optimize = async (job: TierJob): Promise<Optimized> => {
+  const optimize = async (job: TierJob): Promise<WaterfallResult> => {
     if (!custom && !concerns(job, own)) return untouched(job)
     const waterfall = await load()
     return waterfall(job)
@@ -155,6 +155,6 @@ function isSteered({ steering }: TierJob): boolean {
   return steering.level !== undefined || steering.vanishing || steering.recursive
 }
 
-function untouched(job: TierJob): Optimized {
+function untouched(job: TierJob): WaterfallResult {
   return { tokens: job.tokens, spent: ZERO, verdicts: [] }
 }

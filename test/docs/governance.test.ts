@@ -7,20 +7,24 @@ import { expect, it } from 'vitest'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-it.each(['docs/budgets.md', 'docs/keys.md', 'docs/operating.md'])(
-  'the code of %s runs as it stands there',
-  async (page) => {
-    const blocks = [...readFileSync(join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map(
-      (match) => match[1],
-    )
-    const folder = mkdtempSync(join(root, 'test/docs/run-'))
-    try {
-      const file = join(folder, 'page.ts')
-      writeFileSync(file, `${blocks.join('\n')}\nawait gateway.close()\n`)
-      const run = promisify(execFile)(process.execPath, ['--import', 'tsx', file], { cwd: root })
-      await expect(run).resolves.toBeDefined()
-    } finally {
-      rmSync(folder, { recursive: true })
-    }
-  },
-)
+it.each([
+  'docs/budgets.md',
+  'docs/keys.md',
+  'docs/operating.md',
+  'docs/guides/start-in-an-existing-server.md',
+  'docs/guides/cap-what-a-customer-can-spend.md',
+  'docs/guides/invoice-from-the-bill.md',
+  'docs/guides/cut-the-cost-of-long-conversations.md',
+  'docs/guides/answer-repeated-questions-from-the-cache.md',
+])('the code of %s runs as it stands there', async (page) => {
+  const blocks = [...readFileSync(join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1])
+  const folder = mkdtempSync(join(root, 'test/docs/run-'))
+  try {
+    const file = join(folder, 'page.ts')
+    writeFileSync(file, `${blocks.join('\n')}\nawait gateway.close()\n`)
+    const run = promisify(execFile)(process.execPath, ['--import', 'tsx', file], { cwd: root })
+    await expect(run).resolves.toBeDefined()
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+})

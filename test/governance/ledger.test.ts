@@ -512,8 +512,8 @@ describe('the spare counters of a budget', () => {
     const key = await keyWith(place, { budget_limit_cents: 100, budget_reset_duration: '1d' })
     const spare = `budget:key:${key.id}:1M:${Date.UTC(new Date(NOON).getUTCFullYear(), new Date(NOON).getUTCMonth(), 1)}`
     const full = { counter: spare, amount: UNLIMITED, expiresAt: NOON + 90 * 86_400_000 }
-    await place.store.reserve({ ticket: 'full', claims: [], lapsesAfterMs: 1000 })
-    await place.store.settle({ ticket: 'full', charges: [full], tallies: [] })
+    await place.store.reserve({ reservationId: 'full', claims: [], expiresAfterMs: 1000 })
+    await place.store.settle({ reservationId: 'full', charges: [full], tallies: [] })
     expect(await attempt(() => place.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({ kind: 'budget-exceeded' })
   })
 })

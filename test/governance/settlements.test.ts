@@ -4,7 +4,7 @@ import { createSettlements } from '../../src/governance/settlements.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { settled } from '../support/attempt.ts'
 
-const named = (ticket: string): Settlement => ({ ticket, charges: [], tallies: [] })
+const named = (reservationId: string): Settlement => ({ reservationId, charges: [], tallies: [] })
 
 /** A store that fails while `failure` is set, and timers that the test runs. */
 function room(maxKept?: number) {
@@ -18,7 +18,7 @@ function room(maxKept?: number) {
     ...inner,
     settle: async (settlement: Settlement) => {
       if (state.failure !== undefined) throw state.failure
-      state.taken.push(settlement.ticket)
+      state.taken.push(settlement.reservationId)
       return true
     },
   }
@@ -28,7 +28,7 @@ function room(maxKept?: number) {
       state.timers.push(callback)
       return () => {}
     },
-    onDropped: ({ ticket }) => void dropped.push(ticket),
+    onDropped: ({ reservationId }) => void dropped.push(reservationId),
     ...(maxKept !== undefined && { maxKept }),
   })
   return { state, settlements, dropped }
@@ -38,8 +38,8 @@ describe('settlements', () => {
   it('are sent again without another request once the store is back, in their order', async () => {
     const { state, settlements } = room()
     state.failure = new Error('away')
-    for (const ticket of ['a', 'b'])
-      await expect(settled(() => settlements.settle(named(ticket)))).rejects.toThrow('away')
+    for (const reservationId of ['a', 'b'])
+      await expect(settled(() => settlements.settle(named(reservationId)))).rejects.toThrow('away')
     expect(state.timers).toHaveLength(1)
     state.timers.shift()?.()
     await expect.poll(() => state.timers.length).toBe(1)
@@ -53,7 +53,8 @@ describe('settlements', () => {
   it('beyond the maximum give up the oldest, and count and report it', async () => {
     const { state, settlements, dropped } = room(2)
     state.failure = new Error('away')
-    for (const ticket of ['a', 'b', 'c']) await settled(() => settlements.settle(named(ticket))).catch(() => {})
+    for (const reservationId of ['a', 'b', 'c'])
+      await settled(() => settlements.settle(named(reservationId))).catch(() => {})
     expect(dropped).toEqual(['a'])
     expect(settlements.dropped()).toBe(1)
     state.failure = undefined

@@ -275,7 +275,7 @@ describe('a request whose upstream is a connection', () => {
           if (one.text.includes('[DONE]')) expect(said).toBe(WORDS.join(''))
         }
         expect(calls.every((call) => call.isOver)).toBe(true)
-        expect(store.settlements.map(({ ticket }) => ticket).toSorted()).toEqual(store.tickets.toSorted())
+        expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(store.tickets.toSorted())
         expect(await store.held()).toBe(0)
       }),
       { numRuns: 300 },

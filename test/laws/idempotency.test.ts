@@ -29,7 +29,7 @@ async function expectSettledOnce({ store }: Watched, tickets?: number): Promise<
   if (tickets !== undefined) expect(store.tickets).toHaveLength(tickets)
   await store.allSettled()
   await new Promise((resolve) => setImmediate(resolve))
-  expect(store.settlements.map(({ ticket }) => ticket).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual([...store.tickets].toSorted())
   expect(await store.held()).toBe(0)
 }
 

@@ -25,13 +25,15 @@ async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Repl
   return { ...stage, store }
 }
 
-/** The law: every ticket is settled, by one call, nothing stays held, and the request is written down once. */
+/** The law: every reservationId is settled, by one call, nothing stays held, and the request is written down once. */
 async function expectSettledOnce({ store, gateway }: Watched, tickets = 1): Promise<void> {
   expect(store.tickets).toHaveLength(tickets)
   await store.allSettled()
   // Whatever else a request does after its settlement has had its turn by then.
   await new Promise((resolve) => setImmediate(resolve))
-  expect(store.settlements.map((settlement) => settlement.ticket).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(store.settlements.map((settlement) => settlement.reservationId).toSorted()).toEqual(
+    [...store.tickets].toSorted(),
+  )
   expect(await store.held()).toBe(0)
   await vi.waitFor(async () => {
     const { records } = await gateway.audit.read({ limit: 1000 })

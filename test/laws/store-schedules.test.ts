@@ -17,7 +17,7 @@ const LAPSE = 1_000
 const MAXES = [50, 120] as const
 const COUNTERS = ['a', 'b'] as const
 
-/** What may happen, in any order: tickets are taken, settled (also twice, also late), and time passes. */
+/** What may happen, in any order: reservations are taken, settled (also twice, also late), and time passes. */
 const act = fc.oneof(
   fc.record({
     type: fc.constant('reserve' as const),
@@ -31,7 +31,7 @@ const act = fc.oneof(
 )
 
 interface Open {
-  readonly ticket: string
+  readonly reservationId: string
   readonly counters: readonly string[]
   readonly granted: number
   readonly lapsesAt: number
@@ -97,7 +97,7 @@ describe.each(stores)('$name', ({ make, numRuns, isSkipped }) => {
         const settled = new Set<string>()
         const held = (counter: string): number =>
           open
-            .filter((one) => one.counters.includes(counter) && !settled.has(one.ticket) && now < one.lapsesAt)
+            .filter((one) => one.counters.includes(counter) && !settled.has(one.reservationId) && now < one.lapsesAt)
             .reduce((sum, one) => sum + one.granted, 0)
 
         for (const [index, step] of acts.entries()) {
@@ -113,20 +113,25 @@ describe.each(stores)('$name', ({ make, numRuns, isSkipped }) => {
             }))
             const rooms = counters.map((counter, n) => MAXES[n]! - held(counter) - (spent.get(counter) ?? 0))
             const least = step.elastic ? Math.min(step.amount, step.least) : step.amount
-            const result = await store.reserve({ ticket: `t${index}`, claims, least: step.least, lapsesAfterMs: LAPSE })
+            const result = await store.reserve({
+              reservationId: `t${index}`,
+              claims,
+              least: step.least,
+              expiresAfterMs: LAPSE,
+            })
             expect(result.accepted).toBe(rooms.every((room) => room >= least))
             if (!result.accepted) continue
             const granted = step.elastic ? result.granted : step.amount
             if (step.elastic) expect(granted).toBe(Math.min(step.amount, ...rooms))
-            open.push({ ticket: `t${index}`, counters, granted, lapsesAt: now + LAPSE })
+            open.push({ reservationId: `t${index}`, counters, granted, lapsesAt: now + LAPSE })
             for (const [n, level] of result.levels.entries()) expect(level).toBeLessThanOrEqual(MAXES[n]!)
           }
           const chosen = step.type === 'settle' ? open[step.pick % Math.max(1, open.length)] : undefined
           if (step.type === 'settle' && chosen !== undefined) {
             const charges = chosen.counters.map((counter) => ({ counter, amount: step.used, expiresAt: 1e9 }))
-            const first = !settled.has(chosen.ticket)
-            expect(await store.settle({ ticket: chosen.ticket, charges, tallies: [] })).toBe(first)
-            settled.add(chosen.ticket)
+            const first = !settled.has(chosen.reservationId)
+            expect(await store.settle({ reservationId: chosen.reservationId, charges, tallies: [] })).toBe(first)
+            settled.add(chosen.reservationId)
             for (const { counter } of first ? charges : []) spent.set(counter, (spent.get(counter) ?? 0) + step.used)
           }
           expect(await store.levels(COUNTERS)).toEqual(

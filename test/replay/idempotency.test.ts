@@ -2,7 +2,12 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/ports.ts'
 import { memoryStore } from '../../src/index.ts'
-import { createIdempotency, type RequestClaim, type First, type Idempotency } from '../../src/replay/idempotency.ts'
+import {
+  createIdempotency,
+  type RequestClaim,
+  type FirstRequest,
+  type Idempotency,
+} from '../../src/replay/idempotency.ts'
 import { createSubscribers, type Subscribers } from '../../src/replay/subscribers.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
@@ -53,7 +58,7 @@ function ask(
   return { claim, subscribers, leave }
 }
 
-async function firstOf(asking: Asking): Promise<First> {
+async function firstOf(asking: Asking): Promise<FirstRequest> {
   const claim = await asking.claim
   if (claim.role !== 'first') throw new Error('somebody else was first')
   return claim.first
@@ -337,7 +342,7 @@ describe('an idempotency key in several processes', () => {
       fc.asyncProperty(fc.array(fc.tuple(move, fc.nat(2)), { maxLength: 30 }), async (moves) => {
         const here = world()
         const processes = [here.process(), here.process(), here.process()]
-        const running: First[] = []
+        const running: FirstRequest[] = []
         const asked: Asking[] = []
         const told: unknown[] = []
         let remembered = 0

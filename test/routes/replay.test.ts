@@ -50,7 +50,7 @@ const hanging: NonNullable<StageOptions['reply']> = (request) => ({
 
 async function expectSettledOnce({ store }: Watched): Promise<void> {
   await store.allSettled()
-  expect(store.settlements.map(({ ticket }) => ticket).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual([...store.tickets].toSorted())
   expect(await store.held()).toBe(0)
 }
 

@@ -35,7 +35,7 @@ export function waterfallOf(options: Partial<WaterfallOptions> = {}): ReturnType
     store: textStore().store,
     now: () => 1e12,
     after: () => () => undefined,
-    breathe: yieldToEventLoop,
+    yieldToEventLoop,
     ...options,
   })
 }

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { chunkSegments } from '../../src/savings/recursive.ts'
-import { tellSegment } from '../../src/savings/summary.ts'
+import { serializeSegment } from '../../src/savings/summary.ts'
 import { splitConversation } from '../../src/savings/conversation.ts'
 import { meter } from './bench.ts'
 import { conversation } from './conversation.ts'
@@ -17,7 +17,7 @@ describe('chunks', () => {
       fc.asyncProperty(conversation, async ({ messages }) => {
         const { old } = splitConversation(messages)
         const { full } = await chunkSegments(old, { size: SIZE }, tools)
-        const all = bare(old.map((segment) => tellSegment(segment, 'whole')).join(''))
+        const all = bare(old.map((segment) => serializeSegment(segment, 'whole')).join(''))
         const chunked = bare(full.map((chunk) => chunk.text).join(''))
         expect(all.startsWith(chunked)).toBe(true)
         for (const chunk of full) expect(estimate(chunk.text)).toBeLessThanOrEqual(SIZE)

@@ -63,7 +63,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
       })
       expect(reported.length).toBeGreaterThan(KILLS)
       expect(new Set(logged).size).toBe(logged.length)
-      expect(reported.filter((ticket) => !logged.includes(ticket))).toEqual([])
+      expect(reported.filter((reservationId) => !logged.includes(reservationId))).toEqual([])
       if (engine === 'sharded cluster') {
         // A process that dies between the slots of one settlement loses the parts that it did not send.
         const cut = (KILLS + PROCESSES) * AT_ONCE

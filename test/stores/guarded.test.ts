@@ -9,8 +9,8 @@ const never = (): (() => void) => () => {}
 
 testStore('a guarded store', async (clock) => guardStore(memoryStore({ now: clock.now }), { after: never }))
 
-const request = { ticket: 't', claims: [], lapsesAfterMs: 1 }
-const settlement = { ticket: 't', charges: [], tallies: [] }
+const request = { reservationId: 't', claims: [], expiresAfterMs: 1 }
+const settlement = { reservationId: 't', charges: [], tallies: [] }
 const calls: readonly (readonly [string, (store: Store) => unknown])[] = [
   ['get', (store) => store.get('a')],
   ['set', (store) => store.set('a', 'b')],
@@ -85,5 +85,5 @@ describe.each(calls)('%s', (_name, call) => {
 it('refusals of the store itself and faults of the caller pass as they are', async () => {
   const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never })
   await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('no room')
-  await expect(settled(() => full.reserve({ ...request, lapsesAfterMs: 0 }))).rejects.toBeInstanceOf(RangeError)
+  await expect(settled(() => full.reserve({ ...request, expiresAfterMs: 0 }))).rejects.toBeInstanceOf(RangeError)
 })

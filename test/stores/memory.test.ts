@@ -7,7 +7,11 @@ testStore('memoryStore', async (clock) => memoryStore({ now: clock.now }))
 
 describe('the bounds of memoryStore', () => {
   const claim = (counter: string, expiresAt = 10_000) => ({ counter, amount: 1, max: 10, expiresAt })
-  const reserve = (ticket: string, counter: string) => ({ ticket, claims: [claim(counter)], lapsesAfterMs: 1000 })
+  const reserve = (reservationId: string, counter: string) => ({
+    reservationId,
+    claims: [claim(counter)],
+    expiresAfterMs: 1000,
+  })
 
   it('drops the least recently used expiring value when full, and never a record or a counter', async () => {
     const store = memoryStore({ now: () => 0, expiring: { entries: 10, bytes: 1_000_000 } })
@@ -72,10 +76,10 @@ describe('the bounds of memoryStore', () => {
     await expect(settled(() => store.reserve(reserve('t3', 'c')))).rejects.toMatchObject({ kind: 'overloaded' })
     expect(await store.reserve(reserve('t4', 'a'))).toMatchObject({ accepted: true, levels: [2] })
     const charges = [{ counter: 'c', amount: 1, expiresAt: 10_000 }]
-    await expect(settled(() => store.settle({ ticket: 't4', charges, tallies: [] }))).rejects.toMatchObject({
+    await expect(settled(() => store.settle({ reservationId: 't4', charges, tallies: [] }))).rejects.toMatchObject({
       kind: 'overloaded',
     })
-    expect(await store.settle({ ticket: 't4', charges: [], tallies: [] })).toBe(true)
+    expect(await store.settle({ reservationId: 't4', charges: [], tallies: [] })).toBe(true)
     now = 10_000
     expect(await store.reserve({ ...reserve('t5', 'c'), claims: [claim('c', 20_000)] })).toMatchObject({
       accepted: true,
@@ -88,7 +92,7 @@ describe('the bounds of memoryStore', () => {
     await store.reserve(reserve('t2', 'a'))
     await expect(settled(() => store.reserve(reserve('t3', 'a')))).rejects.toMatchObject({ kind: 'overloaded' })
     expect(await store.levels(['a'])).toEqual([{ spent: 0, held: 2 }])
-    await store.settle({ ticket: 't1', charges: [], tallies: [] })
+    await store.settle({ reservationId: 't1', charges: [], tallies: [] })
     expect(await store.reserve(reserve('t3', 'a'))).toMatchObject({ accepted: true })
   })
 
@@ -99,15 +103,15 @@ describe('the bounds of memoryStore', () => {
       now += 1000
       const expiresAt = now + 10_000
       const counter = `window:${n}`
-      await store.reserve({ ticket: `t${n}`, claims: [claim(counter, expiresAt)], lapsesAfterMs: 600_000 })
+      await store.reserve({ reservationId: `t${n}`, claims: [claim(counter, expiresAt)], expiresAfterMs: 600_000 })
       const charges = [{ counter, amount: 1, expiresAt }]
       const tallies = [{ name: counter, amounts: { n: 1 }, expiresAt }]
-      expect(await store.settle({ ticket: `t${n}`, charges, tallies })).toBe(true)
+      expect(await store.settle({ reservationId: `t${n}`, charges, tallies })).toBe(true)
     }
     expect(await store.tallies(['window:4999', 'window:4991', 'window:4000'])).toEqual([{ n: 1 }, { n: 1 }, {}])
   })
 
-  it('a ticket that is open cannot be reserved again, nor two claims on one counter', async () => {
+  it('a reservation that is open cannot be reserved again, nor two claims on one counter', async () => {
     const store = memoryStore({ now: () => 0 })
     await store.reserve(reserve('t1', 'a'))
     await expect(settled(() => store.reserve(reserve('t1', 'a')))).rejects.toThrow(/unique/)
@@ -124,8 +128,8 @@ describe('the bounds of memoryStore', () => {
   it('full tallies drop the one that was longest not added to', async () => {
     const store = memoryStore({ now: () => 0, tallies: 4 })
     for (const [index, name] of ['a', 'b', 'a', 'c'].entries()) {
-      await store.reserve({ ticket: `t${index}`, claims: [], lapsesAfterMs: 1000 })
-      await store.settle({ ticket: `t${index}`, charges: [], tallies: [{ name, amounts: { n: 1 } }] })
+      await store.reserve({ reservationId: `t${index}`, claims: [], expiresAfterMs: 1000 })
+      await store.settle({ reservationId: `t${index}`, charges: [], tallies: [{ name, amounts: { n: 1 } }] })
     }
     expect(await store.tallies(['a', 'b', 'c'])).toEqual([{ n: 2 }, {}, { n: 1 }])
   })
@@ -133,9 +137,9 @@ describe('the bounds of memoryStore', () => {
   it('tallies are bounded by their fields too', async () => {
     const store = memoryStore({ now: () => 0, tallies: 100 })
     for (let n = 0; n < 20; n += 1) {
-      await store.reserve({ ticket: `t${n}`, claims: [], lapsesAfterMs: 1000 })
+      await store.reserve({ reservationId: `t${n}`, claims: [], expiresAfterMs: 1000 })
       const amounts = Object.fromEntries(Array.from({ length: 24 }, (_, field) => [`field ${field}`, 1]))
-      await store.settle({ ticket: `t${n}`, charges: [], tallies: [{ name: `r${n}`, amounts }] })
+      await store.settle({ reservationId: `t${n}`, charges: [], tallies: [{ name: `r${n}`, amounts }] })
     }
     const found = await store.tallies(Array.from({ length: 20 }, (_, n) => `r${n}`))
     expect(found.filter((tally) => Object.keys(tally).length === 24)).toHaveLength(4)

@@ -51,10 +51,10 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
       const claim = { counter: 'c', amount: 1, max: 2, expiresAt: Date.now() + 60_000 }
       await store.set('a', 'x', { ttlMs: 60_000 })
       expect(await store.get('a')).toBe('x')
-      expect(await store.reserve({ ticket: 't', claims: [claim], lapsesAfterMs: 60_000 })).toMatchObject({
+      expect(await store.reserve({ reservationId: 't', claims: [claim], expiresAfterMs: 60_000 })).toMatchObject({
         levels: [1],
       })
-      expect(await store.settle({ ticket: 't', charges: [], tallies: [] })).toBe(true)
+      expect(await store.settle({ reservationId: 't', charges: [], tallies: [] })).toBe(true)
     })
 
     it('migrates once, however often and at once it is asked to', async () => {
@@ -129,9 +129,9 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
         max: 9,
         expiresAt,
       }))
-      await store.reserve({ ticket: 't', claims, lapsesAfterMs: 60_000 })
+      await store.reserve({ reservationId: 't', claims, expiresAfterMs: 60_000 })
       await store.settle({
-        ticket: 't',
+        reservationId: 't',
         charges: claims.map(({ counter }) => ({ counter, amount: 1, expiresAt })),
         tallies: [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }],
         entries: ['audit', 'audit:k'].map((log) => ({ log, at: 1, value: 'record', ttlMs: 60_000 })),
@@ -159,10 +159,10 @@ async function leaveTraces(store: PostgresStore, now: number): Promise<void> {
   await store.append('audit', { at: now, value: 'passing', ttlMs: hour })
   await store.append('audit', { at: now, value: 'lasting' })
   const claim = { counter: 'passing', amount: 1, max: 9, expiresAt: now + hour }
-  await store.reserve({ ticket: 'left', claims: [claim], lapsesAfterMs: 1_000 })
-  await store.reserve({ ticket: 'settled', claims: [], lapsesAfterMs: 1_000 })
+  await store.reserve({ reservationId: 'left', claims: [claim], expiresAfterMs: 1_000 })
+  await store.reserve({ reservationId: 'settled', claims: [], expiresAfterMs: 1_000 })
   await store.settle({
-    ticket: 'settled',
+    reservationId: 'settled',
     charges: [{ counter: 'lasting', amount: 1, expiresAt: now + 24 * hour }],
     tallies: [
       { name: 'passing', amounts: { n: 1 }, expiresAt: now + hour },

@@ -70,10 +70,10 @@ for (const { name, server, open, options } of setups) {
       const claim = { counter: 'c', amount: 1, max: 2, expiresAt: Date.now() + 60_000 }
       await store.set('a', 'x', { ttlMs: 60_000 })
       expect(await store.get('a')).toBe('x')
-      expect(await store.reserve({ ticket: 't', claims: [claim], lapsesAfterMs: 60_000 })).toMatchObject({
+      expect(await store.reserve({ reservationId: 't', claims: [claim], expiresAfterMs: 60_000 })).toMatchObject({
         levels: [1],
       })
-      expect(await store.settle({ ticket: 't', charges: [], tallies: [] })).toBe(true)
+      expect(await store.settle({ reservationId: 't', charges: [], tallies: [] })).toBe(true)
     })
   })
 }
@@ -97,15 +97,15 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
     const store = redisStore({ client, prefix })
     const ends = Date.now() + 60_000
     const quota = { name: 'audit:k', maxEntries: 10, maxBytes: 10_000 }
-    for (const ticket of ['settled', 'left']) {
+    for (const reservationId of ['settled', 'left']) {
       await store.reserve({
-        ticket,
+        reservationId,
         claims: [{ counter: 'c', amount: 1, max: 9, expiresAt: ends }],
-        lapsesAfterMs: 60_000,
+        expiresAfterMs: 60_000,
       })
     }
     await store.settle({
-      ticket: 'settled',
+      reservationId: 'settled',
       charges: [{ counter: 'd', amount: 1, expiresAt: ends }],
       tallies: [{ name: 'usage', amounts: { n: 1 }, expiresAt: ends }],
       entries: [{ log: 'audit', at: 1, value: 'x', ttlMs: 60_000, quota }],
@@ -140,7 +140,7 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
       },
     }
     const store = redisStore({ client: counted, prefix: newPrefix() })
-    const governed = async (ticket: string): Promise<void> => {
+    const governed = async (reservationId: string): Promise<void> => {
       const expiresAt = Date.now() + 60_000
       const claims = ['requests:key:k:1h:0', 'budget:shared:b:1M:0'].map((counter) => ({
         counter,
@@ -148,9 +148,9 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
         max: 9,
         expiresAt,
       }))
-      await store.reserve({ ticket, claims, lapsesAfterMs: 60_000 })
+      await store.reserve({ reservationId, claims, expiresAfterMs: 60_000 })
       await store.settle({
-        ticket,
+        reservationId,
         charges: claims.map(({ counter }) => ({ counter, amount: 1, expiresAt })),
         tallies: [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }],
         entries: ['audit', 'audit:k'].map((log) => ({ log, at: 1, value: 'record', ttlMs: 60_000 })),
@@ -178,7 +178,11 @@ describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their 
 
   it('gives back what one owner holds when another refuses', async () => {
     const store = redisStore({ client, prefix: newPrefix(), shardByOwner: true })
-    const result = await store.reserve({ ticket: 't', claims: [own, { ...shared, max: 5 }], lapsesAfterMs: 60_000 })
+    const result = await store.reserve({
+      reservationId: 't',
+      claims: [own, { ...shared, max: 5 }],
+      expiresAfterMs: 60_000,
+    })
     expect(result).toEqual({ accepted: false, refused: 1, levels: [0, 0] })
     expect(await store.levels([own.counter, shared.counter])).toEqual([
       { spent: 0, held: 0 },
@@ -188,7 +192,7 @@ describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their 
 
   it('grants every elastic claim what the tightest owner has', async () => {
     const store = redisStore({ client, prefix: newPrefix(), shardByOwner: true })
-    const request = { ticket: 't', least: 2, claims: [own, { ...shared, max: 4 }], lapsesAfterMs: 60_000 }
+    const request = { reservationId: 't', least: 2, claims: [own, { ...shared, max: 4 }], expiresAfterMs: 60_000 }
     expect(await store.reserve(request)).toEqual({ accepted: true, granted: 4, levels: [4, 4] })
     expect(await store.levels([own.counter, shared.counter])).toEqual([
       { spent: 0, held: 4 },
@@ -210,8 +214,8 @@ describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their 
     }
     const one = redisStore({ client: failing, prefix, shardByOwner: true })
     const two = redisStore({ client, prefix, shardByOwner: true })
-    await one.reserve({ ticket: 't', claims: [own, shared], lapsesAfterMs: 60_000 })
-    const settlement = { ticket: 't', charges: used(3), tallies }
+    await one.reserve({ reservationId: 't', claims: [own, shared], expiresAfterMs: 60_000 })
+    const settlement = { reservationId: 't', charges: used(3), tallies }
     await expect(one.settle(settlement)).rejects.toThrow('cut')
     expect(await two.settle(settlement)).toBe(false)
     expect(await one.settle(settlement)).toBe(false)
@@ -246,18 +250,20 @@ describe.skipIf(cluster === undefined)('redisStore while its slot moves to anoth
     const to = (from + 1) % nodes.length
     expect(from).toBeGreaterThanOrEqual(0)
     try {
-      expect(await store.reserve({ ticket: 'first', claims: [claim], lapsesAfterMs: 60_000 })).toMatchObject({
+      expect(await store.reserve({ reservationId: 'first', claims: [claim], expiresAfterMs: 60_000 })).toMatchObject({
         accepted: true,
       })
       await nodes[to]?.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', ids[from] ?? '')
       await nodes[from]?.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids[to] ?? '')
-      const during = await attempt(() => store.reserve({ ticket: 'second', claims: [claim], lapsesAfterMs: 60_000 }))
+      const during = await attempt(() =>
+        store.reserve({ reservationId: 'second', claims: [claim], expiresAfterMs: 60_000 }),
+      )
       expect(during).not.toMatchObject({ accepted: true })
     } finally {
       for (const index of [from, to]) await nodes[index]?.call('CLUSTER', 'SETSLOT', slot, 'STABLE')
     }
     expect(await store.levels(['c'])).toEqual([{ spent: 0, held: 1 }])
-    expect(await store.reserve({ ticket: 'third', claims: [claim], lapsesAfterMs: 60_000 })).toMatchObject({
+    expect(await store.reserve({ reservationId: 'third', claims: [claim], expiresAfterMs: 60_000 })).toMatchObject({
       accepted: false,
     })
     client.disconnect()

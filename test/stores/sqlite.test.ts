@@ -23,16 +23,16 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
       file = newFile()
     })
 
-    it('keeps values, counters, open tickets, tallies and logs over a restart', async () => {
+    it('keeps values, counters, open reservations, tallies and logs over a restart', async () => {
       const now = Date.now()
       const claim = { counter: 'c', amount: 5, max: 10, expiresAt: now + 60_000 }
       const before = open(file)
       const store = sqliteStore({ database: before })
       await store.set('key', 'value')
-      await store.reserve({ ticket: 't1', claims: [claim], lapsesAfterMs: 60_000 })
-      await store.reserve({ ticket: 't2', claims: [{ ...claim, amount: 3 }], lapsesAfterMs: 60_000 })
+      await store.reserve({ reservationId: 't1', claims: [claim], expiresAfterMs: 60_000 })
+      await store.reserve({ reservationId: 't2', claims: [{ ...claim, amount: 3 }], expiresAfterMs: 60_000 })
       await store.settle({
-        ticket: 't1',
+        reservationId: 't1',
         charges: [{ counter: 'c', amount: 4, expiresAt: now + 60_000 }],
         tallies: [{ name: 'usage', amounts: { n: 1 } }],
         entries: [{ log: 'audit', at: now, value: 'record' }],
@@ -43,8 +43,8 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
 
       expect(await again.get('key')).toBe('value')
       expect(await again.levels(['c'])).toEqual([{ spent: 4, held: 3 }])
-      expect(await again.settle({ ticket: 't1', charges: [], tallies: [] })).toBe(false)
-      expect(await again.settle({ ticket: 't2', charges: [], tallies: [] })).toBe(true)
+      expect(await again.settle({ reservationId: 't1', charges: [], tallies: [] })).toBe(false)
+      expect(await again.settle({ reservationId: 't2', charges: [], tallies: [] })).toBe(true)
       expect(await again.levels(['c'])).toEqual([{ spent: 4, held: 0 }])
       expect(await again.tallies(['usage'])).toEqual([{ n: 1 }])
       expect(await again.entries('audit', { limit: 10 })).toMatchObject([{ value: 'record' }])
@@ -67,7 +67,7 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
       const claim = { counter: 'c', amount: 1, max: 10, expiresAt: Date.now() + 60_000 }
       const results = await Promise.all(
         Array.from({ length: 40 }, (_, n) =>
-          (n % 2 === 0 ? one : two).reserve({ ticket: `t${n}`, claims: [claim], lapsesAfterMs: 60_000 }),
+          (n % 2 === 0 ? one : two).reserve({ reservationId: `t${n}`, claims: [claim], expiresAfterMs: 60_000 }),
         ),
       )
       expect(results.filter(({ accepted }) => accepted)).toHaveLength(10)

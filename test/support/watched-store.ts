@@ -3,11 +3,11 @@ import { memoryStore } from '../../src/index.ts'
 
 /** A memory store that remembers what was reserved and settled. */
 export interface WatchedStore extends Store {
-  /** The tickets that were granted, oldest first. */
+  /** The reservations that were granted, oldest first. */
   readonly tickets: readonly string[]
   /** Every call of `settle`, also those that came too often. */
   readonly settlements: readonly Settlement[]
-  /** Resolves as soon as every ticket so far has been settled. */
+  /** Resolves as soon as every reservationId so far has been settled. */
   allSettled(): Promise<void>
   /** The most that one counter still holds. */
   held(): Promise<number>
@@ -39,14 +39,15 @@ export function watchedStore(now?: () => number): WatchedStore {
   const settlements: Settlement[] = []
   const counters = new Set<string>()
   const waiting = new Set<() => void>()
-  const isSettled = (ticket: string): boolean => settlements.some((settlement) => settlement.ticket === ticket)
+  const isSettled = (reservationId: string): boolean =>
+    settlements.some((settlement) => settlement.reservationId === reservationId)
   return {
     ...store,
     tickets,
     settlements,
     reserve: async (request) => {
       const result = await store.reserve(request)
-      if (result.accepted) tickets.push(request.ticket)
+      if (result.accepted) tickets.push(request.reservationId)
       for (const { counter } of request.claims) counters.add(counter)
       return result
     },

@@ -6,7 +6,10 @@ import type { SvcMetrics, WriteContext } from '../format.ts'
 import { fillChatCallIds } from '../call-ids.ts'
 import { readFinish, readUsage, writeFinish, writeUsage } from './usage.ts'
 
-/** An upstream's answer, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
+/**
+ * Reads an upstream's answer loosely: only the fields that are used must be valid. Throws `upstream` when the body is
+ * not an answer.
+ */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
@@ -31,7 +34,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
 }
 
-/** All that a message, or a piece of one, says: text, thoughts, refusals and the tools that it calls. */
+/** Returns all text of a message or delta: content, reasoning, refusals and tool calls. */
 export function textOfMessage(message: JsonObject = {}): string {
   const calls = [message['function_call'], ...asArray(message['tool_calls'])].map((item) => {
     const call = asObject(item)
@@ -46,7 +49,7 @@ function refusalPart(refusal: string): readonly Part[] {
   return refusal === '' ? [] : [{ type: 'text', text: refusal }]
 }
 
-/** Two names that vendors gave to the same field. */
+/** Vendors use two names for this field. */
 export function reasoningOf(message: JsonObject): string {
   return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
 }
@@ -56,7 +59,7 @@ function thinkingOf(message: JsonObject): readonly Part[] {
   return text === '' ? [] : [{ type: 'thinking', text }]
 }
 
-/** A text, or, with some vendors, an array of parts. */
+/** Reads a text or, with some vendors, an array of parts. */
 export function contentOf(content: Json | undefined): readonly Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
   return asArray(content).flatMap((item): readonly Part[] => {
@@ -94,7 +97,7 @@ function callOf(value: JsonObject | undefined): ToolCallPart | undefined {
   return { type: 'tool-call', id, name, input: inputOf(called), native }
 }
 
-/** Some servers send the arguments as an object instead of its text. */
+/** Some servers send the arguments as an object instead of JSON text. */
 function inputOf(called: JsonObject): string {
   const input = called['arguments'] ?? called['input'] ?? ''
   return typeof input === 'string' ? input : JSON.stringify(input)
@@ -121,7 +124,7 @@ export function writeCompletion(completion: Completion, _metrics: SvcMetrics, co
   })
 }
 
-/** Thoughts stand in a field of their own, which clients either know or pass over: never in the content. */
+/** Reasoning is written to a field of its own, which clients read or ignore, and never to the content. */
 function writeMessage(parts: readonly Part[]): JsonObject {
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const thoughts = parts.flatMap((part) => (part.type === 'thinking' && part.redacted !== true ? [part.text] : []))

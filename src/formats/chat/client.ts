@@ -9,8 +9,8 @@ import { writeFailure, writeFailureFrame } from './failure.ts'
 import { stepWriter } from './stream-writer.ts'
 
 /**
- * A chat request as a prompt. What the gateway must know is checked strictly; all else is carried untouched.
- * Throws `invalid-request` with the `param` that was wrong.
+ * Reads a chat request as a prompt. Fields that the gateway uses are validated strictly, all others are carried
+ * unchanged. Throws `invalid-request` with the invalid `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
@@ -42,7 +42,7 @@ const ROLES: ReadonlyMap<string, Role> = new Map([
   ['function', 'tool'],
 ])
 
-/** The caller's messages, each with the native it was read from. Throws `invalid-request` naming the field. */
+/** Reads the caller's messages. Each keeps its native. Throws `invalid-request` naming the field. */
 export function readMessages(value: Json | undefined): readonly Message[] {
   const items = arrayAt(value, 'messages', MAX_MESSAGES)
   if (items.length === 0) throw badField('messages', value, 'at least one message')
@@ -83,13 +83,13 @@ function readResult(value: JsonObject, param: string): readonly Part[] {
   return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
-/** The old form of functions has no ids; their names bind call and result together. */
+/** The old form of functions has no ids. Call and result are matched by name. */
 function callIdOf(value: JsonObject, param: string): string {
   if (value['role'] !== 'function') return stringAt(value['tool_call_id'], `${param}.tool_call_id`)
   return stringAt(value['name'], `${param}.name`)
 }
 
-/** Fields that make an assistant's message whole without content. */
+/** Fields that make an assistant message valid without content. */
 const INSTEAD_OF_CONTENT = [
   'tool_calls',
   'function_call',
@@ -99,7 +99,7 @@ const INSTEAD_OF_CONTENT = [
   'reasoning',
 ] as const
 
-/** What vendors call reasoning is carried by the message's native alone: a seal is missing that others would demand. */
+/** Reasoning is carried by the message's native only: it has no signature, which other vendors require. */
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
@@ -171,7 +171,7 @@ function readPart(value: Json, param: string): Part {
   }
 }
 
-/** A file that is neither given whole nor by its id is left to the upstream's judgement. */
+/** A file that has neither data nor an id is passed to the upstream unchanged. */
 function readFile(file: JsonObject, native: Native): Part {
   const title = typeof file['filename'] === 'string' ? { title: file['filename'] } : {}
   if (typeof file['file_id'] === 'string') {

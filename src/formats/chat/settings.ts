@@ -16,8 +16,8 @@ const LIMIT = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true } as const
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /**
- * The parameters that the canonical prompt knows. Of two limits the greater counts, because an upstream may obey either.
- * How warm a temperature may be is the operator's choice and is checked elsewhere.
+ * Reads the parameters of the canonical prompt. Of two limits the greater counts, because an upstream may obey either.
+ * The maximum temperature is an option of the operator and is checked elsewhere.
  */
 export function readSettings(body: JsonObject): Settings {
   const old = numberAt(body['max_tokens'], 'max_tokens', LIMIT)
@@ -47,7 +47,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
-/** Undefined for plain text and for forms that this library does not know; they leave as they came. */
+/** Returns undefined for plain text and for unknown formats, which are passed on unchanged. */
 function readShape(value: Json | undefined): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
   const format = objectAt(value, 'response_format')
@@ -63,10 +63,7 @@ function writeShape(shape: AnswerShape): JsonObject {
   return { type: 'json_schema', json_schema: { name, schema, strict } }
 }
 
-/**
- * What must change in a body so that it says these settings: nothing where it says them already.
- * For an empty body that is every setting.
- */
+/** Returns the fields of a body that must change to match the settings. For an empty body these are all settings. */
 export function changedSettings(body: JsonObject, settings: Settings, model: string): Changes {
   const before = readSettings(body)
   const changes: Changes = {}
@@ -80,7 +77,7 @@ export function changedSettings(body: JsonObject, settings: Settings, model: str
   compare('stop', 'stop', settings.stop)
   compare('parallelToolCalls', 'parallel_tool_calls', settings.parallelToolCalls)
   compare('choices', 'n', settings.choices)
-  // No stage takes these back: where the prompt does not say them, the body may.
+  // No stage removes these settings, so a setting that the prompt lacks stays as it is in the body.
   if (settings.effort !== undefined) compare('effort', 'reasoning_effort', settings.effort)
   if (settings.user !== undefined) compare('user', 'user', settings.user)
   compare('toolChoice', 'tool_choice', toolChoice === undefined ? undefined : writeToolChoice(toolChoice))
@@ -101,12 +98,12 @@ function changedLimit(body: JsonObject, before: number | undefined, now: number 
   return changes
 }
 
-/** The vendor's own models refuse the old name; many servers of other models know only that one. */
+/** OpenAI models reject `max_tokens`; many servers of other models support only that field. */
 function limitField(model: string): string {
   return /(^|\/)(gpt-(?!oss)|o\d|chatgpt-)/.test(model) ? 'max_completion_tokens' : 'max_tokens'
 }
 
-/** True when the caller of a stream asked for its usage. */
+/** Returns true when the caller requested usage in the stream. */
 export function asksForUsage(body: JsonObject): boolean {
   const options = body['stream_options']
   return isJsonObject(options) && options['include_usage'] === true
@@ -139,7 +136,7 @@ function readFunction(declared: Json | undefined, whole: Json, param: string): T
   return readFunctionTool(value, native, param)
 }
 
-/** A tool as it came where it is of this dialect; a function of another one as this one declares it. */
+/** Returns a tool of this format unchanged, and a function of another format as this format declares it. */
 export function writeTool(tool: Tool): JsonObject {
   const { native } = tool
   if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value

@@ -5,7 +5,7 @@ import type { Part } from '../../core/prompt.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { contentOf, reasoningOf, textOfMessage } from './answer.ts'
 import { readFailure } from './upstream-failure.ts'
-import { chatCallIdFiller, freshId } from '../call-ids.ts'
+import { chatCallIdFiller, generateCallId } from '../call-ids.ts'
 import { readFinish, readUsage } from './usage.ts'
 
 /** The data of a chat stream's last event. */
@@ -71,7 +71,7 @@ function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] 
   for (const choice of choices) {
     if (choice !== undefined) events.push(...readChoice(reading, choice))
   }
-  // A chunk may tell its usage together with its end; the end is said last.
+  // A chunk may carry usage and finish reason together. The finish reason must be the last event.
   const end = events.at(-1)?.type === 'answer-end' ? events.splice(-1) : []
   return [...events, ...usageEvents(chunk), ...end]
 }
@@ -133,7 +133,7 @@ interface Call {
 
 /** Follows the tool calls of one streamed answer. */
 interface CallReader {
-  /** What a delta says of tool calls. */
+  /** Reads the tool calls of a delta. */
   read(delta: JsonObject): readonly AnswerEvent[]
   count(): number
 }
@@ -192,7 +192,7 @@ function advance(call: Call, input: string): readonly AnswerEvent[] {
   call.waiting += input
   if (call.name === undefined) return []
   call.started = true
-  const start = { type: 'tool-call-start', index, id: call.id ?? freshId('call'), name: call.name } as const
+  const start = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name: call.name } as const
   return call.waiting === '' ? [start] : [start, { type: 'tool-call-delta', index, input: call.waiting }]
 }
 

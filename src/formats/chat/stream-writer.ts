@@ -6,13 +6,13 @@ import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Step, type Us
 import { writeFinish, writeUsage } from './usage.ts'
 
 /**
- * Writes chunks. Those of this dialect leave word for word, save the last one with a finish_reason, which is held back
- * to carry the bill, and the usage chunk, which only leaves for a caller who asked for it.
+ * Writes chunks. Chunks of this format are sent unchanged, with two exceptions: the last chunk with a finish_reason is
+ * held back to carry the bill, and the usage chunk is sent only when the caller requested it.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const { prompt, created } = context
   const wantsUsage = prompt.native.dialect === 'openai' && asksForUsage(prompt.native.value)
-  const own = passage(prompt.settings.choices ?? 1)
+  const own = chunkRelay(prompt.settings.choices ?? 1)
   const maker = chunkMaker(created)
   return {
     write: (step) => {
@@ -52,7 +52,7 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-/** Makes the chunks of one answer from canonical events. */
+/** Creates the chunks of one answer from canonical events. */
 interface ChunkMaker {
   /** The frames of an event that can leave now. */
   frames(event: AnswerEvent): readonly Frame[]
@@ -62,7 +62,7 @@ interface ChunkMaker {
   usage(): Frame | undefined
 }
 
-/** One id, one time and one model on every chunk; the role comes first. */
+/** Every chunk has the same id, time and model. The first chunk carries the role. */
 function chunkMaker(created: number): ChunkMaker {
   let head: JsonObject | undefined
   let finish: Finish | undefined
@@ -92,7 +92,10 @@ function chunkMaker(created: number): ChunkMaker {
   }
 }
 
-/** What an event adds to the message. A call without arguments is still called with JSON: it gets `{}` at the end. */
+/**
+ * Returns what an event adds to the message. A call without arguments gets `{}`, because clients parse the arguments as
+ * JSON.
+ */
 function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   const silentCalls = new Set<number>()
   const argumentsOf = (index: number, text: string): JsonObject => ({
@@ -124,11 +127,11 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   }
 }
 
-/** Lets the chunks of an upstream of this dialect through and holds back those that must wait for the end. */
-interface Passage {
+/** Passes on chunks of this format, and holds back chunks that must wait for the end of the stream. */
+interface ChunkRelay {
   /** The frames that can leave now. */
   pass(step: Step, frame: Frame): readonly Frame[]
-  /** The chunk that ends the answer; undefined as long as none has come. */
+  /** The chunk that ends the answer; undefined before it arrives. */
   held(): Frame | undefined
   /** Chunks that came after it. */
   late(): readonly Frame[]
@@ -136,11 +139,11 @@ interface Passage {
   usage(): Frame | undefined
 }
 
-/** What may follow the held chunk, besides the usage: some vendors add a few. */
+/** Maximum number of chunks after the held chunk. Some vendors send a few more. */
 const MAX_LATE = 64
 
 /** `choices` is how many answers the caller asked for: each ends with a chunk of its own, and the last one waits. */
-function passage(choices: number): Passage {
+function chunkRelay(choices: number): ChunkRelay {
   let held: Frame | undefined
   let usage: Frame | undefined
   let finished = 0
@@ -184,7 +187,7 @@ function passage(choices: number): Passage {
   }
 }
 
-/** Only chunks whose events give reason to are parsed again. */
+/** Parses a chunk again only when its events require it. */
 function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => step.events.some((event) => event.type === type)
   if (has('done')) return 'last'
@@ -193,7 +196,7 @@ function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | '
   return choices > 1 && choicesOf(frame).some(endsHere) ? 'finish' : 'content'
 }
 
-/** Also one whose counts are not numbers. */
+/** Also matches a chunk whose counts are not numbers. */
 function isUsageChunk(frame: Frame): boolean {
   return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parsed(frame)['usage'])
 }
@@ -213,7 +216,7 @@ function parsed(frame: Frame): JsonObject {
   return isJsonObject(value) ? value : {}
 }
 
-/** The chunk without the usage that some vendors tell where the answer ends, because we asked and not the caller. */
+/** Removes the usage that some vendors add to the last chunk. The gateway requested it, not the caller. */
 function withoutUsage(frame: Frame): Frame {
   if (!frame.data.includes('"usage"')) return frame
   const { usage, ...others } = parsed(frame)

@@ -5,7 +5,10 @@ import { omittedFields, type SourceFormat } from '../translation.ts'
 import { changedSettings, writeTool } from './settings.ts'
 import { cannotCarry, writeMessages } from './upstream.ts'
 
-/** A prompt of another format as a chat request. Throws `invalid-request` for what this format cannot say. */
+/**
+ * Writes a prompt of another format as a chat request. Throws `invalid-request` for content that this format cannot
+ * express.
+ */
 export function translateToChat(prompt: Prompt, model: string, source: SourceFormat): WrittenPrompt {
   const hints = omittedFields(prompt, source, cannotCarry)
   const body = {
@@ -18,7 +21,7 @@ export function translateToChat(prompt: Prompt, model: string, source: SourceFor
   return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/** This dialect knows no top_k, and refuses to hear of tools where there are none. */
+/** The chat format has no top_k, and rejects tool settings without tools. */
 function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   const { topK: _topK, toolChoice, parallelToolCalls, shape, ...others } = settings
   return {
@@ -31,7 +34,10 @@ function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   }
 }
 
-/** A schema binds in the message format. Here it may only when no object has optional or further fields. */
+/**
+ * A schema is strict in the message format. Here it can be strict only when no object has optional or additional
+ * fields.
+ */
 function canBind(schema: Json): boolean {
   if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBind)
   if (!isJsonObject(schema)) return true

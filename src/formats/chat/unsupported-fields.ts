@@ -3,27 +3,27 @@ import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../
 import type { Message, Part, Prompt } from '../../core/prompt.ts'
 import { isUnset, type UnsupportedFields, type UnsupportedField, type SourceFormat } from '../translation.ts'
 
-/** Chat fields whose meaning the canonical prompt holds. */
+/** Chat fields whose meaning is part of the canonical prompt. */
 const CARRIED: ReadonlySet<string> = nameSet(
   'model messages stream stream_options max_tokens max_completion_tokens temperature top_p top_k stop tools ' +
     'tool_choice parallel_tool_calls functions function_call response_format reasoning_effort user ' +
     'safety_identifier',
 )
 
-/** The answer does not depend on them, or only by degrees. */
+/** The answer does not depend on these fields, or only slightly. */
 const HINTS: ReadonlySet<string> = nameSet(
   'seed logit_bias frequency_penalty presence_penalty metadata store service_tier prompt_cache_key ' +
     'prompt_cache_retention prompt_cache_options verbosity',
 )
 
-/** Fields that can be left out only while they ask for what every answer is. All fields not named here are refused. */
+/** Fields that can be omitted only when they have a value that changes nothing. All other fields are refused. */
 const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([
   ['n', (value: Json) => value === 1],
   ['top_logprobs', (value: Json) => value === 0],
   ['modalities', (value: Json) => asArray(value).every((item) => item === 'text')],
 ])
 
-/** The fields of a message that are said in the prompt's own terms. */
+/** Message fields whose meaning is part of the canonical prompt. */
 const MESSAGE_FIELDS: ReadonlySet<string> = nameSet('role content tool_calls tool_call_id function_call refusal')
 
 /** The fields of a content part, by its type. */
@@ -34,7 +34,7 @@ const PART_FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['refusal', ['type', 'refusal']],
 ])
 
-/** The chat format, as the writers of the others see it. */
+/** The chat format as the source of a translation. */
 export const chatSource: SourceFormat = {
   unsupportedFields: unsupportedFields,
   pathOf: (_prompt, index) => `messages[${index}]`,
@@ -68,7 +68,7 @@ function* requiredFields(prompt: Prompt): Generator<UnsupportedField, void, unde
 
 const MAX_NAME_LENGTH = 100
 
-/** An assistant message may carry all fields of the answer that it repeats. */
+/** An assistant message may contain every field of the answer that it repeats. */
 function* unsupportedInMessage(message: Message, path: string): Generator<UnsupportedField, void, undefined> {
   const stranger = strangeFields(message).find(
     (name) => (name === 'audio' || message.role !== 'assistant') && name !== 'name',

@@ -4,8 +4,8 @@ import { upstreamFailureKind } from '../failures.ts'
 import { upstreamDetails, upstreamText } from '../upstream-text.ts'
 
 /**
- * What an upstream's error means to our caller. Where it blames the caller's own request its words are kept. Of its
- * own failures, and of errors about the gateway's credentials, only the fact is reported.
+ * Reads an upstream's error. Its message is kept when it blames the caller's request. Other failures, such as rejected
+ * credentials of the gateway, are reported without details.
  */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = upstreamFailureKind(status)
@@ -57,7 +57,7 @@ function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
   }
 }
 
-/** Codes are texts in this dialect; a number that repeats the status adds nothing. */
+/** Codes are strings in this format. A number only repeats the status. */
 function textOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
 }

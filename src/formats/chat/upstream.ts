@@ -12,8 +12,8 @@ import { replaceModel } from '../parse-body.ts'
 import { asksForUsage, changedSettings, writeTool } from './settings.ts'
 
 /**
- * The body for an upstream of this dialect. Nothing is added but the wish for usage in streams, by which streams are
- * billed; unchanged parts leave as they came.
+ * Writes the body for an upstream of this format. Unchanged parts are sent as received. Streams request usage, because
+ * they are billed by it.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
@@ -66,7 +66,7 @@ function listOf(value: Json | undefined): readonly Json[] {
   return Array.isArray(value) ? (value as readonly Json[]) : []
 }
 
-/** Messages as this dialect writes them: unchanged ones leave as they came. */
+/** Writes messages in this format. Unchanged messages are sent as received. */
 export function writeMessages(messages: readonly Message[], paramOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const native = nativeOf(message.native)
@@ -86,7 +86,7 @@ function writeMessage(message: Message, param: string): readonly JsonObject[] {
   }
 }
 
-/** Thoughts are sealed for the model that had them: they never become content of another. */
+/** Reasoning is signed for the model that produced it, so it is never sent as content to another. */
 function writeAssistant(message: Message, param: string): readonly JsonObject[] {
   const content = contentOf(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')
@@ -118,13 +118,13 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
   return { role: 'tool', tool_call_id: result.callId, content: result.failed ? asFailed(text) : text }
 }
 
-/** This dialect has no mark for a failed call, so the words must say it. */
+/** The chat format cannot mark a call as failed, so the text must say so. */
 function asFailed(text: string): string {
   if (text === '') return 'Error'
   return /^\W*error/i.test(text) ? text : `Error: ${text}`
 }
 
-/** What this dialect does not allow in a tool's message, with a line that says where it belongs. */
+/** Returns the content that a tool message cannot carry, after a line that names the call it belongs to. */
 function attachmentsOf(result: ToolResultPart): readonly ContentPart[] {
   const attached = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   if (attached.length === 0) return []
@@ -137,10 +137,10 @@ function contentOf(message: Message): readonly ContentPart[] {
   )
 }
 
-/** What can stand in the content of a message. */
+/** A part that can be content of a message. */
 type ContentPart = Extract<Part, { readonly type: 'text' | 'image' | 'document' | 'opaque' }>
 
-/** One text of our own is a plain string, which every server understands; all else is an array of parts. */
+/** Writes one text as a plain string, which every server understands, and other content as an array of parts. */
 function writeContent(parts: readonly ContentPart[], param: string): Json {
   const [only] = parts
   if (only === undefined) return ''
@@ -148,7 +148,7 @@ function writeContent(parts: readonly ContentPart[], param: string): Json {
   return parts.map((part) => writeContentPart(part, param))
 }
 
-/** The part's own block where it has one of this dialect; a fresh block else. */
+/** Returns the part's own block when it came in this format, else a new block. */
 function writeContentPart(part: ContentPart, param: string): JsonObject {
   const native = nativeOf(part.native)
   if (native !== undefined) return native

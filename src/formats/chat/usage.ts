@@ -1,18 +1,18 @@
 import { type Finish, promptTokens, type Usage } from '../../core/answer.ts'
 import { asCount, asObject, type Json, type JsonObject } from '../../core/json.ts'
 
-/** No answer has more tokens; an upstream that says so is wrong, and a budget must not pay for it. */
+/** No answer has more tokens. A greater count is an upstream's mistake, which a budget must not pay for. */
 const MAX_TOKENS = 1e9
 
-/** A count of tokens, or undefined for what cannot be one. */
+/** Returns a count of tokens, or undefined for an implausible value. */
 export function tokensOf(value: Json | undefined): number | undefined {
   const count = asCount(value)
   return count === undefined || count > MAX_TOKENS ? undefined : count
 }
 
 /**
- * What an upstream reported, in disjoint parts: its `prompt_tokens` contain the cached ones. Undefined when prompt or
- * completion have no readable count: the answer is then counted here.
+ * Reads an upstream's usage in disjoint parts. `prompt_tokens` includes cached tokens. Undefined when the prompt or the
+ * completion has no valid count: the gateway then counts.
  */
 export function readUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value)
@@ -36,7 +36,7 @@ export function readUsage(value: Json | undefined): Usage | undefined {
   }
 }
 
-/** Some vendors count reasoning beside the completion instead of within it; their total gives them away. */
+/** Some vendors count reasoning in addition to the completion. Their total shows it. */
 function reasoningBeside(usage: JsonObject, sum: number, reasoning: number): number {
   return reasoning > 0 && tokensOf(usage['total_tokens']) === sum + reasoning ? reasoning : 0
 }
@@ -73,7 +73,7 @@ const REASONS: Readonly<Record<Finish, string>> = {
   pause: 'stop',
 }
 
-/** Upstreams say `stop` also of calls that the caller demanded; the caller must run them all the same. */
+/** Upstreams report `stop` for calls that `tool_choice` forced. The caller must run those calls as well. */
 export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal: boolean): Finish {
   if (isRefusal) return 'filtered'
   const finish = typeof reason === 'string' ? (FINISHES.get(reason) ?? 'stop') : 'stop'

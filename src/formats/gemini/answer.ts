@@ -3,12 +3,12 @@ import type { AnswerEvent, Completion, Finish, Frame, Step, Usage } from '../../
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
-import { freshId, idOf } from '../call-ids.ts'
+import { generateCallId, idOf } from '../call-ids.ts'
 import { tokensOf } from '../chat/usage.ts'
 import type { StepReader } from '../../core/answer-source.ts'
 import { readFailure } from '../chat/upstream-failure.ts'
 
-/** An upstream's answer, read loosely. A prompt that was blocked has no candidates: its answer is empty and filtered. */
+/** Reads an upstream's answer loosely. A blocked prompt has no candidates: its answer is empty and filtered. */
 export function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
@@ -30,16 +30,16 @@ function isPromptBlocked(body: JsonObject): boolean {
   return asString(asObject(body['promptFeedback'])?.['blockReason']) !== undefined
 }
 
-/** The parts of a candidate, or of a piece of one. */
+/** Returns the parts of a candidate or of its delta. */
 export function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
-/** One part; none for what only this vendor knows, such as code that it ran. */
+/** Reads one part. Returns no part for content that only this vendor has, such as executed code. */
 export function readPart(part: JsonObject): readonly Part[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
-    const id = idOf(call['id']) ?? freshId('call')
+    const id = idOf(call['id']) ?? generateCallId('call')
     return [{ type: 'tool-call', id, name: asString(call['name']) ?? '', input: JSON.stringify(call['args'] ?? {}) }]
   }
   const text = asString(part['text'])
@@ -52,8 +52,8 @@ function isCall(part: Part): boolean {
 }
 
 /**
- * The counts in disjoint parts: `promptTokenCount` contains the cached tokens, `candidatesTokenCount` excludes the
- * thoughts, and the results of the vendor's own tools are counted apart. Undefined without a count of the prompt.
+ * Reads usage in disjoint parts: `promptTokenCount` includes cached tokens, `candidatesTokenCount` excludes thinking,
+ * and results of the vendor's own tools have a count of their own. Undefined without a count of the prompt.
  */
 export function readUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value)
@@ -81,7 +81,7 @@ const FINISHES: ReadonlyMap<string, Finish> = new Map([
   ['IMAGE_SAFETY', 'filtered'],
 ])
 
-/** A tool call that the vendor could not read is its failure: an empty answer would hide it. */
+/** A tool call that the vendor cannot parse is a failure of the upstream. An empty answer would hide it. */
 export function readFinish(reason: Json | undefined, hasCalls: boolean): Finish {
   if (reason === 'MALFORMED_FUNCTION_CALL') {
     throw new GatewayError('upstream', 'The model wrote a tool call that cannot be read. Send the request again.')
@@ -96,7 +96,10 @@ interface Reading extends OpenBlock {
   calls: number
 }
 
-/** Reads the events of `streamGenerateContent?alt=sse`. The stream has no last event: it is whole with its finish reason. */
+/**
+ * Reads the events of `streamGenerateContent?alt=sse`. The stream has no end event: it is complete once it has a finish
+ * reason.
+ */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, finished: false, open: undefined, calls: 0 }
   const read = (frame: Frame): Step => {
@@ -130,7 +133,7 @@ function endEvents(reading: Reading, chunk: JsonObject, reason: JsonObject[strin
   return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : readFinish(reason, reading.calls > 0) }]
 }
 
-/** A tool call comes whole, in one part. */
+/** A tool call is complete in one part. */
 function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
   if (part.type === 'tool-call') {
     const index = reading.calls++

@@ -116,7 +116,7 @@ interface ContentOptions {
   readonly needsSignature: boolean
 }
 
-/** What Google documents for calls whose signature is not known, such as those of another vendor's model. */
+/** The value that Google documents for calls without a known signature, such as those of another vendor's model. */
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
 /** Messages as contents: roles must alternate, so neighbors of one role become one content. */
@@ -137,14 +137,14 @@ function writeContents(messages: readonly Message[], options: ContentOptions): r
   return contents
 }
 
-interface Place {
+interface ContentState {
   readonly path: string
   /** The names of the calls so far, by their ids: a result names its function. */
   readonly names: Map<string, string>
 }
 
-/** Thoughts are left out: only the model that had them may read them. */
-function writePart(part: Part, place: Place): readonly JsonObject[] {
+/** Reasoning is left out, because only the model that produced it can read it. */
+function writePart(part: Part, place: ContentState): readonly JsonObject[] {
   switch (part.type) {
     case 'text':
       return part.text === '' ? [] : [{ text: part.text }]
@@ -170,7 +170,7 @@ function writeFile(part: ImagePart | DocumentPart, path: string): JsonObject {
   throw cannotCarry(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
 }
 
-function writeResult(result: ToolResultPart, place: Place): readonly JsonObject[] {
+function writeResult(result: ToolResultPart, place: ContentState): readonly JsonObject[] {
   const name = place.names.get(result.callId)
   if (name === undefined) throw cannotCarry(place.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')

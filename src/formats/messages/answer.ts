@@ -8,7 +8,7 @@ import { fillMessageCallIds } from '../call-ids.ts'
 import { readBlocks, readToolInput } from './blocks.ts'
 import { readStopReason, readUsage, totalTokens, writeStopReason, writeUsage } from './usage.ts'
 
-/** A message of an upstream as an answer. Throws `upstream` when the body is no message. */
+/** Reads an upstream's message as an answer. Throws `upstream` when the body is not a message. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   if (received['type'] === 'error') throw errorEvent(received)
   const body = fillMessageCallIds(received)
@@ -43,7 +43,7 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-/** An id as this format's clients expect it, the same for the same answer. */
+/** Returns an id with the prefix that clients of this format expect. Equal for the same answer. */
 export function messageId(id: string): string {
   return id.startsWith('msg_') ? id : `msg_${id.replace(/^chatcmpl-/, '')}`
 }
@@ -96,7 +96,7 @@ function writeThought(part: Extract<Part, { readonly type: 'thinking' }>): JsonO
     : { type: 'thinking', thinking: part.text, signature: part.signature ?? '' }
 }
 
-/** True for an opaque value that is no block of its own but a piece of one. */
+/** Returns true for an opaque value that is a delta of a block, not a block. */
 export function isDelta(value: JsonObject): boolean {
   return typeof value['type'] === 'string' && value['type'].endsWith('_delta')
 }

@@ -3,18 +3,21 @@ import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../../core/json.ts'
 import { isDelta } from './answer.ts'
 
-/** Writes the content blocks of a stream one after the other, though their pieces may come interleaved. */
+/** Writes the content blocks of a stream one after the other, even when their deltas arrive interleaved. */
 export interface BlockWriter {
   take(event: AnswerEvent): readonly Frame[]
-  /** Closes what is open. */
+  /** Closes all open blocks. */
   finish(): readonly Frame[]
 }
 
 interface Block {
-  /** The block as `content_block_start` shows it. */
+  /** The block in `content_block_start`. */
   readonly content: JsonObject
   readonly deltas: JsonObject[]
-  /** Undefined: whole as soon as another block begins. A tool call may be continued until its input is closed. */
+  /**
+   * Undefined for a block that is complete as soon as another block begins. A tool call may continue until its input is
+   * closed.
+   */
   readonly inputEnd?: (piece: string) => boolean
   isWhole: boolean
   isStarted: boolean
@@ -23,7 +26,9 @@ interface Block {
 }
 
 interface Writing {
-  /** The first one is live: its deltas leave as they come. The others wait, because only one may be open. */
+  /**
+   * The deltas of the first block are sent as they arrive. The other blocks wait, because only one block may be open.
+   */
   readonly queue: Block[]
   readonly calls: Map<number, Block>
   /** The kind of block that the next text or thought continues. */
@@ -72,7 +77,10 @@ function takeEvent(writing: Writing, event: AnswerEvent): void {
   }
 }
 
-/** The block of this kind that is last of all, or a new one: a text begins at its first word, so none is ever empty. */
+/**
+ * Returns the last block if it is of this kind, else a new block. The first delta starts a block, so that no block is
+ * empty.
+ */
 function growingBlock(writing: Writing, kind: 'text' | 'thinking'): Block {
   if (writing.current?.kind === kind) return writing.current.block
   const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
@@ -114,7 +122,7 @@ function takeInput(block: Block | undefined, input: string): void {
   block.isWhole = block.inputEnd(input)
 }
 
-/** A block that only this format knows, or a piece of the block before it. */
+/** Takes a block that only this format has, or a delta of the preceding block. */
 function takeNative(writing: Writing, value: JsonObject): void {
   if (isDelta(value)) {
     writing.queue.at(-1)?.deltas.push(value)
@@ -153,7 +161,7 @@ function liveFrames(block: Block, index: number): readonly Frame[] {
   return frames
 }
 
-/** A call without arguments has an empty object for its input, as the vendor's own streams say it. */
+/** A call without arguments gets `{}` as its input, as in the vendor's own streams. */
 function closingFrames(block: Block, index: number): readonly Frame[] {
   const stop = frameOf({ type: 'content_block_stop', index })
   if (block.inputEnd === undefined || block.hasDeltas) return [stop]
@@ -161,14 +169,14 @@ function closingFrames(block: Block, index: number): readonly Frame[] {
   return [frameOf({ type: 'content_block_delta', index, delta }), stop]
 }
 
-/** Every event has the name that its data has: clients skip those without one. */
+/** The event name is the type of the data, because clients skip events without a name. */
 export function frameOf(data: JsonObject & { readonly type: string }): Frame {
   return { event: data.type, data: JSON.stringify(data) }
 }
 
 /**
- * Watches a JSON object that comes in pieces and says after each whether it is closed: from then on nothing but blanks
- * can follow. Linear, and never holds the text.
+ * Returns a function that takes the pieces of a JSON object and returns true once the object is closed. Linear, without
+ * keeping the text.
  */
 function jsonEnd(): (piece: string) => boolean {
   let depth = 0

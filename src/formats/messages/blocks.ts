@@ -12,17 +12,17 @@ import type {
 import { arrayOf, isAbsent, objectOf, stringAt, type Complaint } from './checks.ts'
 import { GatewayError } from '../../core/errors.ts'
 
-/** The greatest number of blocks in one message. */
+/** Maximum number of blocks in one message. */
 const MAX_BLOCKS = 1_000
 
-/** The content of a message: a string is one text, an array is read block by block. */
+/** Reads the content of a message: a string as one text, an array block by block. */
 export function readContent(content: Json | undefined, path: string, complain: Complaint): readonly Part[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }]
   if (!Array.isArray(content)) throw complain(path, content, 'a string or an array of content blocks')
   return readBlocks(arrayOf(content, path, complain, MAX_BLOCKS), path, complain)
 }
 
-/** Content blocks as parts, each with the block it was read from. */
+/** Reads content blocks as parts. Each part keeps its block. */
 export function readBlocks(blocks: readonly Json[], path: string, complain: Complaint): readonly Part[] {
   return blocks.map((block, index) => readBlock(block, `${path}[${index}]`, complain))
 }
@@ -75,7 +75,7 @@ function readDocument(block: JsonObject, path: string, complain: Complaint): Par
   return { type: 'document', source, ...title, native }
 }
 
-/** A source that is words: plain text, or content that holds nothing but text blocks. */
+/** Reads a text source: plain text, or content that consists of text blocks. */
 function readTextSource(block: JsonObject, path: string, complain: Complaint): DocumentPart['source'] | undefined {
   const source = objectOf(block['source'], `${path}.source`, complain)
   if (source['type'] === 'text') return { type: 'text', text: stringAt(source, 'data', `${path}.source`, complain) }
@@ -85,7 +85,7 @@ function readTextSource(block: JsonObject, path: string, complain: Complaint): D
   return texts.length === parts.length ? { type: 'text', text: texts.join('\n') } : undefined
 }
 
-/** Undefined for a kind of source that this library does not know. */
+/** Returns undefined for an unknown type of source. */
 function readSource(block: JsonObject, path: string, complain: Complaint): Source | undefined {
   const sourcePath = `${path}.source`
   const source = objectOf(block['source'], sourcePath, complain)
@@ -117,8 +117,8 @@ function readToolResult(block: JsonObject, path: string, complain: Complaint): T
 }
 
 /**
- * The arguments of a tool call as the object that the message format demands. Models do write broken JSON, and
- * conversations hold it: such a text is carried as `{ "raw": "<text>" }` rather than lost or refused.
+ * Parses the arguments of a tool call into the object that the message format requires. Models sometimes write invalid
+ * JSON. Such text becomes `{ "raw": "<text>" }` instead of being lost or refused.
  */
 export function readToolInput(text: string): JsonObject {
   if (text.trim() === '') return {}
@@ -131,9 +131,9 @@ export function readToolInput(text: string): JsonObject {
 }
 
 /**
- * A part as a content block: its own block when it came from this format, else written from its fields. Undefined for what says
- * nothing: the format refuses texts without a visible character, and thoughts that no vendor has sealed. Throws
- * `invalid-request`, naming `path`, for what this format cannot say.
+ * Writes a part as a content block. A part of this format keeps its own block. Returns undefined for content that the
+ * format refuses: text without a visible character, and thinking without a signature. Throws `invalid-request`, naming
+ * `path`, for content that this format cannot express.
  */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
@@ -155,14 +155,14 @@ function writeBlock(part: Part, path: string): JsonObject | undefined {
   }
 }
 
-/** The parts of a message as content blocks; `path` is the message's. */
+/** Writes the parts of a message as content blocks. `path` is the path of the message. */
 export function writeBlocks(parts: readonly Part[], path: string): readonly JsonObject[] {
   return parts
     .map((part, index) => writeBlock(part, `${path}.content[${index}]`))
     .filter((block) => block !== undefined)
 }
 
-/** The blocks of a message that a writer of this format may send as it came. */
+/** Returns the blocks of a message. A message of this format keeps its blocks as received. */
 export function blocksOf(message: Message, path: string): readonly Json[] {
   if (message.native?.dialect !== 'anthropic') return writeBlocks(message.parts, path)
   const content = message.native.value['content']
@@ -170,7 +170,7 @@ export function blocksOf(message: Message, path: string): readonly Json[] {
   return Array.isArray(content) ? (content as readonly Json[]) : []
 }
 
-/** Chat clients that know of prompt caching mark a part in the way of this format. */
+/** Chat clients that support prompt caching mark a part as this format does. */
 function cacheMark(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
   const mark = part.native?.value['cache_control']
   return mark === undefined || mark === null ? {} : { cache_control: mark }
@@ -227,7 +227,7 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
   }
 }
 
-/** A refusal is what a model said; other parts of a foreign format have no words here. */
+/** A refusal is text of the model. Other parts of another format cannot be expressed here. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
     throw cannotSay(path, 'a content part that the message format does not have')

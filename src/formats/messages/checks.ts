@@ -1,20 +1,19 @@
 import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 
-/** What to throw when the value found at `path` is not what was expected. */
+/** Returns the error for an unexpected value at `path`. */
 export type Complaint = (path: string, found: Json | undefined, expected: string) => GatewayError
 
-/** Errors name the field. */
 export const callerComplaint: Complaint = (path, found, expected) =>
   new GatewayError('invalid-request', `${path} is ${kindOf(found)}; expected ${expected}.`, { param: path })
 
-/** An upstream that answers nonsense is at fault, not the caller. */
+/** An unreadable answer is the upstream's fault, not the caller's. */
 export const upstreamComplaint: Complaint = (path, found, expected) =>
   new GatewayError('upstream', `The upstream's answer cannot be read: ${path} is ${kindOf(found)}, not ${expected}.`)
 
 const MAX_ECHO_LENGTH = 40
 
-/** What a caller sent, without repeating more of it than helps to find it. */
+/** Describes a value without repeating long texts. */
 function kindOf(value: Json | undefined): string {
   if (value === undefined) return 'missing'
   if (value === null || typeof value === 'number' || typeof value === 'boolean') return String(value)
@@ -23,20 +22,17 @@ function kindOf(value: Json | undefined): string {
   return 'an object'
 }
 
-/** The string at `object[name]`. */
 export function stringAt(object: JsonObject, name: string, path: string, complain: Complaint): string {
   const value = object[name]
   if (typeof value !== 'string') throw complain(`${path}.${name}`, value, 'a string')
   return value
 }
 
-/** The value when it is an object. */
 export function objectOf(value: Json | undefined, path: string, complain: Complaint): JsonObject {
   if (!isJsonObject(value)) throw complain(path, value, 'an object')
   return value
 }
 
-/** The value when it is an array, optionally of a limited length. */
 export function arrayOf(
   value: Json | undefined,
   path: string,
@@ -49,12 +45,12 @@ export function arrayOf(
   return items
 }
 
-/** True for a field that was left out or is null, which means the same to both formats. */
+/** Returns true for an absent field and for null, which mean the same. */
 export function isAbsent(value: Json | undefined): value is null | undefined {
   return value === undefined || value === null
 }
 
-/** True when two JSON values say the same. */
+/** Returns true when two JSON values are equal. */
 export function sameJson(left: Json | undefined, right: Json | undefined): boolean {
   if (left === right) return true
   if (Array.isArray(left) && Array.isArray(right)) return sameItems(left, right)

@@ -14,8 +14,8 @@ import { stepWriter } from './stream-writer.ts'
 const MAX_MESSAGES = 10_000
 
 /**
- * A message request as a prompt. Throws `invalid-request` with the path of the field for what the gateway must know;
- * everything else is carried untouched in the natives.
+ * Reads a message request as a prompt. Fields that the gateway uses are validated, all others are carried unchanged in
+ * the natives. Throws `invalid-request` with the path of an invalid field.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = readModel(body['model'])
@@ -69,7 +69,7 @@ function readRole(value: Json | undefined, path: string): 'user' | 'assistant' |
   throw callerComplaint(path, value, "'user', 'assistant' or 'system'")
 }
 
-/** The system prompt outside the messages: the first message of the prompt, under a native of its own. */
+/** Reads the system prompt as the first message, with a native of its own. */
 function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const

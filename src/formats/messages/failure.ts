@@ -3,7 +3,7 @@ import type { Frame } from '../../core/answer.ts'
 import type { JsonObject } from '../../core/json.ts'
 import { describeFailure } from '../failures.ts'
 
-/** The body of a refused request. `details` is what the official client chooses its error classes by. */
+/** Writes the body of an error. The official client selects its error class by `details`. */
 export function writeFailure(failure: GatewayError, requestId: string): JsonObject {
   const { type, message, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {
@@ -20,7 +20,7 @@ export function writeFailure(failure: GatewayError, requestId: string): JsonObje
   }
 }
 
-/** The event that ends a stream which broke. */
+/** Returns the event that ends a broken stream. */
 export function writeFailureFrame(failure: GatewayError, requestId: string): Frame {
   return { event: 'error', data: JSON.stringify(writeFailure(failure, requestId)) }
 }

@@ -2,10 +2,10 @@ import { asObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { arrayOf, callerComplaint, isAbsent, objectOf, sameJson, stringAt } from './checks.ts'
 
-/** The format names no bound; this is that of the clouds which serve its vendor's models. */
+/** The format documents no limit. This is the limit of the clouds that serve the vendor's models. */
 const MAX_STOP_SEQUENCES = 8_191
 
-/** What a number must be: a test and the words for it. */
+/** A check of a number, and its description for errors. */
 interface NumberRule {
   readonly holds: (value: number) => boolean
   readonly expected: string
@@ -16,7 +16,7 @@ const COUNT: NumberRule = {
   holds: (value) => Number.isSafeInteger(value) && value >= 0,
   expected: 'a whole number of 0 or more',
 }
-/** No model answers with more; what is greater is a mistake. */
+/** No model generates more tokens, so a greater value is a mistake. */
 const MAX_TOKENS = 2 ** 31 - 1
 const LIMIT: NumberRule = {
   holds: (value) => Number.isInteger(value) && value >= 1 && value <= MAX_TOKENS,
@@ -24,8 +24,8 @@ const LIMIT: NumberRule = {
 }
 
 /**
- * The parameters of a message request. Throws `invalid-request` for a value that the gateway must know and cannot use;
- * `null` means that the caller did not set the field. `max_tokens` is not demanded here.
+ * Reads the parameters of a message request. Throws `invalid-request` for an invalid value of a parameter that the
+ * gateway uses. `null` means absent. `max_tokens` is not required here.
  */
 export function readSettings(body: JsonObject): Settings {
   const choice = readToolChoice(body['tool_choice'])
@@ -46,7 +46,7 @@ function readEffort(body: JsonObject): Pick<Settings, 'effort'> {
   return typeof effort === 'string' ? { effort } : {}
 }
 
-/** Throws unless the request says how long the answer may be, which this format demands. */
+/** Throws when max_tokens is absent. The message format requires it. */
 export function demandMaxTokens(body: JsonObject): void {
   if (isAbsent(body['max_tokens'])) throw callerComplaint('max_tokens', body['max_tokens'], LIMIT.expected)
 }
@@ -105,7 +105,7 @@ function readShape(body: JsonObject): Pick<Settings, 'shape'> {
   return schema === undefined ? {} : { shape: { type: 'schema', schema } }
 }
 
-/** The field `tool_choice`, or undefined where the settings say nothing of it. */
+/** Returns the field `tool_choice`; undefined when no setting affects it. */
 function writeToolChoice(settings: Settings): JsonObject | undefined {
   const { toolChoice, parallelToolCalls } = settings
   if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
@@ -115,12 +115,12 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...single }
 }
 
-/** The format of the answer as `output_config.format` says it; undefined for a shape that this format does not have. */
+/** Returns `output_config.format`; undefined for a shape that this format does not support. */
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
 
-/** Settings that are one field of the body each. */
+/** Settings with one body field each. */
 const PLAIN_FIELDS = [
   ['maxTokens', 'max_tokens'],
   ['temperature', 'temperature'],
@@ -129,14 +129,14 @@ const PLAIN_FIELDS = [
   ['stop', 'stop_sequences'],
 ] as const
 
-/** The fields of a new body that say these settings. */
+/** Returns the settings as fields of a new body. */
 export function writeSettings(settings: Settings): JsonObject {
   return changedFields({}, settings)
 }
 
 /**
- * The fields of `body` that must be replaced so that it says `settings`; a field to be left out is `undefined`.
- * What `body` says already is not in the result, so an untouched body stays as its caller wrote it.
+ * Returns the fields of `body` that must change to match `settings`; `undefined` removes a field. Matching fields are
+ * not in the result, so an unchanged body stays as received.
  */
 export function changedFields(body: JsonObject, settings: Settings): JsonObject {
   const before = readSettings(body)
@@ -154,10 +154,10 @@ export function changedFields(body: JsonObject, settings: Settings): JsonObject 
   return { ...changes, ...fittingThinking(body, before.maxTokens, settings.maxTokens) }
 }
 
-/** The smallest budget for thoughts that the format knows. */
+/** Minimum thinking budget of the format, in tokens. */
 const MIN_THINKING = 1024
 
-/** Thoughts count as output: a budget for them that fitted the caller's limit must still fit a lowered one. */
+/** Thinking counts as output, so a thinking budget below the caller's limit must stay below a lowered limit. */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
   const thinking = asObject(body['thinking'])
   const budget = thinking?.['budget_tokens']
@@ -167,10 +167,10 @@ function fittingThinking(body: JsonObject, before: number | undefined, now: numb
   return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }
 
-/** The format names no bound. Agents with many MCP servers declare hundreds of tools. */
+/** The format documents no limit. Agents with many MCP servers declare hundreds of tools. */
 const MAX_TOOLS = 10_000
 
-/** The tools of a message request. A tool with a `type` of its own is run or known by the vendor, and may have no name. */
+/** Reads the tools of a message request. A tool with a vendor-defined `type` may have no name. */
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayOf(value, 'tools', callerComplaint, MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
@@ -192,7 +192,7 @@ function readTool(value: Json, path: string): Tool {
   }
 }
 
-/** A function as this format declares it: the whole schema is kept, and its type is said where it was not. */
+/** Writes a function as this format declares it. The schema is kept, and a missing type is added. */
 export function writeTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
   const schema: JsonObject =
@@ -206,8 +206,8 @@ export function writeTool(tool: Tool): JsonObject {
 }
 
 /**
- * Declarations for the tools that a conversation used and no longer declares: the format refuses tool blocks without
- * any declared tool. The caller of this function forbids their use by `tool_choice`.
+ * Returns declarations of tools that a conversation used but no longer declares, because the format refuses tool blocks
+ * without declared tools. The caller must forbid their use by `tool_choice`.
  */
 export function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()

@@ -19,9 +19,9 @@ interface Reading {
 const NOTHING: Step = { events: [] }
 
 /**
- * Reads the events of one upstream stream. A frame keeps its data word for word, under the event name that its data
- * has; what comes after `message_stop` is dropped. Throws `upstream` for events that are not of this format, and the
- * failure of an `error` event.
+ * Reads the events of one upstream stream. A frame keeps its data unchanged, under the event name in its data. Events
+ * after `message_stop` are dropped. Throws `upstream` for events of another format, and the failure of an `error`
+ * event.
  */
 export function stepReader(): StepReader {
   const reading: Reading = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
@@ -67,7 +67,7 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
   }
 }
 
-/** The output tokens in a start event are not a count yet: a stream without a later one must not pass for a single token. */
+/** The output tokens of a start event are a placeholder. A stream without a later count must not be billed by it. */
 function readStart(reading: Reading, message: JsonObject): readonly AnswerEvent[] {
   reading.started = true
   const usage = asObject(message['usage'])
@@ -92,7 +92,7 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   ]
 }
 
-/** The counts are cumulative, and only the start states how the cache was written: the fields are joined first. */
+/** Counts are cumulative, and only the start event describes cache writes, so the fields of all events are merged. */
 function readNewUsage(reading: Reading, counts: JsonObject | undefined): readonly AnswerEvent[] {
   if (counts === undefined) return []
   const present = Object.entries(counts).filter(([, value]) => value !== null)
@@ -115,12 +115,12 @@ type BlockReader = (event: BlockEvent, data: JsonObject) => readonly AnswerEvent
 interface ToolBlock {
   readonly kind: 'tool'
   readonly index: number
-  /** The input in the start event: upstreams that do not stream it send it there. */
+  /** The input in the start event, for upstreams that do not stream it. */
   readonly input: Json | undefined
   streamed: boolean
 }
 
-/** A block that only this format knows, passed on when it is whole. */
+/** A block that only this format has. It is emitted when it is complete. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
   block: JsonObject
@@ -202,7 +202,7 @@ function deltaEvents(delta: JsonObject, block: OpenBlock | undefined): readonly 
   }
 }
 
-/** A block that is not known, with a delta that is not known either: texts are continued, other fields replaced. */
+/** Applies an unknown delta to an unknown block: strings are appended, other fields replaced. */
 function grown(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
   return fields.reduce((whole, [name, value]) => {
@@ -225,7 +225,7 @@ function stopEvents(block: OpenBlock): readonly AnswerEvent[] {
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 
-/** The block as an answer without streaming would hold it. */
+/** Returns the block as in an answer without streaming. */
 function wholeBlock({ block, input }: OpaqueBlock): JsonObject {
   if (input.length === 0) return block
   try {

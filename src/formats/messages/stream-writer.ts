@@ -11,14 +11,14 @@ interface Writing {
   usage: Usage
   finish: Finish
   stopSequence: string | undefined
-  /** The upstream's own `message_delta` and `message_stop`, which leave last and with the bill. */
+  /** The upstream's own `message_delta` and `message_stop`, which are sent last, with the bill. */
   heldDelta: Frame | undefined
   heldStop: Frame | undefined
 }
 
 /**
- * Writes one stream. Frames of an upstream of this format leave unchanged, except that the last `message_delta` waits
- * for the bill; steps of any other origin are written in this format's own order of events.
+ * Writes one stream. Frames of this format are sent unchanged, but the last `message_delta` is held back for the bill.
+ * Steps of other formats are written in the event order of this format.
  */
 export function stepWriter(): StepWriter {
   const writing: Writing = {
@@ -47,7 +47,10 @@ function note(writing: Writing, event: AnswerEvent): void {
   writing.stopSequence = event.stopSequence
 }
 
-/** What comes after a held frame, save a ping, shows that it was not the last: it leaves as it came. */
+/**
+ * A frame after the held frame, unless it is a ping, shows that the held frame was not the last. The held frame is then
+ * sent unchanged.
+ */
 function passOn(writing: Writing, frame: Frame): readonly Frame[] {
   if (frame.event === 'ping') return [frame]
   writing.isStarted = true
@@ -73,7 +76,7 @@ function writeEvent(writing: Writing, event: AnswerEvent): readonly Frame[] {
   }
 }
 
-/** The true counts come with `message_delta`; a client that adds both up must find nothing here. */
+/** `message_delta` carries the actual counts. Clients that add both must find zeros here. */
 function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
   if (writing.isStarted) return []
   writing.isStarted = true

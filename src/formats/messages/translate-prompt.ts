@@ -4,7 +4,7 @@ import type { Message, Part, Prompt } from '../../core/prompt.ts'
 import type { WrittenPrompt } from '../format.ts'
 import { omittedFields, refuseContentFor, type SourceFormat } from '../translation.ts'
 import { toolsOnceUsed, writeSettings, writeTool } from './settings.ts'
-import { checkToolPairs, writeTurns, type Placed } from './upstream.ts'
+import { checkToolPairs, writeTurns, type PathedMessage } from './upstream.ts'
 import { writeBlocks } from './blocks.ts'
 
 /** This format has no setting for an answer of any JSON object. */
@@ -23,7 +23,7 @@ const DEFAULT_MAX_TOKENS = 4096
 export function translateToMessages(prompt: Prompt, model: string, source: SourceFormat): WrittenPrompt {
   const ignored = omittedFields(prompt, source, refuse, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
-  const placed = withUniqueCalls(prompt.messages).map((message, index): Placed => ({
+  const placed = withUniqueCalls(prompt.messages).map((message, index): PathedMessage => ({
     message,
     path: source.pathOf(prompt, index),
   }))
@@ -51,7 +51,7 @@ export function translateToMessages(prompt: Prompt, model: string, source: Sourc
   return { body: JSON.stringify(body), ignored }
 }
 
-function isSystem({ message }: Placed): boolean {
+function isSystem({ message }: PathedMessage): boolean {
   return message.role === 'system'
 }
 

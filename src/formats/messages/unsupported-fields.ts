@@ -3,13 +3,13 @@ import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Part, Prompt } from '../../core/prompt.ts'
 import { isUnset, type UnsupportedFields, type UnsupportedField, type SourceFormat } from '../translation.ts'
 
-/** Fields of a message request whose meaning the canonical prompt holds. */
+/** Fields of a message request whose meaning is part of the canonical prompt. */
 const CARRIED: ReadonlySet<string> = nameSet(
   'model max_tokens messages system temperature top_p top_k stop_sequences stream tools tool_choice ' +
     'output_config output_format',
 )
 
-/** Fields that only steer. */
+/** Fields that only tune the answer. */
 const HINTS: ReadonlySet<string> = nameSet(
   'metadata thinking service_tier container cache_control context_management speed',
 )
@@ -20,7 +20,7 @@ const TOOL_FIELDS: ReadonlySet<string> = nameSet(
 )
 const MESSAGE_FIELDS: ReadonlySet<string> = new Set(['role', 'content'])
 
-/** Blocks whose meaning the canonical parts hold, with the fields that may be left out or are carried. */
+/** Blocks whose meaning is part of the canonical prompt, with the fields that are carried or may be omitted. */
 const BLOCK_FIELDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['text', new Set(['type', 'text', 'cache_control', 'citations'])],
   ['image', new Set(['type', 'source', 'cache_control'])],
@@ -29,7 +29,7 @@ const BLOCK_FIELDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['tool_result', new Set(['type', 'tool_use_id', 'content', 'is_error', 'cache_control'])],
 ])
 
-/** The message format, as the writers of the others see it. */
+/** The message format as the source of a translation. */
 export const messageSource: SourceFormat = {
   unsupportedFields: unsupportedFields,
   pathOf,
@@ -91,7 +91,7 @@ const THREAD: UnsupportedField = {
   details: { error_code: 'thread_unsupported_request' },
 }
 
-/** A container named by its id is only reused; one with skills gives the model abilities. */
+/** A container given by its id is only reused. A container with skills changes the answer. */
 function holdsSkills(name: string, field: Json | undefined): boolean {
   return name === 'container' && typeof field !== 'string'
 }
@@ -128,7 +128,7 @@ function* unknownFields(
   }
 }
 
-/** This format also switches things off by `{ enabled: false }`. */
+/** This format also disables features by `{ enabled: false }`. */
 function isUnsetOrDisabled(field: Json | undefined): boolean {
   return isUnset(field) || (isJsonObject(field) && Object.keys(field).length === 1 && field['enabled'] === false)
 }

@@ -3,7 +3,7 @@ import { asObject, asString, isJsonObject, type JsonObject } from '../../core/js
 import { upstreamFailureKind } from '../failures.ts'
 import { upstreamDetails, upstreamText } from '../upstream-text.ts'
 
-/** What callers read of failures whose cause is the upstream's or the operator's business. */
+/** Messages for failures whose cause concerns only the upstream or the operator. */
 const MESSAGES: Partial<Record<FailureKind, string>> = {
   'upstream-rejected': 'The upstream refused the request and gave no reason.',
   'upstream-rate-limited': 'The upstream refused the request because of its rate limit. Retry later.',
@@ -16,10 +16,7 @@ function messageOf(kind: FailureKind, status: number): string {
   return MESSAGES[kind] ?? `The upstream failed with status ${status}. Try again later.`
 }
 
-/**
- * An upstream's error by its status and body. Only where the upstream blames the caller's own request are its words
- * passed on; anything else it said is not for callers.
- */
+/** Reads an upstream's error. Its message is passed on only when it blames the caller's request. */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = upstreamFailureKind(status)
   if (kind !== 'upstream-rejected') return new GatewayError(kind, messageOf(kind, status))
@@ -45,7 +42,7 @@ function refusalOf(status: number, error: JsonObject | undefined): UpstreamRefus
   }
 }
 
-/** What an error inside a stream, or inside an answer of status 200, means. */
+/** Kinds of errors inside a stream, or inside an answer of status 200. */
 const EVENT_KINDS: ReadonlyMap<string, FailureKind> = new Map([
   ['overloaded_error', 'overloaded'],
   ['rate_limit_error', 'upstream-rate-limited'],
@@ -54,7 +51,7 @@ const EVENT_KINDS: ReadonlyMap<string, FailureKind> = new Map([
 
 const BROKE_OFF = 'The upstream broke off its answer with an error. Try again later.'
 
-/** The failure in an `error` event. */
+/** Returns the failure in an `error` event. */
 export function errorEvent(data: JsonObject): GatewayError {
   const kind = EVENT_KINDS.get(asString(asObject(data['error'])?.['type']) ?? '') ?? 'upstream'
   return new GatewayError(kind, MESSAGES[kind] ?? BROKE_OFF)

@@ -13,8 +13,8 @@ import { blocksOf } from './blocks.ts'
 import { GatewayError } from '../../core/errors.ts'
 
 /**
- * The body for an upstream of this format. A prompt that came in this format leaves as it came, with the model and
- * what was rewritten replaced; one of another format is translated.
+ * Writes the body for an upstream of this format. A prompt of this format is sent as received, except for the model and
+ * rewritten parts. A prompt of another format is translated.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
@@ -26,7 +26,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify({ ...value, ...changes, model }), ignored: [] }
 }
 
-/** The fields of the native body that no longer say what the prompt says; a field to be left out is `undefined`. */
+/** Returns the fields of the native body that no longer match the prompt; `undefined` removes a field. */
 function changesOf(prompt: Prompt): JsonObject {
   const body = prompt.native.value
   const changes: Record<string, Json | undefined> = { ...changedFields(body, prompt.settings) }
@@ -52,8 +52,8 @@ function changedMessages(prompt: Prompt): JsonObject {
 }
 
 /**
- * True when the first message belongs outside the messages: it was read from there, or it was rewritten and was not read
- * from a place within the messages.
+ * Returns true when the first message belongs into `system`: it was read from there, or it was rewritten and was not
+ * read from `messages`.
  */
 function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false
@@ -69,14 +69,14 @@ function areAsTheyCame(messages: readonly Message[], natives: readonly Json[]): 
   return messages.length === natives.length && messages.every((message, at) => message.native?.value === natives[at])
 }
 
-function placeAt(message: Message, index: number): Placed {
+function placeAt(message: Message, index: number): PathedMessage {
   return { message, path: `messages[${index}]` }
 }
 
-/** A message on its way out, and where it stood in the prompt. */
-export interface Placed {
+/** A message and its path in the caller's request. */
+export interface PathedMessage {
   readonly message: Message
-  /** Where the caller will look for it: `messages[3]`. */
+  /** The path in the caller's request: `messages[3]`. */
   readonly path: string
 }
 
@@ -91,11 +91,11 @@ interface Turn {
 }
 
 /**
- * The messages as turns of alternating roles: neighbours of one role become one message, with tool results first and
- * each call's result once. A message that is not merged and was not rewritten leaves as it came; one that would be empty
- * is left out before its neighbours are joined.
+ * Writes messages as turns of alternating roles. Neighbors of one role become one message, with tool results first and
+ * one result per call. Messages that are neither merged nor rewritten are sent as received. Empty messages are dropped
+ * before neighbors are joined.
  */
-export function writeTurns(placed: readonly Placed[]): readonly JsonObject[] {
+export function writeTurns(placed: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
   for (const { message, path } of placed) {
     const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined
@@ -132,7 +132,7 @@ function resultId(block: Json): string | undefined {
   return isJsonObject(block) && block['type'] === 'tool_result' ? asString(block['tool_use_id']) : undefined
 }
 
-/** Two results for one call are refused by the format: their contents become one. */
+/** The format refuses two results for one call, so their contents are joined. */
 function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObject {
   if (first === undefined) return second
   const failed = first['is_error'] === true || second['is_error'] === true
@@ -149,8 +149,8 @@ function contentBlocks(content: Json | undefined): readonly Json[] {
 }
 
 /**
- * Throws `invalid-request` when a tool call has no result in the next turn, or a result no call in the turn before:
- * an upstream would refuse it with less to go by. The last turn may end in open calls.
+ * Throws `invalid-request` when a tool call has no result in the next turn, or a result no call in the previous turn.
+ * An upstream would refuse it with a less helpful message. The last turn may end with open calls.
  */
 export function checkToolPairs(turns: readonly JsonObject[]): void {
   let open = new Set<string>()

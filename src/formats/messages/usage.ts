@@ -1,12 +1,12 @@
 import { NO_USAGE, promptTokens, type Finish, type Usage } from '../../core/answer.ts'
 import { asArray, asCount, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
 
-/** Work of an answer that its vendor counts apart: a summary of the conversation, the advice of another model. */
+/** Work that the vendor counts separately: a summary of the conversation, the advice of another model. */
 const COUNTED_APART: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
 /**
- * The token counts of an answer, in disjoint parts; what is missing or is no count is left out. What the vendor counts
- * apart in `iterations` is added: it is paid for too.
+ * Reads usage in disjoint parts, without missing and invalid counts. Adds the work that the vendor counts separately in
+ * `iterations`, which is paid for too.
  */
 export function readUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
@@ -35,10 +35,10 @@ function readCounts(usage: JsonObject): Partial<Usage> {
   }
 }
 
-/** No answer has more tokens; an upstream that says so is wrong, and a budget must not pay for it. */
+/** No answer has more tokens. A greater count is an upstream's mistake, which a budget must not pay for. */
 const MAX_TOKENS = 1e9
 
-/** A count of tokens, or undefined for what cannot be one. */
+/** Returns a count of tokens, or undefined for an implausible value. */
 function tokensOf(value: unknown): number | undefined {
   const count = asCount(value)
   return count === undefined || count > MAX_TOKENS ? undefined : count
@@ -59,12 +59,12 @@ function cacheWrites(usage: JsonObject): Partial<Usage> {
   return { cacheWriteTokens: Math.max(minutes ?? 0, (total ?? 0) - cacheWrite1hTokens), cacheWrite1hTokens }
 }
 
-/** All tokens that were read and written. */
+/** Returns the sum of prompt and output tokens. */
 export function totalTokens(usage: Usage): number {
   return promptTokens(usage) + usage.outputTokens
 }
 
-/** Token counts in this format's own fields, and `total_tokens`. */
+/** Writes usage in the fields of this format, and `total_tokens`. */
 export function writeUsage(usage: Usage): JsonObject {
   return {
     input_tokens: usage.inputTokens,
@@ -99,12 +99,11 @@ const STOP_REASONS: Readonly<Record<Finish, string>> = {
   filtered: 'refusal',
 }
 
-/** Why an answer ended; a reason that is not known yet counts as an ordinary end. */
+/** Reads the stop reason. An unknown reason counts as an ordinary end. */
 export function readStopReason(reason: string): Finish {
   return FINISHES.get(reason) ?? 'stop'
 }
 
-/** The format's own word for it. */
 export function writeStopReason(finish: Finish): string {
   return STOP_REASONS[finish]
 }

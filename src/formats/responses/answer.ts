@@ -10,7 +10,10 @@ import { fillCallIds } from './call-ids.ts'
 import { readThought } from './items.ts'
 import { responseWriter } from './stream-writer.ts'
 
-/** An upstream's response, read loosely: only what is used must be right. Throws `upstream` when it is no answer. */
+/**
+ * Reads an upstream's response loosely: only the fields that are used must be valid. Throws `upstream` when the body is
+ * not a response.
+ */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillCallIds(received)
   if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw failureOfResponse(body)
@@ -33,7 +36,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
 }
 
-/** What one output item says. */
+/** Returns the parts of one output item. */
 function partsOf(item: JsonObject): readonly Part[] {
   const native: Native = { dialect: 'responses', value: item }
   switch (item['type']) {
@@ -64,8 +67,8 @@ function wordsOf(block: JsonObject | undefined): readonly Part[] {
 }
 
 /**
- * The JSON text of a response with its bill. An upstream's own response keeps all its fields; any other is what the last
- * event of its stream would hold, so that whole and streamed answers never differ.
+ * Returns the JSON text of a response with its bill. A response of this format keeps all its fields. Any other is
+ * written like the last event of its stream, so that whole and streamed answers are equal.
  */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion

@@ -1,17 +1,17 @@
 import type { Json, JsonObject } from '../../core/json.ts'
-import { freshId, idOf, replaceItems, replaceObject } from '../call-ids.ts'
+import { generateCallId, idOf, replaceItems, replaceObject } from '../call-ids.ts'
 
 const CALLS: ReadonlySet<Json | undefined> = new Set(['function_call', 'custom_tool_call'])
 
-/** A whole response in which every tool call has a `call_id`; the same object where all had one. */
+/** Returns a response in which every tool call has a `call_id`; the same object when none was missing. */
 export function fillCallIds(response: JsonObject): JsonObject {
   return replaceItems(response, 'output', (item) => withId(item))
 }
 
-/** The id of the item takes the place of a missing `call_id`, as it is as unique. */
+/** The id of the item, which is unique, replaces a missing `call_id`. */
 function withId(item: JsonObject, known?: string): JsonObject {
   if (!CALLS.has(item['type']) || idOf(item['call_id']) !== undefined) return item
-  return { ...item, call_id: known ?? idOf(item['id']) ?? freshId('call') }
+  return { ...item, call_id: known ?? idOf(item['id']) ?? generateCallId('call') }
 }
 
 /**

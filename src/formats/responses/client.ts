@@ -10,12 +10,12 @@ import { failureFrame } from './usage.ts'
 import { stepWriter } from './stream-writer.ts'
 import { responseTurns } from './previous-responses.ts'
 
-/** Fields that stand for an input that the server holds. */
+/** Fields that refer to an input stored by the server. */
 const HELD_INPUTS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 /**
- * A responses request as a prompt. What the gateway must know is checked strictly; all else is carried untouched.
- * Throws `invalid-request` with the `param` that was wrong.
+ * Reads a responses request as a prompt. Fields that the gateway uses are validated strictly, all others are carried
+ * unchanged. Throws `invalid-request` with the invalid `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
@@ -34,7 +34,7 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   }
 }
 
-/** They stand outside the input: the first message of the prompt, under a native of its own. */
+/** Instructions are not a part of the input: they become the first message, with a native of their own. */
 function readInstructions(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const content = stringAt(value, 'instructions')
@@ -58,7 +58,7 @@ function checkOthers(body: JsonObject): void {
   if (!isAbsent(body['metadata'])) objectAt(body['metadata'], 'metadata')
 }
 
-/** Conversations that the vendor shortens: a request and an answer much like those of the responses format. */
+/** The format of conversation compaction, whose requests and answers resemble those of the responses format. */
 export function compactClient(): ClientFormat {
   return {
     ...responsesClient,

@@ -4,8 +4,8 @@ import { arrayAt, badField, isAbsent, objectAt, stringAt } from '../fields.ts'
 import { readContentParts, urlSource } from '../content.ts'
 
 /**
- * A message as the items that it was read from; none for one that was rewritten. One item is the native itself; of an
- * answer that is several items (thoughts, words, calls) the native is `{ items }`, which no single item looks like.
+ * Returns the items that a message was read from; none for a rewritten message. The native of one item is the item. The
+ * native of several items (reasoning, text, calls) is `{ items }`, which differs from every item.
  */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
@@ -14,13 +14,13 @@ export function itemsOf(message: Message): readonly JsonObject[] {
   return isOne ? [value] : asArray(value['items']).filter(isJsonObject)
 }
 
-/** The native of the message that is read from these items. */
+/** Returns the native of a message that is read from these items. */
 function nativeOfItems(items: readonly JsonObject[]): Native {
   const [only] = items
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
 
-/** The items of an `input`; a text alone is one message of the user. */
+/** Returns the items of an `input`. A text is one user message. */
 export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
@@ -41,7 +41,7 @@ interface ReadItem {
   readonly item: JsonObject
 }
 
-/** The caller's input as messages. What an answer was made of (thoughts, words, calls) becomes one message again. */
+/** Reads the caller's input as messages. The items of one answer (reasoning, text, calls) become one message. */
 export function readInput(input: Json | undefined): readonly Message[] {
   if (typeof input === 'string') {
     const native = nativeOfItems([{ role: 'user', content: input }])
@@ -68,7 +68,7 @@ function groupsOf(items: readonly ReadItem[]): readonly Group[] {
   return groups
 }
 
-/** Words after words are another answer; words after a call still stand before the call's result. */
+/** Text after text starts another answer. Text after a call belongs to the same answer, before the call's result. */
 function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
   const holds = (type: Part['type']): boolean => group.some((one) => one.parts.some((part) => part.type === type))
@@ -119,7 +119,10 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
   }
 }
 
-/** The thoughts of an item: in full where it holds them, else their summary. Read loosely, for answers too. */
+/**
+ * Reads the reasoning of an item: the full text if present, else the summary. Used for answers too, so it reads
+ * loosely.
+ */
 export function readThought(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
@@ -161,7 +164,7 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
   return { type: 'image', source: urlSource(url), native }
 }
 
-/** A file that is given in none of the known ways is left to the upstream's judgement. */
+/** A file of an unknown form is passed to the upstream unchanged. */
 function readFile(block: JsonObject, native: Native): Part {
   const filename = asString(block['filename'])
   const title = filename === undefined ? {} : { title: filename }
@@ -173,8 +176,8 @@ function readFile(block: JsonObject, native: Native): Part {
 }
 
 /**
- * A vendor's seal on thoughts, and thoughts in its cipher, travel in the `encrypted_content` of a reasoning item. Each
- * has a beginning of its own, which distinguishes it from the content of another vendor.
+ * A vendor's signature of reasoning, and encrypted reasoning, are carried in `encrypted_content` of a reasoning item. A
+ * prefix distinguishes them from content of another vendor.
  */
 const SEAL = 'svc-seal:'
 const CIPHER = 'svc-cipher:'
@@ -184,19 +187,19 @@ interface ReasoningSecrets {
   readonly redacted?: string
 }
 
-/** The `encrypted_content` that carries them. */
+/** Returns the `encrypted_content` of a signature or of redacted reasoning. */
 export function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
   if (redacted !== undefined) return CIPHER + redacted
   return signature === undefined || signature === '' ? undefined : SEAL + signature
 }
 
-/** True for the item of a thought that only another vendor can open. */
+/** Returns true for reasoning that only another vendor can read. */
 export function isEncodedReasoning(item: JsonObject): boolean {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   return signature !== undefined || redacted !== undefined
 }
 
-/** What `sealThought` put there; nothing for what another vendor did. */
+/** Reads what `encodeReasoning` wrote. Returns an empty object for content of a vendor. */
 export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (typeof content !== 'string') return {}
   if (content.startsWith(SEAL)) return { signature: content.slice(SEAL.length) }

@@ -9,7 +9,7 @@ export type ResponseEvent = JsonObject & { readonly type: string }
 
 type ItemStatus = 'completed' | 'incomplete'
 
-/** An output item that still grows. */
+/** An output item in progress. */
 interface Open {
   readonly kind: 'text' | 'thinking' | 'call'
   readonly index: number
@@ -23,27 +23,27 @@ interface Call {
   readonly call_id: string
   readonly name: string
   readonly namespace?: string
-  /** Its arguments are one text, which is written when it is whole. */
+  /** The arguments are one text, which is written when it is complete. */
   readonly isCustom: boolean
 }
 
-/** Makes the output items of an answer from canonical events, and the events that tell of them. */
+/** Creates the output items of an answer, and their stream events, from canonical events. */
 export interface OutputWriter {
   take(event: AnswerEvent): readonly ResponseEvent[]
-  /** Ends what is open. */
+  /** Ends all open items. */
   finish(status: ItemStatus): readonly ResponseEvent[]
-  /** The items so far; all of them are whole after `finish`. */
+  /** Returns the items so far. All are complete after `finish`. */
   items(): readonly JsonObject[]
 }
 
 interface Writing {
   readonly stem: string
-  /** Tools that the caller declared otherwise than as functions, by the names that the model knows. */
+  /** Tools that the caller did not declare as functions, by the names that the model uses. */
   readonly called: ReadonlyMap<string, CalledTool>
   readonly items: JsonObject[]
-  /** What the next text or thought continues. */
+  /** The item that the next text or thinking delta continues. */
   current: Open | undefined
-  /** Pieces of calls may alternate, so that calls end with the answer. */
+  /** Deltas of calls may alternate, so calls end with the answer. */
   readonly calls: Map<number, Open>
 }
 
@@ -98,7 +98,7 @@ function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
   }
 }
 
-/** Words begin an item with their first letter, so that none is ever empty. */
+/** The first delta of text starts an item, so that no item is empty. */
 function grow(writing: Writing, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === kind ? [] : open(writing, kind)
   const item = writing.current
@@ -138,7 +138,7 @@ function begin(
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
-/** The item as far as it has come; before its end it is shown empty. */
+/** Returns the item. Until it ends it is shown empty. */
 function itemOf({ kind, id, pieces, signature, call }: Open, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {
@@ -163,13 +163,13 @@ function callItem(item: JsonObject, text: string, call: Call | undefined): JsonO
   return { ...item, type: 'function_call', arguments: text, ...names }
 }
 
-/** The text of a custom call; arguments that are not as they were asked for are passed on as they are. */
+/** Returns the text of a custom call. Arguments of another form are passed on unchanged. */
 function customInput(text: string): string {
   try {
     const input = asObject(JSON.parse(text))?.[CUSTOM_INPUT]
     if (typeof input === 'string') return input
   } catch {
-    // The model wrote something else than JSON.
+    // The arguments are not JSON.
   }
   return text
 }
@@ -180,7 +180,7 @@ function growCall(call: Open, delta: string): readonly ResponseEvent[] {
   return [{ type: 'response.function_call_arguments.delta', ...inItem(call), delta }]
 }
 
-/** The seal of a thought may come without any words of it. */
+/** A signature may arrive without reasoning text. */
 function sign(writing: Writing, signature: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === 'thinking' ? [] : open(writing, 'thinking')
   writing.current?.signature.push(signature)
@@ -216,7 +216,7 @@ function closingEvents(open: Open): readonly ResponseEvent[] {
       ]
     case 'call': {
       if (open.call?.isCustom === true) return customEvents(open, customInput(text))
-      // A call without arguments is still called with JSON.
+      // A call without arguments still needs valid JSON.
       const opening = text === '' ? growCall(open, '{}') : []
       const input = open.pieces.join('')
       const name = open.call?.name ?? ''

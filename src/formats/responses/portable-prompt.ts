@@ -3,22 +3,22 @@ import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../.
 import { type Message, type Part, type Prompt, type Settings, type Tool, withParts } from '../../core/prompt.ts'
 import { readContent } from './items.ts'
 
-/** Items by which vendors report on the tools that they run, and that bring tools with them. */
+/** Items about tools that the vendor runs. */
 const VENDOR_ITEMS: ReadonlySet<string> = nameSet(
   'web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call ' +
     'mcp_approval_request mcp_approval_response tool_search_call tool_search_output',
 )
 const TOOL_ITEM = 'additional_tools'
 
-/** A prompt in terms that every format has, and the names of what it lost. */
+/** A prompt that every format can express, and the names of omitted content. */
 export interface PortablePrompt {
   readonly prompt: Prompt
   readonly ignored: readonly string[]
 }
 
 /**
- * A prompt of this format for a model of another one: custom tools and tools in namespaces become functions, what only
- * the vendor runs is left out.
+ * Prepares a prompt of this format for another one: custom and namespaced tools become functions, and vendor-run tools
+ * are omitted.
  */
 export function portableResponse(prompt: Prompt): PortablePrompt {
   const declared = declaredTools(prompt)
@@ -40,7 +40,7 @@ function portableMessage(message: Message, declared: DeclaredTools, left: Set<st
   return parts.length === 0 ? [] : [withParts({ ...message, role }, parts)]
 }
 
-/** The part itself where other formats have it; undefined for one that is left out. */
+/** Returns the same part when other formats can express it; undefined for an omitted part. */
 function portablePart(part: Part, declared: DeclaredTools, left: Set<string>): Part | undefined {
   const value = part.native?.dialect === 'responses' ? part.native.value : {}
   const type = asString(value['type']) ?? ''
@@ -77,7 +77,7 @@ function customResult(value: JsonObject): Part {
   return { type: 'tool-result', callId: asString(value['call_id']) ?? '', content, failed: false }
 }
 
-/** A choice of one tool names it as the model knows it. */
+/** A choice of one tool uses the name that the model receives. */
 function portableSettings({ settings, native }: Prompt, declared: DeclaredTools): Settings {
   const choice = asObject(native.value['tool_choice'])
   const isOneTool = choice?.['type'] === 'function' || choice?.['type'] === 'custom'
@@ -100,7 +100,7 @@ export interface CalledTool {
   readonly isCustom: boolean
 }
 
-/** The tools that a prompt declares, as other formats have them. */
+/** The tools that a prompt declares, as functions of other formats. */
 interface DeclaredTools {
   readonly tools: readonly Tool[]
   /** By the names in `tools`. */
@@ -109,7 +109,7 @@ interface DeclaredTools {
   readonly left: readonly string[]
 }
 
-/** The longest name of a tool that every vendor takes. */
+/** Maximum length of a tool name that every vendor accepts. */
 const MAX_NAME = 64
 /** The argument of a custom tool. */
 export const CUSTOM_INPUT = 'input'
@@ -162,7 +162,7 @@ const CUSTOM_PARAMETERS: JsonObject = {
   additionalProperties: false,
 }
 
-/** The grammar of a custom tool binds no other vendor, so it becomes a part of the description. */
+/** Other vendors do not enforce the grammar of a custom tool, so it becomes a part of the description. */
 function descriptionOf({ description, format }: JsonObject, isCustom: boolean): { readonly description?: string } {
   const words = asString(description)
   const grammar = isCustom && isJsonObject(format) ? asString(format['definition']) : undefined
@@ -170,7 +170,7 @@ function descriptionOf({ description, format }: JsonObject, isCustom: boolean): 
   return { description: `${words ?? ''}\n\nGrammar of ${CUSTOM_INPUT}:\n${grammar}`.trim() }
 }
 
-/** The name of a tool by which models of other formats call it. */
+/** Returns the name by which models of other formats call a tool. */
 function flatName(name: string, namespace: string | undefined): string {
   const whole = namespace === undefined ? name : `${namespace}__${name}`
   return whole.replace(/[^\w-]/g, '_').slice(0, MAX_NAME)
@@ -185,7 +185,7 @@ function unusedName(name: string, used: ReadonlyMap<string, unknown>): string {
   return unused
 }
 
-/** The name in `called` of a tool that an item names; a tool that is no longer declared gets the name it had. */
+/** Returns the name in `called` of the tool of an item. A tool that is no longer declared gets the name that it had. */
 function calledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
   for (const [flat, tool] of declared.called) if (tool.name === name && tool.namespace === namespace) return flat
   return flatName(name, namespace)

@@ -8,7 +8,7 @@ import { readCompletion } from './answer.ts'
 import { inputItems, itemsOf } from './items.ts'
 import { responseId, responseOfItem, stemOf } from './response.ts'
 
-/** `previous_response_id` and references to items, which lead to earlier responses of the same key. */
+/** Resolves `previous_response_id` and item references, which refer to earlier responses of the same key. */
 export const responseTurns: TurnFormat = {
   refersTo,
   recall,
@@ -33,7 +33,7 @@ function refersTo(body: JsonObject): References {
   return { continued: asString(body['previous_response_id']), quoted: [...quoted], foreign: [...foreign] }
 }
 
-/** Fields by which the vendor reads what it holds itself. */
+/** Fields that make the vendor read data that it stores. */
 const HELD_FIELDS = ['previous_response_id', 'conversation', 'prompt']
 
 function refersToUpstream({ native, messages }: Prompt): boolean {
@@ -54,7 +54,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
 }
 
-/** The id of the item that an item refers to. A bare id is a reference too. */
+/** Returns the id that an item refers to. An item with only an id is a reference. */
 function referenceIn(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
@@ -62,7 +62,7 @@ function referenceIn(item: Json): string | undefined {
   return isReference ? asString(id) : undefined
 }
 
-/** The body itself where it refers to nothing. */
+/** Returns the same body when it contains no reference. */
 function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   const { previous_response_id: previous, ...others } = body
   const isContinued = typeof previous === 'string' && !found.held.has(previous)

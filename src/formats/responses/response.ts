@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../core/json.ts'
 import type { WriteContext } from '../format.ts'
 
-/** The letters that name a request in the ids of its response and of every item in it. */
+/** Returns the common part of the ids of a response and its items. */
 export function stemOf(id: string): string {
   return id.replace(/^(?:req|resp|msg|chatcmpl)[_-]/, '').replace(/[^\w-]/g, '_') || '0'
 }
@@ -15,13 +15,13 @@ export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): 
   return `${kind}_${stem}_${index}`
 }
 
-/** The id of the response that an item of ours is in; undefined for an id that is not ours. */
+/** Returns the id of the response that contains an item; undefined for an id that the gateway did not create. */
 export function responseOfItem(id: string): string | undefined {
   const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)
 }
 
-/** What a response repeats of its request, with the vendor's own defaults where nothing was asked. */
+/** Returns the fields of the request that a response repeats, with the vendor's defaults. */
 export function responseFrame(context: WriteContext, id: string, model: string): JsonObject {
   const asked = context.asked ?? context.prompt.native.value
   const { settings } = context.prompt

@@ -10,7 +10,10 @@ import { asObject, asString, type Json, type JsonObject } from '../../core/json.
 import type { AnswerShape, Native, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { arrayAt, booleanAt, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
 
-/** The parameters that the canonical prompt knows. Throws `invalid-request` for what the gateway must know and cannot use. */
+/**
+ * Reads the parameters of the canonical prompt. Throws `invalid-request` for an invalid value of a parameter that the
+ * gateway uses.
+ */
 export function readSettings(body: JsonObject): Settings {
   const text = isAbsent(body['text']) ? {} : objectAt(body['text'], 'text')
   const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
@@ -29,7 +32,7 @@ export function readSettings(body: JsonObject): Settings {
   })
 }
 
-/** Undefined for plain text and for forms that this library does not know; they leave as they came. */
+/** Returns undefined for plain text and for unknown formats, which are passed on unchanged. */
 function readShape(value: Json | undefined): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
   const format = objectAt(value, 'text.format')
@@ -46,7 +49,7 @@ function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return { type: 'json_schema', name, schema, strict }
 }
 
-/** What must change in a body so that it says these settings; for an empty body that is every setting. */
+/** Returns the fields of a body that must change to match the settings. For an empty body these are all settings. */
 export function changedSettings(body: JsonObject, settings: Settings): Changes {
   const before = readSettings(body)
   const changes: Changes = {}
@@ -59,7 +62,7 @@ export function changedSettings(body: JsonObject, settings: Settings): Changes {
   compare('parallelToolCalls', 'parallel_tool_calls', settings.parallelToolCalls)
   compare('toolChoice', 'tool_choice', writeToolChoice(settings.toolChoice))
   compare('shape', 'text', { ...asObject(body['text']), format: writeShape(settings.shape) })
-  // No stage takes these back: where the prompt does not say them, the body may.
+  // No stage removes these settings, so a setting that the prompt lacks stays as it is in the body.
   if (settings.user !== undefined) compare('user', 'user', settings.user)
   if (settings.effort !== undefined) {
     compare('effort', 'reasoning', { ...asObject(body['reasoning']), effort: settings.effort })

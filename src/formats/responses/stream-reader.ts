@@ -8,7 +8,7 @@ import { decodeReasoning } from './items.ts'
 import type { ByteSearch } from '../../core/byte-search.ts'
 import { beginning, isEveryEventAnObject } from '../plain-events.ts'
 
-/** The events after which nothing of an answer is to come. */
+/** The last event of an answer. */
 export const LAST_EVENTS: ReadonlySet<string> = new Set(['response.completed', 'response.incomplete'])
 
 interface Call {
@@ -19,7 +19,7 @@ interface Call {
 interface Reading {
   started: boolean
   refused: boolean
-  /** By the place of their items in the output. */
+  /** By the output index of their items. */
   readonly calls: Map<unknown, Call>
 }
 
@@ -106,7 +106,7 @@ function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 
-/** The end event of an item holds the parts that were not streamed. */
+/** The end event of an item contains parts that were not streamed. */
 function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   const item = asObject(data['item'])
   if (item === undefined) return []
@@ -141,7 +141,7 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   ]
 }
 
-/** Events that only carry a piece of what later events repeat whole. */
+/** Events that carry only a delta, which later events repeat as a whole. */
 const DELTAS = [
   'response.output_text.delta',
   'response.reasoning_summary_text.delta',
@@ -157,7 +157,7 @@ const DELTAS = [
 
 const PLAIN = DELTAS.map((name) => beginning(`event: ${name}\ndata: {`))
 
-/** True for events that only carry content. Their names decide: the type in their data is the same. */
+/** Returns true for events that carry only content, judged by the event name, which equals the type in the data. */
 export function isPlain(search: ByteSearch): boolean {
   return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }

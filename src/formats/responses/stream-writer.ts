@@ -9,8 +9,8 @@ import { declaredTools, type CalledTool } from './portable-prompt.ts'
 import { responseFrame, responseId, stemOf } from './response.ts'
 
 /**
- * Writes named events, numbered in their order. Those of an upstream of this format leave word for word, save the last
- * one, which is held back to carry the bill.
+ * Writes named events with sequence numbers. Events of this format are sent unchanged, except the last one, which is
+ * held back to carry the bill.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const writer = responseWriter(context)
@@ -47,7 +47,7 @@ function parsed(frame: Frame): JsonObject {
   return isJsonObject(value) ? value : {}
 }
 
-/** Writes one answer as the events of its stream, of which the last one holds the whole response. */
+/** Writes one answer as stream events. The last event contains the whole response. */
 interface ResponseWriter {
   take(event: AnswerEvent): readonly ResponseEvent[]
   end(metrics: SvcMetrics): readonly [...ResponseEvent[], LastEvent]
@@ -100,7 +100,7 @@ export function responseWriter(context: WriteContext): ResponseWriter {
   }
 }
 
-/** The tools whose calls this format writes in another way than others: none where all are plain functions. */
+/** Returns the tools whose calls are not written as function calls. */
 function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> {
   const { called } = declaredTools(prompt)
   return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))

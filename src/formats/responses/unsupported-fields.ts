@@ -4,28 +4,28 @@ import type { Message, Part, Prompt } from '../../core/prompt.ts'
 import { isUnset, type UnsupportedFields, type UnsupportedField, type SourceFormat } from '../translation.ts'
 import { itemsOf } from './items.ts'
 
-/** Fields whose meaning the canonical prompt holds, or which concern the gateway and the caller alone. */
+/** Fields whose meaning is part of the canonical prompt, or that concern only the gateway and the caller. */
 const CARRIED: ReadonlySet<string> = nameSet(
   'model input instructions max_output_tokens temperature top_p stream stream_options tools tool_choice ' +
     'parallel_tool_calls text reasoning user safety_identifier store metadata client_metadata',
 )
 
-/** Fields that only steer. */
+/** Fields that only tune the answer. */
 const HINTS: ReadonlySet<string> = nameSet(
   'service_tier prompt_cache_key prompt_cache_retention prompt_cache_options context_management max_tool_calls',
 )
 
-/** Fields that can be left out only while they ask for what every answer is. All fields not named here are refused. */
+/** Fields that can be omitted only when they have a value that changes nothing. All other fields are refused. */
 const HARMLESS: ReadonlyMap<string, (value: Json) => boolean> = new Map([
   ['top_logprobs', (value: Json) => value === 0],
   ['truncation', (value: Json) => value === 'disabled' || value === 'auto'],
   ['include', (value: Json) => !asArray(value).includes('message.output_text.logprobs')],
 ])
 
-/** Fields that stand for a conversation which the vendor holds. */
+/** Fields that refer to a conversation stored by the vendor. */
 const ESSENTIAL: ReadonlySet<string> = new Set(['previous_response_id', 'conversation', 'prompt'])
 
-/** The fields of items and content parts that are carried or say nothing, by their type. */
+/** Fields of items and content parts that are carried or have no effect, by type. */
 const ITEM_FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['message', ['type', 'role', 'content', 'id', 'status', 'phase']],
   ['function_call', ['type', 'id', 'call_id', 'name', 'arguments', 'status', 'caller']],
@@ -37,7 +37,7 @@ const ITEM_FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['input_file', ['type', 'file_data', 'file_id', 'file_url', 'filename', 'detail', 'prompt_cache_breakpoint']],
 ])
 
-/** The responses format, as the writers of the others see it. */
+/** The responses format as the source of a translation. */
 export const responsesSource: SourceFormat = {
   unsupportedFields: unsupportedFields,
   pathOf,

@@ -12,7 +12,7 @@ import { replaceModel } from '../parse-body.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
 import { changedSettings, writeTool } from './settings.ts'
 
-/** The body for an upstream of this format. Unchanged parts leave as they came. */
+/** Writes the body for an upstream of this format. Unchanged parts are sent as received. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'responses' ? writeOwn(prompt, model) : writeForeign(prompt, model)
 }
@@ -60,7 +60,7 @@ function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolea
   )
 }
 
-/** A prompt of another format, written from the canonical prompt. The upstream keeps nothing. */
+/** Writes a prompt of another format from the canonical prompt, with `store: false`. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
   const { pathOf, names } = source
@@ -80,7 +80,7 @@ function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/** Messages as items of this format: unchanged ones leave as they came. */
+/** Writes messages as items. Unchanged messages keep their items. */
 function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const items = itemsOf(message)
@@ -88,7 +88,7 @@ function writeItems(messages: readonly Message[], pathOf: (index: number) => str
   })
 }
 
-/** Results come first, as in the turn that they were read from; what is said, called and thought keeps its order. */
+/** Tool results come first, as in the original turn. Text, calls and reasoning keep their order. */
 function writeMessage(message: Message, path: string): readonly JsonObject[] {
   const items: JsonObject[] = []
   let content: Part[] = []
@@ -108,7 +108,7 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
   return items
 }
 
-/** The parts that are items of their own; undefined for parts of the content of a message. */
+/** Writes a part that is an item of its own; undefined for content of a message. */
 function writeItem(part: Part, path: string): readonly JsonObject[] | undefined {
   switch (part.type) {
     case 'tool-call':
@@ -169,7 +169,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
-/** This format has no mark for a failed call, so the words must say it. */
+/** The responses format cannot mark a call as failed, so the text must say so. */
 function writeOutput(result: ToolResultPart, path: string): Json {
   const said = result.failed ? [{ type: 'text', text: 'Error: ' } as const, ...result.content] : result.content
   if (said.every((part) => part.type === 'text')) return said.map((part) => part.text).join(result.failed ? '' : '\n')

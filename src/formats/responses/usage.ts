@@ -4,7 +4,7 @@ import { tokensOf } from '../chat/usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { describeFailure } from '../failures.ts'
 
-/** What an upstream reported, in disjoint parts: its `input_tokens` contain the cached ones. */
+/** Reads an upstream's usage in disjoint parts. `input_tokens` includes cached tokens. */
 export function readUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value)
   const input = tokensOf(usage?.['input_tokens'])
@@ -39,7 +39,7 @@ export function writeUsage(usage: Usage): JsonObject {
   }
 }
 
-/** Why an answer that came in full or in part ended. */
+/** Reads why a complete or partial answer ended. */
 export function readFinish(response: JsonObject, has: { readonly calls: boolean; readonly refusal: boolean }): Finish {
   if (response['status'] === 'incomplete') {
     return asString(asObject(response['incomplete_details'])?.['reason']) === 'content_filter' ? 'filtered' : 'length'
@@ -58,7 +58,7 @@ const INCOMPLETE: Readonly<Partial<Record<Finish, string>>> = {
   filtered: 'content_filter',
 }
 
-/** How an answer ended, as the fields of a response say it. */
+/** Writes how an answer ended as fields of a response. */
 export function writeFinish(finish: Finish): Status {
   const reason = INCOMPLETE[finish]
   if (reason === undefined) return { status: 'completed', incomplete_details: null }
@@ -66,8 +66,8 @@ export function writeFinish(finish: Finish): Status {
 }
 
 /**
- * The event after which a broken stream ends. The fields stand in `error`, where the vendor's servers put them, and
- * beside it, where its documentation does: clients read one or the other.
+ * Returns the event that ends a broken stream. The fields are in `error`, as the vendor's servers send them, and at the
+ * top level, as its documentation shows them. Clients read one or the other.
  */
 export function failureFrame(failure: GatewayError, sequenceNumber: number): Frame {
   const { message, type, param, code } = describeFailure(failure)
@@ -76,7 +76,7 @@ export function failureFrame(failure: GatewayError, sequenceNumber: number): Fra
   return { event: 'error', data: JSON.stringify(data) }
 }
 
-/** What an upstream's error code means; its words are its own trouble and stay there. */
+/** Reads an upstream's error code. Its message is not passed on. */
 export function failureOfResponse(holder: JsonObject): GatewayError {
   const error = asObject(holder['error']) ?? holder
   if (asString(error['code']) === 'rate_limit_exceeded') {

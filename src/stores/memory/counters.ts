@@ -1,13 +1,21 @@
 import { GatewayError } from '../../core/errors.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/ports.ts'
-import { amountOf, checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
+import {
+  amountOf,
+  checkAmount,
+  checkRequest,
+  decide,
+  LATE_MS,
+  MAX_AMOUNT,
+  takenReservationId,
+} from '../reservation-rules.ts'
 import { createExpiryQueue, type Dated } from './sorted.ts'
 
 /** Counters of requests, tokens and money, and the tickets that hold parts of them. */
 export interface MemoryCounters {
   reserve(request: ReserveRequest): ReserveResult
-  /** False when the ticket is unknown or settled. */
-  settle(ticket: string, charges: readonly Charge[]): boolean
+  /** False when the reservation is unknown or settled. */
+  settle(reservationId: string, charges: readonly Charge[]): boolean
   level(counter: string): Level
   clear(): void
 }
@@ -18,41 +26,41 @@ interface Counter extends Dated {
   held: number
 }
 
-/** An open ticket. Settled ones are forgotten at once: an unknown ticket settles nothing, so nothing can happen twice. */
-interface Ticket extends Dated {
+/** An open reservation. Settled ones are forgotten at once: an unknown reservationId settles nothing, so nothing can happen twice. */
+interface Reservation extends Dated {
   readonly name: string
   holds: readonly { readonly counter: Counter; readonly amount: number }[]
   lapsed: boolean
 }
 
-/** Neither pool ever forgets to make room: what decides over money refuses instead. */
+/** Neither pool drops entries to make space, because they decide about money. A full pool refuses new ones. */
 export function createCounters(
   now: () => number,
   bounds: { readonly counters: number; readonly tickets: number },
 ): MemoryCounters {
   const counters = new Map<string, Counter>()
-  const tickets = new Map<string, Ticket>()
+  const tickets = new Map<string, Reservation>()
   const endings = createExpiryQueue<Counter>()
-  const lapses = createExpiryQueue<Ticket>()
+  const expirations = createExpiryQueue<Reservation>()
 
   function sweep(at: number): void {
-    for (let ticket = lapses.due(at); ticket !== undefined; ticket = lapses.due(at)) {
-      if (ticket.lapsed) tickets.delete(ticket.name)
-      else lapse(ticket, at)
+    for (let reservationId = expirations.due(at); reservationId !== undefined; reservationId = expirations.due(at)) {
+      if (reservationId.lapsed) tickets.delete(reservationId.name)
+      else expire(reservationId, at)
     }
     for (let counter = endings.due(at); counter !== undefined; counter = endings.due(at)) counters.delete(counter.name)
   }
 
-  function lapse(ticket: Ticket, at: number): void {
-    release(ticket)
-    ticket.lapsed = true
-    lapses.schedule(ticket, at + LATE_MS)
+  function expire(reservationId: Reservation, at: number): void {
+    release(reservationId)
+    reservationId.lapsed = true
+    expirations.schedule(reservationId, at + LATE_MS)
   }
 
   /** A counter that was forgotten in the meantime is still the object that the hold was taken from. */
-  function release(ticket: Ticket): void {
-    for (const { counter, amount } of ticket.holds) counter.held -= amount
-    ticket.holds = []
+  function release(reservationId: Reservation): void {
+    for (const { counter, amount } of reservationId.holds) counter.held -= amount
+    reservationId.holds = []
   }
 
   function level(name: string): Level {
@@ -86,7 +94,7 @@ export function createCounters(
     const at = now()
     checkRequest(request, at)
     sweep(at)
-    if (tickets.has(request.ticket)) throw takenTicket()
+    if (tickets.has(request.reservationId)) throw takenReservationId()
     const before = request.claims.map((claim) => sum(claim.counter))
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
@@ -99,9 +107,9 @@ export function createCounters(
       counter.held += amount
       return { counter, amount }
     })
-    const ticket: Ticket = { name: request.ticket, holds, lapsed: false, dueAt: Infinity }
-    tickets.set(ticket.name, ticket)
-    lapses.schedule(ticket, at + request.lapsesAfterMs)
+    const reservationId: Reservation = { name: request.reservationId, holds, lapsed: false, dueAt: Infinity }
+    tickets.set(reservationId.name, reservationId)
+    expirations.schedule(reservationId, at + request.expiresAfterMs)
     const levels = before.map((found, index) => found + (holds[index]?.amount ?? 0))
     return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
@@ -109,15 +117,15 @@ export function createCounters(
   function settle(name: string, charges: readonly Charge[]): boolean {
     const at = now()
     sweep(at)
-    const ticket = tickets.get(name)
-    if (ticket === undefined) return false
+    const reservationId = tickets.get(name)
+    if (reservationId === undefined) return false
     const isPresent = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
     const present = charges.every(isPresent) ? charges : charges.filter(isPresent)
     for (const charge of present) checkAmount(charge.counter, charge.amount)
     refuseOverfull(present)
-    release(ticket)
+    release(reservationId)
     tickets.delete(name)
-    lapses.schedule(ticket, Infinity)
+    expirations.schedule(reservationId, Infinity)
     for (const { counter: charged, amount, expiresAt } of present) {
       const counter = touch(charged, expiresAt)
       counter.spent = Math.min(MAX_AMOUNT, counter.spent + amount)
@@ -129,7 +137,7 @@ export function createCounters(
     counters.clear()
     tickets.clear()
     endings.clear()
-    lapses.clear()
+    expirations.clear()
   }
 
   return { reserve, settle, level, clear }
@@ -142,7 +150,7 @@ function overfull(what: string): GatewayError {
   )
 }
 
-/** Sums for reports. They decide nothing, so a full pool drops the sum that was longest not added to. */
+/** Sums for reports. No decision depends on them, so a full pool drops the least recently updated sum. */
 interface Tallies {
   add(tally: Tally): void
   get(name: string): Readonly<Record<string, number>>

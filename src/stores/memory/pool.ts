@@ -21,9 +21,9 @@ export interface Pool {
   readonly entries: number
   readonly bytes: number
   get(key: string): PoolEntry | undefined
-  /** What one share holds. */
+  /** Returns the size of one share. */
   shareOf(name: string): PoolBounds
-  /** Adds an entry as the most recently used one of its share. */
+  /** Adds an entry as the most recently used of its share. */
   put(entry: PoolEntry): void
   remove(entry: PoolEntry): void
   /** Makes an entry the most recently used one of its share. */

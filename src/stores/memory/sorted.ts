@@ -20,7 +20,7 @@ interface Slot<item> {
 /** Moved and cancelled items leave stale slots behind; above this many the heap is rebuilt once half of it is stale. */
 const SLACK = 256
 
-/** A binary heap: every step costs O(log n), the removal of stale slots is amortised. */
+/** A binary heap: every step costs O(log n), the removal of stale slots is amortized. */
 export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
   let heap: Slot<item>[] = []
   let scheduled = 0

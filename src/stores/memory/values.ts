@@ -114,7 +114,7 @@ function isOver({ entries, bytes }: PoolBounds, more: number, most: PoolBounds):
   return entries + 1 > most.entries || bytes + more > most.bytes
 }
 
-/** No dropping makes room for a value that is larger than all that may be kept. */
+/** Dropping other values makes no space for a value above the limits. */
 function refuseGiant({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
   if (bytes > pool.bounds.bytes) throw overfull()
@@ -135,7 +135,7 @@ function refuseOverfull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quo
     if (free.entries < 0 || free.bytes < 0) throw overfull()
     return
   }
-  // However many keys fill their quotas, as much as the last of them holds is free for the next key.
+  // Even when all keys fill their quotas, as much as the last key uses stays free for the next key.
   const held = pool.shareOf(share)
   const fits =
     held.entries + moreEntries <= Math.min(quota.maxEntries, free.entries) &&

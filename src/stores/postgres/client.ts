@@ -67,9 +67,9 @@ function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : ''
 }
 
-/** Removes ended rows beside the writes of this process. Reads ignore such rows, so a failure only delays the removal. */
+/** Removes expired rows in the background. Reads ignore expired rows, so a failure only delays the removal. */
 interface Sweep {
-  /** Begins a sweep when the last one was long enough ago. Returns at once. */
+  /** Starts a sweep when the last one was long enough ago. Returns immediately. */
   start(): void
   /** Resolves when no sweep is running. */
   finish(): Promise<void>

@@ -4,9 +4,9 @@ interface Constants {
 }
 
 /**
- * Functions over counters, tickets and tallies.
+ * Functions over counters, reservations and tallies.
  *
- * Lock order, so that no two steps wait for each other: the ticket, then counters by name, then tallies by name, then
+ * Lock order, so that no two steps wait for each other: the reservation, then counters by name, then tallies by name, then
  * shares of logs by name. A hold is changed only under the lock of its counter.
  */
 export function counterFunctions(schema: string, constants: Constants): string {

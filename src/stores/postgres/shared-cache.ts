@@ -42,7 +42,7 @@ export interface PostgresVectorIndex extends VectorIndex {
   migrate(): Promise<void>
 }
 
-/** pgvector indexes no longer vectors. */
+/** Maximum dimensions that pgvector can index. */
 const MAX_DIMENSIONS = 2_000
 const MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
@@ -102,7 +102,7 @@ interface VectorTable {
 
 /** Parts of the table, each with an index of its own. A scope is in one of them. */
 const PARTITIONS = 8
-/** Up to so many vectors of a scope are compared one by one, which misses nothing. */
+/** Maximum number of vectors of a scope that are compared one by one, for an exact result. */
 const COMPARED = 1_000
 
 /**

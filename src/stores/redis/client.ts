@@ -98,7 +98,7 @@ function isMissingScript(error: unknown): boolean {
   return error instanceof Error && error.message.includes('NOSCRIPT')
 }
 
-/** What the parts of a Redis store share. */
+/** Shared by the parts of a Redis store. */
 export interface RedisContext {
   /** Runs a script on the data of one owner; undefined for values and logs. */
   readonly run: (script: Script, owner: string | undefined, request: object) => Promise<unknown>

@@ -12,7 +12,7 @@ export interface RedisCounters {
   tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
 }
 
-/** What one owner holds of a reservation. */
+/** The part of a reservation that one owner holds. */
 interface Taken {
   readonly owner: string
   readonly granted: number | undefined
@@ -20,7 +20,7 @@ interface Taken {
   readonly places: readonly number[]
 }
 
-/** Maximum number of tickets whose owners this process remembers. */
+/** Maximum number of reservations whose owners this process remembers. */
 const MAX_REMEMBERED = 100_000
 
 /**
@@ -44,12 +44,12 @@ export function createCounters(context: RedisContext): RedisCounters {
 
   async function reserve(request: ReserveRequest): Promise<ReserveResult> {
     checkClaims(request)
-    const { ticket, claims } = request
+    const { reservationId, claims } = request
     const groups = grouped(claims, ({ counter }) => counter)
-    const order = groups.size > 0 ? [...groups] : [[ticketOwner(ticket), []] as const]
+    const order = groups.size > 0 ? [...groups] : [[reservationOwner(reservationId), []] as const]
     if (isSharded)
       remember(
-        ticket,
+        reservationId,
         order.map(([owner]) => owner),
       )
     const levels = claims.map(() => 0)
@@ -78,12 +78,12 @@ export function createCounters(context: RedisContext): RedisCounters {
   }
 
   async function giveBack(request: ReserveRequest, taken: readonly Taken[], levels: number[]): Promise<void> {
-    const { ticket, claims } = request
+    const { reservationId, claims } = request
     for (const { owner, granted, places } of taken) {
       for (const place of places) levels[place] = (levels[place] ?? 0) - heldOf(claims[place], granted)
-      await slot.settle(owner, { ticket, charges: [], tallies: [] })
+      await slot.settle(owner, { reservationId, charges: [], tallies: [] })
     }
-    owners.delete(ticket)
+    owners.delete(reservationId)
   }
 
   /** A refusal reports all levels, also those of owners that were not asked. */
@@ -104,7 +104,7 @@ export function createCounters(context: RedisContext): RedisCounters {
     const places = part.places.filter((place) => request.claims[place]?.elastic === true)
     for (const place of places) levels[place] = (levels[place] ?? 0) - (part.granted - granted)
     const counters = places.map((place) => request.claims[place]?.counter ?? '')
-    await slot.shrink(part.owner, request.ticket, counters, granted)
+    await slot.shrink(part.owner, request.reservationId, counters, granted)
   }
 
   async function settle(settlement: Settlement): Promise<boolean> {
@@ -113,19 +113,19 @@ export function createCounters(context: RedisContext): RedisCounters {
   }
 
   /**
-   * The first owner that has the ticket decides, and then the others follow. Each remembers the ticket, so that a
+   * The first owner that has the reservation decides, and then the others follow. Each remembers the reservation, so that a
    * settlement that failed half-way can be sent again: it completes, and charges nothing twice.
    */
   async function settleSharded(settlement: Settlement): Promise<boolean> {
-    const { ticket, entries = [] } = settlement
+    const { reservationId, entries = [] } = settlement
     const charges = byOwner(settlement.charges, ({ counter }) => counter)
     const tallies = byOwner(settlement.tallies, ({ name }) => name)
     const named = [...charges.keys(), ...tallies.keys()].toSorted()
-    const candidates = owners.get(ticket) ?? [...named, ticketOwner(ticket)]
-    const concerned = new Set([...(owners.get(ticket) ?? []), ...named])
+    const candidates = owners.get(reservationId) ?? [...named, reservationOwner(reservationId)]
+    const concerned = new Set([...(owners.get(reservationId) ?? []), ...named])
     const mark = concerned.size > 1
     const partOf = (owner: string): Settlement => ({
-      ticket,
+      reservationId,
       charges: (charges.get(owner) ?? []).flatMap((place) => settlement.charges[place] ?? []),
       tallies: (tallies.get(owner) ?? []).flatMap((place) => settlement.tallies[place] ?? []),
     })
@@ -137,14 +137,14 @@ export function createCounters(context: RedisContext): RedisCounters {
       if (result === 'settled' && entries.length > 0) {
         await run(APPEND, undefined, { limits, entries: entryRequests(entries, limits) })
       }
-      owners.delete(ticket)
+      owners.delete(reservationId)
       return result === 'settled'
     }
     return false
   }
 
-  function remember(ticket: string, names: readonly string[]): void {
-    owners.set(ticket, names)
+  function remember(reservationId: string, names: readonly string[]): void {
+    owners.set(reservationId, names)
     for (const oldest of owners.keys()) {
       if (owners.size <= MAX_REMEMBERED) return
       owners.delete(oldest)
@@ -214,6 +214,6 @@ function byOwner<item>(items: readonly item[], nameOf: (item: item) => string): 
 }
 
 /** The owner of a reservation without claims. */
-function ticketOwner(ticket: string): string {
-  return `ticket:${ticket}`
+function reservationOwner(reservationId: string): string {
+  return `reservation:${reservationId}`
 }

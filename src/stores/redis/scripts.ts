@@ -221,7 +221,7 @@ keepFor(base .. ':lapses', request.lapsesAfter + LATE)
 return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
-/** With `force`, charges although this slot has no ticket: the ticket in another slot has decided. */
+/** With `force`, charges although this slot has no ticket: the reservation in another slot has decided. */
 export const SETTLE: Script = defineScript(`${COMMON}${COUNTERS}${ITEMS}${TALLIES}
 lapse()
 local ticket = readTicket(request.ticket)
@@ -249,7 +249,7 @@ for _, entry in ipairs(request.entries) do append(entry) end
 return '{"settled":true}'
 `)
 
-/** Gives back a part of what a ticket holds: an elastic claim that got less in another slot. */
+/** Gives back a part of what a reservation holds: an elastic claim that got less in another slot. */
 export const SHRINK: Script = defineScript(`${COMMON}${COUNTERS}
 local ticket = readTicket(request.ticket)
 if not ticket then return '{}' end

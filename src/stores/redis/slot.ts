@@ -1,5 +1,5 @@
 import type { Level, ReserveRequest, Settlement } from '../../core/ports.ts'
-import { endedCounter, takenTicket } from '../reservation-rules.ts'
+import { endedCounter, takenReservationId } from '../reservation-rules.ts'
 import { claimRequest, decodeText, encodeText, fieldOf, listOf, numberOf, settlementRequest, textOf } from '../wire.ts'
 import type { RedisContext } from './client.ts'
 import { LEVELS, READ_TALLIES, RESERVE, SETTLE, SHRINK } from './scripts.ts'
@@ -11,20 +11,20 @@ export type SlotResult =
 
 /** How a settlement that concerns several slots is made in one of them. */
 export interface SettleOptions {
-  /** Remembers that the ticket is settled, so that a repeated settlement changes nothing here. */
+  /** Remembers that the reservation is settled, so that a repeated settlement changes nothing here. */
   readonly mark?: boolean
-  /** Charges although this slot never had the ticket: the ticket in another slot has decided. */
+  /** Charges although this slot never had the reservation: the reservation in another slot has decided. */
   readonly force?: boolean
 }
 
-/** `before`: the ticket was settled and marked earlier. */
+/** `before`: the reservation was settled and marked earlier. */
 export type SettleResult = 'settled' | 'before' | 'unknown'
 
 /** The steps on the data of one owner: one call each. */
 export interface Slot {
   reserve(owner: string, request: ReserveRequest): Promise<SlotResult>
   settle(owner: string, settlement: Settlement, options?: SettleOptions): Promise<SettleResult>
-  /** Lowers what a ticket holds of these counters to `amount`. */
+  /** Lowers what a reservation holds of these counters to `amount`. */
   shrink(owner: string, ticket: string, counters: readonly string[], amount: number): Promise<void>
   levels(owner: string, counters: readonly string[]): Promise<readonly Level[]>
   tallies(owner: string, names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
@@ -32,15 +32,15 @@ export interface Slot {
 
 export function createSlot({ run, limits }: RedisContext): Slot {
   async function reserve(owner: string, request: ReserveRequest): Promise<SlotResult> {
-    const { ticket, claims, least, lapsesAfterMs } = request
+    const { reservationId, claims, least, expiresAfterMs } = request
     const reply = await run(RESERVE, owner, {
-      ticket: encodeText(ticket),
+      ticket: encodeText(reservationId),
       claims: claims.map(claimRequest),
-      lapsesAfter: lapsesAfterMs,
+      lapsesAfter: expiresAfterMs,
       ...(least !== undefined && { least }),
     })
     const error = fieldOf(reply, 'error')
-    if (error === 'taken') throw takenTicket()
+    if (error === 'taken') throw takenReservationId()
     if (error === 'ended') throw endedCounter(decodeText(textOf(fieldOf(reply, 'counter'))))
     const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
     const refused = fieldOf(reply, 'refused')

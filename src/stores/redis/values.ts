@@ -56,7 +56,7 @@ export function createValues({ run, limits }: RedisContext): RedisValues {
   async function entries(log: string, { from, to, after = '', limit }: LogQuery): Promise<readonly LogEntry[]> {
     const reply = await run(ENTRIES, undefined, {
       log: encodeText(log),
-      // A cursor that this store did not give continues from the start.
+      // An unknown cursor starts from the beginning.
       after: /^\d{1,16}$/.test(after) ? String(Number(after)) : '0',
       limit,
       ...(from !== undefined && { from }),

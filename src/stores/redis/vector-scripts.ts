@@ -82,7 +82,7 @@ end
 return '{}'
 `)
 
-/** Small sets are compared one by one, which misses nothing. */
+/** Small sets are compared one by one, so the result is exact. */
 export const NEAREST_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local scope, set = request.scope, root .. ':v:' .. request.scope
 sweep(scope)
@@ -97,7 +97,10 @@ end
 return cjson.encode({ neighbors = neighbors })
 `)
 
-/** For servers without vector sets: the numbers of all vectors of a scope, and the vectors after a number, a page at a time. */
+/**
+ * For servers without vector sets: returns the numbers of all vectors of a scope, and one page of the vectors after a
+ * number.
+ */
 export const READ_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local scope, numbers, vectors = request.scope, {}, {}
 sweep(scope)
@@ -126,7 +129,7 @@ for _, key in ipairs(page[2]) do call('UNLINK', key) end
 return cjson.encode({ cursor = page[1] })
 `)
 
-/** Whether the server has vector sets: Redis 8 and newer. */
+/** Returns whether the server has vector sets (Redis 8 and newer). */
 export const HAS_VECTOR_SETS: Script = defineScript(`${COMMON}
 local reply = redis.pcall('VCARD', base .. ':x')
 return cjson.encode({ sets = not (type(reply) == 'table' and reply.err ~= nil) })

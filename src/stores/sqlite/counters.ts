@@ -1,13 +1,21 @@
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/ports.ts'
 import { addField } from '../memory/counters.ts'
-import { amountOf, checkAmount, checkRequest, decide, LATE_MS, MAX_AMOUNT, takenTicket } from '../reservation-rules.ts'
+import {
+  amountOf,
+  checkAmount,
+  checkRequest,
+  decide,
+  LATE_MS,
+  MAX_AMOUNT,
+  takenReservationId,
+} from '../reservation-rules.ts'
 import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'
 
 /** Counters, tickets and tallies. `reserve` and `settle` run within a transaction of the caller. */
 export interface SqliteCounters {
   reserve(request: ReserveRequest): ReserveResult
-  /** Returns false when the ticket is unknown or settled. */
+  /** Returns false when the reservation is unknown or settled. */
   settle(ticket: string, charges: readonly Charge[]): boolean
   level(name: string): Level
   add(tally: Tally): void
@@ -21,7 +29,7 @@ const COLLECT_MS = 1_000
 export function createCounters(sql: Sql, now: () => number): SqliteCounters {
   let collectsAt = 0
 
-  /** Gives back what lapsed tickets hold. */
+  /** Releases the amounts of expired reservations. */
   function lapse(at: number): void {
     const lapsed = sql.rows(
       'SELECT counter, sum(amount) AS amount FROM holds WHERE lapses_at <= ? GROUP BY counter',
@@ -32,7 +40,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     if (at >= collectsAt) collect(at)
   }
 
-  /** Removes rows that have ended. Reads ignore them, so this need not happen at once. */
+  /** Removes expired rows. Reads ignore them, so the removal may be late. */
   function collect(at: number): void {
     collectsAt = at + COLLECT_MS
     sql.run('DELETE FROM tickets WHERE lapses_at <= ?', at - LATE_MS)
@@ -49,8 +57,8 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     const at = now()
     checkRequest(request, at)
     lapse(at)
-    const ticket = encodeText(request.ticket)
-    if (isOpen(ticket)) throw takenTicket()
+    const ticket = encodeText(request.reservationId)
+    if (isOpen(ticket)) throw takenReservationId()
     const before = request.claims.map(({ counter }) => {
       const { spent, held } = read(encodeText(counter), at) ?? NOTHING
       return Math.min(MAX_AMOUNT, spent + held)
@@ -58,7 +66,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
     const { granted } = decision
-    const lapsesAt = at + request.lapsesAfterMs
+    const lapsesAt = at + request.expiresAfterMs
     sql.run('INSERT INTO tickets VALUES (?, ?)', ticket, lapsesAt)
     for (const claim of request.claims) {
       const amount = amountOf(claim, granted)
@@ -83,7 +91,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     return true
   }
 
-  /** A charge to a counter that has ended is dropped: no request can read it. */
+  /** Drops a charge to an expired counter, which no request can read. */
   function charge({ counter, amount, expiresAt }: Charge, at: number): void {
     const name = encodeText(counter)
     const found = read(name, at)
@@ -91,7 +99,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     write(name, found, { spent: amount, held: 0 }, expiresAt)
   }
 
-  /** A counter that has ended begins again at zero, without the holds on what it was. */
+  /** An expired counter starts again at zero, without its old holds. */
   function write(counter: string, found: Level | undefined, by: Level, endsAt: number): void {
     if (found === undefined) {
       sql.run('DELETE FROM holds WHERE counter = ?', counter)
@@ -116,7 +124,7 @@ export function createCounters(sql: Sql, now: () => number): SqliteCounters {
     return sql.row('SELECT 1 FROM tickets WHERE name = ?', ticket) !== undefined
   }
 
-  /** Reads without the write lock, so lapsed holds are subtracted instead of removed. */
+  /** Reads without the write lock, so expired holds are subtracted instead of removed. */
   function level(name: string): Level {
     const at = now()
     const row = sql.row(

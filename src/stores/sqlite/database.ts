@@ -1,7 +1,7 @@
 /** A parameter of a statement. */
 export type SqliteValue = string | number
 
-/** The end of a row that has none. A number, so that every column has a value and every comparison is plain. */
+/** The end of a row without an end. A number, so that comparisons need no special case. */
 export const NEVER: number = Number.MAX_SAFE_INTEGER
 
 /** A prepared statement of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. */

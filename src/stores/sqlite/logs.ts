@@ -13,7 +13,7 @@ export interface SqliteLogs {
 const CURSOR_DIGITS = 16
 /** Maximum number of expired entries that one append removes. */
 const SWEEP = 1_000
-/** The range of times of a Date, in milliseconds. */
+/** Maximum time value of a Date, in milliseconds. */
 const MAX_TIME = 8.64e15
 
 export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): SqliteLogs {
@@ -90,7 +90,7 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
   return { append, entries }
 }
 
-/** A cursor that this store did not give continues from the start. */
+/** An unknown cursor starts from the beginning. */
 function cursorNumber(cursor: string): number {
   return /^\d{1,16}$/.test(cursor) ? Number(cursor) : 0
 }

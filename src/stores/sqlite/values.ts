@@ -75,7 +75,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     if (moreEntries === 0 && moreBytes <= 0) return
     const held = sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', 'owned', entry.share))
     const all = sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', 'owned'))
-    // However many keys fill their quotas, as much as the last of them holds is free for the next key.
+    // Even when all keys fill their quotas, as much as the last key uses stays free for the next key.
     const maxEntries = Math.min(quota.maxEntries, limits.owned.entries - all.entries - moreEntries)
     const maxBytes = Math.min(quota.maxBytes, limits.owned.bytes - all.bytes - moreBytes)
     if (held.entries + moreEntries > maxEntries || held.bytes + moreBytes > maxBytes) throw quotaExceeded(quota)

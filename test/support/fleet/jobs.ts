@@ -19,7 +19,7 @@ export type FleetJob =
       readonly atOnce: number
       readonly counters: readonly string[]
       readonly max: number
-      readonly lapsesAfterMs: number
+      readonly expiresAfterMs: number
       readonly expiresAt: number
     }
   | {
@@ -33,7 +33,7 @@ export type FleetJob =
 
 export type FleetReport =
   | { readonly type: 'statuses'; readonly statuses: Readonly<Record<string, number>> }
-  | { readonly type: 'settled'; readonly ticket: string }
+  | { readonly type: 'settled'; readonly reservationId: string }
   | { readonly type: 'recalled'; readonly status: number; readonly cache: string | null; readonly body: string }
 
 /** A store that is slow because the machine is busy must not change what a fleet counts. */

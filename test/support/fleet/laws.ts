@@ -112,11 +112,11 @@ export async function settleUnderKills(
     atOnce,
     counters,
     max: 1_000_000,
-    lapsesAfterMs: LAPSE_MS,
+    expiresAfterMs: LAPSE_MS,
     expiresAt: Date.now() + 3_600_000,
   } as const
-  const onReport = (report: { readonly type: string; readonly ticket?: string }): void => {
-    if (report.ticket !== undefined) reported.push(report.ticket)
+  const onReport = (report: { readonly type: string; readonly reservationId?: string }): void => {
+    if (report.reservationId !== undefined) reported.push(report.reservationId)
   }
   try {
     const children = Array.from({ length: processes }, () => fleet.start(job, onReport))

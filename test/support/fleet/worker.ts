@@ -40,20 +40,20 @@ async function ask(count: number, atOnce: number, secret: string): Promise<void>
 /** Reserves and settles until it is killed, and reports each settlement that the store confirmed. */
 async function settleForEver(
   shared: Store,
-  { counters, max, lapsesAfterMs, expiresAt }: FleetJob & { readonly type: 'settle' },
+  { counters, max, expiresAfterMs, expiresAt }: FleetJob & { readonly type: 'settle' },
 ): Promise<void> {
   for (;;) {
-    const ticket = randomUUID()
+    const reservationId = randomUUID()
     const claims = counters.map((counter) => ({ counter, amount: 3, max, expiresAt }))
-    const { accepted } = await shared.reserve({ ticket, claims, lapsesAfterMs })
+    const { accepted } = await shared.reserve({ reservationId, claims, expiresAfterMs })
     if (!accepted) continue
     const isSettled = await shared.settle({
-      ticket,
+      reservationId,
       charges: counters.map((counter) => ({ counter, amount: 1, expiresAt })),
       tallies: [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }],
-      entries: [{ log: 'audit', at: Date.now(), value: ticket }],
+      entries: [{ log: 'audit', at: Date.now(), value: reservationId }],
     })
-    if (isSettled) await report({ type: 'settled', ticket })
+    if (isSettled) await report({ type: 'settled', reservationId })
   }
 }
 
