@@ -73,28 +73,21 @@ export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBo
 /** Parses a text above 1 MiB, of which the scan has found the long strings. */
 type ParseLarge = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
 
-function* parseAtOnce(bytes: Uint8Array): Steps<unknown> {
-  return parseJson(decodeUtf8(bytes), false)
-}
-
 const MANY_KEYS = 10_000
 
-function* parseSteps(
-  received: Uint8Array,
-  limits: ParseLimits,
-  parseLarge: ParseLarge = parseAtOnce,
-): Steps<ParsedBody> {
+function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: ParseLarge): Steps<ParsedBody> {
   const bytes = withoutMark(received)
   const { keys, exponents, modelSpan, longStrings } = yield* scanJson(bytes, limits)
   const size = received.length + exponents * EXPONENT_GROWTH
   const takesLong = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
   if (takesLong) yield
-  const text = bytes.length > LARGE_BODY_BYTES ? undefined : decodeUtf8(bytes)
-  const body = objectOf(text === undefined ? yield* parseLarge(bytes, longStrings) : parseJson(text, false))
+  const text = parseLarge === undefined ? decodeUtf8(bytes) : ''
+  const value = parseLarge === undefined ? parseJson(text, false) : yield* parseLarge(bytes, longStrings)
+  const body = objectOf(value)
   if (takesLong) yield
   if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: size }
   if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: size }
-  const isSpliced = text?.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT
+  const isSpliced = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT
   const spliced = isSpliced ? { bytes, modelSpan, text } : { bytes, modelSpan }
   return { body, hasRepeatedKeys: false, bytes: size, received: spliced }
 }

@@ -1,4 +1,5 @@
 import { lazy } from '../core/lazy.ts'
+import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 import type { Completion, Frame, Step } from '../core/answer.ts'
 import type { AnswerSource, StepReader, StreamFormat } from '../core/answer-source.ts'
 import { Cancellation } from '../core/cancellation.ts'
@@ -83,11 +84,17 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, second, models, model, urls } = options
   const { embed, count, ping, responses, base } = urls
   let loaded: LoadedOptions | undefined
-  const load = lazy(async () => (loaded = { ...options, format: await format.load() }))
-  const run = <result>(work: (ready: LoadedOptions) => Promise<result>): Promise<result> =>
-    loaded === undefined ? load().then(work) : work(loaded)
-  const runFor = <result>(prompt: Prompt, work: (ready: LoadedOptions) => Promise<result>): Promise<result> =>
-    second?.dialect === prompt.native.dialect ? inSecondFormat(options, second, prompt).then(work) : run(work)
+  const load = async (prompt: Prompt | undefined): Promise<LoadedOptions> => {
+    const dialect = prompt?.native.dialect
+    if (second !== undefined && prompt !== undefined && second.dialect === dialect) {
+      return inSecondFormat(options, second, prompt)
+    }
+    if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
+    return (loaded ??= { ...options, format: await format.load() })
+  }
+  /** The options at once, unless a module has to be loaded for this prompt. */
+  const optionsFor = (prompt?: Prompt): MaybePromise<LoadedOptions> =>
+    loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
   return {
     name,
     dialect: format.dialect,
@@ -95,19 +102,19 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     endsCalls: true,
     models,
     model,
-    complete: (call) => runFor(call.prompt, (ready) => complete(ready, call)),
-    stream: (call) => runFor(call.prompt, (ready) => stream(ready, call)),
-    ...(embed !== undefined && { embed: (call: EmbedCall) => run((ready) => embedTexts(ready, call, embed)) }),
+    complete: (call) => complete(optionsFor(call.prompt), call),
+    stream: (call) => stream(optionsFor(call.prompt), call),
+    ...(embed !== undefined && { embed: async (call: EmbedCall) => embedTexts(await optionsFor(), call, embed) }),
     ...(count !== undefined && {
-      countTokens: (call: ProviderCall) => run((ready) => countTokens(ready, call, count)),
+      countTokens: async (call: ProviderCall) => countTokens(await optionsFor(call.prompt), call, count),
     }),
     ...(responses !== undefined && {
-      heldResponse: (call: HeldResponseCall) => run((ready) => heldResponse(ready, call, responses)),
+      heldResponse: async (call: HeldResponseCall) => heldResponse(await optionsFor(), call, responses),
     }),
     ...(base !== undefined && {
-      passThrough: (call: PassthroughCall) => run((ready) => passThrough(ready, call, base)),
+      passThrough: async (call: PassthroughCall) => passThrough(await optionsFor(), call, base),
     }),
-    ...(ping !== undefined && { ping: (call: OpenCall) => run((ready) => answersAtAll(ready, call, ping)) }),
+    ...(ping !== undefined && { ping: async (call: OpenCall) => answersAtAll(await optionsFor(), call, ping) }),
   }
 }
 
@@ -121,17 +128,13 @@ async function inSecondFormat(
   return { ...options, format: await second.load(), urls: { ...options.urls, create } }
 }
 
-async function complete(options: LoadedOptions, call: ProviderCall): Promise<Sent<Completion>> {
-  if (isForeign(call.prompt, options)) await loadTranslation()
+async function complete(given: MaybePromise<LoadedOptions>, call: ProviderCall): Promise<Sent<Completion>> {
+  const options = isPromise(given) ? await given : given
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, { method: 'POST', url: writeAddress(options.urls.create, call), body })
-  if (isRefused(response)) throw await refusalOf(options, call, response)
+  if (response.status >= 400) throw await refusalOf(options, call, response)
   const { text, value } = readJson(options, call, response)
   return { answer: readable(options.name, () => options.format.readCompletion(value, text)), ignored }
-}
-
-function isForeign({ native }: Prompt, { format }: LoadedOptions): boolean {
-  return native.dialect !== format.dialect
 }
 
 function writeAddress(address: Address, { model }: { readonly model: Model }, isStream = false): string {
@@ -139,8 +142,8 @@ function writeAddress(address: Address, { model }: { readonly model: Model }, is
 }
 
 /** The name and the content type of the answer are checked before anything of it is passed on. */
-async function stream(options: LoadedOptions, call: ProviderCall): Promise<Sent<AnswerSource>> {
-  if (isForeign(call.prompt, options)) await loadTranslation()
+async function stream(given: MaybePromise<LoadedOptions>, call: ProviderCall): Promise<Sent<AnswerSource>> {
+  const options = isPromise(given) ? await given : given
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
   const response = await request(options, call, {
     method: 'POST',
@@ -148,7 +151,7 @@ async function stream(options: LoadedOptions, call: ProviderCall): Promise<Sent<
     body,
     isStream: isEventStream,
   })
-  if (isRefused(response)) throw await refusalOf(options, call, response)
+  if (response.status >= 400) throw await refusalOf(options, call, response)
   checkAccepted(options, call, response)
   if ('source' in response) return { answer: response.source, ignored }
   throw brokenUpstream(options.name, 'answered with something other than the event stream that was asked for')
@@ -164,7 +167,7 @@ async function passThrough(options: LoadedOptions, call: PassthroughCall, base: 
   const { path, ...outgoing } = call
   const response = await request(options, call, { ...outgoing, url: `${base}${path}`, isStream: isAccepted })
   if ('source' in response) return response
-  if (isRefused(response)) throw await refusalOf(options, call, response)
+  if (response.status >= 400) throw await refusalOf(options, call, response)
   checkAccepted(options, call, response)
   throw brokenUpstream(options.name, `answered with status ${response.status}`)
 }
@@ -197,7 +200,6 @@ function guardedFormat({ format, secrets }: LoadedOptions): StreamFormat {
 const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(options: LoadedOptions, call: ProviderCall, url: string): Promise<number> {
-  if (isForeign(call.prompt, options)) await loadTranslation()
   const written = parseObject(textOf(options.format.writePrompt(call.prompt, call.model.id).body)) ?? {}
   const counted = Object.fromEntries(Object.entries(written).filter(([field]) => !NOT_COUNTED.includes(field)))
   const { value } = await fetchJson(options, call, { method: 'POST', url, body: JSON.stringify(counted) })
@@ -239,7 +241,7 @@ interface JsonAnswer {
 /** Sends a request and resolves when the upstream has accepted it; every other answer is a failure. */
 async function fetchJson(options: LoadedOptions, call: OpenCall, outgoing: Outgoing): Promise<JsonAnswer> {
   const response = await request(options, call, outgoing)
-  if (isRefused(response)) throw await refusalOf(options, call, response)
+  if (response.status >= 400) throw await refusalOf(options, call, response)
   return readJson(options, call, response)
 }
 
@@ -322,18 +324,15 @@ function headersFor(
   return headers
 }
 
-function isRefused({ status }: UpstreamResponse): boolean {
-  return status >= 400 && status < 600
-}
-
 /** What an error status means. A body that cannot be read, or says nothing, leaves the status. */
 async function refusalOf(
   options: LoadedOptions,
   { runtime }: OpenCall,
   response: UpstreamResponse,
 ): Promise<GatewayError> {
-  const { readRefusal } = await import('../upstream/refusal.ts')
   const { name, format, secrets } = options
+  if (response.status >= 600) return brokenUpstream(name, `answered with status ${response.status}`)
+  const { readRefusal } = await import('../upstream/refusal.ts')
   const text = 'text' in response ? response.text : undefined
   const failure = readable(name, () => format.readFailure(response.status, parseObject(text ?? '')))
   return readRefusal(failure, { response, now: runtime.now(), secrets: listOf(secrets) })
