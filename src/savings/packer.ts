@@ -5,7 +5,7 @@ import { excerptSegment, type Snippet } from './excerpt.ts'
 import type { SegmentAnalysis } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
 
-/** One segment on its way into or past the basket. */
+/** A segment, and the decision whether it is packed. */
 export interface PackerEntry {
   readonly segment: Segment
   readonly place: number
@@ -28,15 +28,15 @@ export interface PackerEntry {
 export interface Packer {
   readonly room: number
   readonly spent: () => number
-  /** Takes segments whole, in this order, those that fit: within `limit` tokens together and within the room. */
+  /** Packs whole segments that fit, in this order, within `limit` tokens together. */
   takeWhole(entries: readonly PackerEntry[], limit: number): void
-  /** Takes the calls of segments without their results, those that fit. */
+  /** Packs the tool calls of segments that fit, without their results. */
   takeSkeletons(entries: readonly PackerEntry[], limit: number): void
-  /** Takes snippets of segments from the last back, within `limit` tokens together and within the room. */
+  /** Packs snippets of segments from the last back, within `limit` tokens together. */
   takeLast(entries: readonly PackerEntry[], limit: number): void
-  /** Takes the best snippets of what is not whole, by their estimated size; true when it took any. */
+  /** Packs the best snippets of segments that are not whole, by estimated size. Returns true when it packed any. */
   takeSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
-  /** Replaces estimates by exact sizes; gives back the last snippets of what turned out too large. */
+  /** Replaces estimates by exact sizes, and removes the last snippets of segments that are too large. */
   measure(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
 }
 
@@ -140,7 +140,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     }
   }
 
-  /** Gives back snippets, the last picked first, until the rest fits. */
+  /** Removes snippets, the last picked first, until the rest fits. */
   const shrink = async (entry: PackerEntry, signal: AbortSignal): Promise<void> => {
     const over = (): boolean => spent > room
     while (over() && entry.picked.length > 1) {
@@ -152,7 +152,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
   return { room, spent: () => spent, takeWhole, takeSkeletons, takeLast, takeSnippets, measure }
 }
 
-/** Tokens of a snippet in an excerpt: the first one also brings the segment's skeleton. */
+/** Returns the tokens of a snippet in an excerpt. The first snippet adds the segment's skeleton. */
 function costOf(entry: PackerEntry, snippet: Snippet): number {
   return snippet.tokens + SNIPPET_FRAME + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
 }
@@ -184,7 +184,7 @@ interface Offer {
   readonly worth: number
 }
 
-/** What is not whole when snippets are first asked for. */
+/** Offers the snippets of a segment that is not whole. */
 function offersOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly Offer[] {
   if (entry.state === 'whole') return []
   const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0

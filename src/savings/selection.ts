@@ -168,7 +168,7 @@ function withNeighbors(scores: Float64Array): Float64Array {
   })
 }
 
-/** Worth of each segment: its own score and half of its partner's, by length and age. */
+/** Sets the value of each segment: its own score and half of its partner's, by length and age. */
 function rank(entries: readonly PackerEntry[], scores: Float64Array, withTools: boolean): void {
   const [ageing, power] = withTools ? [AGEING, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const greatest = scores.reduce((most, score) => Math.max(most, score), 1e-9)
@@ -194,7 +194,9 @@ function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at:
   return around / 4
 }
 
-/** The answers that fit the query best, whole: ranked as elsewhere, short words of the user would fill the room first. */
+/**
+ * Packs the answers that match the query best. With the common ranking, short user messages would use the tokens first.
+ */
 function takeAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
   const worthOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
   const answers = entries.filter(({ segment, share }) => segment.kind === 'assistant' && share > 0)
@@ -212,7 +214,7 @@ interface Orders {
   readonly withTools: boolean
 }
 
-/** Standing instructions, the user's words, the steps of the live turn, the beginning and the end. */
+/** Packs standing instructions, user messages, the steps of the live turn, the first and the last segment. */
 function takeRightful(packer: Packer, entries: readonly PackerEntry[], orders: Orders): void {
   const { room } = packer
   const { byValue, newestFirst, steps } = orders

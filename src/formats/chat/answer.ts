@@ -139,7 +139,7 @@ function writeMessage(parts: readonly Part[]): JsonObject {
   }
 }
 
-/** A tool call of an answer or of a message. */
+/** Writes a tool call of an answer or a message. */
 export function writeCall(part: ToolCallPart): JsonObject {
   if (part.native?.dialect === 'openai') return part.native.value
   const input = part.input.trim() === '' ? '{}' : part.input

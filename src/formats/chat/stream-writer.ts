@@ -35,7 +35,7 @@ export function stepWriter(context: WriteContext): StepWriter {
   }
 }
 
-/** The bill as the chat and the responses format show it. */
+/** Returns the bill in the fields of the chat and the responses format. */
 export function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     original_tokens: metrics.originalTokens,

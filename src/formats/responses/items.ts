@@ -206,7 +206,7 @@ export function decodeReasoning(content: unknown): ReasoningSecrets {
   return content.startsWith(CIPHER) ? { redacted: content.slice(CIPHER.length) } : {}
 }
 
-/** A thought as the item that carries it to the next request. */
+/** Returns the reasoning item that carries reasoning to the next request. */
 export function reasoningItem(id: string, text: string, seal: Parameters<typeof encodeReasoning>[0]): JsonObject {
   const sealed = encodeReasoning(seal)
   return {
