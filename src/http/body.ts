@@ -63,14 +63,16 @@ const UNSTATED_BYTES = 32 * 1024 * 1024
 export class BodyCollector {
   readonly #maxBytes: number
   readonly #expected: number
-  readonly #pieces: Uint8Array[] = []
+  readonly #pieces: Uint8Array[]
   #whole: Uint8Array | undefined
-  #size = 0
+  #size: number
 
   /** @param expected The size that the headers state; another one costs a second copy. */
   constructor(maxBytes: number, expected: number) {
     this.#maxBytes = maxBytes
     this.#expected = expected
+    this.#pieces = []
+    this.#size = 0
   }
 
   /** Returns false, and adds nothing, where the body would be larger than the maximum. */
