@@ -82,8 +82,8 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Par
   const takesLong = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
   if (takesLong) yield
   const text = parseLarge === undefined ? decodeUtf8(bytes) : ''
-  const value = parseLarge === undefined ? parseJson(text, false) : yield* parseLarge(bytes, longStrings)
-  const body = objectOf(value)
+  const body = parseLarge === undefined ? parseJson(text, false) : yield* parseLarge(bytes, longStrings)
+  if (!isJsonObject(body)) throw notAnObject(`is ${nameOfType(body)}`)
   if (takesLong) yield
   if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: size }
   if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: size }
@@ -130,9 +130,8 @@ function withoutMark(bytes: Uint8Array): Uint8Array {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes
 }
 
-function objectOf(value: unknown): JsonObject {
-  if (isJsonObject(value)) return value
-  throw notAnObject(`is ${Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`}`)
+function nameOfType(value: unknown): string {
+  return Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
 }
 
 /** Fewer than were scanned: some object has the same key twice. */
