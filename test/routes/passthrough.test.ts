@@ -69,11 +69,11 @@ describe('an endpoint that is not open', () => {
   })
 
   it.each([
-    [{ image: {} }, 'there is no option image'],
-    [{ images: { prices: () => 1 } }, 'there is no option prices'],
-    [{ images: { price: 1 } }, 'images.price: a function that returns dollars was expected'],
-    [{ images: { price: () => 1, free: true } }, 'images: either price'],
-    [{ images: { finalPrice: () => 1 } }, 'images: either price'],
+    [{ image: {} }, 'passthrough.image: there is no such option. Did you mean images?'],
+    [{ images: { prices: () => 1 } }, 'images.prices: there is no such option. Did you mean price?'],
+    [{ images: { price: 1 } }, 'images.price: expected a function price(request) that returns dollars, got 1'],
+    [{ images: { price: () => 1, free: true } }, 'images: expected either price'],
+    [{ images: { finalPrice: () => 1 } }, 'images: expected either price'],
   ])('is an error at the start as %j', (passthrough, message) => {
     expect(() => createGateway({ providers: [extractive()], passthrough: passthrough as Passthrough })).toThrow(message)
   })
@@ -273,8 +273,8 @@ describe('the key', () => {
     await post(stage, '/v1/images/generations')
 
     expect(stage.gateway.metrics.summary()).toMatchObject({
-      optimizer: { requests_total: 1 },
-      billing: { total_cost_usd: 0.04, total_billed_usd: 0.08 },
+      optimizer: { requestsTotal: 1 },
+      billing: { totalCostUsd: 0.04, totalBilledUsd: 0.08 },
     })
   })
 
