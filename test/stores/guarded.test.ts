@@ -84,6 +84,6 @@ describe.each(calls)('%s', (_name, call) => {
 
 it('refusals of the store itself and faults of the caller pass as they are', async () => {
   const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never })
-  await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('no room')
+  await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('The in-memory store is full')
   await expect(settled(() => full.reserve({ ...request, expiresAfterMs: 0 }))).rejects.toBeInstanceOf(RangeError)
 })
