@@ -94,7 +94,10 @@ function pairsAreValid(messages: readonly Message[]): boolean {
 }
 
 /** A tier through the whole waterfall. */
-export function through(waterfall: () => (job: TierJob) => Promise<WaterfallResult>, more: () => Partial<TierJob>): Method {
+export function through(
+  waterfall: () => (job: TierJob) => Promise<WaterfallResult>,
+  more: () => Partial<TierJob>,
+): Method {
   return async (prompt) => (await waterfall()(jobOf(prompt, more()))).rewrite?.prompt ?? prompt
 }
 

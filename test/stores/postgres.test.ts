@@ -145,7 +145,9 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
 })
 
 it('refuses a schema name that needs quotes', () => {
-  expect(() => postgresStore({ client: { query: async () => ({ rows: [] }) }, schema: 'a; DROP' })).toThrow('postgresStore: schema: expected')
+  expect(() => postgresStore({ client: { query: async () => ({ rows: [] }) }, schema: 'a; DROP' })).toThrow(
+    'postgresStore: schema: expected',
+  )
 })
 
 const LIMIT = { entries: 1_000, bytes: 1_000_000 }
