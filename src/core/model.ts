@@ -66,14 +66,14 @@ export function splitModelName(name: string): ModelName | undefined {
 }
 
 /** The greatest length of a model name. */
-const LONGEST_NAME = 200
+const MAX_NAME_LENGTH = 200
 
 /**
  * True for a name that may stand in a header, a log line and a path: printable ASCII without blanks or the signs that
  * change the meaning of a URL.
  */
 export function isSafeModelName(name: string): boolean {
-  if (name.length > LONGEST_NAME || !/^[\w.:@+/-]+$/.test(name)) return false
+  if (name.length > MAX_NAME_LENGTH || !/^[\w.:@+/-]+$/.test(name)) return false
   return !name.includes('..') || !name.split('/').includes('..')
 }
 

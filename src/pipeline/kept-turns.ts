@@ -17,10 +17,10 @@ const MAX_HELD_IDS = 256
 /** A longer conversation is not kept, in UTF-16 units of its JSON. */
 const LONGEST = 4 * 1024 * 1024
 /** Each one is a read of the store; so many are read at once. */
-const MOST_QUOTED = 1000
+const MAX_QUOTED = 1000
 const AT_ONCE = 16
 /** All that one request recalls, in UTF-16 units of its JSON. */
-const MOST_RECALLED = 32 * 1024 * 1024
+const MAX_RECALLED = 32 * 1024 * 1024
 
 export type KeptTurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
@@ -84,7 +84,7 @@ async function findHolders(
   key: VirtualKey,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
-  if (ids.length > MOST_QUOTED) throw tooMuch(`more than ${MOST_QUOTED} items`)
+  if (ids.length > MAX_QUOTED) throw tooMuch(`more than ${MAX_QUOTED} items`)
   const holders = new Map<string, string>()
   for (let from = 0; from < ids.length; from += AT_ONCE) {
     const some = ids.slice(from, from + AT_ONCE).filter(isKeptId)
@@ -123,14 +123,14 @@ async function findQuoted(
   key: VirtualKey,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, JsonObject>> {
-  if (ids.length > MOST_QUOTED) throw tooMuch(`items of more than ${MOST_QUOTED} responses`)
+  if (ids.length > MAX_QUOTED) throw tooMuch(`items of more than ${MAX_QUOTED} responses`)
   const found = new Map<string, JsonObject>()
   let size = 0
   for (let from = 0; from < ids.length; from += AT_ONCE) {
     const some = ids.slice(from, from + AT_ONCE)
     const texts = await Promise.all(some.map((id) => read(store, { key, id, half: 'answer' })))
     size += texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
-    if (size > MOST_RECALLED) throw tooMuch(`responses of more than ${MOST_RECALLED} characters`)
+    if (size > MAX_RECALLED) throw tooMuch(`responses of more than ${MAX_RECALLED} characters`)
     for (const [index, id] of some.entries()) {
       const answer = answerOf(texts[index])
       if (answer !== undefined) found.set(id, answer)

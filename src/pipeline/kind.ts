@@ -29,10 +29,10 @@ function only(resolved: Resolved, fits: (route: Route) => boolean, problem: stri
   if (routes.every(fits)) return resolved
   const [first, ...others] = routes.filter(fits)
   if (first !== undefined) return { name, routes: [first, ...others] }
-  throw new GatewayError('invalid-request', `The model ${name.slice(0, LONGEST_SHOWN)} ${problem}.`, {
+  throw new GatewayError('invalid-request', `The model ${name.slice(0, MAX_SHOWN)} ${problem}.`, {
     param: 'model',
     code: 'invalid_model',
   })
 }
 
-const LONGEST_SHOWN = 100
+const MAX_SHOWN = 100

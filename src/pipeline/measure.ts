@@ -12,7 +12,7 @@ import type { Services } from './services.ts'
 import type { Counter, Route, Size } from './request-values.ts'
 
 /** Shorter texts are their own digest: see core/digest.ts. */
-const SHORTEST_LONG_MEDIA = 256 * 1024
+const MIN_LONG_MEDIA = 256 * 1024
 /** A count by a vendor takes no longer than this: without it the bound by bytes is used. */
 const COUNT_MS = 10_000
 /** A prompt of at most so many bytes is estimated at once: that takes less than a millisecond. */
@@ -52,7 +52,7 @@ export class PromptSize implements Size {
   }
 
   get mayHoldLongMedia(): boolean {
-    return this.#bytes > SHORTEST_LONG_MEDIA
+    return this.#bytes > MIN_LONG_MEDIA
   }
 
   get bound(): number {

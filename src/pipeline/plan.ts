@@ -43,7 +43,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
 }
 
 /** No vendor caches shorter prefixes, in tokens; a token takes at least one byte. */
-const SHORTEST_PREFIX = 1024
+const MIN_PREFIX = 1024
 
 /** True when every vendor that may answer bills cached prefixes by markers. */
 function isCacheable({ resolved, prompt, size, steering }: Reserved): boolean {
@@ -51,7 +51,7 @@ function isCacheable({ resolved, prompt, size, steering }: Reserved): boolean {
     steering.level !== 'off' &&
     prompt.native.dialect !== 'responses' &&
     resolved.routes.every(({ provider, model }) => provider.dialect === 'anthropic' && hasMarkerPrice(model)) &&
-    size.bound >= SHORTEST_PREFIX
+    size.bound >= MIN_PREFIX
   )
 }
 

@@ -52,7 +52,7 @@ const SOONEST_MS = 20
 /** Batches that are looked at without a pause. */
 const PAUSE_AFTER = 100
 /** Limits may be raised meanwhile. */
-const LONGEST_REST_MS = 300_000
+const MAX_REST_MS = 300_000
 
 export function createBatchWork(options: BatchWorkOptions): BatchWork {
   const { queue, services, concurrency, leaseMs } = options
@@ -186,7 +186,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
 
   /** What one item was refused, the next ones would be, too: all batches of its key wait. */
   async function putOff(claim: ItemClaim, batch: Batch, ms: number): Promise<void> {
-    const until = Math.min(now() + Math.min(ms, LONGEST_REST_MS), batch.expiresAt)
+    const until = Math.min(now() + Math.min(ms, MAX_REST_MS), batch.expiresAt)
     resting.set(batch.keyId, Math.max(until, resting.get(batch.keyId) ?? 0))
     await queue.release(claim, now())
   }

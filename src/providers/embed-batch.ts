@@ -15,7 +15,7 @@ export interface EmbeddingEndpoint {
   readonly transport: () => Transport
 }
 
-const MOST_BYTES = 32 * 1024 * 1024
+const MAX_BYTES = 32 * 1024 * 1024
 const NAME = 'embeddings'
 
 /** Sends one call. Rejects with `upstream` for an answer that is not one vector of the right length for each text. */
@@ -35,14 +35,14 @@ export async function embedBatch(
       timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
       cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
       connectMs: timeoutMs,
-      maxBytes: () => MOST_BYTES,
+      maxBytes: () => MAX_BYTES,
       isStream: undefined,
       format: undefined,
     },
   )
   if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
   const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MOST_BYTES} bytes`)
+  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MAX_BYTES} bytes`)
   return readVectors(parseObject(text), texts.length, dimensions)
 }
 

@@ -13,11 +13,11 @@ export interface Extract {
 }
 
 /** Longer stretches without an end are cut, and more sentences than this are not looked at. */
-const LONGEST_SENTENCE = 500
-const MOST_SENTENCES = 100_000
+const MAX_SENTENCE_LENGTH = 500
+const MAX_SENTENCES = 100_000
 
 /** Sentences that fit less than this share of the best one say nothing about the question. */
-const LEAST_SHARE = 0.35
+const MIN_SHARE = 0.35
 
 /** The words of a question that say nothing. */
 const EMPTY_WORDS = new Set(
@@ -35,7 +35,7 @@ const EMPTY_WORDS = new Set(
 export function extractAnswer(texts: readonly string[], question: string, most: Extract): readonly string[] {
   const asked = new Set(splitSentences(question))
   const sentences = readSentences(texts).filter(({ text }) => !asked.has(text))
-  return best(sentences, new Set(termsOf(question)), most, LEAST_SHARE)
+  return best(sentences, new Set(termsOf(question)), most, MIN_SHARE)
 }
 
 /** The sentences that say most of what the texts are about, in their order. */
@@ -53,20 +53,20 @@ export function splitSentences(text: string): readonly string[] {
     .split(/(?<=[.!?。！？])\s+|\n+/u)
     .flatMap((sentence) => {
       const trimmed = sentence.trim()
-      return trimmed.length <= LONGEST_SENTENCE ? trimmed : pieces(trimmed)
+      return trimmed.length <= MAX_SENTENCE_LENGTH ? trimmed : pieces(trimmed)
     })
     .filter((sentence) => sentence !== '')
 }
 
 function pieces(text: string): readonly string[] {
-  const count = Math.ceil(text.length / LONGEST_SENTENCE)
-  return Array.from({ length: count }, (_, at) => text.slice(at * LONGEST_SENTENCE, (at + 1) * LONGEST_SENTENCE))
+  const count = Math.ceil(text.length / MAX_SENTENCE_LENGTH)
+  return Array.from({ length: count }, (_, at) => text.slice(at * MAX_SENTENCE_LENGTH, (at + 1) * MAX_SENTENCE_LENGTH))
 }
 
 function readSentences(texts: readonly string[]): readonly Sentence[] {
   const unique = new Set(texts.flatMap(splitSentences))
   return [...unique]
-    .slice(-MOST_SENTENCES)
+    .slice(-MAX_SENTENCES)
     .map((text, position) => ({ text, position, terms: termsOf(text) }))
     .filter((sentence) => sentence.terms.length > 0)
 }

@@ -36,7 +36,7 @@ function compose(prompt: Prompt, model: Model): string {
 }
 
 /** A last message that is longer than this and asks nothing is a text to be digested. */
-const LONGEST_QUESTION = 2000
+const MAX_QUESTION_LENGTH = 2000
 const SENTENCES = 5
 /** A digest keeps at most this share of its text. */
 const DIGEST_SHARE = 0.25
@@ -48,7 +48,7 @@ function sentencesFor(prompt: Prompt, model: Model): string {
   const room = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARACTERS_PER_TOKEN
   const sentences = splitSentences(question)
   const query = sentences.findLast((sentence) => /[?？]$/.test(sentence))
-  if (query === undefined && question.length > LONGEST_QUESTION) {
+  if (query === undefined && question.length > MAX_QUESTION_LENGTH) {
     const characters = Math.min(room, question.length * DIGEST_SHARE)
     return extractDigest([question], { sentences: Infinity, characters }).join(' ')
   }

@@ -1,7 +1,7 @@
 import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
 
 const DEEPEST = 8
-const LONGEST_TEXT = 200
+const MAX_TEXT_LENGTH = 200
 
 /** Values found in a text, each handed out once before the first comes again. */
 interface Finds {
@@ -54,7 +54,7 @@ function fillType(type: string, schema: JsonObject, place: Place): Json {
     case 'null':
       return null
     default:
-      return place.finds.nextText().slice(0, Math.min(LONGEST_TEXT, Number(schema['maxLength'] ?? LONGEST_TEXT)))
+      return place.finds.nextText().slice(0, Math.min(MAX_TEXT_LENGTH, Number(schema['maxLength'] ?? MAX_TEXT_LENGTH)))
   }
 }
 

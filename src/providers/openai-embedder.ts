@@ -42,7 +42,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 })
 
 /** Texts of one call; more are sent in further calls, one after the other. */
-const MOST_TEXTS = 256
+const MAX_TEXTS = 256
 
 /**
  * Embeddings of any endpoint that speaks OpenAI's format. Rejects with `upstream` for an answer that is not one vector of
@@ -79,8 +79,8 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     embed: async (texts, signal) => {
       const { embedBatch } = await import('./embed-batch.ts')
       const vectors: Float32Array[] = []
-      for (let from = 0; from < texts.length; from += MOST_TEXTS) {
-        vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MOST_TEXTS), signal)))
+      for (let from = 0; from < texts.length; from += MAX_TEXTS) {
+        vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MAX_TEXTS), signal)))
       }
       return vectors
     },

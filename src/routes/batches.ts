@@ -110,13 +110,13 @@ const KEPT_HEADERS = [
   'x-vanishing-context',
   'x-svc-rlm',
 ]
-const LONGEST_HEADER = 1000
+const MAX_HEADER_LENGTH = 1000
 
 function kept(request: HttpRequest): Record<string, string> {
   return Object.fromEntries(
     KEPT_HEADERS.flatMap((name) => {
       const value = request.header(name)
-      return value === undefined || value.length > LONGEST_HEADER ? [] : [[name, value]]
+      return value === undefined || value.length > MAX_HEADER_LENGTH ? [] : [[name, value]]
     }),
   )
 }

@@ -53,7 +53,7 @@ const SHORTEST: readonly (readonly [RegExp, number])[] = [
   [/haiku-3|3-5-haiku|3-haiku/, 2048],
 ]
 /** For all other models. */
-const SHORTEST_OTHERWISE = 4096
+const MIN_OTHERWISE = 4096
 /**
  * Places markers where the conversation is expected to go on: the price of writing is paid once, and the following turns
  * read at a tenth of the price. The first turn of a conversation is only noted. Returns undefined where no marker pays.
@@ -127,7 +127,7 @@ function withoutCache(usage: Usage): Usage {
 }
 
 function shortestPrefix({ id }: Model): number {
-  return SHORTEST.find(([pattern]) => pattern.test(id))?.[1] ?? SHORTEST_OTHERWISE
+  return SHORTEST.find(([pattern]) => pattern.test(id))?.[1] ?? MIN_OTHERWISE
 }
 
 /** The caller decides by itself what is cached: by a marker anywhere, or by the field that has the vendor place markers. */
