@@ -314,6 +314,23 @@ describe('the key', () => {
     expect(stage.upstream.requests).toEqual([])
   })
 
+  it('with models of a provider may use those only, by either name, and must name one', async () => {
+    const config = { provider: 'chat', weight: 1, allowed_models: ['painter'] }
+    const stage = await start(ALL_FREE, {
+      key: { name: 'narrow', provider_configs: [config] },
+      reply: () => ({ kind: 'json', value: { id: 'file-1' } }),
+    })
+
+    for (const model of ['painter', 'chat/painter']) {
+      expect((await post(stage, '/v1/images/generations', { model })).status, model).toBe(200)
+    }
+    for (const body of [{ model: 'other' }, { model: 'chat/other' }, { prompt: 'x' }]) {
+      expect((await post(stage, '/v1/images/generations', body)).status, JSON.stringify(body)).toBe(403)
+    }
+    expect((await post(stage, '/v1/files', { purpose: 'x' })).status).toBe(200)
+    expect(stage.upstream.requests).toHaveLength(3)
+  })
+
   it('with a greatest answer must state max_tokens within it', async () => {
     const stage = await start(ALL_FREE, { key: { name: 'short', max_tokens: 10 } })
 
