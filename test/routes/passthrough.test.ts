@@ -526,6 +526,28 @@ describe('a form', () => {
       'a transfer encoding',
       whole(part('Content-Disposition: form-data; name="model"\r\nContent-Transfer-Encoding: base64', 'Y2hhdC9h')),
     ],
+    [
+      'a file without a name',
+      whole(field('model', 'chat/a'), part('Content-Disposition: form-data; name="n"; filename=""', '10')),
+    ],
+    [
+      'an encoded file name alone',
+      whole(field('model', 'chat/a'), part('Content-Disposition: form-data; name="n"; filename*=x', '10')),
+    ],
+    [
+      'two file names',
+      whole(
+        field('model', 'chat/a'),
+        part('Content-Disposition: form-data; name="n"; filename="a"; filename=""', '10'),
+      ),
+    ],
+    [
+      'a boundary behind a bare line feed',
+      whole(
+        field('model', 'chat/a'),
+        part('Content-Disposition: form-data; name="f"; filename="f"', `x\n${field('model', 'chat/b')}`),
+      ),
+    ],
     ['bare line feeds', whole(field('model', 'chat/a')).replaceAll('\r\n', '\n')],
     ['a part without a name', whole(part('Content-Disposition: form-data', 'chat/a'))],
     ['a model with a line feed', whole(field('model', 'chat/a\n'))],
@@ -542,6 +564,8 @@ describe('a form', () => {
     'multipart/form-data',
     'multipart/form-data; boundary=',
     'multipart/form-data; boundary=a; charset=x',
+    'multipart/form-data; boundary="x-boundary "',
+    'multipart/form-data; boundary="a b"',
     'multipart/mixed; boundary=a',
     'text/plain',
     'audio/wav',
