@@ -30,6 +30,8 @@ export interface PassTarget {
   readonly holder?: (key: VirtualKey) => Promise<string>
   /** Keeps what later requests need of the JSON answer, before the caller gets it. */
   readonly keep?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
+  /** Called when the vendor has nothing at this path. */
+  readonly forget?: (key: VirtualKey) => Promise<void>
 }
 
 /** A permitted request to a vendor's endpoint. */

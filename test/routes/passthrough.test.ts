@@ -391,6 +391,16 @@ describe('the budget', () => {
     expect(await spent(stage)).toBe(0.1)
   })
 
+  it('is billed the price where the final price cannot be computed, and the caller gets the answer', async () => {
+    const finalPrice = (): number => {
+      throw new TypeError('no usage')
+    }
+    const stage = await start({ images: { provider: 'chat', price: () => 0.02, finalPrice } }, { key: KEY })
+
+    expect((await post(stage, '/v1/images/generations')).body).toEqual({ ok: true })
+    expect(await spent(stage)).toBe(0.04)
+  })
+
   it.each([NaN, -1, Infinity])('is not touched by a price of %d: the request is refused', async (price) => {
     const stage = await start({ images: { provider: 'chat', price: () => price } }, { key: KEY })
 
@@ -615,6 +625,17 @@ describe('files', () => {
     expect((await files.delete('file-1')).deleted).toBe(true)
     expect((await files.list()).data).toEqual([])
     expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
+  })
+
+  it('that the vendor no longer has are deleted, and their refusal is passed on', async () => {
+    const stage = await start(ALL_FREE, { reply: vendor() })
+    await upload(stage)
+    stage.upstream.reply = () => ({ kind: 'failure', status: 404 })
+
+    expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
+    expect((await stage.openai.files.list()).data).toEqual([FILE])
+    expect((await ask(stage, undefined, { method: 'DELETE', path: '/v1/files/file-1' })).status).toBe(404)
+    expect((await stage.openai.files.list()).data).toEqual([])
   })
 
   it('of another key are not found, by no method, and not listed', async () => {
