@@ -21,11 +21,9 @@ function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
   return 'latin1Slice' in bytes
 }
 
-const SLICE = 8192
+/** A decoder of a character for each byte; other signs than ASCII are not those of ISO 8859-1. */
+const decoder = new TextDecoder('latin1')
 
 function oneByteText(bytes: Uint8Array): string {
-  if (isNodeBytes(bytes)) return bytes.latin1Slice()
-  let text = ''
-  for (let at = 0; at < bytes.length; at += SLICE) text += String.fromCharCode(...bytes.subarray(at, at + SLICE))
-  return text
+  return isNodeBytes(bytes) ? bytes.latin1Slice() : decoder.decode(bytes)
 }

@@ -23,9 +23,12 @@ const MAX_PART_HEAD = 8 * 1024
 /** Bytes of all texts of a form. */
 const MAX_TEXT = 1024 * 1024
 
-/** Returns the boundary of a `multipart/form-data` content type, undefined for another type. */
+/**
+ * Returns the boundary of a `multipart/form-data` content type, undefined for another type. A quoted one holds no blanks:
+ * parsers differ in whether they trim them.
+ */
 export function boundaryOf(contentType: string): string | undefined {
-  const found = /^multipart\/form-data *; *boundary=(?:"([^"\\]{1,70})"|([^\s"(),/:;<=>?@[\\\]]{1,70})) *$/i.exec(
+  const found = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
     contentType,
   )
   return found?.[1] ?? found?.[2]
@@ -65,29 +68,32 @@ export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: stri
 
 function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
   const { bytes } = search
-  const delimiter = `\r\n--${boundary}`
-  if (search.find(delimiter.slice(2)) !== 0) throw malformed('does not begin with its boundary')
+  const delimiter = `\n--${boundary}`
+  if (!isAt(bytes, 0, delimiter.slice(1))) throw malformed('does not begin with its boundary')
   const parts: FormPart[] = []
-  let at = delimiter.length - 2
+  let at = delimiter.length - 1
   while (!isAt(bytes, at, '--')) {
     if (!isAt(bytes, at, '\r\n')) throw malformed('has a boundary that is followed by other characters')
     const headEnd = search.find('\r\n\r\n', at)
-    const end = search.find(delimiter, headEnd)
-    if (headEnd === -1 || end === -1 || headEnd - at > MAX_PART_HEAD) throw malformed('is cut off')
+    const lineFeed = search.find(delimiter, headEnd)
+    if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD) throw malformed('is cut off')
+    const end = lineFeed - 1
+    if (!isAt(bytes, end, '\r')) throw malformed('has a boundary behind a bare line feed')
     if (parts.length === MAX_PARTS) throw malformed(`has more than ${MAX_PARTS} parts`)
     // An empty value begins where the next delimiter begins.
     const start = headEnd + 4
     if (end < start) throw malformed('has a part without a blank line')
     parts.push({ ...readHead(decode(bytes.subarray(at + 2, headEnd))), start, end })
-    at = end + delimiter.length
+    at = lineFeed + delimiter.length
   }
   const tail = bytes.length - at - 2
   if (tail > 0 && !(tail === 2 && isAt(bytes, at + 2, '\r\n'))) throw malformed('goes on after its end')
   return parts
 }
 
+/** Parsers differ in whether a part with an empty `filename`, or with `filename*` alone, is a file. */
 const DISPOSITION =
-  /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))((?: *; *filename\*?=(?:"(?:[^"\\]|\\.)*"|[^\s;"]+))*) *$/i
+  /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))( *; *filename=(?:"(?:[^"\\]|\\.)+"|[^\s;"]+)(?: *; *filename\*=[^\s;"]+)?)? *$/i
 
 function readHead(head: string): Pick<FormPart, 'name' | 'isFile'> {
   const lines = head.split('\r\n')
@@ -97,7 +103,7 @@ function readHead(head: string): Pick<FormPart, 'name' | 'isFile'> {
   if (found === null || dispositions.length !== 1 || !isPlain || /[\r\n]/.test(lines.join(''))) {
     throw malformed('has a part whose headers are not those of a form field')
   }
-  return { name: found[1] ?? found[2] ?? '', isFile: found[3] !== '' }
+  return { name: found[1] ?? found[2] ?? '', isFile: found[3] !== undefined }
 }
 
 function isAt(bytes: Uint8Array, at: number, text: string): boolean {

@@ -118,7 +118,9 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
     const end = (): void => {
       isSettled = true
       cancel()
-      resolve(received.bytes())
+      const { buffer, byteOffset, byteLength } = received.bytes()
+      // As Node's own bytes, which are searched and decoded without a copy.
+      resolve(Buffer.from(buffer, byteOffset, byteLength))
     }
     const fail = (cause?: unknown): void => {
       if (!isSettled) giveUp(bodyUnreadable(cause))

@@ -1,6 +1,6 @@
 import type { Bill } from '../billing/bill.ts'
 import type { AnswerSource, SourceReceiver } from '../core/answer-source.ts'
-import type { GatewayError } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { times, ZERO, type NanoUsd } from '../core/money.ts'
@@ -40,7 +40,10 @@ export async function passThrough(
   const quote = { promptTokens: 0, outputTokens: 0, cost: () => worst }
   const reservation = await services.ledger.reserve(authenticated.key, quote, wait)
   const exchange: Passing = Object.assign(authenticated, { resolved, reservation })
-  const passed = await callVendor(exchange, request, services)
+  const passed = await callVendor(exchange, request, services).catch(async (error: unknown) => {
+    if (GatewayError.is(error) && failureStatus(error) === 404) await target.forget?.(exchange.key)
+    throw error
+  })
   const isRead = target.keep !== undefined || (request.endpoint.finalPrice !== undefined && isJson(passed))
   const sending = { exchange, request, passed, services }
   return isRead ? sendWhole(sending, target) : sendStream(sending)
@@ -116,7 +119,7 @@ async function sendWhole({ exchange, request, passed, services }: Sending, targe
     const bytes = await collect(passed.source, provider.name)
     const answer = parseAnswer(bytes, provider.name)
     await target.keep?.(exchange.key, provider, answer)
-    const bill = billOf(exchange, priceByAnswer(request, answer))
+    const bill = billOf(exchange, finalPriceOf(request, answer, services))
     await settle(exchange, { status, bill }, services)
     exchange.sink.whole(status, headersOf(exchange, passed, bill), bytes)
   } catch (error) {
@@ -129,6 +132,16 @@ async function sendWhole({ exchange, request, passed, services }: Sending, targe
     throw failure
   }
   return undefined
+}
+
+/** Where the operator's function fails, the caller gets the answer that the vendor has charged, and pays the price. */
+function finalPriceOf(request: PassRequest, answer: JsonObject, { observers }: Services): NanoUsd {
+  try {
+    return priceByAnswer(request, answer)
+  } catch (cause) {
+    observers.failed('finalPrice failed, and the price was billed', cause)
+    return request.price
+  }
 }
 
 /** Maximum size of an answer that is read before it is sent, in bytes. */

@@ -7,8 +7,8 @@ import { usd, ZERO, type NanoUsd } from '../core/money.ts'
 import type { PassthroughCall, Provider } from '../core/ports.ts'
 import { boundaryOf, readForm, replaceFormModel } from '../formats/multipart.ts'
 import { parseBodyInTurns, replaceModel } from '../formats/parse-body.ts'
-import { checkAccess } from '../governance/access.ts'
-import type { VirtualKey } from '../governance/virtual-key.ts'
+import { checkAccess, servesModel } from '../governance/access.ts'
+import type { ProviderConfig, VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Authenticated } from './exchange.ts'
@@ -30,6 +30,8 @@ export interface PassTarget {
   readonly holder?: (key: VirtualKey) => Promise<string>
   /** Keeps what later requests need of the JSON answer, before the caller gets it. */
   readonly keep?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
+  /** Called when the vendor has nothing at this path. */
+  readonly forget?: (key: VirtualKey) => Promise<void>
 }
 
 /** A permitted request to a vendor's endpoint. */
@@ -170,7 +172,7 @@ interface Permitting {
 function checkPermissions(key: VirtualKey, { name, model, provider, target, fields }: Permitting): void {
   const { allowedModels, maxTokens, disableTools } = key.permissions
   const isModelMissing = model === undefined && target.name !== 'files' && allowedModels !== undefined
-  if (isModelMissing || !mayUseProvider(key, provider)) throw notPermitted(provider, target)
+  if (isModelMissing || !mayUseProvider(key, { provider, model, target })) throw notPermitted(provider, target)
   const asked = asCount(fields['max_tokens'] ?? undefined)
   checkAccess(model === undefined ? withoutModels(key) : key, {
     modelName: name,
@@ -188,8 +190,14 @@ function checkPermissions(key: VirtualKey, { name, model, provider, target, fiel
   if (maxTokens !== undefined && target.name === 'completions' && asked === undefined) throw unlimited(maxTokens)
 }
 
-function mayUseProvider({ providers }: VirtualKey, { name }: Provider): boolean {
-  return providers.length === 0 || providers.some(({ provider }) => provider === name)
+/** By the model that the vendor gets: of a bare name, `checkAccess` asks only `allowed_models`. */
+function mayUseProvider(
+  { providers }: VirtualKey,
+  { provider, model, target }: Pick<Permitting, 'provider' | 'model' | 'target'>,
+): boolean {
+  const serves = (config: ProviderConfig): boolean =>
+    target.name === 'files' || (model === undefined ? config.allowedModels.length === 0 : servesModel(config, model))
+  return providers.length === 0 || providers.some((config) => config.provider === provider.name && serves(config))
 }
 
 /** The key with the permissions that concern no model. */

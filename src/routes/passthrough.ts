@@ -58,12 +58,14 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
     path: `/v1/files/:id${suffix}`,
     handle: handler(services, (call) => {
       const id = segmentOf(call, 'id')
+      const forget = (key: VirtualKey): Promise<void> => owners.forget(key, id)
       return {
         ...shared,
         method,
         path: `/files/${id}${suffix}`,
         holder: (key) => owners.holderOf(key, id),
-        ...(method === 'DELETE' && { keep: (key: VirtualKey) => owners.forget(key, id) }),
+        // A file that the vendor has let expire would count as the key's for ever.
+        ...(method === 'DELETE' && { keep: forget, forget }),
       }
     }),
   })

@@ -2,6 +2,9 @@ import { describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { BodyLimits } from '../../src/core/http.ts'
 import { checkJsonHeaders } from '../../src/http/body.ts'
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import { toNodeHandler } from '../../src/http/node-handler.ts'
 import { toFetch } from '../../src/http/web-handler.ts'
 
 const limits: BodyLimits = { maxBytes: 10, readMs: 1000, after: () => () => {} }
@@ -96,5 +99,26 @@ describe('reading a body', () => {
   it('blames the caller when the body breaks off', async () => {
     const broken = new ReadableStream({ pull: (controller) => controller.error(new Error('reset')) })
     expect(await kindOf(readBody(request(broken), limits))).toBe('invalid-request')
+  })
+})
+
+describe('a body of node:http', () => {
+  it.each([1_000, 3_000_000])('of %i bytes is read as bytes that Node decodes without a copy', async (size) => {
+    let read: Promise<Uint8Array> = Promise.resolve(new Uint8Array(0))
+    const handle = toNodeHandler({
+      handle: (incoming, sink) => {
+        read = Promise.resolve(incoming.body({ ...limits, maxBytes: size }))
+        void read.then(() => sink.whole(200, {}, ''))
+      },
+    })
+    const server = createServer((incoming, outgoing) => void handle(incoming, outgoing)).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const address = server.address()
+    const port = typeof address === 'object' && address !== null ? address.port : 0
+    await fetch(`http://127.0.0.1:${port}`, { method: 'POST', body: 'x'.repeat(size) })
+    server.close()
+
+    expect(Buffer.isBuffer(await read)).toBe(true)
+    expect((await read).byteLength).toBe(size)
   })
 })

@@ -314,6 +314,23 @@ describe('the key', () => {
     expect(stage.upstream.requests).toEqual([])
   })
 
+  it('with models of a provider may use those only, by either name, and must name one', async () => {
+    const config = { provider: 'chat', weight: 1, allowed_models: ['painter'] }
+    const stage = await start(ALL_FREE, {
+      key: { name: 'narrow', provider_configs: [config] },
+      reply: () => ({ kind: 'json', value: { id: 'file-1' } }),
+    })
+
+    for (const model of ['painter', 'chat/painter']) {
+      expect((await post(stage, '/v1/images/generations', { model })).status, model).toBe(200)
+    }
+    for (const body of [{ model: 'other' }, { model: 'chat/other' }, { prompt: 'x' }]) {
+      expect((await post(stage, '/v1/images/generations', body)).status, JSON.stringify(body)).toBe(403)
+    }
+    expect((await post(stage, '/v1/files', { purpose: 'x' })).status).toBe(200)
+    expect(stage.upstream.requests).toHaveLength(3)
+  })
+
   it('with a greatest answer must state max_tokens within it', async () => {
     const stage = await start(ALL_FREE, { key: { name: 'short', max_tokens: 10 } })
 
@@ -372,6 +389,16 @@ describe('the budget', () => {
     stage.upstream.reply = () => ({ kind: 'json', value: { usage: 1 } })
     await post(stage, '/v1/images/generations')
     expect(await spent(stage)).toBe(0.1)
+  })
+
+  it('is billed the price where the final price cannot be computed, and the caller gets the answer', async () => {
+    const finalPrice = (): number => {
+      throw new TypeError('no usage')
+    }
+    const stage = await start({ images: { provider: 'chat', price: () => 0.02, finalPrice } }, { key: KEY })
+
+    expect((await post(stage, '/v1/images/generations')).body).toEqual({ ok: true })
+    expect(await spent(stage)).toBe(0.04)
   })
 
   it.each([NaN, -1, Infinity])('is not touched by a price of %d: the request is refused', async (price) => {
@@ -509,6 +536,28 @@ describe('a form', () => {
       'a transfer encoding',
       whole(part('Content-Disposition: form-data; name="model"\r\nContent-Transfer-Encoding: base64', 'Y2hhdC9h')),
     ],
+    [
+      'a file without a name',
+      whole(field('model', 'chat/a'), part('Content-Disposition: form-data; name="n"; filename=""', '10')),
+    ],
+    [
+      'an encoded file name alone',
+      whole(field('model', 'chat/a'), part('Content-Disposition: form-data; name="n"; filename*=x', '10')),
+    ],
+    [
+      'two file names',
+      whole(
+        field('model', 'chat/a'),
+        part('Content-Disposition: form-data; name="n"; filename="a"; filename=""', '10'),
+      ),
+    ],
+    [
+      'a boundary behind a bare line feed',
+      whole(
+        field('model', 'chat/a'),
+        part('Content-Disposition: form-data; name="f"; filename="f"', `x\n${field('model', 'chat/b')}`),
+      ),
+    ],
     ['bare line feeds', whole(field('model', 'chat/a')).replaceAll('\r\n', '\n')],
     ['a part without a name', whole(part('Content-Disposition: form-data', 'chat/a'))],
     ['a model with a line feed', whole(field('model', 'chat/a\n'))],
@@ -525,6 +574,8 @@ describe('a form', () => {
     'multipart/form-data',
     'multipart/form-data; boundary=',
     'multipart/form-data; boundary=a; charset=x',
+    'multipart/form-data; boundary="x-boundary "',
+    'multipart/form-data; boundary="a b"',
     'multipart/mixed; boundary=a',
     'text/plain',
     'audio/wav',
@@ -574,6 +625,17 @@ describe('files', () => {
     expect((await files.delete('file-1')).deleted).toBe(true)
     expect((await files.list()).data).toEqual([])
     expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
+  })
+
+  it('that the vendor no longer has are deleted, and their refusal is passed on', async () => {
+    const stage = await start(ALL_FREE, { reply: vendor() })
+    await upload(stage)
+    stage.upstream.reply = () => ({ kind: 'failure', status: 404 })
+
+    expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
+    expect((await stage.openai.files.list()).data).toEqual([FILE])
+    expect((await ask(stage, undefined, { method: 'DELETE', path: '/v1/files/file-1' })).status).toBe(404)
+    expect((await stage.openai.files.list()).data).toEqual([])
   })
 
   it('of another key are not found, by no method, and not listed', async () => {
