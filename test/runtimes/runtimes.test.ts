@@ -16,7 +16,7 @@ const execute = promisify(execFile)
 const all = [...RUNTIMES, WORKERD]
 const missing = all.filter(({ command }) => command === undefined).map(({ name }) => name)
 if (missing.length > 0) {
-  const install = 'npm ci --prefix .ci/runtimes --ignore-scripts'
+  const install = 'npm install --prefix .ci/runtimes --no-save --ignore-scripts'
   process.stdout.write(`Skipped: the tests on ${missing.join(', ')}. Install them with: ${install}\n`)
 }
 

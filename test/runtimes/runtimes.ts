@@ -17,7 +17,7 @@ const modules = fileURLToPath(new URL('../../.ci/runtimes/node_modules', import.
 const node20 = process.version.startsWith('v20.') ? process.execPath : undefined
 const node22 = installed('node22/bin/node')
 
-/** The runtimes that `npm ci --prefix .ci/runtimes --ignore-scripts` installs. */
+/** The runtimes that `npm install --prefix .ci/runtimes --no-save --ignore-scripts` installs. */
 export const RUNTIMES: readonly InstalledRuntime[] = [
   { name: 'Node 20', command: node20, args: [], server: 'node.js' },
   { name: 'Node 22', command: node22, args: [], server: 'node.js' },
