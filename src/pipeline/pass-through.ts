@@ -1,5 +1,5 @@
 import type { Bill } from '../billing/bill.ts'
-import type { AnswerSource, SourceReceiver } from '../core/answer-source.ts'
+import type { SourceReceiver } from '../core/answer-source.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
@@ -8,7 +8,7 @@ import type { PassedAnswer } from '../core/ports.ts'
 import { failureStatus } from '../formats/failures.ts'
 import type { Reservation, WaitForStore } from '../governance/reservation.ts'
 import { joinBytes } from '../http/body.ts'
-import { brokenUpstream } from '../upstream/upstream-failure.ts'
+import { brokenUpstream, tooSlow } from '../upstream/upstream-failure.ts'
 import { PASSTHROUGH } from './charge.ts'
 import type { Authenticated } from './exchange.ts'
 import { asFailure, callerLeft } from './fail.ts'
@@ -51,9 +51,9 @@ export async function passThrough(
 
 /** A caller who leaves while the vendor works pays the price: the vendor is paid, too. */
 async function callVendor(exchange: Passing, request: PassRequest, services: Services): Promise<PassedAnswer> {
-  const { cancellation, startedAt } = exchange
+  const { cancellation } = exchange
   const { runtime, timeouts } = services
-  const total = Math.max(1, timeouts.total - (runtime.now() - startedAt))
+  const total = leftOf(exchange, services)
   const firstByte = request.isStreamed ? timeouts.firstByte : total
   if (cancellation.isCancelled) throw callerLeft(cancellation.reason)
   try {
@@ -87,7 +87,8 @@ interface Sending {
 }
 
 /** Sends an answer as it comes. It is settled before the caller sees its end. */
-function sendStream({ exchange, request, passed, services }: Sending): Promise<undefined> {
+function sendStream(sending: Sending): Promise<undefined> {
+  const { exchange, request, passed, services } = sending
   const { sink, cancellation } = exchange
   const { status, source } = passed
   const bill = billOf(exchange, request.price)
@@ -101,7 +102,7 @@ function sendStream({ exchange, request, passed, services }: Sending): Promise<u
       else sink.destroy()
       resolve(undefined)
     }
-    readBytesOf(source, {
+    readBytesOf(sending, {
       onBytes: (bytes) => {
         if (!sink.write(bytes)) source.pause()
       },
@@ -112,11 +113,12 @@ function sendStream({ exchange, request, passed, services }: Sending): Promise<u
 }
 
 /** Sends an answer when it has been read whole. Where that fails, the operator pays the vendor, and the caller nothing. */
-async function sendWhole({ exchange, request, passed, services }: Sending, target: PassTarget): Promise<undefined> {
+async function sendWhole(sending: Sending, target: PassTarget): Promise<undefined> {
+  const { exchange, request, passed, services } = sending
   const { provider } = request
   const { status } = passed
   try {
-    const bytes = await collect(passed.source, provider.name)
+    const bytes = await collect(sending)
     const answer = parseAnswer(bytes, provider.name)
     await target.keep?.(exchange.key, provider, answer)
     const bill = billOf(exchange, finalPriceOf(request, answer, services))
@@ -147,16 +149,17 @@ function finalPriceOf(request: PassRequest, answer: JsonObject, { observers }: S
 /** Maximum size of an answer that is read before it is sent, in bytes. */
 const MAX_READ_BYTES = 32 * 1024 * 1024
 
-function collect(source: AnswerSource, provider: string): Promise<Uint8Array> {
+function collect(sending: Sending): Promise<Uint8Array> {
+  const { source } = sending.passed
   const pieces: Uint8Array[] = []
   let size = 0
   return new Promise((resolve, reject) => {
-    readBytesOf(source, {
+    readBytesOf(sending, {
       onBytes: (bytes) => {
         size += bytes.byteLength
         if (size <= MAX_READ_BYTES) return void pieces.push(bytes)
         source.abort()
-        reject(brokenUpstream(provider, 'sent an answer of more than 32 MiB'))
+        reject(brokenUpstream(sending.request.provider.name, 'sent an answer of more than 32 MiB'))
       },
       onEnd: () => resolve(joinBytes(pieces, size)),
       onError: reject,
@@ -164,8 +167,41 @@ function collect(source: AnswerSource, provider: string): Promise<Uint8Array> {
   })
 }
 
-function readBytesOf(source: AnswerSource, receiver: Omit<SourceReceiver, 'onStep'>): void {
-  source.read({ ...receiver, onStep: () => {} })
+/** Reads an answer to its end. A provider of the user's own may ignore that the caller has left or that the time is over. */
+function readBytesOf({ exchange, passed, request, services }: Sending, receiver: Omit<SourceReceiver, 'onStep'>): void {
+  const { cancellation } = exchange
+  const { source } = passed
+  if (request.provider.endsCalls === true) return source.read({ ...receiver, onStep: () => {} })
+  let isOver = false
+  const end = (deliver: () => void): void => {
+    if (isOver) return
+    isOver = true
+    cancelTimer()
+    unsubscribe()
+    deliver()
+  }
+  const fail = (error: unknown): void => end(() => receiver.onError(error))
+  const stop = (reason: unknown): void => {
+    fail(reason)
+    source.abort()
+  }
+  const left = leftOf(exchange, services)
+  const cancelTimer = services.runtime.after(left, () => stop(tooSlow(request.provider.name, services.timeouts.total)))
+  let unsubscribe = (): void => {}
+  source.read({
+    onBytes: (bytes) => {
+      if (!isOver) receiver.onBytes(bytes)
+    },
+    onStep: () => {},
+    onEnd: () => end(() => receiver.onEnd()),
+    onError: fail,
+  })
+  if (!isOver) unsubscribe = cancellation.onCancel(() => stop(cancellation.reason))
+}
+
+/** Milliseconds until the deadline of the request. */
+function leftOf({ startedAt }: Authenticated, { runtime, timeouts }: Services): number {
+  return Math.max(1, timeouts.total - (runtime.now() - startedAt))
 }
 
 function parseAnswer(bytes: Uint8Array, provider: string): JsonObject {

@@ -1,8 +1,8 @@
 import type { AnswerSource } from '../core/answer-source.ts'
 import type { Step } from '../core/answer.ts'
 import { Cancellation } from '../core/cancellation.ts'
-import { GatewayError } from '../core/errors.ts'
 import type { EmbedCall, HeldResponseCall, PassthroughCall, Provider, ProviderCall } from '../core/ports.ts'
+import { tooSlow } from '../upstream/upstream-failure.ts'
 import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'
 
 type Call = Partial<Pick<ProviderCall, 'cancellation'>> & Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>
@@ -100,8 +100,4 @@ function drop(answer: AsyncIterable<Step> | AnswerSource): void {
   } catch {
     // A fault of the provider's, after its request has ended.
   }
-}
-
-function tooSlow(name: string, ms: number): GatewayError {
-  return new GatewayError('upstream-timeout', `The provider "${name}" did not answer within ${ms / 1000} seconds.`)
 }

@@ -81,3 +81,7 @@ function endOfString(text: string, start: number): number {
 function codeOf(cause: unknown): unknown {
   return typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined
 }
+
+export function tooSlow(name: string, ms: number): GatewayError {
+  return new GatewayError('upstream-timeout', `The provider "${name}" did not answer within ${ms / 1000} seconds.`)
+}

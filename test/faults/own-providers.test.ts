@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Step } from '../../src/core/answer.ts'
 import type { AnswerSource, SourceReceiver } from '../../src/core/answer-source.ts'
 import type { Provider } from '../../src/core/ports.ts'
-import { createGateway, type Gateway } from '../../src/index.ts'
+import { createGateway, type Gateway, type GatewayOptions } from '../../src/index.ts'
 import { testModel } from '../support/provider-call.ts'
 import { post, readerOf } from '../support/streams.ts'
 import { gate } from '../support/upstream.ts'
@@ -16,7 +16,11 @@ interface Room {
   readonly store: WatchedStore
 }
 
-async function startWith(provider: Partial<Provider>, totalMs = 600_000): Promise<Room> {
+async function startWith(
+  provider: Partial<Provider>,
+  totalMs = 600_000,
+  passthrough: GatewayOptions['passthrough'] = {},
+): Promise<Room> {
   const store = watchedStore()
   const own: Provider = {
     name: 'own',
@@ -29,7 +33,8 @@ async function startWith(provider: Partial<Provider>, totalMs = 600_000): Promis
     ...provider,
   }
   const timeouts = { connect: totalMs, firstByte: totalMs, idle: totalMs, total: totalMs }
-  const gateway = createGateway({ providers: [own], store, cache: false, timeouts, runtime: { random: () => 0 } })
+  const runtime = { random: () => 0 }
+  const gateway = createGateway({ providers: [own], store, cache: false, timeouts, runtime, passthrough })
   const { value: secret } = await gateway.keys.create({ name: 'k', budget_limit_cents: 1000 })
   return { gateway, secret, store }
 }
@@ -143,5 +148,47 @@ describe('a stream that throws when it is ended', () => {
     await room.store.allSettled()
     expect(await room.store.held()).toBe(0)
     expect(room.store.booked().completion).toBeGreaterThan(0)
+  })
+})
+
+describe.each([
+  ['as it comes', {}],
+  ['when it is whole', { finalPrice: () => 0.01 }],
+])('an answer without an end that is passed through %s', (_, fields) => {
+  const images = { provider: 'own', price: () => 0.01, ...fields }
+  const body = { model: 'own/model' }
+
+  /** Sends one byte, and ignores its signal and its timeouts. */
+  function endless(called = gate()): Partial<Provider> {
+    const read = ({ onBytes }: SourceReceiver): void => {
+      onBytes(new Uint8Array([32]))
+      called.open()
+    }
+    const source: AnswerSource = { read, pause() {}, resume() {}, complete() {}, abort() {} }
+    return { passThrough: async () => ({ status: 200, header: () => 'application/json', source }) }
+  }
+
+  it('ends at the deadline of the request', async () => {
+    const room = await startWith(endless(), 40, { images })
+    const response = await post(room, '/v1/images/generations', { body })
+    await response.text().catch(() => 'broken off')
+
+    await room.store.allSettled()
+    expect(await room.store.held()).toBe(0)
+  })
+
+  it('ends when its caller leaves, who pays', async () => {
+    const called = gate()
+    const room = await startWith(endless(called), 600_000, { images })
+    const caller = new AbortController()
+    const response = post(room, '/v1/images/generations', { body, signal: caller.signal }).catch(() => 'left')
+    await called.opened
+    caller.abort()
+    await response
+
+    await room.store.allSettled()
+    expect(await room.store.held()).toBe(0)
+    const { keys } = await room.gateway.keys.list()
+    expect(keys.map(({ currentUsageCents }) => currentUsageCents)).toEqual([2])
   })
 })
