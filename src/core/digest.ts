@@ -43,11 +43,15 @@ function* digestSteps(owner: object, text: string, hash: TextHash): Generator<vo
   return name
 }
 
+/** A surrogate. A slice may end within a pair, and a hash takes all halves for the same sign; in JSON they differ. */
+const SURROGATE = /[\uD800-\uDFFF]/
+
 function* textSteps(text: string, hash: TextHash): Generator<void, string, undefined> {
   let digest = ''
   for (let at = 0; at < text.length; at += SLICE) {
     if (at > 0) yield
-    digest = hash(`${digest}${text.slice(at, at + SLICE)}`)
+    const slice = text.slice(at, at + SLICE)
+    digest = hash(`${digest}${SURROGATE.test(slice) ? JSON.stringify(slice) : slice}`)
   }
   return `sha256 ${text.length} ${digest}`
 }

@@ -35,6 +35,17 @@ describe('the digest of a text', () => {
     expect(digestOf({}, `${text}x`, sha256)).not.toBe(name)
   })
 
+  it('distinguishes signs of two halves wherever they stand, and halves without the other', () => {
+    const before = 'x'.repeat(256 * 1024 - 1)
+    const rest = 'y'.repeat(1000)
+    const signs = ['\u{1F600}', '\u{1F601}', '\u{20000}', '\uD83Dz', '\uD83Ez', '\uFFFDz', 'z\uDE00']
+    const names = signs
+      .flatMap((sign) => [`${before}${sign}${rest}`, `${sign}${before}${rest}`])
+      .map((text) => digestOf({}, text, sha256))
+
+    expect(new Set(names).size).toBe(2 * signs.length)
+  })
+
   it('is the same whether it was computed in turns before or at once', async () => {
     const data = 'abcd'.repeat(LONG / 4)
     const prompt = promptWith(data)
