@@ -16,8 +16,9 @@ const HELD_MS = 30 * DAY_MS
 const MAX_HELD_IDS = 256
 /** Maximum size of a stored conversation, in UTF-16 units of its JSON. */
 const LONGEST = 4 * 1024 * 1024
-/** Maximum number of concurrent reads of the store. */
+/** Maximum number of items that a request may refer to. Each one is a read of the store. */
 const MAX_QUOTED = 1000
+/** Maximum number of concurrent reads of the store. */
 const AT_ONCE = 16
 /** Maximum size of all turns that one request reads, in UTF-16 units of their JSON. */
 const MAX_RECALLED = 32 * 1024 * 1024
