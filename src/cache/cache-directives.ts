@@ -1,10 +1,10 @@
 import { notUnderstood } from '../core/steering-headers.ts'
 
-/** What the headers of a request ask of the cache. */
+/** The cache directives in the headers of a request. */
 export interface CacheDirectives {
   /** False: no stored answer is returned (`Cache-Control: no-cache` or `no-store`). */
   readonly read: boolean
-  /** False: nothing of this request is stored (`Cache-Control: no-store`). */
+  /** False: the answer is not stored (`Cache-Control: no-store`). */
   readonly write: boolean
   /** Minimum similarity of a hit (`X-Svc-Cache-Threshold`). It applies only above the configured threshold. */
   readonly threshold?: number
@@ -13,13 +13,14 @@ export interface CacheDirectives {
 /** The directives of a request without cache headers. */
 export const NO_DIRECTIVES: CacheDirectives = { read: true, write: true }
 
-/** The directives of HTTP, of which three concern this cache. */
+/** The directives of HTTP. Three of them affect this cache. */
 const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 
 /**
- * Reads both cache headers; `header` returns a value by its lower-case name. A threshold above 1 means 1, the same text
- * only. Throws `invalid-request` for a value that is not understood: with a misspelled `no-store` the answer would be kept.
+ * Reads both cache headers; `header` returns a value by its lower-case name. A threshold above 1 means 1, so only the
+ * same text hits. Throws `invalid-request` for an invalid value, because a misspelled `no-store` would store the
+ * answer.
  */
 export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
   const control = header('cache-control')

@@ -13,25 +13,25 @@ import {
 import { hasProgramLines, normalizeText } from './normalize.ts'
 
 export interface CacheKeyOptions {
-  /** The calling key, or `global` where all keys share answers. */
+  /** The id of the calling key, or `global` if all keys share answers. */
   readonly owner: string
   /** The requested model as the caller wrote it. */
   readonly modelName: string
 }
 
-/** Names an answer to a prompt. */
+/** Identifies an answer to a prompt. */
 export interface CacheKey {
   /** Hash of everything except the text of the last user message: it must be equal. */
   readonly scope: string
-  /** Names the question within the scope: equal for texts that normalize to the same. */
+  /** Identifies the question in its scope. Texts with the same normalized form have the same id. */
   readonly id: string
   /** The last user message, normalized. */
   readonly text: string
-  /** False where only the same text may hit. */
+  /** False if only the same text may hit. */
   readonly comparable: boolean
 }
 
-/** Body fields that the prompt holds completely, or that do not change an answer. All others are hashed as received. */
+/** Body fields that the parsed prompt contains, or that do not affect the answer. All others are hashed as received. */
 const READ_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   openai: new Set([
     'model',
@@ -71,15 +71,15 @@ const READ_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   ]),
 }
 
-/** Longer questions are compared by hash alone: near neighbors of long texts are other texts. */
+/** Longer questions are compared by hash only, because similar long texts are usually different questions. */
 const MAX_COMPARED_LENGTH = 4000
 
 /**
- * Returns the cache key of a prompt, or undefined for one that must not be cached: without a user message, with several
- * answers at once, or continuing a thread that the upstream holds.
+ * Returns the cache key of a prompt, or undefined if it must not be cached: a prompt without a user message, with several
+ * choices, or in a thread that the upstream stores.
  *
- * A request whose body holds only fields of both formats has the same scope in either. Every further field, tool, image
- * or unknown block is hashed as received, with the name of its format, and is found only from there.
+ * A body that contains only fields of both formats has the same scope in both. Other fields, tools, images and unknown
+ * blocks are hashed as received, with the name of their format, so they match only requests of that format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const index = lastUserIndex(prompt.messages)
@@ -108,7 +108,7 @@ function isComparable(prompt: Prompt, index: number, text: string): boolean {
   return parts.every((part) => part.type === 'text') && !hasProgramLines(text)
 }
 
-/** Joins values so that no two lists of them give the same text. */
+/** Joins values so that different lists never have the same text. */
 class Frame {
   text = ''
 
@@ -131,7 +131,7 @@ function addSettings(frame: Frame, prompt: Prompt): void {
   if (unread !== undefined) frame.add(`fields of ${dialect}`, sortedJson(unread))
 }
 
-/** The prompt knows one limit; a body may name two. */
+/** A prompt has one output limit, but a body may contain two. */
 function hasBothLimits(body: JsonObject): boolean {
   return body['max_tokens'] !== undefined && body['max_completion_tokens'] !== undefined
 }

@@ -3,9 +3,9 @@ import type { AnswerClaims } from '../core/cached-answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import { refuseCancelled } from './timeout.ts'
 
-/** How long a request waits for another process, and how long a killed process holds a claim, in milliseconds. */
+/** Maximum wait for another process, and the lifetime of the claim of a killed process, in milliseconds. */
 const CLAIM_MS = 30_000
-/** Time between two looks, in milliseconds. It grows, so that a long answer costs few calls. */
+/** Delay between two polls, in milliseconds. It increases, so that a long answer takes few calls. */
 const FIRST_PAUSE_MS = 25
 const MAX_PAUSE_MS = 500
 
@@ -16,7 +16,7 @@ export interface AnswerClaim<answer> {
    * stored nothing or took too long, or the storage failed. Rejects only when the caller disconnects.
    */
   join(): Promise<answer | undefined>
-  /** Ends the claim where this request holds it. Must be called once the answer is stored or cannot be. Never rejects. */
+  /** Ends the claim of this request. Must be called when the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
 }
 
@@ -59,7 +59,7 @@ export function createAnswerClaim<answer>(options: AnswerClaimOptions<answer>): 
       try {
         await claims.release(id)
       } catch {
-        // The claim ends by itself.
+        // The claim expires.
       }
     },
   }

@@ -13,8 +13,8 @@ export interface EmbedTextsOptions {
 export type Vectors = readonly (Float32Array | undefined)[]
 
 /**
- * Embeds texts of one key. Throws or rejects when the embedder fails, is late or rests after failures, and when the
- * vector of the first text is not usable: other dimensions, NaN, only zeros.
+ * Embeds texts of one key. Throws or rejects when the embedder fails, is late or is paused after failures, and when the
+ * vector of the first text is not usable: wrong dimensions, NaN, only zeros.
  */
 export type EmbedTexts = (
   texts: readonly string[],
@@ -24,7 +24,7 @@ export type EmbedTexts = (
 export function createEmbedTexts({ embedder, runtime, timeoutMs }: EmbedTextsOptions): EmbedTexts {
   const health = createEmbedderHealth(runtime.now)
   return (texts, { keyId, cancellation }) => {
-    if (health.isResting(keyId)) throw new Error('the embedder rests after failures')
+    if (health.isResting(keyId)) throw new Error('the embedder is paused after failures')
     const failed = (error: unknown): never => {
       if (cancellation?.isCancelled !== true) health.failed(keyId)
       throw error

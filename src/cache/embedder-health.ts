@@ -18,8 +18,8 @@ interface Failures {
 }
 
 /**
- * Counts consecutive failures per key, so that the texts of one key cannot stop the embedder for the others. When the
- * failures come from more than one key, the embedder rests for all.
+ * Counts consecutive failures per key, so that the texts of one key cannot stop the embedder for the others. If
+ * several keys have failures, the embedder is not called for any key.
  */
 export function createEmbedderHealth(now: () => number): EmbedderHealth {
   const owners = new LRUCache<string, Failures>({ max: MAX_OWNERS })

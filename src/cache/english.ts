@@ -1,19 +1,19 @@
 /**
- * Differences between two English texts that ask the same. Only differences that never change an answer are listed;
- * every other word is content and must agree.
+ * Differences between equivalent English texts. Only differences that never change an answer are listed. All other
+ * words are content and must be equal.
  */
 
-/** Words that make a text English: none of them is a common word of another language written in Latin letters. */
+/** Words that identify a text as English. None of them is a common word of another language in Latin script. */
 export const ENGLISH_MARKS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
-/** Two of these make a text English as well; each alone is also a word of other languages. */
+/** Two of these also identify a text as English. Each of them is also a word of other languages. */
 export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
-/** Words behind which an article cannot be a letter (vitamin A) or a foreign word, so that it may be missing. */
+/** After these words, `a` cannot be a letter (vitamin A) or a foreign word, so the article may be missing. */
 export const BEFORE_ARTICLE: ReadonlySet<string> = words(
   `is are was were be been being am do does did has have had can could will would shall should may might must
   of in on at to for from by with without about into onto over under between through during before after since until
@@ -28,13 +28,13 @@ export const AFTER_BOUND_ARTICLE: ReadonlySet<string> = words(
   same only half who whole all while`,
 )
 
-/** Words that give the order of two things a meaning: a cross between a horse and a donkey may be either. */
+/** Words that make the order of two things significant: a cross between a horse and a donkey. */
 export const ORDER_MATTERS: ReadonlySet<string> = words(
   `between from ratio order first then before after versus vs cross into to respectively if than over divided minus of
   per both either former latter and or`,
 )
 
-/** May stand anywhere without saying anything, unless a negation stands before them. */
+/** Words without a meaning of their own, unless a negation precedes them. */
 export const FILLERS: ReadonlySet<string> = words('actually really basically indeed')
 
 export const NEGATIONS: ReadonlySet<string> = words(
@@ -45,7 +45,7 @@ export const NEGATIONS: ReadonlySet<string> = words(
 
 export const QUESTION_WORDS: ReadonlySet<string> = words('what who whom whose when where why how which')
 
-/** Endings of short forms, and the words that take each. */
+/** Endings of contractions, and the words before each. */
 const SHORT_ENDINGS: readonly (readonly [string, string, string])[] = [
   ["n't", 'not', 'is are was were do does did has have had could would should must need might'],
   ['nt', 'not', 'is are was were do does did has have had could would should must'],
@@ -82,12 +82,12 @@ const SHORT_FORMS: ReadonlyMap<string, readonly string[]> = new Map([
   ].map(([short = '', long = '']): [string, readonly string[]] => [short, long.split(' ')]),
 ])
 
-/** Returns `what is` for `what's`; undefined for a word that is not a short form. */
+/** Returns `what is` for `what's`; undefined for a word that is not a contraction. */
 export function expandShortForm(word: string): readonly string[] | undefined {
   return SHORT_FORMS.get(word)
 }
 
-/** 'd before these is would; elsewhere it may be had. */
+/** Before these words, 'd is would. Elsewhere it may be had. */
 export const AFTER_WOULD: ReadonlySet<string> = words('like love prefer rather appreciate')
 
 const SPELLINGS: readonly (readonly [RegExp, string])[] = [
@@ -99,7 +99,7 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
   [/^(trave|cance|mode|labe|signa|leve|fue|jewe|counse)ll(ed|ing|er|ers)$/, '$1l$2'],
 ]
 
-/** Pairs that no question tells apart. Numbers, negations, comparisons and words with a second meaning never stand here. */
+/** Synonyms in every question. Numbers, negations, comparisons and words with a second meaning must not be listed. */
 const SAME_WORDS: ReadonlyMap<string, string> = pairs(
   `okay ok|alright ok|television tv|telephone phone|cellphone phone|kids children|kid child|mum mom|automobile car|
   automobiles cars|grey gray|programme program|programmes programs|defence defense|offence offense|licence license|
@@ -115,23 +115,23 @@ const SAME_WORDS: ReadonlyMap<string, string> = pairs(
   mould mold|plough plow|practise practice`,
 )
 
-/** Verbs of one meaning, where they stand as verbs: a purchase order is no buy order. */
+/** Synonymous verbs. They apply only where the word is a verb: a purchase order is not a buy order. */
 const SAME_VERBS: ReadonlyMap<string, string> = pairs(
   `purchase buy|begin start|repair fix|assist help|utilize use|select choose|obtain get|require need|shut close|
   attempt try|demonstrate show|construct build`,
 )
 
-/** Behind these a word of the list above is a verb. */
+/** After these words, a word of the list above is a verb. */
 const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
 
-/** Ends of all words that SPELLINGS can change; one test instead of one for each row. */
+/** Endings of all words that SPELLINGS can change. One test replaces one per row. */
 const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
 /**
- * Returns American spelling and one word for words of one meaning, or undefined when the word stays. `before` is the
- * preceding word.
+ * Returns the American spelling, or one word for all its synonyms. Returns undefined if the word does not change.
+ * `before` is the preceding word.
  */
 export function plainSpelling(word: string, before: string): readonly string[] | undefined {
   const row = RESPELLED.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
@@ -158,7 +158,7 @@ const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|expla
 const KNOWN =
   '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
 
-/** Pleasantries at the head of a text, matched against its words joined by blanks; each may uncover the next. */
+/** Pleasantries at the beginning of a text, matched against its words joined by spaces. One may follow another. */
 export const OPENINGS: readonly RegExp[] = [
   /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
   new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
@@ -185,26 +185,26 @@ export const OPENINGS: readonly RegExp[] = [
   /^at (?=what time )/,
 ]
 
-/** The openings behind which the question stands in the order of a clause: `tell me what the price is`. */
+/** Openings that are followed by a question in the word order of a clause: `tell me what the price is`. */
 export const CLAUSE_OPENING: RegExp = new RegExp(
   `(?:${TELL}|telling me|explaining|letting me know|know|ask|see|understand|out|learn|wonder|wondering|curious|about|idea)(?: please)?(?: to me)? $`,
 )
 
-/** Words that begin the subject of such a clause; `what problems were found` has its subject in `what`. */
+/** Words that begin the subject of such a clause. In `what problems were found` the subject begins with `what`. */
 export const SUBJECT_OPENINGS: ReadonlySet<string> = words(
   'the a an my your his her its our their this that these those i you he she it we they',
 )
 
-/** Thanks and pleas at the end of a text, behind a sign: `how do you say thank you` ends otherwise. */
+/** Thanks and pleas at the end of a text, after a punctuation mark: `how do you say thank you` has none. */
 export const ENDING: RegExp =
   /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
 
-/** A plea at the end of a request needs no sign before it; at the end of a question `please` may be the object. */
+/** `please` at the end of a request needs no punctuation. At the end of a question it may be the object. */
 export const PLEA: RegExp = new RegExp(
   `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${ASK} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
 
-/** `for me` at the end of an order to write something. */
+/** `for me` at the end of a request to write something. */
 export const FOR_ME: RegExp = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
 
 /** `write me a poem` as `write a poem`. */
@@ -214,7 +214,7 @@ export const ORDER_ME: RegExp =
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 export const FRONTED: RegExp = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
 
-/** In these sentences a phrase at the end belongs to the last clause. */
+/** In sentences with these words, a phrase at the end belongs to the last clause. */
 export const HAS_CLAUSES: ReadonlySet<string> = words(
   'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
 )
@@ -225,10 +225,10 @@ export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
   sixteen 16|seventeen 17|eighteen 18|nineteen 19`,
 )
 
-/** Sizes of an answer behind a number: `in three sentences` is not about sentences. */
+/** Sizes of an answer after a number: `in three sentences` does not ask about sentences. */
 export const SIZES: ReadonlySet<string> = words('sentence sentences characters letters syllables')
 
-/** In a text with one of these the pleasantries may be the subject. */
+/** In a text with one of these words, a pleasantry may be the subject. */
 export const ABOUT_PLEASANTRIES: ReadonlySet<string> = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )
@@ -237,11 +237,11 @@ export const ABOUT_PLEASANTRIES: ReadonlySet<string> = words(
 export const HOW_TO: RegExp =
   /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
 
-/** The same in the order of a clause: `tell me how I reset it`. */
+/** The same in the word order of a clause: `tell me how I reset it`. */
 export const HOW_I: RegExp =
   /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
-/** A text with one of these speaks about spelling or wording itself: in it every letter counts. */
+/** A text with one of these words is about spelling or wording, so every letter is significant. */
 export const ABOUT_LETTERS: ReadonlySet<string> = words(
   `spell spelled spelt spelling spells misspelled misspelling typo typos proofread grammar grammatical grammatically
   correct corrected correctly correction letter letters anagram pronounce pronounced pronunciation rhyme rhymes rhyming
@@ -250,14 +250,14 @@ export const ABOUT_LETTERS: ReadonlySet<string> = words(
   rewrite edit verbatim punctuation apostrophe contraction contractions literally transcribe alphabet alphabetically`,
 )
 
-/** A text with one of these may speak about a word: in it no other word stands for it. */
+/** A text with one of these words may be about a word, so synonyms are not replaced. */
 export const ABOUT_WORDS: ReadonlySet<string> = words(
   `word words synonym synonyms antonym antonyms define definition mean means meaning difference differences differ
   distinction vs versus compare compared comparison between keyword keywords command statement term terms say said called
   british american dialect slang etymology language`,
 )
 
-/** Words whose capital letter makes another word of them. */
+/** Words that have another meaning with a capital letter. */
 export const CASE_MATTERS: ReadonlySet<string> = words(
   `us it who aids am pm or in polish turkey china nice reading bath march may august will mark bill grant jack rose dawn
   hope faith grace apple amazon shell target gap oracle windows word excel access teams swift go rust ruby cat pin ram

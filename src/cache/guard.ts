@@ -12,7 +12,7 @@ import {
   withoutPossessive,
 } from './typos.ts'
 
-/** The kind of difference between two texts that do not ask the same. */
+/** The kind of difference between two different questions. */
 export type Difference =
   | 'number'
   | 'negation'
@@ -32,11 +32,11 @@ export interface GuardOptions {
 }
 
 /**
- * Returns the first difference that could change the answer, or undefined when two texts ask the same.
+ * Returns the first difference that could change the answer, or undefined when two texts ask the same question.
  *
- * The guard trusts no embedding: every content word, number, sign, name and quotation of one text must occur in the
- * other, in the same order. `canonicalize` removes what may differ; besides, an article may be missing, and a word of
- * four letters or more may be misspelled: one spelling is a common word and the other is not a word.
+ * The guard does not rely on embeddings: every content word, number, sign, name and quotation of one text must occur in
+ * the other, in the same order. `canonicalize` removes what may differ. In addition, an article may be missing, and a
+ * word of four letters or more may be misspelled if one spelling is a common word and the other is not a word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = mayForgive(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
@@ -60,8 +60,8 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
 }
 
 /**
- * Returns true when two texts have the same numbers, names, quotations, code and negations in the same order: names that
- * change places often change roles.
+ * Returns true when two texts have the same numbers, names, quotations, code and negations in the same order.
+ * Names in another order often have other roles.
  */
 export function hasSameFacts(left: Canonical, right: Canonical): boolean {
   return factsOf(left) === factsOf(right)
@@ -112,20 +112,20 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
   return kind === 'word' ? kindOf(other, walk) : kind
 }
 
-/** Units (mb, MB) and words like us and US differ by case alone. */
+/** Units (mb, MB) and words such as us and US differ only in case. */
 function caseMatters(one: Item, other: Item, before: Item | undefined): boolean {
   if (one.kind !== 'word' || one.raw === other.raw) return false
   if (before?.kind === 'number' && one.key.length <= 4) return true
   return !one.opens && !other.opens && CASE_MATTERS.has(one.key) && isCapital(one) !== isCapital(other)
 }
 
-/** Returns true for `youtube` and YouTube: lower case is an abbreviation in typing, other capitals are another identifier. */
+/** Returns true for `youtube` and YouTube. Two words with different capitals are different identifiers. */
 function isLazyCase(lazy: Item, proper: Item): boolean {
   const isLazy = lazy.kind === 'word' && lazy.raw === lazy.key && proper.kind === 'exact'
   return isLazy && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lazy.key
 }
 
-/** Returns true for `uSer` and User: the capital moved along with the letter. */
+/** Returns true for `uSer` and User: the two swapped letters kept their case. */
 function hasMovedCapital(swapped: Item, proper: Item): boolean {
   const [first, second] = swapped.raw
   const isSwapped =
@@ -137,7 +137,7 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** A typo often hits the word by which a text is recognized as English, so that one English text suffices. */
+/** One English text suffices, because a typo may be in the word by which the other text is recognized as English. */
 function mayForgive(left: Canonical, right: Canonical): boolean {
   if (left.language === 'none' || right.language === 'none') return false
   return left.language === 'english' || right.language === 'english'
@@ -172,7 +172,7 @@ function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   return isSlip || isImpossible || hasContext(walk.left, one, [left, right])
 }
 
-/** A word that was respelled is known when it is known as written: `despize` is despise, and no misspelling of despite. */
+/** A respelled word is known if its original spelling is known: `despize` is despise, not a misspelling of despite. */
 function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
   const given = lexicon(word)
   if (given === 'common' || given === 'real') return given

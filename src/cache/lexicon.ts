@@ -4,11 +4,11 @@ import { hash32 } from './hash.ts'
  * Classifies a lower-case word. Misspellings of `common` words are recognized; `real` words are all words and names one
  * typo away from a common word. An unknown word is taken for common or for real about once in a hundred cases,
  * which costs a hit. A word that the lexicon was built from is never unknown. An `impossible` word is unknown and has
- * three letters in a row that next to no word or name has: it is a misspelling and no name.
+ * three letters in a row that occur in almost no word or name: it is a misspelling, not a name.
  */
 export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
 
-/** Knows no word. Without a lexicon no typo is forgiven. */
+/** Contains no words. Without a lexicon no typo is corrected. */
 export const noLexicon: Lexicon = () => 'unknown'
 
 /** Bits that a common and a real word set. */
@@ -76,7 +76,7 @@ export async function loadEnglish(): Promise<Lexicon> {
   return readLexicon(COMMON_WORDS, REAL_WORDS, TRIGRAMS)
 }
 
-/** Returns a function that loads the lexicon at its first call, and returns it without a promise once it is loaded. */
+/** Returns a function that loads the lexicon on its first call, and returns it without a promise after that. */
 export function lazyLexicon(load: () => Promise<Lexicon> = loadEnglish): () => Lexicon | Promise<Lexicon> {
   let loaded: Lexicon | undefined
   let loading: Promise<Lexicon> | undefined

@@ -27,7 +27,7 @@ const ORDERS: readonly (readonly [string, string])[] = [
   ['description', 'describe'],
   ['list', 'list'],
 ]
-/** A verb follows `to`, and no place: the way to the station is no method. */
+/** Requires a verb after `to`, not a place: "the way to the station" does not ask for a method. */
 const VERB = '(?=(?!the |a |an |my |your |this |that |be )[a-z]+ [^ ])'
 
 /** Rewordings by the first word of the question. Each keeps every word that could change the answer. */
@@ -117,7 +117,7 @@ function byFirstWord(
 /** Maximum number of rewordings that are applied one after another. */
 const MAX_STEPS = 3
 
-/** Returns one form for the forms of a question that ask the same, such as `how to` for `what are the steps to`. */
+/** Returns the same form for equivalent forms of a question, such as `how to` for `what are the steps to`. */
 export function reworded(items: readonly Token[], lineOf: (items: readonly Token[]) => string): readonly Token[] {
   let current = items
   for (let step = 0; step < MAX_STEPS; step += 1) {

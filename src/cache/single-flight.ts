@@ -6,18 +6,18 @@ import { refuseCancelled } from './timeout.ts'
 export type FlightEnd<T> =
   /** Every follower gets this value. */
   | { readonly shared: T }
-  /** The leader could not finish (its caller left): the follower that waits longest leads next. */
+  /** The leader could not finish (its caller disconnected): the follower that has waited longest is the next leader. */
   | 'handed-over'
-  /** Nothing can be shared (a tool call, a refusal, a failure): every follower does its own work, at once. */
+  /** The result cannot be shared (a tool call, a refusal, a failure): each follower does its own work at once. */
   | 'not-shared'
 
 export interface Leader<T, P> {
   readonly role: 'leader'
-  /** Passes a part of the answer to the followers as it comes. */
+  /** Passes a part of the answer to the followers at once. */
   publish(part: P): void
-  /** True while a follower waits: its answer depends on this leader, also when the leader's caller disconnects. */
+  /** True while a follower waits. The leader must then continue when its caller disconnects. */
   hasFollowers(): boolean
-  /** Must be called once the work ends, in a `finally`. Only the first call counts. */
+  /** Must be called when the work ends, in a `finally`. Only the first call has an effect. */
   complete(completion: FlightEnd<T>): void
 }
 
@@ -25,7 +25,7 @@ export type FlightRole<T, P> =
   | Leader<T, P>
   /** The leader answered. `parts` is the number of parts that `onPart` received. */
   | { readonly role: 'follower'; readonly value: T; readonly parts: number }
-  /** The leader ended without an answer after parts were received: they cannot be taken back. */
+  /** The leader ended without an answer after this follower had received parts, which cannot be undone. */
   | { readonly role: 'broken' }
   /** Does its own work; no request waits for it. */
   | { readonly role: 'alone' }
@@ -33,7 +33,7 @@ export type FlightRole<T, P> =
 export interface JoinOptions<P> {
   /** Cancelled when the caller of this request disconnects. */
   readonly cancellation?: Cancellation
-  /** Receives the leader's parts: those published so far at once, the others as they come. @default waits for the end */
+  /** Receives the leader's parts: earlier ones at once, later ones when published. @default waits for the end */
   readonly onPart?: (part: P) => void
 }
 
@@ -54,7 +54,10 @@ export interface SingleFlightOptions {
   readonly maxFollowers?: number
   /** Maximum number of parts kept for requests that join late. A late request then waits for the end. @default 10,000 */
   readonly maxParts?: number
-  /** A follower without a part after this time does its own work: the leader's caller may read slowly. @default none */
+  /**
+   * Time after which a follower without a part does its own work, because the leader's caller may read slowly. @default
+   * none
+   */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
 
@@ -65,10 +68,10 @@ interface Follower<T, P> {
   stopTimeout: () => void
 }
 
-/** Most flights have no follower and publish no part. */
+/** Created when needed, because most flights have no follower and publish no part. */
 interface Flight<T, P> {
   followers: Set<Follower<T, P>> | undefined
-  /** Absent before the first; `lost` when there were too many to keep. */
+  /** Absent before the first part; `lost` when there were too many to keep. */
   parts: P[] | 'lost' | undefined
 }
 
@@ -80,7 +83,7 @@ function followersOf<T, P>({ followers }: Flight<T, P>): readonly Follower<T, P>
   return followers === undefined ? [] : Array.from(followers)
 }
 
-/** Keeps nothing of a flight that is complete. */
+/** Removes a flight when it is complete. */
 export function createSingleFlight<T, P = never>(options: SingleFlightOptions = {}): SingleFlight<T, P> {
   const { maxFollowers = 1000, maxParts = 10_000, timeout } = options
   const flights = new Map<string, Flight<T, P>>()
@@ -151,12 +154,12 @@ function give<T, P>(follower: Follower<T, P>, part: P): void {
   try {
     follower.onPart(part)
   } catch {
-    // A follower that cannot write must not stop the leader.
+    // The error of one follower must not stop the leader.
     follower.settle({ role: 'broken' })
   }
 }
 
-/** Followers that received parts cannot start again. */
+/** Followers that received parts cannot start their own work. */
 function breakStarted<T, P>(flight: Flight<T, P>): void {
   for (const follower of followersOf(flight)) {
     if (follower.received > 0) follower.settle({ role: 'broken' })

@@ -1,16 +1,16 @@
 import type { Difference } from './guard.ts'
 
-/** The figures of GET /metrics/cache, and more. */
+/** Statistics of the cache. GET /metrics/cache reports a part of them. */
 export interface CacheStatistics {
   /** hits / totalRequests; 0 before the first. */
   readonly hitRate: number
-  /** Look-ups, without requests that did not accept a stored answer. */
+  /** Look-ups, except those of requests that do not accept stored answers. */
   readonly totalRequests: number
   readonly hits: number
   readonly misses: number
   /** Hits on the same text. */
   readonly exactHits: number
-  /** Candidates above the threshold that the guard refused, by the first difference. */
+  /** Candidates above the threshold that the guard refused, by their first difference. */
   readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>
   /** Look-ups in which an embedder, index, store or verifier failed or was late. */
   readonly failures: number

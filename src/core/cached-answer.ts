@@ -6,19 +6,19 @@ export interface CachedAnswer {
   readonly scope: string
   /** The question, normalized. */
   readonly text: string
-  /** The key whose request stored it. The scope decides which requests find it. */
+  /** The key whose request stored the answer. The scope determines which requests find it. */
   readonly keyId: string
   readonly completion: Completion
-  /** Tokens of the prompt as received, before any tier made it smaller: the size that a hit saves. */
+  /** Tokens of the prompt as received, before any tier shortened it: the number that a hit saves. */
   readonly promptTokens: number
   /** Milliseconds since 1970. */
   readonly storedAt: number
   readonly expiresAt: number
-  /** False where only the same text may hit. */
+  /** False if only the same text may hit. */
   readonly comparable: boolean
-  /** Minimum similarity at which this entry answers another text: raised by reports of wrong hits. @default 0 */
+  /** Minimum similarity at which this entry answers another text. Reports of wrong hits raise it. @default 0 */
   readonly threshold?: number
-  /** Maximum similarity at which it did since the last report; 0 for none. @default 0 */
+  /** Maximum similarity at which it answered another text since the last report. @default 0 */
   readonly servedAt?: number
 }
 
@@ -28,8 +28,8 @@ export interface StoreSize {
 }
 
 /**
- * Keeps answers. The memory store belongs to one process; a store over a shared database can replace it. A method that
- * rejects counts as a miss. Methods that need not wait return values, not promises.
+ * Stores answers. The memory store belongs to one process; a store in a shared database can replace it. A rejected call
+ * is a miss. Methods that do not wait return values, not promises.
  */
 export interface AnswerStore {
   get(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
@@ -37,20 +37,20 @@ export interface AnswerStore {
   peek?(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
   /** Returns false when the answer does not fit. */
   put(answer: CachedAnswer): boolean | Promise<boolean>
-  /** Changes thresholds of an entry, unless it is gone. */
+  /** Changes thresholds of an entry, if it still exists. */
   amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): void | Promise<void>
   remove(id: string): void | Promise<void>
   /** Returns true when the scope has an entry whose text may be compared with another. */
   hasComparable(scope: string): boolean | Promise<boolean>
   /** Removes all entries, or those that requests of one key stored. */
   clear(keyId?: string): void | Promise<void>
-  /** A store that several processes share may count only what this process stored. */
+  /** The number of entries. A store that several processes share may count only those of this process. */
   size(): StoreSize
   /** Lets one of several processes compute an answer that all of them need. @default each process computes it */
   readonly claims?: AnswerClaims
 }
 
-/** Who computes an answer that is not stored yet. A claim ends by itself, in case its process was killed. */
+/** Claims on answers that are not stored yet. A claim expires, in case its process was killed. */
 export interface AnswerClaims {
   /** Returns true for the one process that must compute the answer. */
   take(id: string, ttlMs: number): Promise<boolean>

@@ -1,6 +1,6 @@
 import type { Json } from './json.ts'
 
-/** Every way a request can fail, as one closed list. */
+/** All ways in which a request can fail. */
 export type FailureKind =
   | 'invalid-request'
   | 'invalid-admin-request'
@@ -14,10 +14,10 @@ export type FailureKind =
   | 'method-not-allowed'
   | 'request-timeout'
   | 'conflict'
-  /** The caller left before the answer; the response is not read. */
+  /** The caller disconnected before the answer; the response is not read. */
   | 'cancelled'
   | 'too-large'
-  /** The key has stored as much as it may. */
+  /** The storage quota of the key is full. */
   | 'quota-exceeded'
   | 'unsupported-media'
   | 'rate-limited'
@@ -28,7 +28,7 @@ export type FailureKind =
   | 'upstream-timeout'
   | 'overloaded'
 
-/** What an upstream said when it blamed the caller's request; never its addresses, headers or secrets. */
+/** The error of an upstream that refused the caller's request. Contains no addresses, headers or secrets. */
 export interface UpstreamRefusal {
   /** 400, 404, 409, 413 or 422: kept for `upstream-rejected`. */
   readonly status: number
@@ -37,24 +37,24 @@ export interface UpstreamRefusal {
   readonly details?: Json
 }
 
-/** The waiting advice of an upstream, passed on as it came. */
+/** Retry headers of an upstream, forwarded as received. */
 export interface RetryAdvice {
   readonly retryAfter?: string
   readonly retryAfterMs?: string
   readonly shouldRetry?: string
 }
 
-/** Details of a GatewayError: what was wrong, when to retry, and what an upstream reported. */
+/** Details of a GatewayError: the invalid field, when to retry, and what an upstream reported. */
 export interface FailureDetails {
-  /** The field, header or path that was wrong. */
+  /** The invalid field, header or path. */
   readonly param?: string
   /** Replaces the code of the kind's row in the failure table. */
   readonly code?: string
-  /** When to try again, in whole seconds. */
+  /** Delay before a retry, in whole seconds. */
   readonly retryAfterSeconds?: number
-  /** What `X-RateLimit-*` say of a request that a limit refused; `resetAt` in milliseconds since 1970. */
+  /** The values of `X-RateLimit-*` for a request that a limit refused; `resetAt` in milliseconds since 1970. */
   readonly rate?: { readonly limit: number; readonly remaining: number; readonly resetAt: number }
-  /** The methods that a path knows, for `method-not-allowed`. */
+  /** The methods that the path supports, for `method-not-allowed`. */
   readonly allow?: readonly string[]
   readonly upstream?: UpstreamRefusal
   readonly advice?: RetryAdvice
@@ -68,7 +68,7 @@ export interface FailureDetails {
 
 /**
  * The error of every failed call; `kind` decides status, type and code in each format.
- * The message is written for the caller: what was wrong, what was expected, what to do; never a secret.
+ * The message is written for the caller: what happened, what was expected, what to do. It contains no secrets.
  */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
@@ -81,13 +81,13 @@ export class GatewayError extends Error {
     this.details = details
   }
 
-  /** True also for an error of another copy of this package. */
+  /** Returns true for a GatewayError, also for one of another copy of this package. */
   static is(value: unknown): value is GatewayError {
     return value instanceof Error && value.name === 'GatewayError' && 'kind' in value && 'details' in value
   }
 }
 
-/** The error of a request whose store fails: 503 with Retry-After. The cause is never shown. */
+/** The error of a request whose store fails: 503 with Retry-After. The cause is not sent to the caller. */
 export function storeFault(what: string, cause?: unknown): GatewayError {
   return new GatewayError('overloaded', `The gateway's store ${what}. Nothing was served or charged. Retry later.`, {
     retryAfterSeconds: 1,

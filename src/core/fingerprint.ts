@@ -1,6 +1,6 @@
 /**
- * 53 bits that tell texts apart well enough to remember a count under; never for anything that must not be forged. What
- * several tenants share takes a `seed` that no caller knows, so that none can prepare two texts of one fingerprint.
+ * Returns 53 bits that identify a text well enough to cache its token count. It is not safe against forgery. Data that
+ * several tenants share needs a secret `seed`, so that no caller can create two texts with the same fingerprint.
  */
 export function fingerprintOf(text: string, seed: number = 0): number {
   let low = 0xdeadbeef ^ text.length ^ seed

@@ -5,7 +5,7 @@ export type HeaderRecord = Record<string, string>
 export interface BodyLimits {
   /** Maximum size in bytes; a larger body is refused with `too-large`. */
   readonly maxBytes: number
-  /** Milliseconds in which the body must arrive; later it is refused with `request-timeout`. */
+  /** Maximum time for the body to arrive, in milliseconds. A later body is refused with `request-timeout`. */
   readonly readMs: number
   readonly after: (ms: number, callback: () => void) => () => void
 }
@@ -41,7 +41,7 @@ export interface ResponseSink {
   /** Registers the only listener for "the client has caught up". */
   onDrain(listener: () => void): void
   end(): void
-  /** Breaks the connection off: the client must see that the response is incomplete. */
+  /** Closes the connection, so that the client sees an incomplete response. */
   destroy(): void
 }
 
@@ -53,7 +53,7 @@ export interface HttpHandling {
   readonly handle: HttpHandler
 }
 
-/** The headers of a request by their lower-case names, in the form of the platform's Headers. */
+/** The headers of a request by their lower-case names, with the interface of Headers. */
 export interface HeaderView {
   get(name: string): string | null
   keys(): Iterable<string>

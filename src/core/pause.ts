@@ -1,17 +1,17 @@
-/** Longest stretch of work in milliseconds before the event loop runs. */
+/** Maximum duration of uninterrupted work, in milliseconds. */
 const STRETCH_MS = 8
-/** UTF-16 units of a text that are read between two looks at the clock. */
+/** UTF-16 units of a text that are processed between two checks of the clock. */
 const SLICE = 32_768
 
 /**
- * Returns a promise when the caller must let the event loop run before it continues, else undefined.
- * Loops call it once per item, so that a long conversation never blocks other requests.
+ * Returns a promise if the caller must yield to the event loop before it continues, and undefined otherwise. Loops call
+ * it once per item, so that a long conversation never blocks other requests.
  */
 export type Pause = () => Promise<void> | undefined
 
 /**
- * Returns a `Pause` that yields after every few milliseconds of work. Loops that share it wait for the same yield: with
- * one each, every loop would work for a whole stretch within one turn of the event loop.
+ * Returns a `Pause` that yields after every few milliseconds of work. Loops that share it wait for the same yield.
+ * If each loop had its own, each would work for the maximum duration in one turn of the event loop.
  */
 export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   let since = performance.now()

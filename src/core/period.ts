@@ -13,7 +13,7 @@ const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 const WEEK = 7 * DAY
-/** 1970-01-01 was a Thursday; the week it lies in began three days earlier. */
+/** 1970-01-01 was a Thursday. Its week began three days earlier. */
 const MONDAY_SHIFT = 3 * DAY
 
 const periods: Record<DurationCode, (at: number) => Period> = {
@@ -24,7 +24,7 @@ const periods: Record<DurationCode, (at: number) => Period> = {
   '1M': month,
 }
 
-/** The calendar window that holds a moment. A pure function: nothing is ever reset. */
+/** Returns the calendar window that contains a moment. */
 export function periodOf(at: number, code: DurationCode): Period {
   return periods[code](at)
 }

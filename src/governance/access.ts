@@ -5,13 +5,13 @@ import type { Part, Prompt } from '../core/prompt.ts'
 import { checkFields } from './restricted-fields.ts'
 import type { ProviderConfig, VirtualKey } from './virtual-key.ts'
 
-/** Names in messages are cut here. */
+/** Maximum number of characters of a name in an error message. */
 const MAX_SHOWN = 100
 
-/** Body fields that give the model tools beside `tools`. */
+/** Body fields other than `tools` that declare tools. */
 const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
 
-/** Model names by which a vendor searches before it answers. */
+/** Model names that make the vendor search before it answers. */
 const SEARCHING_MODEL = /:online$/
 
 /**
@@ -31,7 +31,7 @@ function isPermitted(key: VirtualKey, name: string): boolean {
   return key.providers.some((config) => config.provider === parts.provider && servesModel(config, parts.id))
 }
 
-/** True when a provider configuration lets the key use this model id of its provider. */
+/** Returns true when a provider configuration of the key allows this model id. */
 export function servesModel(config: ProviderConfig, id: string): boolean {
   const { allowedModels, provider } = config
   return (
@@ -39,7 +39,7 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
   )
 }
 
-/** Throws what the key does not permit: the model, the tools, or the answer's length. */
+/** Throws if the key does not permit the model, the tools or the length of the answer. */
 export function checkAccess(
   key: VirtualKey,
   asked: { readonly prompt: Prompt; readonly modelName: string; readonly also?: readonly string[] },
@@ -89,7 +89,7 @@ function checkLength(asked: number | undefined, permitted: number | undefined): 
   )
 }
 
-/** The answer's limit in tokens: what the caller asked for, else the smaller of the key's and the model's greatest. */
+/** Returns the output limit in tokens: that of the request, or else the smaller maximum of the key and the model. */
 export function greatestAnswer(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }

@@ -4,15 +4,15 @@ import { isJsonObject } from '../core/json.ts'
 import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
 import { DURATION_CODES, type DurationCode } from '../core/period.ts'
 
-/** The integer that means "no limit", in requests and in responses. */
+/** The integer that represents "no limit" in requests and responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
 
-/** 9,000,000 $ in cents: more would leave the safe integers of nano-dollars. */
+/** $9,000,000 in cents. A greater amount in nano-dollars would not be a safe integer. */
 const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
 const MAX_NAME = 200
 
-/** A schema whose message is what was expected. */
+/** A schema whose error message is the expectation. */
 function expecting<value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<value> {
   return z.custom<value>(accepts, { error: expectation })
 }
@@ -47,7 +47,7 @@ export function list<item>(item: z.ZodMiniType<item>, most: number): z.ZodMiniTy
     .check(z.refine((items) => items.length <= most, { error: `at most ${most} entries` }))
 }
 
-/** An object with these fields and no others, which may also have fields that are ignored. */
+/** An object with these fields and with ignored fields. Other fields are refused. */
 export function record<shape extends z.core.$ZodLooseShape>(
   shape: shape,
   ignoredFields: Readonly<Record<string, Anything>> = {},
@@ -85,7 +85,7 @@ function limit(most: number): z.ZodMiniType<number> {
   return expecting(`a whole number from 0 to ${most} (or null for no limit)`, accepts)
 }
 
-/** The share of a provider among others. */
+/** Share of the key's requests that a provider gets, relative to its other providers. */
 export const weight: z.ZodMiniType<number> = expecting(
   'a number from 0 to 1000000',
   (value) => typeof value === 'number' && value >= 0 && value <= 1_000_000,
@@ -101,19 +101,19 @@ export const moment: z.ZodMiniType<string> = expecting(
   (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
 )
 
-/** Fields of the records we show that only we set; a client may send back what it has read, and they change nothing. */
+/** Fields that only the gateway sets. They are ignored, so that a client may send back a record that it has read. */
 const IGNORED = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin'] as const
 
 type Anything = z.ZodMiniOptional<z.ZodMiniUnknown>
 
 const anything: Anything = z.optional(z.unknown())
 
-/** Where ids are ours to give, a given one is ignored too. */
+/** The same for records whose ids the gateway generates. */
 export function ignored<field extends string>(also: readonly field[]): Record<string, Anything> {
   return Object.fromEntries([...IGNORED, ...also].map((field) => [field, anything]))
 }
 
-/** Parses a value. Throws a GatewayError that names the first wrong field, what was expected, and what was given. */
+/** Parses a value. Throws a GatewayError that names the first invalid field, the expected value and the given value. */
 export function parseWith<value>(schema: z.ZodMiniType<value>, given: unknown): value {
   const result = schema.safeParse(given)
   if (result.success) return result.data
@@ -123,7 +123,7 @@ export function parseWith<value>(schema: z.ZodMiniType<value>, given: unknown): 
   throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
 }
 
-/** Parses `governance` of the gateway's options. Throws a GatewayError with the path of the first wrong field. */
+/** Parses `governance` of the gateway's options. Throws a GatewayError with the path of the first invalid field. */
 export function parseOption<value>(schema: z.ZodMiniType<value>, given: unknown): value {
   const result = schema.safeParse(given)
   if (result.success) return result.data

@@ -6,7 +6,7 @@ import { createRecordTable, type RecordTable } from './record-table.ts'
 import { hashSecret, isSameHash } from './secret.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
-/** Finds virtual keys by their secrets. Their records are in the store, their secrets nowhere. */
+/** Finds virtual keys by their secrets. The store contains their records, but not their secrets. */
 export interface KeyLookup {
   /**
    * Returns the key of a secret, undefined for an unknown one. The caller checks whether the key is active and not
@@ -28,7 +28,7 @@ export interface KeyLookupOptions {
   readonly keepsStale?: boolean
 }
 
-/** From the hash of a secret to the id of its key. */
+/** Maps the hash of a secret to the id of its key. */
 export const HASHES = 'key-hash:'
 const MAX_CACHED = 10_000
 const CACHE_MS = 2_000
@@ -58,7 +58,7 @@ export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
     )
   }
 
-  /** A look-up that began before a hash changed must not remember it as unknown. */
+  /** A look-up that began before a change of a hash must not cache it as unknown. */
   let changes = 0
 
   function idOf(hash: string): MaybePromise<string | undefined> {

@@ -11,21 +11,21 @@ import type { Configured, KeyInPlace } from './configuration.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
-/** The virtual keys, and every change of them. */
+/** Reads and changes virtual keys. */
 export interface Keyring extends Pick<KeyLookup, 'find'> {
-  /** The key as it is now. Throws `not-found`. */
+  /** Returns the current key. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /**
    * The secret is returned only here. Throws `invalid-admin-request` when a shared record does not exist, `conflict` for a
    * given secret that another key has.
    */
   create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
-  /** The key after the change. Throws `not-found` or `invalid-admin-request`. */
+  /** Returns the key after the change. Throws `not-found` or `invalid-admin-request`. */
   update(id: string, fields: ParsedKeyChange): Promise<VirtualKey>
   /** Throws `not-found`. */
   remove(id: string): Promise<void>
   page(query: PageQuery): Promise<Page<VirtualKey>>
-  /** Puts a key of the configuration in place: creates it, or makes it what the configuration says. */
+  /** Applies a key of the configuration: creates it, or changes it to match the configuration. */
   configure(configured: KeyInPlace): Promise<VirtualKey>
 }
 
@@ -37,7 +37,7 @@ export interface KeyringOptions {
   readonly lookup: KeyLookup
 }
 
-/** Changes virtual keys. Administration and the configuration need it, plain requests do not. */
+/** Creates the keyring. Only the admin API and the configuration need it. */
 export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptions): Keyring {
   const { keys } = lookup
 
@@ -75,7 +75,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
     return (await keys.change(id, (key) => changeKey(key, fields))).after
   }
 
-  /** Only records that the request names: one that was deleted elsewhere must not block other changes. */
+  /** Checks only records in the request, because a record that was deleted elsewhere must not block other changes. */
   async function checkShared(key: VirtualKey, fields: ParsedKeyChange | undefined = undefined): Promise<void> {
     const named = fields ?? { budget_id: key.budgetId, rate_limit_id: key.rateLimitId }
     await checkExists('budget_id', named.budget_id, shared.budgets)

@@ -7,23 +7,23 @@ import type { Allowance, Budget, RateLimit, VirtualKey } from './virtual-key.ts'
 /** What a limit counts: requests, tokens, or nano-dollars. */
 export type LimitKind = 'requests' | 'tokens' | 'budget'
 
-/** One limit in its present window. */
+/** One limit in its current window. */
 export interface Limit {
   readonly kind: LimitKind
-  /** What messages call it: `The budget of this key`. */
+  /** The name of the limit in messages: `The budget of this key`. */
   readonly label: string
   readonly max: number
   readonly every: DurationCode
   readonly period: Period
   readonly counter: string
-  /** Whose limit it is: every window of one owner has a counter of its own. */
+  /** The key or shared record that the limit belongs to. Each window of an owner has its own counter. */
   readonly owner: string
 }
 
-/** A record that was deleted while keys still refer to it leaves nothing to use. */
+/** A deleted record that keys still refer to allows nothing. */
 const NOTHING: Allowance = { max: 0, every: '1h' }
 
-/** The shared records that a key names; undefined where it names none, or one that was deleted. */
+/** The shared records of a key. Undefined if the key refers to none, or to a deleted one. */
 export interface SharedOfKey {
   readonly rate: RateLimit | undefined
   readonly budget: Budget | undefined
@@ -40,7 +40,7 @@ export function findShared({ rateLimitId, budgetId }: VirtualKey, shared: Shared
   })
 }
 
-/** All limits that a request of this key must fit in: its own, then the shared ones; budgets last. */
+/** Returns all limits that apply to a request of the key: its own, then the shared ones. Budgets are last. */
 export function limitsInForce(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
   return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
 }
@@ -100,7 +100,7 @@ export function sharedOwner(id: string): string {
   return `shared:${id}`
 }
 
-/** The counter of one window: the next window has another name, so nothing is ever reset. */
+/** Returns the name of the counter of one window. The next window has another name, so counters are never reset. */
 export function counterName(kind: LimitKind, owner: string, every: DurationCode, period: Period): string {
   return `${kind}:${owner}:${every}:${period.start}`
 }
@@ -108,8 +108,8 @@ export function counterName(kind: LimitKind, owner: string, every: DurationCode,
 const MINUTE = 60_000
 
 /**
- * When a counter may be forgotten. It outlives its window, so that a clock that is set back finds it again and late
- * settlements are still counted; minutes pass too often for a long memory.
+ * Returns the time at which a counter expires. It outlives its window, so that late settlements are counted and a clock
+ * that is set back finds it again. Windows of a minute are kept for a shorter time, because there are many.
  */
 export function forgottenAt(every: DurationCode, period: Period): number {
   return period.end + (every === '1m' ? 15 * MINUTE : 120 * MINUTE)

@@ -3,7 +3,7 @@ import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Quote, RateStatus, Reservation, Used } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
-/** A call that costs the key nothing and yet reaches an upstream, or starts work that does. */
+/** A call that costs nothing but calls an upstream, or starts work that does. */
 export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
 /** Takes one request of the key's request limits. Throws `rate-limited` when one of them is reached. */

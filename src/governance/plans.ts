@@ -1,7 +1,7 @@
 import type { DurationCode } from '../core/period.ts'
 import type { Allowance, VirtualKey } from './virtual-key.ts'
 
-/** Limits that a key can name: the chat plans count by the hour, the message tiers by the minute. */
+/** Names of predefined limits. Plans for chat use windows of an hour, plans for messages windows of a minute. */
 export type PlanName =
   | 'free'
   | 'pro'
@@ -33,7 +33,7 @@ function plan(requests: number, tokens: number, every: DurationCode): LimitPlan 
   return { requests: { max: requests, every }, tokens: { max: tokens, every } }
 }
 
-/** The key's own limits: what was set on the key itself, else what its plan says. */
+/** Returns the key's own limits. A limit that is set on the key overrides that of its plan. */
 export function limitsOf(key: VirtualKey): LimitPlan {
   const preset = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
   const requests = key.requests ?? preset.requests

@@ -3,7 +3,7 @@ import { UNLIMITED } from './field-schema.ts'
 import type { Limit } from './limits-in-force.ts'
 import type { RateStatus } from './reservation.ts'
 
-/** The limit that refused, where it counts requests or tokens; else the request limit with the least left. */
+/** Returns the request or token limit that refused, or else the request limit with the fewest requests left. */
 export function rateStatus(
   limits: readonly Limit[],
   levels: readonly number[],

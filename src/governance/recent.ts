@@ -1,9 +1,9 @@
 import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
 
-/** What was looked up lately, bounded: full, it forgets what was put in first. */
+/** A bounded cache of recent look-ups. When it is full, the oldest entry is removed. */
 export interface Recent<value> {
   get(key: string, now: number): { readonly value: value } | undefined
-  /** The last value, however old. */
+  /** Returns the last value, regardless of its age. */
   last(key: string): { readonly value: value } | undefined
   put(key: string, value: value, until: number): void
   forget(key: string): void
@@ -28,7 +28,7 @@ export function createRecent<value>(most: number): Recent<value> {
   return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
 }
 
-/** Continues with what a look-up found, or returns the last value where the look-up itself fails and there is one. */
+/** Continues with the result of a look-up. If the look-up fails, returns the last value if there is one. */
 export function orLast<found, value>(
   finding: MaybePromise<found>,
   goOn: (found: found) => value,

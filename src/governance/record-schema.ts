@@ -5,8 +5,8 @@ import { PLAN_NAMES } from './plans.ts'
 import type { Budget, RateLimit, VirtualKey } from './virtual-key.ts'
 
 /**
- * Records as this library wrote them. One that does not fit is refused as a whole: a limit that cannot be read must
- * never become no limit.
+ * Records as the library stores them. An invalid record is refused as a whole, because a limit that cannot be parsed
+ * must never become no limit.
  */
 const amount = z.int().check(z.nonnegative())
 const every = z.enum(DURATION_CODES)

@@ -5,17 +5,19 @@ import { createRecent, orLast } from './recent.ts'
 
 /** Records of one kind in the store, as JSON text under `<prefix><id>`. */
 export interface RecordTable<record> {
-  /** The record as of the last seconds: other processes' changes are seen within `cacheMs`, this one's at once. */
+  /**
+   * Returns the record from memory. Changes of other processes are seen within `cacheMs`, those of this one at once.
+   */
   find(id: string): MaybePromise<record | undefined>
-  /** The record as it is now. Throws `not-found`. */
+  /** Returns the current record. Throws `not-found`. */
   read(id: string): Promise<record>
-  /** False when the id is taken. */
+  /** Resolves with false when the id is already in use. */
   insert(id: string, record: record): Promise<boolean>
-  /** Replaces a record by what `change` makes of it, in one atomic step. Throws `not-found`. */
+  /** Replaces a record with the result of `change`, in one atomic step. Throws `not-found`. */
   change(id: string, change: (record: record) => record): Promise<{ readonly before: record; readonly after: record }>
-  /** The record that was deleted, undefined for one that could not be read. Throws `not-found`. */
+  /** Returns the deleted record, or undefined if it could not be parsed. Throws `not-found`. */
   remove(id: string): Promise<record | undefined>
-  /** Records in ascending order of their ids, those after `after`, without those that cannot be read. */
+  /** Returns the records after `after` in ascending order of their ids, except those that cannot be parsed. */
   page(query: PageQuery): Promise<Page<record>>
 }
 
@@ -34,23 +36,23 @@ export interface RecordTableOptions<record> {
   readonly store: Store
   readonly now: () => number
   readonly prefix: string
-  /** What messages call a record: `virtual key`. */
+  /** The name of a record in messages, such as `virtual key`. */
   readonly label: string
-  /** Reads a stored value; undefined for one that is not a record. */
+  /** Parses a stored value. Returns undefined if it is not a record. */
   readonly parse: (value: unknown) => record | undefined
   /** How long `find` may answer from memory, in milliseconds. @default 2,000 */
   readonly cacheMs?: number
-  /** While the store fails, `find` returns the record that it last read. @default false: it rejects */
+  /** True if `find` returns the last known record while the store fails. @default false: it rejects */
   readonly keepsStale?: boolean
 }
 
 const CACHED = 10_000
 const CACHE_MS = 2_000
-/** Changes of one record at the same moment: each round one of them wins. */
+/** Maximum number of tries of a change. Of concurrent changes of one record, one succeeds in each round. */
 const MAX_ROUNDS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 
-/** True for an id that may stand in a path, a counter's name and a message. */
+/** Returns true for an id that is safe in a path, the name of a counter and a message. */
 export function isSafeId(id: string): boolean {
   return SAFE_ID.test(id)
 }
@@ -58,7 +60,7 @@ export function isSafeId(id: string): boolean {
 export function createRecordTable<record>(options: RecordTableOptions<record>): RecordTable<record> {
   const { store, now, prefix, label, cacheMs = CACHE_MS, keepsStale = false } = options
   const recent = createRecent<record | undefined>(CACHED)
-  /** A look-up that began before a change must not be remembered after it. */
+  /** The result of a look-up that began before a change must not be cached after it. */
   let changes = 0
 
   function load(id: string): MaybePromise<string | undefined> {

@@ -3,7 +3,7 @@ import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { SettledEntry, Settlement } from '../core/ports.ts'
 
-/** What `X-RateLimit-*` say. Without a limit: the greatest safe integer, and the end of the current hour. */
+/** The values of `X-RateLimit-*`. Without a limit: the maximum safe integer, and the end of the current hour. */
 export interface RateStatus {
   readonly limit: number
   readonly remaining: number
@@ -11,40 +11,40 @@ export interface RateStatus {
   readonly resetAt: number
 }
 
-/** What a request may cost at the most, as the ledger needs to know it. */
+/** The worst case of a request, as the ledger reserves it. */
 export interface Quote {
   /** Upper bound of the prompt's tokens, for token limits. */
   readonly promptTokens: number
-  /** The answer's limit: as asked for, or the model's greatest. */
+  /** The output limit in tokens: that of the request, or the maximum of the model. */
   readonly outputTokens: number
-  /** Billed money for an answer of so many tokens, prompt and margin included. Grows with `outputTokens`. */
+  /** Returns the billed amount for an answer of this length, prompt and margin included. Increases with the length. */
   cost(outputTokens: number): NanoUsd
-  /** Only the key's request limits are asked: the call costs neither tokens nor money. @default false */
+  /** True if only the key's request limits apply, because the call costs neither tokens nor money. @default false */
   readonly requestOnly?: boolean
-  /** The part of the cost that an exact count of the prompt could take off, at the most. @default 0 */
+  /** Maximum amount by which an exact count of the prompt could lower the cost. @default 0 */
   readonly uncounted?: NanoUsd
-  /** The most prompt tokens that the cost covers on a candidate model. @default no bound */
+  /** Maximum number of prompt tokens that the cost covers on a candidate model. @default no bound */
   promptBound?(model: Model): number
-  /** More exact quotes, for a request that this one does not let through. */
+  /** More exact quotes, used if a limit refuses this one. */
   readonly recount?: {
-    /** Where a token limit refuses. */
+    /** Used if a token limit refuses. */
     readonly tokens?: Recount
-    /** Where a budget refuses. */
+    /** Used if a budget refuses. */
     readonly budget?: Recount
   }
 }
 
-/** Waits for a call of the store as long as the request may; see pipeline/store-wait. */
+/** Waits for a call of the store within the timeout of the request; see pipeline/store-wait. */
 export type WaitForStore = <value>(given: MaybePromise<value>) => MaybePromise<value>
 
-/** Counts the prompt and returns the quote by that count, which cannot be recounted in the same way again. */
+/** Counts the prompt and returns a quote by that count, without this counter. */
 export interface Recount {
   readonly run: () => Promise<Quote>
-  /** True when the count is a call to an upstream, which takes a place of the request limits. */
+  /** True when the count calls an upstream, which counts against the request limits. */
   readonly asksUpstream: boolean
 }
 
-/** What a request really used. */
+/** The actual usage of a request. */
 export interface Used {
   readonly promptTokens: number
   readonly completionTokens: number
@@ -52,29 +52,29 @@ export interface Used {
   readonly theoretical: NanoUsd
   readonly actual: NanoUsd
   readonly billed: NanoUsd
-  /** The model's name as the caller wrote it. */
+  /** The model name as received from the caller. */
   readonly model: string
 }
 
-/** Places and money taken in advance. */
+/** Requests, tokens and money that were reserved for a request. */
 export interface Reservation {
-  /** False when the store failed and the request is served all the same: nothing is held, and the settlement bills it. */
+  /** False when the store failed and the request is served anyway: the settlement bills it without a reservation. */
   readonly isReserved: boolean
   readonly rate: RateStatus
-  /** The quote that fitted. */
+  /** The quote that was accepted. */
   readonly quote: Quote
-  /** The answer's limit that the budgets pay for: at most the quote's. */
+  /** The output limit that the budgets cover: at most that of the quote. */
   readonly outputTokens: number
   /**
-   * Replaces what was held by what was used, and appends the audit entries in the same step. Only the first call counts; a
-   * request that used nothing settles zeros.
+   * Replaces the reserved amounts with the used amounts, and appends the audit entries in the same step. Only the first
+   * call has an effect. A request that used nothing settles zeros.
    *
    * @param entries @default none
    */
   settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
   /**
-   * What `settle` writes, as data: a caller that must not lose it with this process keeps it, and may hand it to the store
-   * again later. The store takes the settlement of a reservation once.
+   * Returns what `settle` writes, as data. A caller that must not lose it with this process stores it, and may pass it
+   * to the store again later. The store applies the settlement of a reservation once.
    */
   settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
 }

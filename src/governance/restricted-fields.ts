@@ -32,7 +32,7 @@ const KNOWN_FIELDS = [
   'prompt',
 ]
 
-/** Fields by which vendors choose other models, or tools of their own. */
+/** Fields that make vendors choose other models or run their own tools. */
 const VENDOR_SWITCHES = [
   'models',
   'route',
@@ -55,8 +55,8 @@ const SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(looseName))
 const LOOSE_KNOWN: ReadonlyMap<string, string> = new Map(KNOWN_FIELDS.map((name) => [looseName(name), name]))
 
 /**
- * Throws for fields by which some vendors would pass a key's restrictions: another spelling of a field that is checked
- * (`MAX_TOKENS`, `maxTokens`), and switches of the vendor. A key without restrictions may send them.
+ * Throws for fields that could bypass the restrictions of a key: another spelling of a checked field (`MAX_TOKENS`,
+ * `maxTokens`), and switches of the vendor. A key without restrictions may send them.
  */
 export function checkFields(permissions: Permissions, body: JsonObject): void {
   const { allowedModels, maxTokens, disableTools } = permissions

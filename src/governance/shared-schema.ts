@@ -70,25 +70,25 @@ function changing<change extends object>(change: change, changeable: object, exa
   )
 }
 
-/** A budget as its creation or the configuration describes it. */
+/** Returns the budget of a creation or of the configuration. */
 export function toBudget(given: WireForm<ConfiguredBudget>): Budget {
   const limit = { max: usd(given.max_limit), every: given.reset_duration ?? '1M' }
   return { id: given.id, name: given.name ?? given.id, limit }
 }
 
-/** Rate limits as their creation or the configuration describes them. */
+/** Returns the rate limits of a creation or of the configuration. */
 export function toRateLimit(given: WireForm<ConfiguredRateLimit>): RateLimit {
   return changeRateLimit({ id: given.id, name: given.name ?? given.id }, given)
 }
 
-/** The budget with the given fields set. What was spent in a window stays spent. */
+/** Returns the budget with the given fields set. Spent amounts stay spent. */
 export function changeBudget(budget: Budget, change: WireForm<BudgetChange>): Budget {
   const { limit } = budget
   const max = change.max_limit === undefined ? limit.max : usd(change.max_limit)
   return { ...budget, name: change.name ?? budget.name, limit: { max, every: change.reset_duration ?? limit.every } }
 }
 
-/** The limits with the given fields set. */
+/** Returns the limits with the given fields set. */
 export function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>): RateLimit {
   const requests = allowance(rateLimit.requests, change.request_max_limit, change.request_reset_duration)
   const tokens = allowance(rateLimit.tokens, change.token_max_limit, change.token_reset_duration)

@@ -2,8 +2,8 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 
 /**
- * Refuses what the headers of a JSON request already show to be unusable: a compressed body (its real size is unknown
- * until it is expanded), another content type, a length above the limit.
+ * Refuses a JSON request by its headers: a compressed body (its size is unknown until it is decompressed), another
+ * content type, or a length above the limit.
  */
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
@@ -21,7 +21,7 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
   if (Number(request.header('content-length') ?? 0) > maxBytes) throw bodyTooLarge(maxBytes)
 }
 
-/** Bytes that a body may have, by its headers: one that comes in chunks may be as large as any. */
+/** Returns the possible size of a body by its headers. A chunked body may have the maximum size. */
 export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: number): number {
   return request.header('transfer-encoding') === undefined ? Number(request.header('content-length') ?? 0) : maxBytes
 }
@@ -41,7 +41,7 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   return new GatewayError('invalid-request', message, { cause })
 }
 
-/** Pieces of `size` bytes together as one; a single piece as it is. */
+/** Joins chunks of `size` bytes in total. A single chunk is returned as it is. */
 export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Array {
   const [only] = pieces
   if (pieces.length === 1 && only !== undefined) return only
@@ -54,9 +54,9 @@ export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Arr
   return whole
 }
 
-/** A larger body is copied as it comes: joining 30 MB at its end blocks the event loop for 20 ms. */
+/** Larger bodies are copied while they arrive, because joining 30 MB at the end blocks the event loop for 20 ms. */
 const LARGE_BODY_BYTES = 1024 * 1024
-/** The platform takes memory when it is written: room that is not used costs nothing. */
+/** Buffer size for a body of unknown size. The platform allocates memory only when it is written. */
 const UNSTATED_BYTES = 32 * 1024 * 1024
 
 /** Collects the pieces of a request body. */
@@ -75,7 +75,7 @@ export class BodyCollector {
     this.#size = 0
   }
 
-  /** Returns false, and adds nothing, where the body would be larger than the maximum. */
+  /** Adds a chunk. Returns false without adding it if the body would exceed the maximum. */
   add(piece: Uint8Array): boolean {
     const size = this.#size + piece.byteLength
     if (size > this.#maxBytes) return false

@@ -5,10 +5,13 @@ import { NodeSink } from './node-sink.ts'
 
 export type { NodeIncoming } from './node-request.ts'
 
-/** Answers one request of node:http. Resolves when the response has been handed over or the client has left; never rejects. */
+/**
+ * Answers one request of node:http. Resolves when the response is written or the client has disconnected. Never
+ * rejects.
+ */
 export type NodeHandler = (incoming: NodeIncoming, outgoing: ServerResponse) => Promise<void>
 
-/** Makes a request listener for node:http: `http.createServer(toNodeHandler(gateway))`. */
+/** Returns a request listener for node:http: `http.createServer(toNodeHandler(gateway))`. */
 export function toNodeHandler(gateway: HttpHandling): NodeHandler {
   return (incoming, outgoing) =>
     new Promise((resolve) => {
@@ -16,7 +19,7 @@ export function toNodeHandler(gateway: HttpHandling): NodeHandler {
     })
 }
 
-/** The same for a server of our own, which waits for nothing. */
+/** The same for `serve`, which does not wait for the response. */
 export function toNodeListener(gateway: HttpHandling): (incoming: NodeIncoming, outgoing: ServerResponse) => void {
   return (incoming, outgoing) => gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing))
 }

@@ -6,21 +6,21 @@ import { toNodeListener } from './node-handler.ts'
 
 /** Options of `serve()`. */
 export interface ServeOptions {
-  /** 0 takes any free port. */
+  /** The port to listen on. 0 chooses a free port. */
   readonly port: number
-  /** The address to listen on. @default every address of the machine */
+  /** The address to listen on. @default all addresses of the machine */
   readonly hostname?: string
-  /** How long `close` waits for requests that are being answered, in milliseconds. @default 30_000 */
+  /** How long `close` waits for running requests, in milliseconds. @default 30_000 */
   readonly drainMs?: number
   /**
-   * How long an idle connection stays open for the next request, in milliseconds. It must be longer than the proxy in front
-   * keeps its connections: a proxy that reuses one which was just closed reports a reset. Load balancers commonly keep
-   * theirs for 60 s. @default 75_000
+   * How long an idle connection stays open, in milliseconds. It must be longer than the idle timeout of the proxy in
+   * front, commonly 60 s. Otherwise the proxy may reuse a connection that was just closed, and report a reset.
+   * @default 75_000
    */
   readonly keepAliveMs?: number
 }
 
-/** Timers overflow beyond it. */
+/** The maximum delay of a timer. Greater delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 const milliseconds = wholeFrom(0, MAX_TIMER_MS, 'number of milliseconds')
 const CHECK = optionsOf(
@@ -35,27 +35,27 @@ const CHECK = optionsOf(
 
 const DEFAULT_DRAIN_MS = 30_000
 const DEFAULT_KEEP_ALIVE_MS = 75_000
-/** How long `close` waits for the first request of a connection that has brought none. */
+/** How long `close` waits for the first request of a connection. */
 const FIRST_REQUEST_MS = 1_000
-/** One to accept, one to read, and one more for what arrived meanwhile. */
+/** One turn to accept, one to read, and one for data that arrived meanwhile. */
 const QUIET_TURNS = 3
 
 /** A listening server. */
 export interface RunningServer {
   readonly port: number
-  /** Where to reach the server from this machine, without a slash at the end. */
+  /** The address of the server on this machine, without a trailing slash. */
   readonly url: string
   /**
-   * Takes no new connections, answers the requests that have arrived, and cuts those that are not done after `drainMs`.
-   * A connection that has brought no request yet gets a second for its first one. It does not close the gateway: that comes
-   * after.
+   * Stops listening, answers the requests that have arrived, and closes the remaining connections after `drainMs`. It
+   * waits a second for the first request of a new connection. It does not close the gateway; close that afterwards.
    */
   close(): Promise<void>
 }
 
 /**
- * Serves a gateway with node:http, with limits tight enough for the open internet: 10 s for the headers of a request,
- * 60 s for all of it, 200 headers. Rejects when the port cannot be had, and for times that are not whole milliseconds.
+ * Serves a gateway with node:http, with limits that are suitable for the open internet: 10 s for the headers of a
+ * request, 60 s for the whole request, 200 headers. Rejects if it cannot listen on the port, and for times that are not
+ * whole milliseconds.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   checkOptions('serve', options, CHECK)
@@ -94,23 +94,23 @@ function listen(server: Server, { port, hostname }: ServeOptions): Promise<void>
 }
 
 interface Connections {
-  /** How many connections and requests have come so far. */
+  /** Number of connections and requests so far. */
   arrivals(): number
   /**
-   * Closes each connection as soon as nothing is asked on it: idle ones at once, others after their answer. Those on which
-   * nothing was ever asked are closed by `endUnused`.
+   * Closes idle connections at once, and others after their answer. `endUnused` closes connections that never had a
+   * request.
    */
   end(): void
   endUnused(): void
 }
 
 interface Connection {
-  /** Requests that are not answered yet. */
+  /** Number of requests that are not answered yet. */
   running: number
   wasUsed: boolean
 }
 
-/** Node counts a connection without any request as busy, and closes others while their request waits to be read. */
+/** Node treats a new connection as busy, and closes an idle connection even if a request on it waits to be read. */
 function trackConnections(server: Server): Connections {
   const open = new Map<Socket, Connection>()
   let isEnding = false
@@ -153,8 +153,8 @@ function trackConnections(server: Server): Connections {
 }
 
 /**
- * Reads what has arrived before anything is closed: closing the listening socket resets connections that were not accepted
- * yet, and closing a connection resets it while its request is unread.
+ * Reads arrived data before the server is closed. Closing the listening socket resets connections that were not
+ * accepted yet, and closing a connection resets it while its request is unread.
  */
 async function drain(server: Server, connections: Connections, drainMs: number): Promise<void> {
   const firstRequestMs = Math.min(FIRST_REQUEST_MS, drainMs)
@@ -171,7 +171,7 @@ async function drain(server: Server, connections: Connections, drainMs: number):
   })
 }
 
-/** Node accepts one connection in a turn of the event loop, so this ends after some turns that brought nothing. */
+/** Node accepts one connection per turn of the event loop, so this ends after several turns without a new one. */
 async function readArrived(connections: Connections, deadline: number): Promise<void> {
   let seen = connections.arrivals()
   for (let quiet = 0; quiet < QUIET_TURNS; quiet++) {

@@ -7,7 +7,7 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 export interface Endpoint<handler> {
   readonly method: Method
-  /** Segments after the base path; `:name` takes one segment, `*name` (last) takes the rest. */
+  /** Segments after the base path. `:name` matches one segment, `*name` (last) matches all remaining ones. */
   readonly path: string
   readonly handle: handler
 }
@@ -27,7 +27,7 @@ export type Router<handler> = (method: string, pathname: string) => Match<handle
 
 /**
  * Paths are compared literally, segment by segment: no case folding, no empty or dot segments, no trailing slash.
- * An unknown path is 404, a known path with another method 405; HEAD is answered as GET.
+ * Throws 404 for an unknown path, and 405 for a known path with another method. HEAD is handled as GET.
  *
  * @param others Handles every unknown path. @default they are 404
  */
@@ -116,7 +116,9 @@ function wrongMethod(method: string, known: readonly Method[]): GatewayError {
   )
 }
 
-/** At most 100 characters, printable ASCII only, so that a message carries back neither control characters nor keys. */
+/**
+ * Returns at most 100 characters of printable ASCII, so that a message contains neither control characters nor keys.
+ */
 function printable(text: string): string {
   return text
     .slice(0, 100)

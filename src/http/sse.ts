@@ -2,20 +2,20 @@ import { createParser } from 'eventsource-parser'
 import type { Frame } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** The parser checks the size of its buffer after each feed, so a feed is bounded too. */
+/** Maximum size of one feed. The parser checks the size of its buffer only after each feed. */
 const SLICE_BYTES = 16 * 1024
 
-/** Turns the bytes of an event stream into frames, however they were cut. */
+/** Parses the bytes of an event stream, which may be split anywhere. */
 export interface FrameReader {
-  /** The frames that are complete with these bytes. Throws `upstream` for an event that is too large. */
+  /** Returns the events that these bytes complete. Throws `upstream` for an event that is too large. */
   read(bytes: Uint8Array): readonly Frame[]
-  /** The frame that was still open when the stream ended, if it said anything. */
+  /** Returns the incomplete event at the end of the stream, if it has data. */
   end(): readonly Frame[]
 }
 
 /**
- * A reader for one event stream: UTF-8 with or without a byte order mark, lines ending in LF, CR or CRLF, comments and
- * unknown fields skipped, a last event without its blank line accepted.
+ * Creates a parser for one event stream: UTF-8 with or without a byte order mark, and lines that end in LF, CR or CRLF.
+ * It skips comments and unknown fields, and accepts a last event without a blank line.
  *
  * @param maxEventChars Maximum size of an event, in characters.
  */
@@ -57,8 +57,8 @@ export function createFrameReader(maxEventChars: number): FrameReader {
 }
 
 /**
- * A frame as text on the wire. Line ends within the data, CR and CRLF too, become several data lines, which a reader
- * joins by LF; event names and ids cannot hold line ends or NUL and lose them.
+ * Serializes an event. Line ends in the data (LF, CR, CRLF) start another data line; a parser joins the lines with LF.
+ * Line ends and NUL are removed from event names and ids.
  */
 export function writeFrame(frame: Frame, eventId: string | undefined = frame.id): string {
   const event = frame.event === undefined || frame.event === '' ? '' : `event: ${oneLine(frame.event)}\n`
@@ -66,7 +66,7 @@ export function writeFrame(frame: Frame, eventId: string | undefined = frame.id)
   return `${event}${id}data: ${dataLines(frame.data)}\n\n`
 }
 
-/** A comment: bytes that say that the line is alive and that every client skips. */
+/** A comment. It shows that the connection is alive, and clients skip it. */
 export function comment(text: string): string {
   return `: ${oneLine(text)}\n\n`
 }

@@ -1,6 +1,6 @@
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
-/** The part of the platform's `fetch` that is used: an address and plain settings, never a Request object. */
+/** The used part of the platform's `fetch`: a URL and plain options, never a Request object. */
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
 /**
@@ -22,7 +22,7 @@ export function defaultTransport(): ClosableTransport {
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
-/** One call: reads the body as fast as the handler takes it. Silent after `abort`. */
+/** One call. Reads the body as fast as the handler accepts it. Calls no handler after `abort`. */
 class FetchCall implements TransportCall {
   readonly #handler: TransportHandler
   readonly #controller = new AbortController()
@@ -61,7 +61,7 @@ class FetchCall implements TransportCall {
     if (this.#isOver) return
     this.#isOver = true
     this.#controller.abort(new Error('The upstream call was aborted'))
-    // A fetch of the user's own may ignore the signal: its body is cancelled all the same.
+    // A custom fetch may ignore the signal, so its body is canceled, too.
     this.#reader?.cancel().catch(() => {})
     this.#wake?.()
   }
@@ -70,7 +70,7 @@ class FetchCall implements TransportCall {
     const reader = response.body?.getReader()
     this.#reader = reader
     if (this.#isOver) return void reader?.cancel().catch(() => {})
-    // The platform has undone the encoding already but still names it.
+    // The platform has already decoded the body, but keeps the header.
     this.#handler.onHead(response.status, (name) =>
       name === 'content-encoding' ? undefined : (response.headers.get(name) ?? undefined),
     )
@@ -87,7 +87,7 @@ class FetchCall implements TransportCall {
     this.#handler.onEnd()
   }
 
-  /** A platform may hand over megabytes at once; they are passed on in slices, as fast as the handler takes them. */
+  /** A platform may deliver megabytes at once. They are forwarded in slices, as fast as the handler accepts them. */
   async #deliver(bytes: Uint8Array): Promise<void> {
     for (let start = 0; start < bytes.byteLength && !this.#isOver; start += SLICE_BYTES) {
       if (this.#isPaused) await new Promise<void>((resolve) => (this.#wake = resolve))

@@ -2,10 +2,10 @@ import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink 
 import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { plainFailure } from './plain-failure.ts'
 
-/** The Web-standard handler: accepts what the global `fetch` accepts, so that it can stand in its place in a client. */
+/** The Web-standard handler: accepts the arguments of the global `fetch`, so that a client can use it instead. */
 export type FetchHandler = (input: Request | string | URL, init?: RequestInit) => Promise<Response>
 
-/** Makes a `fetch` of a gateway. Rejects only for arguments that `new Request` refuses. */
+/** Returns a `fetch` function for a gateway. It rejects only for arguments that `new Request` refuses. */
 export function toFetch(gateway: HttpHandling): FetchHandler {
   return async (input, init) => {
     const request = input instanceof Request && init === undefined ? input : new Request(input, init)
@@ -68,7 +68,7 @@ class WebRequest implements HttpRequest {
     this.#sink.onCancel = once
     const abort = (): void => {
       once()
-      // A reader that still waits must not wait for ever.
+      // Releases a reader that still waits.
       this.#sink.abort(signal.reason)
     }
     if (signal.aborted) queueMicrotask(abort)
@@ -127,11 +127,11 @@ class WebSink implements ResponseSink {
   }
 
   destroy(): void {
-    this.abort(new TypeError('The response was broken off.'))
+    this.abort(new TypeError('The response ended before it was complete.'))
     this.onCancel?.()
   }
 
-  /** Ends the body with an error, as the platform's own fetch does. */
+  /** Ends the body with an error, as the platform's fetch does. */
   abort(reason: unknown): void {
     this.#broken ??= { reason }
     this.#controller?.error(reason)
@@ -142,15 +142,16 @@ class WebSink implements ResponseSink {
     try {
       this.#resolve(new Response(body, { status, headers }))
     } catch {
-      const failure = plainFailure(500, 'The gateway produced a response that cannot be sent. Tell its operator.')
+      const failure = plainFailure(500, 'The gateway produced a response that cannot be sent. Contact its operator.')
       this.#resolve(new Response(failure.body, { status: failure.status, headers: failure.headers }))
     }
   }
 }
 
 /**
- * Counts the bytes as they come, since a Content-Length is only a claim here. A body that is late is not read on. Its
- * stream is not cancelled: streams that Node makes of requests then throw at the next piece, outside of every caller.
+ * Counts the bytes of the body, because its Content-Length may be wrong. A late body is not read further. Its stream is
+ * not canceled: the streams that Node creates for requests would then throw at the next chunk, where no caller can
+ * catch it.
  */
 async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)

@@ -8,7 +8,7 @@ import type { Authenticated, Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './store-wait.ts'
 
-/** Finds the key of a request: 401. */
+/** Finds the key of a request. Throws 401 if there is none. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
   const finding = findCaller(exchange.request, services)
   return chain(waitForStore(exchange, finding, services), (key) => withKey(exchange, key))
@@ -19,7 +19,7 @@ export function withKey(exchange: Exchange, key: VirtualKey): Authenticated {
   return exchange as Authenticated
 }
 
-/** The key that the headers carry; 401 for a missing, unknown, inactive or expired one, all in the same words. */
+/** Returns the key in the headers. Throws 401 for an unknown, inactive or expired key, always with the same message. */
 export function findCaller(
   request: Pick<HttpRequest, 'header'>,
   { findKey, runtime }: Pick<Services, 'findKey' | 'runtime'>,
@@ -34,7 +34,7 @@ export function findCaller(
   return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
 }
 
-/** The rate status for the headers of an error. Never fails: when the store cannot answer, it is that of a caller without a key. */
+/** The rate status for the headers of an error. Never fails: if the store fails, it is that of a caller without a key. */
 export async function rateStatusOf(
   key: VirtualKey | undefined,
   { ledger }: Pick<Services, 'ledger'>,
@@ -46,7 +46,7 @@ export async function rateStatusOf(
   }
 }
 
-/** The same for the caller who sent these headers. */
+/** The same for the caller that sent these headers. */
 export async function rateStatusOfCaller(
   request: Pick<HttpRequest, 'header'>,
   services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
@@ -60,7 +60,7 @@ export async function rateStatusOfCaller(
   return rateStatusOf(key, services)
 }
 
-/** The key when it may be used now; else 401. */
+/** Returns the key if it is valid now. Throws 401 otherwise. */
 export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
   if (key !== undefined && key.active && (key.expiresAt === undefined || now < key.expiresAt)) return key
   throw new GatewayError('unauthenticated', 'The key is not valid here: it is unknown, inactive or expired.')

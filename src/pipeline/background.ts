@@ -10,16 +10,16 @@ import { settle } from './settle.ts'
 import type { Services } from './services.ts'
 import { holderOf } from './turns.ts'
 
-/** Milliseconds before the first look at a response that the upstream generates. The wait doubles after each look. */
+/** Delay before the first poll of a background response, in milliseconds. It doubles after each poll. */
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000
-/** One look takes no longer than this. */
+/** Maximum duration of one poll, in milliseconds. */
 const LOOK_MS = 30_000
 
 /**
- * Answers a request whose response is still to be generated, and settles it when it has been. The reservation is held
- * until then, so that background work cannot pass a budget. At the end of `timeouts.total` the upstream is asked to
- * cancel: a reservation that is not settled would be given back although the vendor is paid.
+ * Answers a request before its response is generated, and settles it when the response is complete. The reservation is
+ * held until then, so that background work cannot exceed a budget. At `timeouts.total` the gateway cancels the response
+ * at the upstream: otherwise the reservation would expire although the vendor is paid.
  */
 export async function respondInBackground(
   answered: Answered,
@@ -83,7 +83,7 @@ class BackgroundWork {
     await this.#settle()
   }
 
-  /** Returns false when the upstream no longer has the response. A look that fails otherwise is repeated. */
+  /** Returns false when the upstream no longer has the response. Other failed polls are repeated. */
   async #look(method: HeldResponseCall['method'], action: string): Promise<boolean> {
     const { route, cancellation, format } = this.#answered
     const { runtime, timeouts } = this.#services
@@ -114,7 +114,7 @@ class BackgroundWork {
     })
   }
 
-  /** A response that did not end is billed by what the upstream last reported of it. */
+  /** A response that did not end is billed by the usage that the upstream reported last. */
   async #settle(): Promise<void> {
     const [answered, services] = [this.#answered, this.#services]
     const completion = this.#latest
@@ -133,7 +133,7 @@ class BackgroundWork {
   }
 }
 
-/** A failed response has used tokens, too. It is read as one that was broken off. */
+/** A failed response has used tokens, too. It is parsed as an incomplete one. */
 function readable(body: JsonObject): JsonObject {
   const { error: _error, ...others } = body
   return body['status'] === 'failed' ? { ...others, status: 'incomplete' } : body

@@ -11,18 +11,21 @@ import type { AskPlan, Route } from './request-values.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
-/** An answer to be billed: the usage that its upstream reported, and its text where that is needed. */
+/** An answer to bill: the usage that its upstream reported, and its text if needed. */
 export interface BilledAnswer {
   readonly usage: Usage | undefined
   completion(): Completion
 }
 
-/** Counts a long prompt with pauses where its bill reads our own count. Returns undefined where nothing is to be waited for. */
+/**
+ * Counts a long prompt with pauses if its bill needs the local count. Returns undefined if there is nothing to wait
+ * for.
+ */
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
   return plan.kind === 'ask' && plan.attempts.isUnreported ? plan.counted.prepare?.() : undefined
 }
 
-/** The bill of a whole answer, by the upstream's usage or, where it left out something, by our own count. */
+/** Returns the bill of a whole answer by the upstream's usage, and by the local count for missing values. */
 export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan } = answered
   if (plan.kind === 'replay') return plan.bill
@@ -40,9 +43,9 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 }
 
 /**
- * The bill of an answer that broke off or was left. What the upstream had reported by then may lag behind what it had
- * sent: the larger of its count and ours is taken, and called an estimate. Ours never passes the limit that the
- * upstream was held to: more it cannot have sent, and more was not reserved.
+ * Returns the bill of an incomplete answer. The usage that the upstream reported may be behind the output that it sent.
+ * The greater of its count and the local count is billed and marked as an estimate. The local count is at most the
+ * output limit that was sent to the upstream, because more was not reserved.
  */
 export function billForPart(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
@@ -58,8 +61,8 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
 }
 
 /**
- * The bill of a request that got no answer, undefined when no upstream call was paid. The key is billed the calls of
- * small models that the caller ordered by header, at most what was reserved; everything else is the operator's cost.
+ * Returns the bill of a request without an answer, or undefined if no upstream call was paid. The key is billed for the
+ * calls of small models that the caller ordered by header, at most the reserved amount. The operator pays the rest.
  */
 export function billForFailure(planned: Planned): Bill | undefined {
   const { plan, margin, reservation } = planned
@@ -85,7 +88,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
   }
 }
 
-/** The bill of a request whose caller left: the prompt and the output that came, once an upstream call has begun. */
+/** Returns the bill of a request whose caller disconnected: the prompt and the received output of a started call. */
 export function billForLeft(planned: Planned): Bill | undefined {
   const { plan } = planned
   const last = plan.kind === 'ask' ? plan.attempts.last() : undefined
@@ -94,13 +97,13 @@ export function billForLeft(planned: Planned): Bill | undefined {
   return billOf(planned, plan, { route: last.route, usage, estimated: true })
 }
 
-/** The local count of the prompt that was sent, for a bill without the upstream's count: at most what was reserved. */
+/** Returns the local count of the sent prompt, for a bill without the upstream's count. At most what was reserved. */
 function countedPrompt({ plan, reservation }: Planned, { model }: Route): number {
   if (plan.kind === 'replay') return 0
   return Math.min(plan.counted.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
-/** The bill in a stream's headers, before its answer is known: the longest answer that was reserved. */
+/** Returns the bill in the headers of a stream. It assumes the longest answer that was reserved. */
 export function expectedBill(planned: Planned): Bill {
   const { plan, reservation } = planned
   if (plan.kind === 'replay') return plan.bill

@@ -13,17 +13,17 @@ import type { Services } from './services.ts'
 import { Stages } from './stages.ts'
 import { waitForStore } from './store-wait.ts'
 
-/** Milliseconds after which an upstream that counts is not waited for: the prompt is then counted here. */
+/** Timeout of a count by an upstream, in milliseconds. After it the gateway counts the prompt. */
 const DEADLINE_MS = 10_000
 
 /**
- * Answers how many tokens a message request has, `{input_tokens}`: by its upstream where that counts, else by our own
- * count, which `X-Svc-Estimated: true` states. Costs no money and no tokens, takes one request of the key's request
- * limits, and is under the same permissions as the request itself.
+ * Returns the number of tokens of a message request, `{input_tokens}`. The upstream counts if it can. Otherwise the
+ * gateway counts and sets `X-Svc-Estimated: true`. The request costs no money and no tokens, counts as one request
+ * against the request limits of the key, and needs the same permissions as the request itself.
  */
 export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCounted).next(respondWithCount)
 
-/** The format demands a limit of a request, and has none for its count. */
+/** The format requires max_tokens in a request, but not in its count. */
 async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
   authenticated.steering = readSteering(headersOf(authenticated.request), { canExplain: true })
   const { body, bytes } = await readJson(authenticated, services)

@@ -4,12 +4,12 @@ import { sha256 } from '#hash'
 import type { Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 
-/** Printable ASCII, as a header carries it unchanged. */
+/** Printable ASCII, because headers transmit other characters differently. */
 const KEY = /^[\x20-\x7e]{1,255}$/
 
 /**
- * Continues with the first request of an Idempotency-Key; a repetition waits for the first and gets its answer. The same
- * key with another path or body is a 409. A request without the header continues at once.
+ * Continues with the first request of an Idempotency-Key. A repetition waits for the first request and gets its answer.
+ * The same key with another path or body is refused with 409. A request without the header continues at once.
  */
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   const idempotencyKey = parsed.request.header('idempotency-key')
@@ -24,7 +24,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
   const claimed = await services.idempotency.claim({
     owner: key.id,
     idempotencyKey,
-    // SHA-256, because a forged equal fingerprint would get another request's answer.
+    // SHA-256, because a request with a forged fingerprint would get the answer of another request.
     fingerprint: sha256(`${request.path}\n${JSON.stringify(asked)}`),
     subscribers,
     signal: cancellation.signal,

@@ -3,7 +3,7 @@ import type { Bill } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 
-/** What every response carries, errors included. Always a new record: nothing of an upstream's response is reused. */
+/** Returns the headers of every response, errors included, as a new record without headers of the upstream. */
 export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   return {
     'x-request-id': requestId,
@@ -14,7 +14,7 @@ export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   }
 }
 
-/** The headers of an answer that others may get again: its bill, and what its upstream's format could not carry. */
+/** Returns the headers of an answer that a repetition also gets: its bill, and the fields that were dropped. */
 export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRecord {
   const headers = billHeaders(bill)
   if (ignored.length > 0) headers['x-svc-ignored'] = headerSafe(ignored.join(', '))
@@ -27,7 +27,7 @@ export function sendJson(sink: ResponseSink, status: number, headers: HeaderReco
   sink.whole(status, headers, body)
 }
 
-/** What every event stream states: nothing on its way may keep or change it. */
+/** Headers of every event stream. They forbid proxies to cache or change it. */
 export const STREAM_HEADERS: Readonly<HeaderRecord> = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache, no-transform',

@@ -6,11 +6,11 @@ export interface HoldOptions {
   readonly queue: Pick<ItemQueue, 'renew'>
   readonly after: Runtime['after']
   readonly leaseMs: number
-  /** Everything under way, so that it can be ended. */
+  /** Running work, so that it can be ended. */
   readonly running: Set<Cancellation>
 }
 
-/** Works while the lease of an item is renewed; who has lost it ends the work, which then does not count. */
+/** Renews the lease of an item while its work runs. If the lease is lost, ends the work and discards its result. */
 export async function holdClaim<value>(
   claim: ItemClaim,
   { queue, after, leaseMs, running }: HoldOptions,
@@ -24,7 +24,7 @@ export async function holdClaim<value>(
   }
   const renew = async (): Promise<void> => {
     if (await queue.renew(claim)) arm()
-    else if (!done) cancellation.cancel(new Error('The item is in other hands.'))
+    else if (!done) cancellation.cancel(new Error('Another worker has claimed the item.'))
   }
   running.add(cancellation)
   arm()

@@ -1,7 +1,7 @@
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 
-/** A request that the gateway makes of itself: the item of a batch. Its body is held to the limits of every other body. */
+/** A request that the gateway sends to itself: the item of a batch. Its body has the same limits as other bodies. */
 export function internalRequest(
   path: string,
   headers: Readonly<Record<string, string>>,

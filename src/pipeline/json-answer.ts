@@ -4,7 +4,7 @@ import { isJsonObject } from '../core/json.ts'
 
 const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 
-/** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` for one that is none. */
+/** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` if it is not a JSON object. */
 export function checkJson(completion: Completion): Completion {
   if (completion.finish !== 'stop') return completion
   const said = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))

@@ -6,9 +6,9 @@ import type { BillMetrics } from './bill-metrics.ts'
 import type { Services } from './services.ts'
 import { keepTurn } from './turns.ts'
 
-/** A whole answer as it leaves. */
+/** A whole answer as it is sent. */
 export interface WholeAnswer {
-  /** Without what belongs to this response only. */
+  /** Headers without those that apply only to this response. */
   readonly headers: Readonly<HeaderRecord>
   readonly body: string
   readonly id: string
@@ -33,7 +33,7 @@ export function keepWhole(answered: Answered, answer: WholeAnswer, services: Ser
   )
 }
 
-/** The items of a batch have results of their own; `Cache-Control: no-store` forbids to keep anything. */
+/** Batch items store their own results. `Cache-Control: no-store` forbids storing the answer. */
 export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
   if (!recordings.isOn || subscribers === undefined || format.answerId === undefined) return false
   return readCacheDirectives((name) => request.header(name)).write

@@ -8,31 +8,32 @@ import type { Resolved } from './request-values.ts'
 import type { RecalledBody, KeptRequests } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
-/** How long a turn is kept, from the moment it was answered. */
+/** How long a turn is stored after its answer. */
 const KEPT_MS = DAY_MS
-/** How long a key can refer to what an upstream holds for it: vendors delete responses after 30 days. */
+/** How long a key can refer to responses that an upstream stores. Vendors delete them after 30 days. */
 const HELD_MS = 30 * DAY_MS
-/** Ids of one answer that are kept. */
+/** Maximum number of ids that are stored per answer. */
 const MAX_HELD_IDS = 256
-/** A longer conversation is not kept, in UTF-16 units of its JSON. */
+/** Maximum size of a stored conversation, in UTF-16 units of its JSON. */
 const LONGEST = 4 * 1024 * 1024
-/** Each one is a read of the store; so many are read at once. */
+/** Maximum number of items that a request may refer to. Each one is a read of the store. */
 const MAX_QUOTED = 1000
+/** Maximum number of concurrent reads of the store. */
 const AT_ONCE = 16
-/** All that one request recalls, in UTF-16 units of its JSON. */
+/** Maximum size of all turns that one request reads, in UTF-16 units of their JSON. */
 const MAX_RECALLED = 32 * 1024 * 1024
 
 export type KeptTurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
-/** The turns of a format whose requests refer to earlier ones. */
+/** Stored turns of a format whose requests refer to earlier responses. */
 export interface KeptTurns extends Pick<KeptRequests, 'find' | 'findInput' | 'findHolder' | 'forget' | 'hold'> {
   recall(turns: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
   keep(key: VirtualKey, turn: KeptTurn): Promise<void>
 }
 
 /**
- * Each turn holds its whole conversation, so that it can be continued when the turns before it are gone. The answer
- * is stored apart because it is read alone, and far more often.
+ * Each turn contains its whole conversation, so that it can be continued after earlier turns have expired. The answer
+ * is stored separately, because it is read separately and far more often.
  */
 export function createKeptTurns(store: KeptTurnStore): KeptTurns {
   return {
@@ -78,7 +79,7 @@ async function recall(
   }
 }
 
-/** The providers that hold these responses and items for the key. */
+/** Returns the providers that store these responses and items for the key. */
 async function findHolders(
   store: KeptTurnStore,
   key: VirtualKey,
@@ -139,7 +140,7 @@ async function findQuoted(
   return found
 }
 
-/** A request that refers to a turn that could not be kept is answered with 404. */
+/** If a turn cannot be stored, requests that refer to it get 404. */
 async function write(store: KeptTurnStore, key: VirtualKey, { id, input, answer }: KeptTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > LONGEST) return
@@ -155,7 +156,7 @@ function nameOf({ key, id, half }: Place): string {
   return `turn:${key.id}:${id}:${half}`
 }
 
-/** Each item has a name of its own, because a request may refer to any of them. */
+/** Each item has its own name, because a request may refer to any of them. */
 function heldName(key: VirtualKey, id: string): string {
   return `held:${key.id}:${id}`
 }
@@ -165,7 +166,9 @@ function answerOf(text: string | undefined): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }
 
-/** The routes of the provider that holds what a request refers to: 400 where the model is another provider's. */
+/**
+ * Returns the routes of the provider that stores the referenced responses. Throws 400 for a model of another provider.
+ */
 function routesOfHolder(resolved: Resolved, holder: string): Resolved {
   const [first, ...others] = resolved.routes.filter(({ provider }) => provider.name === holder)
   if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }

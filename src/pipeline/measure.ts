@@ -13,11 +13,11 @@ import type { Counter, Route, Size } from './request-values.ts'
 
 /** Shorter texts are their own digest: see core/digest.ts. */
 const MIN_LONG_MEDIA = 256 * 1024
-/** A count by a vendor takes no longer than this: without it the bound by bytes is used. */
+/** Maximum duration of a count by a vendor, in milliseconds. After it the bound in bytes is used. */
 const COUNT_MS = 10_000
-/** A prompt of at most so many bytes is estimated at once: that takes less than a millisecond. */
+/** Maximum number of bytes of a prompt that is estimated synchronously: it takes less than a millisecond. */
 const SHORT_BYTES = 65_536
-/** Vendors call their counts estimates: what they bill can be a few tokens more. */
+/** Added to the counts of vendors. They are estimates, and the billed count can be a few tokens higher. */
 const COUNT_SLACK = 16
 
 interface Measured {
@@ -25,7 +25,7 @@ interface Measured {
   readonly services: Services
 }
 
-/** The size of a prompt whose body has a given number of bytes. Every value is computed by its first reader and kept. */
+/** The size of a prompt whose body has a given number of bytes. Each value is computed when it is first read, and cached. */
 export class PromptSize implements Size {
   readonly #prompt: Prompt
   readonly #bytes: number
@@ -106,7 +106,7 @@ export class PromptSize implements Size {
     return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
   }
 
-  /** What the vendor reads by itself has no bound but the window. */
+  /** Content that the vendor reads by itself is bounded only by the context window. */
   get #isOpenEnded(): boolean {
     return this.#asksForVendorWork && this.#measured.services.limits.vendorTools !== 'allow'
   }
@@ -120,12 +120,12 @@ export class PromptSize implements Size {
   }
 }
 
-/** For token limits an image counts what it usually takes: they admit honest prompts, and settle with the real amount. */
+/** For token limits, an image counts its usual number of tokens. The settlement corrects the number. */
 function softTokens({ frame, images }: PromptWeight): number {
   return frame + images * IMAGE_TOKENS
 }
 
-/** Throws where the gateway allows no work of the vendor and the prompt asks for it. */
+/** Throws if the prompt requests work of the vendor and the gateway does not allow it. */
 export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.vendorTools === 'refuse' ? vendorWorkOf(prompt) : undefined
   if (param === undefined) return
@@ -136,7 +136,7 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
   )
 }
 
-/** The counter of a route: the model's own vocabulary, else its vendor, else what the operator knows of the model. */
+/** Returns the counter of a route: the model's vocabulary, or else its vendor, or else the operator's `tokenFactor`. */
 function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { model, provider } = route
   const { tokenizer, tokenFactor } = model
@@ -154,7 +154,7 @@ function counterFor(route: Route, size: PromptSize): Counter | undefined {
   return loosened === undefined ? undefined : { count: loosened, asksUpstream: false }
 }
 
-/** The vendor's own count; undefined where it fails, because a count that is missing must not fail the request. */
+/** Returns the vendor's count. Returns undefined if it fails, because a failed count must not fail the request. */
 async function countUpstream(route: Route, { prompt, measured }: PromptSize): Promise<number | undefined> {
   const { exchange, services } = measured
   const { runtime, timeouts } = services

@@ -162,7 +162,7 @@ function checkThread(prompt: Prompt, resolved: Resolved): void {
 }
 
 /**
- * The defaults of a catalogue entry, where the caller set nothing. A model that refuses temperature together with
+ * The defaults of a catalog entry, where the caller set nothing. A model that refuses temperature together with
  * top_p is sent temperature alone, unless the caller chose top_p alone.
  */
 function withDefaults(prompt: Prompt, model: Model): Prompt {

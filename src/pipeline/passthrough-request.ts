@@ -224,7 +224,7 @@ export function priceByAnswer({ endpoint, priced, price }: PassRequest, answer: 
   return charged < price ? charged : price
 }
 
-/** What the records of a request show of a model that the catalogue does not have. */
+/** The model in the records of a request, if the catalog does not contain it. */
 function unlisted(id: string, { name }: Provider): Model {
   return { id, family: name, contextWindow: 1, maxOutputTokens: 1, price: { input: 0, output: 0 } }
 }

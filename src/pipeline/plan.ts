@@ -31,7 +31,7 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
   return chain(planned, (made) => mark(made, promptCache, services))
 }
 
-/** A prompt that no tier can make smaller is sent as it is, without a count. */
+/** A prompt that no tier can shorten is sent as received, without a count. */
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
@@ -45,7 +45,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
 /** No vendor caches shorter prefixes, in tokens; a token takes at least one byte. */
 const MIN_PREFIX = 1024
 
-/** True when every vendor that may answer bills cached prefixes by markers. */
+/** Returns true when every vendor that may answer bills cached prefixes by markers. */
 function isCacheable({ resolved, prompt, size, steering }: Reserved): boolean {
   return (
     steering.level !== 'off' &&
@@ -59,7 +59,7 @@ function hasMarkerPrice({ price }: Model): boolean {
   return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** Markers that cannot be decided upon are left out. */
+/** If the decision on markers fails, none are placed. */
 async function mark(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
@@ -108,7 +108,7 @@ async function digestMedia(prompt: Prompt): Promise<void> {
   await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
-/** What the upstream holds or does in the background can be neither compared nor cut. */
+/** Conversations that the upstream stores, and its background work, can be neither compared nor shortened. */
 export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
   const { value } = prompt.native
   if (value['thread'] !== undefined || prompt.operation !== undefined) return true
@@ -117,7 +117,7 @@ export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>
 
 const NOT_RECALLED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
-/** The plan of a request that is sent as it came. Its tokens are counted only when a bill needs them. */
+/** The plan of a request that is sent as received. Its tokens are counted only if a bill needs them. */
 export function untouched(reserved: Reserved, { keep, spent }: RecallMiss = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
   const optimized = new Untouched(size, spent)

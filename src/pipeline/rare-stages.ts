@@ -1,6 +1,6 @@
 /**
- * Stages that few requests take, loaded with the first of them. They are one module, because each module that is loaded by
- * itself splits the code that it shares with the rest of the gateway into further pieces.
+ * Stages that few requests need, loaded when the first one is needed. They are one module, because each separately
+ * loaded module splits the code that it shares with the rest of the gateway into further chunks.
  */
 export { respondInBackground } from './background.ts'
 export { explain } from './explain.ts'

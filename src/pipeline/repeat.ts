@@ -6,8 +6,8 @@ import type { Services } from './services.ts'
 import { release } from './settle.ts'
 
 /**
- * Sends the answer of the first request with this Idempotency-Key, to the byte and with its bill: nothing is reserved,
- * called or billed for it. An answer that is still being streamed is followed from its beginning.
+ * Sends the answer of the first request with this Idempotency-Key, byte for byte and with its bill. The repetition
+ * reserves, calls and bills nothing. An answer that is still being streamed is followed from its beginning.
  */
 export async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Services): Promise<undefined> {
   const { key, id, sink } = parsed

@@ -7,21 +7,21 @@ import { weighProviders } from '../governance/weights.ts'
 import type { Resolve } from './services.ts'
 import type { Resolved, Route } from './request-values.ts'
 
-/** The models that can be asked for. */
+/** The models that callers can request. */
 export interface ModelNames {
-  /** Finds the route of a whole name: an alias, or `<provider>/<model_id>`. */
+  /** Finds the route of a full name: an alias, or `<provider>/<model_id>`. */
   resolve(name: string): Route | undefined
   /** The routes of a name without a provider, in the order in which they are tried. */
   serving(id: string): readonly Route[]
-  /** Every model that is listed, by its whole name. */
+  /** All listed models, by their full names. */
   list(): readonly { readonly name: string }[]
 }
 
 type FindRoute = ModelNames['resolve']
 
 /**
- * A whole name leads to one route. A name without a provider leads to the key's own providers, one drawn by weight
- * first, the others as its fallbacks; for a key without providers of its own it leads to those that serve the model.
+ * A full name has one route. A name without a provider is routed to the providers of the key: one is drawn by weight,
+ * and the others are its fallbacks. For a key without providers it is routed to all providers that serve the model.
  */
 export function createResolve(models: ModelNames, random: () => number): Resolve {
   return (name, key) => {
@@ -35,7 +35,7 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
   }
 }
 
-/** Routes that the key may not use are no fallbacks; where it may use none, the check of its permissions says so. */
+/** Removes routes that the key may not use. If it may use none, the check of its permissions refuses the request. */
 function permitted(name: string, key: VirtualKey, serving: readonly Route[]): Resolved | undefined {
   const usable = serving.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
   const [first, ...others] = usable.length > 0 ? usable : serving
@@ -60,10 +60,10 @@ function unusable(): GatewayError {
 }
 
 const MAX_NEAR = 3
-/** Longer names are not compared. */
+/** Maximum length of a name that is compared. */
 const MAX_COMPARED = 80
 
-/** The names nearest to an unknown name, of the models that the key may use. */
+/** Returns the names nearest to an unknown name, among the models that the key may use. */
 function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly string[] {
   if (name.length > MAX_COMPARED) return []
   const given = name.toLowerCase()

@@ -5,7 +5,7 @@ import type { Exchange } from './exchange.ts'
 import { reserve } from './reserve.ts'
 import { Stages } from './stages.ts'
 
-/** The way of an embeddings request: the stages of `run.ts` without cache and tiers, for vectors instead of words. */
+/** The stages of an embeddings request: those of `run.ts` without cache and tiers. */
 export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate) // the key: 401
   .next(parseEmbedding) //     texts, model, permissions: 400 403 404 413
   .next(deduplicate) //        Idempotency-Key: the same vectors again, 409

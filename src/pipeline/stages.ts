@@ -3,7 +3,7 @@ import type { Exchange } from './exchange.ts'
 import { fail } from './fail.ts'
 import type { Services } from './services.ts'
 
-/** Knows more of the exchange afterwards than before. Returns undefined when it has answered the request itself. */
+/** Returns the exchange with further fields, or undefined if the stage has answered the request. */
 export type Stage<before, after> = (exchange: before, services: Services) => MaybePromise<after | undefined>
 
 /** A stage of which only the order is known: the builder has checked that it fits the one before it. */
@@ -12,8 +12,8 @@ interface OrderedStage {
 }
 
 /**
- * Stages in one direction. A stage runs as soon as the one before it returns, without waiting when it returned no promise.
- * A failure anywhere becomes a response in one place.
+ * A sequence of stages. A stage runs when the previous one returns, synchronously if that returned no promise. The
+ * failure of any stage is turned into a response in one place.
  */
 export class Stages<last extends Exchange> {
   readonly #stages: readonly OrderedStage[]
@@ -43,7 +43,7 @@ export class Stages<last extends Exchange> {
     }
   }
 
-  /** One promise for all stages from the first that waits. */
+  /** Returns one promise for all stages from the first one that waits. */
   async #runAfter(
     waiting: Promise<Exchange | undefined>,
     next: number,

@@ -6,8 +6,8 @@ import type { Services } from './services.ts'
 type Waiting = Pick<Services, 'runtime' | 'storeTimeoutMs'>
 
 /**
- * Waits for a call of the store on behalf of a request, over all its calls at most for `storeTimeoutMs`; then rejects with
- * `overloaded`. The call itself goes on. Time that the request spends elsewhere does not count.
+ * Waits for a call of the store on behalf of a request. If all calls of the request together take longer than
+ * `storeTimeoutMs`, rejects with `overloaded`. The call itself continues. Other time of the request does not count.
  */
 export function waitForStore<value>(
   exchange: Exchange,

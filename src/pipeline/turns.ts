@@ -6,7 +6,7 @@ import type { Answered, Parsed } from './exchange.ts'
 import type { KeptTurnStore } from './kept-turns.ts'
 import type { Services, KeptRequests } from './services.ts'
 
-/** Formats without turns cost nothing; the code for the others is loaded when first needed. */
+/** The code for formats with turns is loaded when it is first needed. */
 export function createTurns(store: KeptTurnStore): KeptRequests {
   const load = lazy(async () => {
     const { createKeptTurns } = await import('./kept-turns.ts')
@@ -35,13 +35,13 @@ export function createTurns(store: KeptTurnStore): KeptRequests {
   }
 }
 
-/** The provider that holds the answer itself, because it gave it in the caller's own format. */
+/** Returns the provider that stores the answer, because it answered in the caller's format. */
 export function holderOf({ plan, route, format }: Answered): string | undefined {
   if (plan.kind === 'replay' || route === undefined || !speaks(route.provider, format.dialect)) return undefined
   return route.provider.name
 }
 
-/** Keeps an answered and settled request. The answer leaves also when that fails. */
+/** Stores an answered and settled request. The answer is sent also if that fails. */
 export function keepTurn(
   answered: Answered,
   serialized: string | undefined,
@@ -57,7 +57,7 @@ export function keepTurn(
   }
 }
 
-/** What the writers of answers must know of a request. */
+/** The fields of a request that the writers of answers need. */
 export function writeContext({ prompt, startedAt, id, asked }: Parsed): WriteContext {
   return { prompt, created: Math.floor(startedAt / 1000), requestId: id, asked }
 }

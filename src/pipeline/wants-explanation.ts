@@ -3,7 +3,7 @@ import type { MaybePromise } from '../core/maybe-promise.ts'
 import type { Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 
-/** Answers a request with `X-Svc-Explain` itself; every other request goes on. The code is loaded when first needed. */
+/** Answers requests with `X-Svc-Explain`; other requests continue. The code is loaded when it is first needed. */
 export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./rare-stages.ts')

@@ -20,11 +20,11 @@ export interface AnthropicOptions {
   readonly baseUrl?: string
   /** Sent as `anthropic-version` where the caller sent none. @default '2023-06-01' */
   readonly version?: string
-  /** Adds to the catalogue's models, or changes them: a field given here wins. @default the catalogue's models */
+  /** Models in addition to the catalog. Fields override those of the catalog. @default the models of the catalog */
   readonly models?: readonly ModelEntry[]
   /** Dollars per million tokens for models that are neither known nor given; with it any model id is passed on. */
   readonly defaultPrice?: Price
-  /** Prices of your own file, which win over the catalogue's; its other models are served as well. */
+  /** Prices from a file. They override those of the catalog. Models that are only in the file are served, too. */
   readonly prices?: PriceList
   /** Used instead of the gateway's own transport, called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch

@@ -29,7 +29,7 @@ const schema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
 })
 
 /**
- * OpenAI's models on Azure; the id of a model is the name of its deployment. Azure's prices are not in the catalogue.
+ * OpenAI's models on Azure; the id of a model is the name of its deployment. Azure's prices are not in the catalog.
  * Throws `invalid-request` with the path and the expectation for wrong options.
  */
 export function azureOpenai(options: AzureOpenaiOptions): Provider {

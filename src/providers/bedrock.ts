@@ -17,16 +17,18 @@ export interface AwsCredentials {
 
 /** Options of `bedrock()`. */
 export interface BedrockOptions extends VendorOptions {
-  /** Such as `us-east-1`. @default the environment variable AWS_REGION */
+  /** The AWS region, such as `us-east-1`. @default the environment variable AWS_REGION */
   readonly region?: string
-  /** `chat`: the chat format, for all models but Claude. `messages`: the message format, for Claude. @default 'chat' */
+  /**
+   * `chat`: the chat format, for all models except Claude. `messages`: the message format, for Claude. @default 'chat'
+   */
   readonly api?: 'chat' | 'messages'
   /**
    * Returns the credentials for a call, which is then signed with SigV4 by the package `aws4fetch`.
    * @default AWS_BEARER_TOKEN_BEDROCK as the key, else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
    */
   readonly credentials?: () => AwsCredentials | Promise<AwsCredentials>
-  /** Signs each call in your own way instead. */
+  /** Signs each call instead of SigV4. */
   readonly sign?: SignRequest
 }
 
@@ -43,8 +45,8 @@ export function functionSchema<signature>(): z.ZodMiniType<signature> {
 }
 
 /**
- * Models on Amazon Bedrock by its chat or message endpoint. Bedrock's prices are not in the catalogue.
- * Throws `invalid-request` with the path and the expectation for wrong options.
+ * Models on Amazon Bedrock by its chat or message endpoint. Bedrock's prices are not in the catalog.
+ * Throws `invalid-request` with the path and the expected value for invalid options.
  */
 export function bedrock(options: BedrockOptions): Provider {
   const parsed = parseOptions('bedrock', schema, options)
@@ -75,7 +77,7 @@ interface SigningScope {
 
 type Signing = Pick<Parameters<typeof httpProvider>[0], 'headers' | 'secrets' | 'sign'>
 
-/** The environment decides at the first call, so that a build needs no secrets. */
+/** The environment is read on the first call, so that a build needs no secrets. */
 function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Signing {
   if (sign !== undefined) return { headers: {}, sign }
   if (credentials !== undefined) return { headers: {}, sign: sigV4(credentials, scope) }
@@ -102,7 +104,7 @@ function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: S
     const { AwsV4Signer } = await import('aws4fetch')
     const { method, url, headers } = request
     const body = typeof request.body === 'string' ? request.body : new TextDecoder().decode(request.body)
-    // The headers that the platform may change stay out of the signature.
+    // Headers that the platform may change are not signed.
     const signer = new AwsV4Signer({
       ...(await credentials()),
       ...scope,

@@ -19,7 +19,7 @@ import {
 
 /** Another name for a model, with settings and limits of its own. */
 export interface CatalogAlias {
-  /** The name that callers write. It may contain slashes, and comes before a model of the same name. */
+  /** The name that callers send. It may contain slashes, and takes precedence over a model of the same name. */
   readonly id: string
   /** `<provider>/<model_id>`. */
   readonly target: string
@@ -28,43 +28,43 @@ export interface CatalogAlias {
   readonly contextWindow?: number
   /** @default the target's */
   readonly maxOutputTokens?: number
-  /** Settings applied where the caller set nothing. @default the target's */
+  /** Settings for parameters that the caller does not set. @default the target's */
   readonly defaults?: NonNullable<Model['defaults']>
   /** The thresholds of the automatic tiers are multiplied by this. @default the target's */
   readonly thresholdFactor?: number
 }
 
-/** Models and aliases that are added to those of the providers. */
+/** Models and aliases in addition to those of the providers. */
 export interface CatalogOptions {
   /**
-   * Models by `<provider>/<model_id>`: fields given here win over the provider's own, and a model that the provider
-   * does not know is added to it; such a one needs a price.
+   * Models by `<provider>/<model_id>`: these fields override those of the provider. A model that the provider does
+   * not list is added to it, and needs a price.
    */
   readonly models?: readonly ModelEntry[]
-  /** Names of your own; one of the built-in names points elsewhere from then on. */
+  /** Custom names. They replace built-in aliases of the same name. */
   readonly aliases?: readonly CatalogAlias[]
 }
 
-/** Where a model name leads. */
+/** The provider and model that a name resolves to. */
 export interface CatalogRoute {
-  /** As the caller wrote it. */
+  /** As received from the caller. */
   readonly name: string
   readonly provider: Provider
-  /** With the settings and limits of the alias, when the name is one. */
+  /** If the name is an alias, this model has the settings and limits of the alias. */
   readonly model: Model
 }
 
-/** All models that can be asked for. */
+/** All models that callers can request. */
 export interface Directory {
   /** An alias, or `<provider>/<model_id>` split at the first slash; undefined when no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
   /**
-   * The routes of a model id without its provider: of the providers that list it, in their order; else of one that knows
-   * it under another date; else of the first one that takes any id.
+   * Returns the routes of a model id without a provider: those of the providers that list it, in order. If none lists
+   * it: that of a provider that lists it under another date, or else that of the first provider that accepts any id.
    */
   serving(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
-  /** Aliases first, then the listed models of the providers in their order. */
+  /** Aliases first, then the listed models of the providers in order. */
   list(): readonly CatalogRoute[]
 }
 
@@ -90,9 +90,8 @@ const schema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.strictObje
 })
 
 /**
- * The models of all providers under the names that callers write. Throws `invalid-request` for options that are not as
- * described, two providers of one name, and names that lead nowhere. A built-in alias whose provider is not there is
- * left out.
+ * Creates the catalog of all providers. Throws `invalid-request` for invalid options, two providers with the same name,
+ * and aliases whose target no provider serves. Built-in aliases whose provider is not configured are omitted.
  */
 export function createDirectory(options: {
   readonly providers: readonly Provider[]
@@ -127,7 +126,7 @@ function serving(
   providers: readonly Provider[],
   { find, isAdded }: { find: (name: string) => CatalogRoute | undefined; isAdded: (name: string) => boolean },
 ): readonly CatalogRoute[] {
-  // A name with the provider before it means that provider alone.
+  // A name with a provider refers to that provider only.
   const prefix = splitModelName(id)?.provider
   if (!isSafeModelName(id) || providers.some(({ name }) => name === prefix)) return []
   const routesOf = (fits: (provider: Provider) => boolean): readonly CatalogRoute[] =>
@@ -154,7 +153,7 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
   return named
 }
 
-/** The operator's models by their whole names, laid over those of the providers. */
+/** The operator's models by their full names. They override those of the providers. */
 function changedModels(
   entries: readonly ModelEntry[],
   providers: ReadonlyMap<string, Provider>,
@@ -203,8 +202,8 @@ function aliasRoutes(
 }
 
 /**
- * The target under the alias's name. The window is a promise to the caller, so it cannot pass the target's own; default
- * samplers of a target that refuses them would make every call fail, so it gets none.
+ * Returns the target under the alias's name. The context window of the alias cannot exceed that of the target. If the
+ * target refuses sampling parameters, the alias sets none, because every call would fail.
  */
 function asAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias

@@ -3,7 +3,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 const DEEPEST = 8
 const MAX_TEXT_LENGTH = 200
 
-/** Values found in a text, each handed out once before the first comes again. */
+/** Values found in a text. Each is returned once before the first one is repeated. */
 interface Finds {
   readonly text: string
   readonly nextText: () => string

@@ -11,14 +11,14 @@ export interface HttpCallOptions {
   readonly transport: Transport
   readonly runtime: Pick<Runtime, 'after' | 'now'>
   readonly timeouts: Timeouts
-  /** Milliseconds that the transport has for connecting. */
+  /** Maximum time for connecting, in milliseconds. */
   readonly connectMs: number
   readonly cancellation: Cancellation
   /** Maximum size of an answer that is read whole, in bytes, by its status. */
   readonly maxBytes: (status: number) => number
   /** How the bytes of a stream are read. */
   readonly format: StreamFormat | undefined
-  /** True for a response whose body is passed on as it comes. @default never */
+  /** Returns true for a response whose body is streamed to the receiver. @default never */
   readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
 }
 
@@ -38,18 +38,18 @@ export interface StreamResponse {
   readonly source: AnswerSource
 }
 
-/** For whole bodies; it keeps nothing between two of them. */
+/** Decodes whole bodies. It has no state between two of them. */
 const decoder = new TextDecoder()
 
-/** What of a stream is passed on in one turn of the event loop: an event has at least two lines. */
+/** Maximum number of bytes and lines that are forwarded in one turn of the event loop. */
 const MAX_TURN_BYTES = 16 * 1024
 const MAX_TURN_LINES = 200
 const LF = 10
 
-/** After the protocol's last event only the end of the body is to come: more bytes than this are not waited for. */
+/** Maximum number of bytes that are read after the protocol's last event while waiting for the end of the body. */
 const MAX_TAIL_BYTES = 4 * 1024
 
-/** Sends one request. Resolves with its response, read whole, or with a stream as soon as its headers are here. */
+/** Sends one request. Resolves with the whole response, or with a stream as soon as its headers have arrived. */
 export function sendRequest(
   request: TransportRequest,
   options: HttpCallOptions,
@@ -58,8 +58,8 @@ export function sendRequest(
 }
 
 /**
- * One call and its deadlines: `total` for every call; for streams also `firstByte` until the headers, then `idle` between
- * two pieces, while the reader takes them.
+ * One call and its timeouts: `total` for every call; for streams also `firstByte` until the headers, and then `idle`
+ * between two chunks while the reader accepts them.
  */
 class HttpCall implements TransportHandler, AnswerSource {
   readonly #options: HttpCallOptions
@@ -73,14 +73,14 @@ class HttpCall implements TransportHandler, AnswerSource {
   #maxBytes = 0
   #isStream = false
   #receiver: SourceReceiver | undefined
-  /** The end of the stream, until everything before it has been passed on. */
+  /** The end of the stream, while earlier chunks are still to be forwarded. */
   #ending: ((receiver: SourceReceiver) => void) | undefined
   #isOver = false
   #isTail = false
-  /** When the last piece came, or the reader last went on. */
+  /** The time at which the last chunk arrived or the reader last resumed. */
   #activeAt = 0
   #isPaused = false
-  /** Bytes and lines passed on since the event loop last had a turn. */
+  /** Bytes and lines forwarded in the current turn of the event loop. */
   #turnBytes = 0
   #turnLines = 0
   #isYielding = false
@@ -139,7 +139,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#deliver()
   }
 
-  /** Passes on what has come. An upstream may send much at once: the event loop serves others in between. */
+  /** Forwards received chunks. It yields after each portion, because an upstream may send much at once. */
   #deliver(): void {
     const receiver = this.#receiver
     if (receiver === undefined) return
@@ -147,7 +147,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#pieces.length === 0 && this.#ending !== undefined) this.#sendEnding(receiver)
   }
 
-  /** Removes what may be passed on in this turn from the first piece, and yields when that ends the turn. */
+  /** Removes from the first chunk the part that may be forwarded in this turn, and yields when that ends the turn. */
   #takeSlice(): Uint8Array {
     const piece = this.#pieces.shift() ?? new Uint8Array(0)
     const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
@@ -200,7 +200,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#status === 0) return this.#fail(unreachable(provider, connectMs, cause))
     if (this.#status === 200 || this.#isStream)
       return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
-    // Of an error whose body is cut off the status counts.
+    // An error whose body is incomplete is reported by its status.
     this.#end()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
@@ -244,7 +244,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  /** One timer for many pieces: when it fires, it computes how long the present silence is. */
+  /** One timer serves many chunks: when it fires, it computes how long the upstream has been silent. */
   #checkSilence(): void {
     const { runtime, timeouts } = this.#options
     const silent = this.#isPaused ? 0 : runtime.now() - this.#activeAt
@@ -253,7 +253,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #stopAtTotal(): void {
-    // An upstream that has begun to answer works: the answer is long, or its reader is slow.
+    // An upstream that has begun to answer is not at fault: the answer is long, or its reader is slow.
     const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
     this.#stopLate('did not finish its answer', this.#options.timeouts.total, details)
   }

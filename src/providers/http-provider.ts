@@ -25,16 +25,16 @@ import type { SignRequest } from './credentials.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
 import { brokenUpstream, parseObject, withoutSecrets } from '../upstream/upstream-failure.ts'
 
-/** Most requests reach a vendor of their own format, so the translation of prompts is loaded on demand. */
+/** Loaded on demand, because most requests are sent to a vendor of the same format and need no translation. */
 const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
-/** An address, or how it is written for a model; the id is percent-encoded. */
+/** A URL, or a function that returns the URL for a model; the id is percent-encoded. */
 export type Address = string | ((modelId: string, isStream: boolean) => string)
 
 /** A second format of an upstream. */
 export interface SecondFormat extends UpstreamFormatModule {
   readonly dialect: Dialect
-  /** Where its requests go. */
+  /** The URLs of its endpoints. */
   readonly create: string
 }
 
@@ -45,27 +45,27 @@ export interface HttpProviderOptions {
   readonly second?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
-  /** Whole addresses: of a request nothing but the id of its model is ever part of them. */
+  /** Full URLs. Of a request, they contain only the id of its model. */
   readonly urls: {
     readonly create: Address
-    /** Where the upstream embeds texts, when it can. */
+    /** The embeddings endpoint, if the upstream has one. */
     readonly embed?: Address
-    /** Where the upstream counts a prompt's tokens, when it can. */
+    /** The endpoint that counts tokens, if the upstream has one. */
     readonly count?: string
-    /** An address that answers a GET when the upstream is up. */
+    /** A URL that answers GET when the upstream is available. */
     readonly ping?: string
-    /** Where the upstream holds responses, when it does. */
+    /** The endpoint of stored responses, if the upstream has one. */
     readonly responses?: string
-    /** What the paths of all its other endpoints follow. */
+    /** The base URL of all other endpoints. */
     readonly base?: string
   }
-  /** The provider's own headers, credentials included; names in lower case. */
+  /** The headers of the provider, credentials included. Names are in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** Names of caller headers that the upstream understands; they win over `headers`. @default none */
+  /** Names of caller headers that are forwarded. They override `headers`. @default none */
   readonly passes?: readonly string[]
-  /** Called for each request, with the headers and the body as they leave. @default it leaves as it is */
+  /** Called for each request with its final headers and body. @default the request is not changed */
   readonly sign?: SignRequest | undefined
-  /** What must not appear in any message: the keys. @default none */
+  /** Secrets that must not appear in messages. @default none */
   readonly secrets?: readonly string[] | (() => readonly string[])
   /** @default the transport of the call's runtime */
   readonly transport?: Transport
@@ -73,13 +73,13 @@ export interface HttpProviderOptions {
 
 /** Maximum size of a whole answer in bytes. */
 export const MAX_ANSWER_BYTES: number = 32 * 1024 * 1024
-/** Maximum size of an error that is read in bytes; of a larger one only the status counts. */
+/** Maximum size of an error body in bytes. Of a larger one only the status is used. */
 const MAX_ERROR_BYTES = 64 * 1024
 
-/** The options with the code of the format. */
+/** The options and the loaded code of the format. */
 type LoadedOptions = Omit<HttpProviderOptions, 'format'> & { readonly format: UpstreamFormat }
 
-/** One provider for any format: the same deadlines, bounds and failures for every upstream. */
+/** Creates a provider for any format, with the same timeouts, bounds and failures for every upstream. */
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, second, models, model, urls } = options
   const { embed, count, ping, responses, base } = urls
@@ -92,7 +92,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
     return (loaded ??= { ...options, format: await format.load() })
   }
-  /** The options at once, unless a module has to be loaded for this prompt. */
+  /** Returns the options synchronously, unless a module must be loaded for this prompt. */
   const optionsFor = (prompt?: Prompt): MaybePromise<LoadedOptions> =>
     loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
   return {
@@ -118,7 +118,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   }
 }
 
-/** The same upstream in its second format, which is that of the prompt. */
+/** Returns the same upstream with its second format, which is that of the prompt. */
 async function inSecondFormat(
   options: HttpProviderOptions,
   second: SecondFormat,
@@ -141,7 +141,7 @@ function writeAddress(address: Address, { model }: { readonly model: Model }, is
   return typeof address === 'string' ? address : address(encodeURIComponent(model.id), isStream)
 }
 
-/** The name and the content type of the answer are checked before anything of it is passed on. */
+/** The status and the content type of the answer are checked before any part of it is forwarded. */
 async function stream(given: MaybePromise<LoadedOptions>, call: ProviderCall): Promise<Sent<AnswerSource>> {
   const options = isPromise(given) ? await given : given
   const { body, ignored } = options.format.writePrompt(call.prompt, call.model.id)
@@ -179,7 +179,7 @@ async function embedTexts(options: LoadedOptions, call: EmbedCall, address: Addr
   return readable(options.name, () => readEmbeddings(value, call.request.inputs.length))
 }
 
-/** An error event may repeat credentials as well as an error response may. */
+/** Error events may contain credentials, as error responses may. */
 function guardedFormat({ format, secrets }: LoadedOptions): StreamFormat {
   const { dialect, isPlain } = format
   const stepReader = (): StepReader => {
@@ -196,7 +196,7 @@ function guardedFormat({ format, secrets }: LoadedOptions): StreamFormat {
   return { dialect, stepReader, ...(isPlain !== undefined && { isPlain }) }
 }
 
-/** Fields that are removed for a token count: it concerns the prompt, and vendors refuse all other fields. */
+/** Fields that are removed for a token count, because vendors refuse fields that are not part of the prompt. */
 const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(options: LoadedOptions, call: ProviderCall, url: string): Promise<number> {
@@ -211,7 +211,7 @@ async function countTokens(options: LoadedOptions, call: ProviderCall, url: stri
 type OpenCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
   Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
 
-/** Any answer but a fault of its own shows that the upstream can be reached. */
+/** Every answer except a server error shows that the upstream is available. */
 async function answersAtAll(options: LoadedOptions, call: OpenCall, url: string): Promise<void> {
   const { status } = await request(options, call, { method: 'GET', url })
   if (status >= 500) throw brokenUpstream(options.name, `answered with status ${status}`)
@@ -225,7 +225,7 @@ interface Outgoing {
   readonly url: string
   readonly body?: string | Uint8Array
   readonly contentType?: string
-  /** True for an answer that is passed on as it comes. @default never */
+  /** Returns true for an answer that is streamed to the receiver. @default never */
   readonly isStream?: IsStream
 }
 
@@ -238,7 +238,7 @@ interface JsonAnswer {
   readonly value: JsonObject
 }
 
-/** Sends a request and resolves when the upstream has accepted it; every other answer is a failure. */
+/** Sends a request and resolves when the upstream has accepted it. Rejects for every other answer. */
 async function fetchJson(options: LoadedOptions, call: OpenCall, outgoing: Outgoing): Promise<JsonAnswer> {
   const response = await request(options, call, outgoing)
   if (response.status >= 400) throw await refusalOf(options, call, response)
@@ -305,7 +305,7 @@ function isAccepted(status: number, header: ResponseHeader): boolean {
   return status >= 200 && status < 300 && !isEncoded(header)
 }
 
-/** Always a new record: nothing of the caller's but the headers that the format itself knows. */
+/** Returns a new record. Of the caller's headers, it contains only those that the format defines. */
 function headersFor(
   options: LoadedOptions,
   call: OpenCall,
@@ -324,7 +324,7 @@ function headersFor(
   return headers
 }
 
-/** What an error status means. A body that cannot be read, or says nothing, leaves the status. */
+/** Returns the failure for an error status. If the body cannot be parsed or is empty, only the status is used. */
 async function refusalOf(
   options: LoadedOptions,
   { runtime }: OpenCall,
@@ -342,7 +342,7 @@ function listOf(secrets: HttpProviderOptions['secrets'] = []): readonly string[]
   return typeof secrets === 'function' ? secrets() : secrets
 }
 
-/** Anything that goes wrong while an upstream's answer is read is the upstream's fault. */
+/** Errors while an answer is parsed are attributed to the upstream. */
 function readable<value>(provider: string, read: () => value): value {
   try {
     return read()

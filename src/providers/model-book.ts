@@ -6,19 +6,19 @@ import type { KnownModel } from './known-model.ts'
 import type { ModelEntry } from './provider-options.ts'
 
 export interface ModelBookOptions {
-  /** For messages. */
+  /** The name of the provider in messages. */
   readonly who: string
   /** The family of models whose id does not contain one. */
   readonly family: string
-  /** The catalogue's models of this vendor. @default none */
+  /** The models of this vendor in the catalog. @default none */
   readonly known?: readonly KnownModel[]
-  /** The operator's models, which add to the known ones or change them. */
+  /** The operator's models, in addition to the known ones. They override known models. */
   readonly entries?: readonly ModelEntry[] | undefined
-  /** The price of every other model: with it the provider takes any id. @default other ids are not served */
+  /** The price of all other models. If set, every model id is accepted. @default other ids are not served */
   readonly defaultPrice?: Price | undefined
 }
 
-/** Which models a provider has. */
+/** The models of a provider. */
 export interface ModelBook {
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
@@ -27,7 +27,7 @@ export interface ModelBook {
 const CONTEXT_WINDOW = 128_000
 const MAX_OUTPUT = 16_384
 
-/** Throws `invalid-request` for a model without a price, a model written twice, and a small model that is not there. */
+/** Throws `invalid-request` for a model without a price, a duplicate model, and an unknown small model. */
 export function createModelBook(options: ModelBookOptions): ModelBook {
   const { known = [], entries = [], defaultPrice } = options
   const byId = new Map<string, Model>()
@@ -63,7 +63,7 @@ function describe(entry: ModelEntry, known: Model | undefined, options: ModelBoo
   )
 }
 
-/** The whole description, with the defaults that ModelEntry names. */
+/** Returns the complete model, with the defaults of ModelEntry. */
 export function complete(entry: ModelEntry & { readonly price: Price }, family: string): Model {
   const { contextWindow = CONTEXT_WINDOW } = entry
   return {
@@ -91,7 +91,7 @@ function sameButDate(id: string, byStem: ReadonlyMap<string, Model>): Model | un
   return byStem.get(stemOf(id))
 }
 
-/** A model's id without its date. */
+/** Returns a model id without its date. */
 export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }

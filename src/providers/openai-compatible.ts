@@ -42,7 +42,7 @@ export interface OpenaiCompatibleOptions {
   readonly responses?: boolean
   /** The family of models whose id does not tell it. @default the name */
   readonly family?: string
-  /** Prices of your own file, which win over the catalogue's; its other models are served as well. */
+  /** Prices from a file. They override those of the catalog. Models that are only in the file are served, too. */
   readonly prices?: PriceList
   /** Used instead of the gateway's own transport, called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
@@ -91,7 +91,7 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
 }
 
 /**
- * A provider of the chat format. `known` are the catalogue's models of the vendor, `variables` name the environment
+ * A provider of the chat format. `known` are the catalog's models of the vendor, `variables` name the environment
  * variables that may hold its key; without any, no key is sent where none is given.
  */
 export function chatProvider(

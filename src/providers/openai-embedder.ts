@@ -16,18 +16,18 @@ import {
 
 /** Options of `openaiEmbedder()`. */
 export interface OpenaiEmbedderOptions {
-  /** The address before `/embeddings`, such as `https://api.openai.com/v1`. */
+  /** The URL before `/embeddings`, such as `https://api.openai.com/v1`. */
   readonly baseUrl: string
   readonly model: string
   /** Sent as `Authorization: Bearer`. @default none is sent */
   readonly apiKey?: string
-  /** The length of the vectors, asked for in each call. @default 1024 */
+  /** The length of the vectors, requested in each call. @default 1024 */
   readonly dimensions?: number
-  /** Further headers for each call. @default none */
+  /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
   /** One call from its start to its end, in milliseconds; the cache waits its own time as well. @default 5000 */
   readonly timeoutMs?: number
-  /** Used instead of the platform's transport, called as `fetch(url, init)`. */
+  /** Replaces the transport of the platform; called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
 }
 
@@ -41,7 +41,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   fetch: z.exactOptional(fetchSchema),
 })
 
-/** Texts of one call; more are sent in further calls, one after the other. */
+/** Maximum number of texts per call. More are sent in further calls, one after the other. */
 const MAX_TEXTS = 256
 
 /**

@@ -12,25 +12,28 @@ const KNOWN = [...OPENAI_MODELS, ...OPENAI_EMBEDDING_MODELS]
 
 /** Options of `openai()`. */
 export interface OpenaiOptions {
-  /** The first part of `<provider>/<model_id>`: for a second account. @default 'openai' */
+  /** The name of the provider in `<provider>/<model_id>`. Set it for a second account. @default 'openai' */
   readonly name?: string
   /** The key, or a function that returns it for each call. @default the environment variable OPENAI_API_KEY, read by the first call */
   readonly apiKey?: ApiKey
   /** @default 'https://api.openai.com/v1' */
   readonly baseUrl?: string
-  /** Adds to the catalogue's models, or changes them: a field given here wins. @default the catalogue's models */
+  /** Models in addition to the catalog. Fields override those of the catalog. @default the models of the catalog */
   readonly models?: readonly ModelEntry[]
-  /** Dollars per million tokens for models that are neither known nor given; with it any model id is passed on. */
+  /** Dollars per million tokens for unknown models. If set, every model id is accepted. */
   readonly defaultPrice?: Price
-  /** Prices of your own file, which win over the catalogue's; its other models are served as well. */
+  /** Prices from a file. They override those of the catalog. Models that are only in the file are served, too. */
   readonly prices?: PriceList
-  /** Used instead of the gateway's own transport, called as `fetch(url, init)`. */
+  /** Replaces the transport of the gateway; called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
 }
 
 const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
 
-/** The models of OpenAI. The API key is read from OPENAI_API_KEY unless `apiKey` is given. Throws `invalid-request` with the path and the expectation for wrong options. */
+/**
+ * The models of OpenAI. The API key is read from OPENAI_API_KEY unless `apiKey` is given. Throws `invalid-request` with
+ * the path and the expected value for invalid options.
+ */
 export function openai(options: OpenaiOptions = {}): Provider {
   const parsed = parseOptions('openai', schema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed

@@ -7,7 +7,7 @@ import type { KnownModel, PriceList } from './known-model.ts'
 
 /** Options of `priceList()`. */
 export interface PriceListOptions {
-  /** The day on which the file was made, YYYY-MM-DD. It is reported as the date of each price. */
+  /** The date of the file, YYYY-MM-DD. It is reported as the date of each price. */
   readonly pricedAt: string
 }
 
@@ -16,7 +16,7 @@ const CHECK = optionsOf(
   ['pricedAt'],
 )
 
-/** What the price files call a vendor, where that is not the provider's own name: models.dev's id, then LiteLLM's. */
+/** Names of vendors in price files that differ from the provider's name: that of models.dev, then that of LiteLLM. */
 const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
   gemini: ['google', 'gemini'],
   together: ['togetherai', 'together_ai'],
@@ -27,8 +27,9 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * Reads a price file of LiteLLM (`model_prices_and_context_window.json`) or of models.dev (`api.json`), as parsed JSON.
- * Models without a price per token are left out, and those of price 0, by which both files also mean an unknown price. Throws `invalid-request` that names the model for a price that is not
- * an amount of money, and for a file of neither format.
+ * Models without a price per token are ignored. Models with a price of 0 are ignored, too, because both files also use
+ * 0 for an unknown price. Throws `invalid-request` for an invalid price (the message names the model), and for a file
+ * of another format.
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {
   checkOptions('priceList', options, CHECK)
@@ -47,7 +48,7 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
   }
 }
 
-/** The models of a vendor by the id that the file gives to it. */
+/** Models of a vendor by their ids in the file. */
 type ReadVendor = (id: string) => readonly Omit<KnownModel, 'pricedAt'>[]
 
 /** `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
@@ -142,7 +143,7 @@ function modelOf(
 
 const MAX_PRICE = 10_000
 
-/** An amount in dollars per million tokens, without the noise of a division by a million. */
+/** Returns an amount in dollars per million tokens, without rounding errors. */
 function amount(id: string, value: unknown, factor = 1): number {
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars

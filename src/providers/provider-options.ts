@@ -9,7 +9,7 @@ export interface ModelEntry extends Omit<
   'id' | 'family' | 'contextWindow' | 'upstreamWindow' | 'maxOutputTokens' | 'price'
 > {
   readonly id: string
-  /** Dollars per million tokens. @default the catalogue's for a known model, else the provider's `defaultPrice` */
+  /** Dollars per million tokens. @default the catalog's for a known model, else the provider's `defaultPrice` */
   readonly price?: Model['price']
   /** @default the family in the id (`llama-3.3` is `llama`), else the provider's name */
   readonly family?: string

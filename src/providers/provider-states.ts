@@ -15,7 +15,7 @@ export function providerStates(
   )
 }
 
-/** A key whose own requests fail must not take the provider, or this process, away from the other keys. */
+/** A key whose requests fail must not make the provider, or this process, unavailable to other keys. */
 function stateOf(reports: readonly CircuitReport[]): ProviderState {
   if (reports.every(({ state }) => state === 'closed')) return 'healthy'
   return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'

@@ -13,13 +13,13 @@ export interface FailedTry {
 
 const FIRST_WAIT_MS = 500
 const MAX_BACKOFF_MS = 8000
-/** Longer waits are left to the caller, whose response says how long. */
+/** Maximum delay before a retry. Longer delays are reported to the caller instead. */
 const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
- * Returns how long to wait before the next try, in milliseconds; undefined when the candidate must not be tried again.
- * The wait is random and its maximum doubles with each try (full jitter). A wait that the upstream advises is kept only
- * where no other candidate can answer.
+ * Returns the delay before the next try in milliseconds, or undefined if the candidate must not be tried again.
+ * The wait is random and its maximum doubles with each try (full jitter). `Retry-After` of the upstream is
+ * obeyed only if no other candidate can answer.
  */
 export function waitBeforeRetry({ attempt, isLast, error }: FailedTry, random: Runtime['random']): number | undefined {
   if (!isWorthRetrying(error)) return undefined

@@ -17,7 +17,7 @@ type Row =
       long?: LongRow,
     ]
 
-/** The catalogue's models of a vendor; none where it has no prices. */
+/** The catalog's models of a vendor; none where it has no prices. */
 export function knownModelsOf(vendor: string): readonly KnownModel[] {
   return (ROWS[vendor] ?? []).map(([id, contextWindow, maxOutputTokens, input, output, cacheRead, long]) => ({
     id,

@@ -10,21 +10,21 @@ import { knownModelsOf } from './vendor-models.ts'
 
 /** The options of every vendor. */
 export interface VendorOptions {
-  /** The first part of `<provider>/<model_id>`. @default the vendor's name */
+  /** The name of the provider in `<provider>/<model_id>`. @default the vendor's name */
   readonly name?: string
   /** The key, or a function that returns it for each call. @default the vendor's environment variable, read by the first call */
   readonly apiKey?: ApiKey
   /** @default the vendor's address */
   readonly baseUrl?: string
-  /** Adds to the catalogue's models, or changes them: a field given here wins. @default the catalogue's models */
+  /** Models in addition to the catalog. Fields override those of the catalog. @default the models of the catalog */
   readonly models?: readonly ModelEntry[]
-  /** Prices of your own file, which win over the catalogue's; its other models are served as well. */
+  /** Prices from a file. They override those of the catalog. Models that are only in the file are served, too. */
   readonly prices?: PriceList
-  /** Dollars per million tokens for models that are neither known nor given; with it any model id is passed on. */
+  /** Dollars per million tokens for unknown models. If set, every model id is accepted. */
   readonly defaultPrice?: Price
-  /** Further headers for each call. @default none */
+  /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
-  /** Used instead of the gateway's own transport, called as `fetch(url, init)`. */
+  /** Replaces the transport of the gateway; called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
 }
 
@@ -36,7 +36,9 @@ export const vendorFields: OptionFields<VendorOptions> = {
 
 const schema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 
-/** Makes the provider of one vendor. Throws `invalid-request` with the path and the expectation for wrong options. */
+/**
+ * Creates the provider of a vendor. Throws `invalid-request` with the path and the expected value for invalid options.
+ */
 export type VendorProvider = (options?: VendorOptions) => Provider
 
 interface Vendor {
@@ -56,7 +58,7 @@ function vendor(name: string, { baseUrl, variable }: Vendor): VendorProvider {
   }
 }
 
-/** A model without a price would be served for nothing. */
+/** Without this check, a model without a price would be free. */
 export function requirePrice(
   who: string,
   known: readonly unknown[],
@@ -65,7 +67,7 @@ export function requirePrice(
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return
   throw new GatewayError(
     'invalid-request',
-    `${who}: prices: the catalogue has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
+    `${who}: prices: the catalog has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
   )
 }
 

@@ -34,7 +34,7 @@ const schema: z.ZodMiniType<VertexOptions> = z.strictObject({
 })
 
 /**
- * Models of Google and Anthropic on Vertex AI. Vertex's prices are not in the catalogue. Throws `invalid-request` with
+ * Models of Google and Anthropic on Vertex AI. Vertex's prices are not in the catalog. Throws `invalid-request` with
  * the path and the expectation for wrong options.
  */
 export function vertex(options: VertexOptions): Provider {

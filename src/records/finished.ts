@@ -1,7 +1,7 @@
 import type { FailureKind } from '../core/errors.ts'
 import type { NanoUsd } from '../core/money.ts'
 
-/** What a finished request cost; a bill has these fields. */
+/** The fields of a bill that records contain. */
 export interface FinishedBill {
   readonly originalTokens: number
   readonly optimizedTokens: number
@@ -14,38 +14,38 @@ export interface FinishedBill {
   readonly estimated: boolean
 }
 
-/** One line of the waterfall's decision. */
+/** The result of one tier of the waterfall. */
 export interface TierOutcome {
   readonly tier: number
   readonly outcome: string
   readonly reason: string
 }
 
-/** How one request ended: all that audit, metrics and log need to know of it. No text of prompt or answer. */
+/** A finished request, as audit, metrics and log record it. Contains no text of the prompt or the answer. */
 export interface Finished {
   readonly requestId: string
-  /** Undefined: the request carried no key that is known. */
+  /** Undefined: the request had no known key. */
   readonly keyId: string | undefined
-  /** As the caller wrote it; undefined: the request did not come so far. */
+  /** As received from the caller. Undefined: the request was refused before its model was read. */
   readonly model: string | undefined
-  /** The HTTP status that the caller saw. */
+  /** The HTTP status of the response. */
   readonly status: number
   readonly failure?: FailureKind | undefined
-  /** When the request ended, milliseconds since 1970. */
+  /** The end of the request, in milliseconds since 1970. */
   readonly at: number
   readonly latencyMs: number
-  /** The tier that rewrote the prompt. A replay from the cache, tier 1, is known from its bill. */
+  /** The tier that rewrote the prompt. The bill identifies answers of tier 1, the cache. */
   readonly tier?: 2 | 3 | 4 | 5 | undefined
-  /** Present when there was an answer, whole or in part, or when upstreams were paid without one. */
+  /** Present if there was an answer, whole or in part, or if upstreams were paid without one. */
   readonly bill?: FinishedBill | undefined
-  /** What became of each tier that was looked at, and why. */
+  /** The outcome of each tier that was checked, and its reason. */
   readonly tiers?: readonly TierOutcome[] | undefined
 }
 
-/** What became of a request. */
+/** How a request ended. `left`: the caller disconnected. */
 export type Ending = 'answered' | 'refused' | 'failed' | 'left'
 
-/** The status in the records of a request whose caller left. It is never sent. */
+/** The status in the records of a request whose caller disconnected. It is never sent. */
 const LEFT = 499
 
 export function endingOf(finished: Finished): Ending {
@@ -54,14 +54,14 @@ export function endingOf(finished: Finished): Ending {
   return finished.status >= 400 ? 'refused' : 'answered'
 }
 
-/** Tokens that were sent and generated for a request; a replay from the cache used none. */
+/** Returns the number of prompt and output tokens of a request; 0 for an answer from the cache. */
 export function tokensUsed({ bill }: Finished): number {
   return bill === undefined || bill.cache === 'HIT' ? 0 : bill.optimizedTokens + bill.completionTokens
 }
 
 const MAX_NAME = 200
 
-/** Texts that callers choose are cut to a maximum length before they are recorded. */
+/** Cuts a name that a caller chose to the maximum length of records. */
 export function shortened(name: string | undefined): string | null {
   return name === undefined ? null : name.slice(0, MAX_NAME)
 }

@@ -1,14 +1,14 @@
-/** Where records go. What it returns is not waited for, what it throws is counted. */
+/** Receives records. A returned promise is not awaited. A record for which it throws is counted as dropped. */
 export type Sink<record> = (record: record) => unknown
 
-/** Hands records to someone else's code so that nothing it does reaches a request. */
+/** Passes records to a sink of the operator, and isolates requests from its errors and delays. */
 export interface GuardedSink<record> {
   hand(record: record): void
-  /** Records that the sink refused, or that came while too many others were under way. */
+  /** Number of records that the sink refused, or that arrived while too many others were in progress. */
   dropped(): number
 }
 
-/** Records that an asynchronous sink has not finished; more are dropped. */
+/** Maximum number of records in progress in an asynchronous sink. Further records are dropped. */
 const MAX_PENDING = 1_000
 
 export function guardSink<record>(sink: Sink<record> | undefined): GuardedSink<record> {

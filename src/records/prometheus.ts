@@ -5,11 +5,11 @@ import type { MetricsTotals } from './metrics.ts'
 /** The content type of `writePrometheus`. */
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-/** Records that their sinks did not take. */
+/** Number of dropped records, by sink. */
 export interface Drops {
   readonly log: number
   readonly audit: number
-  /** Settlements that were given up, with their audit records. */
+  /** Dropped settlements, with their audit records. */
   readonly settlement: number
 }
 

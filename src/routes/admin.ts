@@ -52,10 +52,10 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
   ]
 }
 
-/** Lets only administrators through. */
+/** Refuses requests without admin access. */
 interface Gate {
   readonly admits: (handle: Handler) => Handler
-  /** Answers 200 with what is shown. */
+  /** Answers 200 with the returned value. */
   readonly shows: (show: (call: Call) => Promise<object>) => Handler
 }
 

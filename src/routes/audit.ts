@@ -8,7 +8,7 @@ import type { Call } from './endpoint.ts'
 
 const CURSOR = /^[\x21-\x7e]{1,200}$/
 
-/** GET /api/governance/audit: `key_id`, `from` (inclusive), `to` (exclusive), `limit`, and `after`, the `next` of the page before. */
+/** GET /api/governance/audit: `key_id`, `from` (inclusive), `to` (exclusive), `limit`, `after` (the last `next`). */
 export async function readAudit(call: Call, audit: Pick<Audit, 'read'>): Promise<object> {
   const { records, next } = await audit.read(queryOf(call))
   return { records, has_more: next !== undefined, next: next ?? null }
@@ -19,7 +19,7 @@ function queryOf(call: Call): AuditQuery {
   const keyId = searchParams.get('key_id') ?? undefined
   const after = searchParams.get('after') ?? undefined
   if (keyId !== undefined && !isSafeId(keyId)) throw wrong('key_id', 'the id of a virtual key')
-  if (after !== undefined && !CURSOR.test(after)) throw wrong('after', 'the "next" of the page before')
+  if (after !== undefined && !CURSOR.test(after)) throw wrong('after', 'the "next" of the previous page')
   const { limit } = pageQuery(withoutAfter(pageOf(call)))
   const from = readMoment(searchParams, 'from')
   const to = readMoment(searchParams, 'to')

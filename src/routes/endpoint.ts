@@ -18,7 +18,7 @@ export interface Call {
   readonly variables: PathVariables
 }
 
-/** A call whose query is parsed when a handler reads it. */
+/** A call whose query is parsed on first use. */
 export class IncomingCall implements Call {
   readonly id: string
   readonly startedAt: number
@@ -39,15 +39,15 @@ export class IncomingCall implements Call {
   }
 }
 
-/** Answers a call; a GatewayError that it throws before it has answered is written by `refuse`. */
+/** Answers a call. `refuse` sends a GatewayError that the handler throws before its answer. */
 export type Handler = (call: Call) => MaybePromise<void>
 
-/** What responses outside of the model line carry: they are never stored or shared. */
+/** Headers of all responses except those of model requests. They forbid caching. */
 export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }
 
-/** Sends a failure in a format, for everything that is not on the line of a model request. */
+/** Sends a failure in a format, for all requests that are not model requests. */
 export function refuse(
   { id, sink }: Pick<Call, 'id' | 'sink'>,
   failure: GatewayError,

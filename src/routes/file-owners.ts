@@ -6,14 +6,14 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Services } from '../pipeline/services.ts'
 import { brokenUpstream } from '../upstream/upstream-failure.ts'
 
-/** Which key created which file, and at which provider. */
+/** The owners of files: the key that created each file, and its provider. */
 export interface FileOwners {
-  /** The name of the provider that holds the file. Rejects with `not-found` for a file of another key. */
+  /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
   holderOf(key: VirtualKey, id: string): Promise<string>
-  /** Remembers a created file. Where the key may own no further one, deletes the file and rejects. */
+  /** Stores the owner of a created file. If the key owns the maximum number of files, deletes the file and rejects. */
   hold(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
   forget(key: VirtualKey, id: string): Promise<void>
-  /** The files of a key, by their ids, as the vendor described them when they were created. */
+  /** Returns the files of a key in the order of their ids, with the vendor's fields at their creation. */
   list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
 }
 
@@ -24,7 +24,7 @@ interface HeldFile {
 
 const MAX_PAGE = 1_000
 const DEFAULT_PAGE = 100
-/** Longer descriptions are kept without what a list does not need. */
+/** Maximum size of a stored description. Longer ones are stored with the fields that a list needs. */
 const MAX_DESCRIPTION = 2_000
 
 export function createFileOwners(
@@ -40,7 +40,7 @@ export function createFileOwners(
     return { provider, file: value['file'] }
   }
 
-  /** The vendor would hold a file that no key can reach. */
+  /** Otherwise the vendor would store a file that no key can use. */
   async function deleteAt(provider: Provider, id: string): Promise<void> {
     const { signal } = new AbortController()
     const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })
@@ -99,11 +99,11 @@ function limitOf(query: URLSearchParams): number {
   )
 }
 
-/** The same words for an id that never was and for one of another key. */
+/** The message is the same for an unknown id and for a file of another key. */
 function notFound(id: string): GatewayError {
   return new GatewayError(
     'not-found',
-    `File with id ${JSON.stringify(id)} not found: a file is found by the key that created it.`,
+    `File with id ${JSON.stringify(id)} not found. Only the key that created a file can use it.`,
     {
       param: 'file_id',
     },

@@ -8,7 +8,7 @@ import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Call, Handler } from './endpoint.ts'
 
-/** One line of the catalogue. */
+/** One model of the catalog. */
 export interface Listed {
   /** `<provider>/<model_id>`, or an alias. */
   readonly name: string
@@ -73,7 +73,7 @@ interface Page {
   readonly hasMore: boolean
 }
 
-/** Without `limit` the whole list: the catalogue is small, and clients of the chat format do not page. */
+/** Without `limit` the whole list: the catalog is small, and clients of the chat format do not page. */
 function pageOf(visible: readonly Listed[], query: URLSearchParams): Page {
   const limit = readLimit(query.get('limit')) ?? MAX_PAGE
   const after = query.get('after_id')

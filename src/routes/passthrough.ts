@@ -21,8 +21,8 @@ export interface PassthroughParts {
 }
 
 /**
- * The endpoints around the model call. A path of the vendor is written from parts that are checked here: nothing of the
- * caller's path or query is passed on as it came.
+ * Endpoints other than model calls. The vendor's path is built from validated parts. The path and query of the caller
+ * are never forwarded as received.
  */
 export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint<Handler>[] {
   const { services, options } = parts
@@ -49,7 +49,7 @@ export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint
   ]
 }
 
-/** A key reaches the files that it has created. The vendor's account holds the files of all keys. */
+/** A key can use only the files that it created, although the vendor's account contains the files of all keys. */
 function fileEndpoints({ services, store, options }: PassthroughParts): readonly Endpoint<Handler>[] {
   const owners = createFileOwners(store, services)
   const shared = { name: 'files', endpoint: options.files } as const
@@ -98,9 +98,9 @@ function handler(services: Services, targetOf: (call: Call) => PassTarget): Hand
   }
 }
 
-/** One segment of a vendor's path. Dots, slashes and percent signs, written or encoded, are in no name of a vendor. */
+/** Returns one segment of a vendor's path. Names of vendors contain no dots, slashes or percent signs, also encoded. */
 function segmentOf(call: Call, variable: string): string {
   const segment = call.variables[variable] ?? ''
   if (/^[\w-]{1,200}$/.test(segment)) return segment
-  throw new GatewayError('not-found', 'The vendors have no such path. Check the path.')
+  throw new GatewayError('not-found', 'The path contains a segment that no vendor path has. Check the path.')
 }

@@ -20,8 +20,8 @@ import type { FoundRecording, Kept } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
- * POST /v1/messages/{id}/streams: a message of the calling key as the event stream it was or would have been, from any
- * event on; one that is still being generated is followed. Costs nothing and takes no place of a limit.
+ * POST /v1/messages/{id}/streams: streams a message of the calling key again, from any event on. A message that is
+ * still being generated is followed. Costs nothing and does not count against limits.
  */
 export function replayStream(services: Services): Handler {
   return async (call) => {
@@ -40,7 +40,7 @@ interface Wanted {
   readonly services: Services
 }
 
-/** Sends what was found to a reader. */
+/** Sends a found recording to a reader. */
 type Send = (sink: EventSink) => void
 
 async function find({ variables, request }: Call, key: VirtualKey, wanted: Wanted): Promise<Send> {
@@ -111,7 +111,7 @@ function textAfter(kept: Kept, { after, services }: Wanted): string {
   return skipEvents(text, after)
 }
 
-/** The events of an answer that left as JSON are made now: few ask for them. */
+/** The events of an answer that was sent as JSON are created on request, because few callers need them. */
 function textOf(kept: Kept, services: Services): string {
   if (kept.kind === 'events') return kept.text
   const { metrics } = kept
@@ -135,7 +135,7 @@ function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
   return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
 }
 
-/** The later of `Last-Event-ID` and `starting_after`: a client that reconnects by itself repeats its first body. */
+/** Returns the later of `Last-Event-ID` and `starting_after`, because an automatic reconnect repeats the first body. */
 async function readPosition(request: HttpRequest, services: Services): Promise<number> {
   const header = request.header('last-event-id')
   const fromHeader = header === undefined || header === '' ? 0 : positionOf(Number(header.trim()), 'Last-Event-ID')
@@ -155,9 +155,9 @@ async function readOptionalBody(request: HttpRequest, { limits, runtime }: Servi
   return isJsonObject(body) ? body : {}
 }
 
-/** Milliseconds between two looks for what another process generates. */
+/** Delay between two polls for a message that another process generates, in milliseconds. */
 const POLL_MS = 500
-/** The body holds one number. */
+/** Maximum size of the body, which contains one number. */
 const MAX_BODY_BYTES = 64 * 1024
 
 function positionOf(value: unknown, param: string): number {
@@ -178,7 +178,7 @@ function checkPosition(after: number, count: number): void {
   )
 }
 
-/** The same words for an id that never was and for one of another key. */
+/** The message is the same for an unknown id and for a message of another key. */
 function unknownMessage(): GatewayError {
   return new GatewayError(
     'not-found',

@@ -16,10 +16,10 @@ export interface StatusParts {
 }
 
 /**
- * GET /health: 503 when the store cannot be reached, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
- * 'allow'` a store that cannot be reached is `degraded` too. The names of the
- * services are those of the specification: optimizer is the waterfall, bifrost the routing to providers, redis the
- * store, mcp_tools the search in stored contexts. Open to everyone; contains no names or addresses.
+ * GET /health: 503 when the store cannot be reached, `degraded` (200) while a circuit is not closed. With
+ * `onStoreFailure: 'allow'` a store that cannot be reached is `degraded`, too. The names of the services are those of
+ * the specification: optimizer is the waterfall, bifrost the routing to providers, redis the store, mcp_tools the
+ * search in stored contexts. The endpoint needs no key. The response contains no names or addresses.
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {
@@ -42,7 +42,7 @@ export function health(parts: StatusParts): Handler {
   }
 }
 
-/** GET /ready: 200 when requests can be served, 503 when the store or every provider is away. */
+/** GET /ready: 200 when requests can be served, 503 when the store or every provider is unavailable. */
 export function ready(parts: StatusParts): Handler {
   return async (call) => {
     const store = await answers(parts)
@@ -55,13 +55,13 @@ export function ready(parts: StatusParts): Handler {
   }
 }
 
-/** GET /: one line for people and for clients that ask whether anything answers here. */
+/** GET /: one line for browsers and for clients that check the address. */
 export const greeting: Handler = (call) => {
   const headers = { ...adminHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
   call.sink.whole(200, headers, 'sluice answers here: send requests to /v1 with a virtual key.\n')
 }
 
-/** True when the store answers within a second. */
+/** Resolves with true when the store answers within a second. */
 async function answers({ store, runtime }: StatusParts): Promise<boolean> {
   let cancel: () => void = () => {}
   const late = new Promise<boolean>((resolve) => {

@@ -19,7 +19,7 @@ const MESSAGE_TOKENS = 8
 const TOOL_TOKENS = 16
 /** Vendors explain to the model how tools are called. */
 const TOOL_INSTRUCTION_TOKENS = 1000
-/** The most tokens of one image, at the vendors of the catalogue; `Model.imageTokens` names the exceptions. */
+/** The most tokens of one image, at the vendors of the catalog; `Model.imageTokens` names the exceptions. */
 const IMAGE_TOKENS = 9600
 /** Braces, quotes and field names that another format puts around a part or a tool, and around the request. */
 const TRANSLATED_PART = 32
