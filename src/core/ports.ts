@@ -4,7 +4,7 @@ import type { Completion, Step } from './answer.ts'
 import type { AnswerSource } from './answer-source.ts'
 import type { JsonObject } from './json.ts'
 import type { Model, Vocabulary } from './model.ts'
-import type { Dialect, Message, Prompt, UpstreamDialect } from './prompt.ts'
+import type { Dialect, Message, Prompt, UpstreamDialect, ReceivedBody } from './prompt.ts'
 
 // ─── Store ───────────────────────────────────────────────────────────────────
 
@@ -343,6 +343,8 @@ export type Embedding = readonly number[] | string
 export interface EmbeddingRequest {
   /** The body as the caller wrote it; an upstream gets it with only the model replaced. */
   readonly native: JsonObject
+  /** The bytes of the body, in which the model can be replaced. @default none: the body is serialized again */
+  readonly received?: ReceivedBody
   readonly model: string
   /** At least one. */
   readonly inputs: readonly EmbedInput[]

@@ -1,6 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
 import type { Embedded, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
+import type { ReceivedBody } from '../core/prompt.ts'
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
 import { tokensOf } from './chat/usage.ts'
 
@@ -14,12 +15,13 @@ const MAX_TEXT_LENGTH = 1_048_576
 /**
  * Reads an embeddings request. Other fields are carried unchanged. Throws `invalid-request` with the invalid `param`.
  */
-export function readEmbeddingRequest(body: JsonObject): EmbeddingRequest {
+export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
   const dimensions = numberAt(body['dimensions'], 'dimensions', { least: 1, most: MAX_DIMENSIONS, whole: true })
   return {
     native: body,
+    ...(received === undefined ? {} : { received }),
     model,
     inputs,
     encoding: readEncoding(body['encoding_format']),

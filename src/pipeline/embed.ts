@@ -25,9 +25,9 @@ export function parseEmbedding(authenticated: Authenticated, services: Services)
   authenticated.steering = readSteering(headersOf(authenticated.request), { canExplain: false })
   // Of the many texts each has a context window of its own.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
-  return chain(readJson(authenticated, services, limits), async ({ body, bytes }) => {
+  return chain(readJson(authenticated, services, limits), async ({ body, bytes, received }) => {
     const { key } = authenticated
-    const embedding = readEmbeddingRequest(body)
+    const embedding = readEmbeddingRequest(body, received)
     const prompt = promptOf(embedding)
     await services.meter.prepare(prompt, authenticated.cancellation.signal)
     const named = services.resolve(embedding.model, key)

@@ -20,6 +20,7 @@ import type {
 } from '../core/ports.ts'
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormat, UpstreamFormatModule } from '../formats/format.ts'
+import { replaceModel } from '../formats/parse-body.ts'
 import { bounded } from './bounded-provider.ts'
 import type { SignRequest } from './credentials.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
@@ -174,7 +175,9 @@ async function passThrough(options: LoadedOptions, call: PassthroughCall, base: 
 
 async function embedTexts(options: LoadedOptions, call: EmbedCall, address: Address): Promise<Embedded> {
   const { readEmbeddings } = await import('../formats/translators.ts')
-  const body = JSON.stringify({ ...call.request.native, model: call.model.id })
+  const { native, received } = call.request
+  const { id } = call.model
+  const body = received === undefined ? JSON.stringify({ ...native, model: id }) : replaceModel(received, id)
   const { value } = await fetchJson(options, call, { method: 'POST', url: writeAddress(address, call), body })
   return readable(options.name, () => readEmbeddings(value, call.request.inputs.length))
 }
