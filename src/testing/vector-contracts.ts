@@ -120,7 +120,7 @@ export function testVectorIndex(
       await add('one', 0)
       await add('two', 0)
       await index.remove('one')
-      await index.remove('nobody')
+      await index.remove('unknown')
 
       expect(await find(0)).toEqual(['two'])
     })

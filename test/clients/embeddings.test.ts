@@ -198,6 +198,19 @@ describe('embeddings of the official client', () => {
   })
 })
 
+describe('the body of an embeddings request', () => {
+  it('reaches the vendor byte for byte as it came, but for the model', async () => {
+    const { url, secret, upstream } = await stage()
+    const sent = '{ "input":"\\u00e9",\t"model":"chat\\/vectors", "x":1.0e3 }'
+    const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' }
+
+    const response = await fetch(`${url}/v1/embeddings`, { method: 'POST', headers, body: sent })
+
+    expect(response.status).toBe(200)
+    expect(upstream.last.text).toBe(sent.replace('"chat\\/vectors"', '"vectors"'))
+  })
+})
+
 describe('embeddings are governed', () => {
   it('by the key, its models and its limits, and written down like every request', async () => {
     const { openai, gateway, keyId, url } = await stage(undefined, {
