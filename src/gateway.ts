@@ -1,6 +1,5 @@
 import type { HttpHandler, HttpRequest } from './core/http.ts'
-import { lazy } from './core/lazy.ts'
-import { isPromise } from './core/maybe-promise.ts'
+import { lazy, isPromise } from './core/async.ts'
 import type { ProviderStates, Runtime } from './core/ports.ts'
 import { writeFailure as writeChatFailure } from './formats/chat/failure.ts'
 import type { WriteFailure } from './formats/format.ts'

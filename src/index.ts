@@ -101,13 +101,13 @@ export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'
 
 // Stores
 export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
-export type { Store } from './core/ports.ts'
+export type { Store } from './core/store.ts'
 
 // Tier 1
 export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/verifier.ts'
-export type { AnswerStore, CachedAnswer } from './core/cached-answer.ts'
+export type { AnswerStore, CachedAnswer } from './core/cache-ports.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'
-export type { Embedder, Neighbor, VectorIndex } from './core/ports.ts'
+export type { Embedder, Neighbor, VectorIndex } from './core/cache-ports.ts'
 
 // Failures
 export { GatewayError, type FailureDetails, type FailureKind } from './core/errors.ts'

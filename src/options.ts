@@ -12,7 +12,8 @@ import {
   unchecked,
   wholeFrom,
 } from './core/option-checks.ts'
-import type { Provider, Store, Timeouts } from './core/ports.ts'
+import type { Provider, Timeouts } from './core/ports.ts'
+import type { Store } from './core/store.ts'
 import type { GovernanceConfiguration } from './governance/configuration.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
 import { checkPassthrough, type PassthroughOptions } from './pipeline/passthrough-options.ts'

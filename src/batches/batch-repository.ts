@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Store } from '../core/ports.ts'
-import { quotaOf } from '../core/quotas.ts'
+import { type Store, quotaOf } from '../core/store.ts'
 import {
   type Batch,
   cleanupKey,

@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Store, WriteOptions } from '../core/ports.ts'
-import { quotaOf } from '../core/quotas.ts'
+import { type Store, type WriteOptions, quotaOf } from '../core/store.ts'
 import {
   type Batch,
   CLEANUP,

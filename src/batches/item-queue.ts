@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Settlement, WriteOptions } from '../core/ports.ts'
-import { quotaOf } from '../core/quotas.ts'
+import { type Settlement, type WriteOptions, quotaOf } from '../core/store.ts'
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import {
   type Batch,

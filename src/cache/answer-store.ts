@@ -1,5 +1,5 @@
 import type { Completion } from '../core/answer.ts'
-import type { AnswerStore, CachedAnswer } from '../core/cached-answer.ts'
+import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
 import { asObject, type JsonObject } from '../core/json.ts'
 import type { Native } from '../core/prompt.ts'
 import { createOwnerShares, type Shared } from './owner-shares.ts'

@@ -1,5 +1,5 @@
-import type { AnswerStore } from '../core/cached-answer.ts'
-import type { Runtime, VectorIndex } from '../core/ports.ts'
+import type { AnswerStore, VectorIndex } from '../core/cache-ports.ts'
+import type { Runtime } from '../core/ports.ts'
 import { isPending, withDeadline } from './timeout.ts'
 
 export interface BoundsOfCalls {

@@ -1,4 +1,4 @@
-import { notUnderstood } from '../core/steering-headers.ts'
+import { notUnderstood } from '../core/http.ts'
 
 /** The cache directives in the headers of a request. */
 export interface CacheDirectives {

@@ -9,8 +9,8 @@ import {
   wholeFrom,
   type OptionCheck,
 } from '../core/option-checks.ts'
-import type { AnswerStore } from '../core/cached-answer.ts'
-import type { Embedder, Runtime, VectorIndex } from '../core/ports.ts'
+import type { AnswerStore, Embedder, VectorIndex } from '../core/cache-ports.ts'
+import type { Runtime } from '../core/ports.ts'
 import type { VerifyHit } from './verifier.ts'
 
 export interface SemanticCacheOptions {

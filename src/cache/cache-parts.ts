@@ -1,4 +1,4 @@
-import type { AnswerStore } from '../core/cached-answer.ts'
+import type { AnswerStore } from '../core/cache-ports.ts'
 import { createMemoryAnswerStore } from './answer-store.ts'
 import { boundAnswers, boundIndex } from './bounded-parts.ts'
 import type { SemanticCacheOptions } from './cache-options.ts'

@@ -1,5 +1,5 @@
 import type { Cancellation } from '../core/cancellation.ts'
-import type { AnswerClaims } from '../core/cached-answer.ts'
+import type { AnswerClaims } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
 import { refuseCancelled } from './timeout.ts'
 

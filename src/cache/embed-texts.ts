@@ -1,5 +1,6 @@
 import type { Cancellation } from '../core/cancellation.ts'
-import type { Embedder, Runtime } from '../core/ports.ts'
+import type { Embedder } from '../core/cache-ports.ts'
+import type { Runtime } from '../core/ports.ts'
 import { createEmbedderHealth } from './embedder-health.ts'
 import { isPending, withTimeout } from './timeout.ts'
 

@@ -1,6 +1,6 @@
 import type { Completion } from '../core/answer.ts'
 import { add, type NanoUsd } from '../core/money.ts'
-import type { CachedAnswer } from '../core/cached-answer.ts'
+import type { CachedAnswer } from '../core/cache-ports.ts'
 import type { CacheParts } from './cache-parts.ts'
 import type { CacheCandidate, Lookup } from './candidate-search.ts'
 import { canonicalize } from './canonical.ts'

@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { VectorIndex } from '../core/ports.ts'
+import type { VectorIndex } from '../core/cache-ports.ts'
 import { createPartition, type Partition, type StoredVector } from './partition.ts'
 import { SIGNATURE_WORDS, createSigner } from './signature.ts'
 import { tailLengthOf } from './vector-math.ts'

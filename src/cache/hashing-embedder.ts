@@ -1,4 +1,4 @@
-import type { Embedder } from '../core/ports.ts'
+import type { Embedder } from '../core/cache-ports.ts'
 import { canonicalize, meaningOf } from './canonical.ts'
 import { hash32, mix } from './hash.ts'
 

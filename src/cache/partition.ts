@@ -1,4 +1,4 @@
-import type { Neighbor } from '../core/ports.ts'
+import type { Neighbor } from '../core/cache-ports.ts'
 import { SIGNATURE_WORDS, countOnes, maxDifferentBits, type Signer } from './signature.ts'
 import { headOf, product, tailLengthOf } from './vector-math.ts'
 

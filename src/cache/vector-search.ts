@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { VectorIndex } from '../core/ports.ts'
+import type { VectorIndex } from '../core/cache-ports.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './candidate-search.ts'
 import { canonicalize, type Canonical } from './canonical.ts'
 import { createEmbedTexts, type EmbedTextsOptions, type Vectors } from './embed-texts.ts'

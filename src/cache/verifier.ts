@@ -1,5 +1,5 @@
 import { ZERO, type NanoUsd } from '../core/money.ts'
-import type { CachedAnswer } from '../core/cached-answer.ts'
+import type { CachedAnswer } from '../core/cache-ports.ts'
 
 /** The cheap model of the requested model's family. Rejects when the call fails. */
 export interface VerifierModel {

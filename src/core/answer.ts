@@ -1,8 +1,8 @@
-import type { Dialect, Native, Part } from './prompt.ts'
+import type { Dialect, Native, Part, UpstreamDialect } from './prompt.ts'
 
 /**
- * What one upstream call used, in disjoint parts: the prompt is input + cacheRead + cacheWrite + cacheWrite1h.
- * Reasoning is within output.
+ * The tokens of one upstream call in disjoint parts: the prompt is input + cacheRead + cacheWrite + cacheWrite1h.
+ * Reasoning is part of the output.
  */
 export interface Usage {
   /** Prompt tokens at the full price. */
@@ -13,7 +13,7 @@ export interface Usage {
   /** Prompt tokens written to the upstream's cache for 1 hour. */
   readonly cacheWrite1hTokens: number
   readonly outputTokens: number
-  /** The part of the output that was thought and not said. */
+  /** The part of the output that is reasoning. */
   readonly reasoningTokens: number
 }
 
@@ -26,7 +26,7 @@ export const NO_USAGE: Usage = {
   reasoningTokens: 0,
 }
 
-/** All tokens of the prompt, cached or not. */
+/** Returns all tokens of the prompt, cached or not. */
 export function promptTokens(usage: Usage): number {
   return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }
@@ -34,19 +34,19 @@ export function promptTokens(usage: Usage): number {
 /** Why an answer ended. `pause` is a long turn that the caller continues. */
 export type Finish = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
-/** A finished answer in no dialect. */
+/** A complete answer, independent of dialects. */
 export interface Completion {
   readonly id: string
   /** The model as the upstream names it. */
   readonly model: string
   readonly parts: readonly Part[]
-  /** The text of the choices after the first (`n`), for a bill without the vendor's count. They are passed on natively. */
+  /** The text of the choices after the first (`n`), for a bill without the vendor's count. The answer holds them in `native`. */
   readonly furtherText?: string
   readonly finish: Finish
   readonly stopSequence?: string
   /** Absent when the upstream reported none. */
   readonly usage?: Usage
-  /** The body as the upstream sent it; absent when it was joined from a stream. */
+  /** The body as the upstream sent it. Absent for an answer that was joined from a stream. */
   readonly native?: Native
 }
 
@@ -58,8 +58,8 @@ export interface Frame {
 }
 
 /**
- * What a piece of a streamed answer says. Deltas belong to the block that the last `…-start` of their kind opened,
- * except that deltas of several tool calls may alternate: `index` counts the tool calls of the answer from 0.
+ * One piece of a streamed answer. Deltas belong to the block that the last `…-start` of their kind opened. Exception:
+ * deltas of several tool calls may alternate, and `index` counts the tool calls of the answer from 0.
  */
 export type AnswerEvent =
   | { readonly type: 'answer-start'; readonly id: string; readonly model: string }
@@ -69,19 +69,95 @@ export type AnswerEvent =
   | { readonly type: 'thinking-delta'; readonly text?: string; readonly signature?: string }
   | { readonly type: 'tool-call-start'; readonly index: number; readonly id: string; readonly name: string }
   | { readonly type: 'tool-call-delta'; readonly index: number; readonly input: string }
-  /** A block or field that only its own dialect knows. */
+  /** A block or field that exists only in its own dialect. */
   | { readonly type: 'opaque'; readonly native: Native }
-  /** Cumulative: the last value of each field is the truth. */
+  /** Cumulative: the last value of each field counts. */
   | { readonly type: 'usage'; readonly usage: Partial<Usage> }
   | { readonly type: 'answer-end'; readonly finish: Finish; readonly stopSequence?: string }
-  /** The protocol's own last event has come: only now is the answer whole. */
+  /** The protocol's last event. Without it the answer is incomplete. */
   | { readonly type: 'done' }
 
-/** One frame of a streamed answer and what it says, which may be several things or nothing. */
+/** One frame of a streamed answer and its events, of which there may be none. */
 export interface Step {
   readonly events: readonly AnswerEvent[]
-  /** What this frame adds to `furtherText` of the completion. */
+  /** The text that this frame adds to `furtherText` of the completion. */
   readonly furtherText?: string
-  /** The frame as it came; a writer of the same dialect sends it word for word. */
+  /** The frame as received. A writer of the same dialect sends it unchanged. */
   readonly native?: { readonly dialect: Dialect; readonly frame: Frame }
+}
+
+/** Reads the events of one upstream stream. */
+export interface StepReader {
+  (frame: Frame): Step
+  /**
+   * Returns true if only the protocol's last event is missing. Called for a body that ended without that event.
+   * Absent: the last event is required.
+   */
+  readonly isWhole?: () => boolean
+}
+
+/**
+ * Returns true if events of a stream can be forwarded without parsing: they contain no usage, end of the answer, error,
+ * or tool call without an id, which the gateway must read or rewrite.
+ */
+export type IsPlain = (search: ByteSearch) => boolean
+
+/** The format of the bytes of a stream. */
+export interface StreamFormat {
+  readonly dialect: UpstreamDialect
+  stepReader(): StepReader
+  /** Absent: every event is parsed. */
+  readonly isPlain?: IsPlain
+}
+
+/** A streamed answer that pushes bytes of a wire format, or steps of a provider without a wire format. */
+export interface AnswerSource {
+  /** Absent for a source of steps. */
+  readonly format?: StreamFormat | undefined
+  /** Starts sending. Called once. */
+  read(receiver: SourceReceiver): void
+  /** Stops reading from the upstream until `resume`, because the receiver's reader is too slow. */
+  pause(): void
+  resume(): void
+  /** Reports that the protocol's last event has arrived. The connection can be reused once the body has ended. */
+  complete(): void
+  /** Closes the connection. The receiver is not called again. */
+  abort(): void
+}
+
+export interface SourceReceiver {
+  onBytes(bytes: Uint8Array): void
+  onStep(step: Step): void
+  onEnd(): void
+  onError(error: unknown): void
+}
+
+/** Finds ASCII patterns in bytes without decoding them. */
+export interface ByteSearch {
+  readonly bytes: Uint8Array
+  /** The index of the first occurrence at or after `from`, or -1. */
+  find(pattern: string, from?: number): number
+}
+
+/** Searches the bytes as a string of one character per byte, because strings are searched faster than buffers. */
+export function searchBytes(bytes: Uint8Array): ByteSearch {
+  let text: string | undefined
+  const find = (pattern: string, from = 0): number => (text ??= oneByteText(bytes)).indexOf(pattern, from)
+  return { bytes, find }
+}
+
+/** The part of Node's Buffer that is used. */
+interface NodeBytes {
+  latin1Slice(): string
+}
+
+function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
+  return 'latin1Slice' in bytes
+}
+
+/** Decodes each byte to one character. Non-ASCII bytes are not decoded as ISO 8859-1. */
+const decoder = new TextDecoder('latin1')
+
+function oneByteText(bytes: Uint8Array): string {
+  return isNodeBytes(bytes) ? bytes.latin1Slice() : decoder.decode(bytes)
 }

@@ -134,3 +134,20 @@ function mediaOf(part: Part): readonly Media[] {
 function isLong(source: Media['source']): source is Extract<Source, { readonly type: 'base64' }> {
   return source.type === 'base64' && source.data.length > MAX_PLAIN
 }
+
+/**
+ * Returns 53 bits that identify a text well enough to cache its token count. It is not safe against forgery. Data that
+ * several tenants share needs a secret `seed`, so that no caller can create two texts with the same fingerprint.
+ */
+export function fingerprintOf(text: string, seed: number = 0): number {
+  let low = 0xdeadbeef ^ text.length ^ seed
+  let high = 0x41c6ce57 ^ text.length ^ Math.imul(seed, 0x9e3779b1)
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    low = Math.imul(low ^ code, 0x85ebca77)
+    high = Math.imul(high ^ code, 0xc2b2ae3d)
+  }
+  low = Math.imul(low ^ (low >>> 16), 0x735a2d97) ^ Math.imul(high ^ (high >>> 15), 0xcaf649a9)
+  high = Math.imul(high ^ (high >>> 16), 0x735a2d97) ^ Math.imul(low ^ (low >>> 15), 0xcaf649a9)
+  return 2097152 * (high >>> 0) + (low >>> 11)
+}

@@ -1,3 +1,6 @@
+import { GatewayError } from './errors.ts'
+import { nearestName } from './option-checks.ts'
+
 /** Response headers: names in lower case. */
 export type HeaderRecord = Record<string, string>
 
@@ -26,8 +29,8 @@ export interface HttpRequest {
   /** Reads the whole body once. Returns the bytes at once when the server already has them. */
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array>
   /**
-   * Registers the only listener for "the client disconnected"; it is called at most once, and soon where the client has
-   * disconnected before.
+   * Registers the only listener for "the client disconnected". It is called at most once, also if the client has
+   * already disconnected.
    */
   onDisconnect(listener: () => void): void
 }
@@ -61,4 +64,75 @@ export interface HeaderView {
 
 export function headersOf(request: Pick<HttpRequest, 'header' | 'headerNames'>): HeaderView {
   return { get: (name) => request.header(name) ?? null, keys: () => request.headerNames() }
+}
+
+/** The request headers that steer the gateway, spelled as in the docs. */
+const KNOWN = [
+  'X-Savings-Level',
+  'X-Vanishing-Context',
+  'X-Svc-RLM',
+  'X-Svc-Cache-Threshold',
+  'X-Svc-Explain',
+  'X-Svc-Detach',
+] as const
+
+export type SteeringHeader = (typeof KNOWN)[number]
+
+const PREFIX = 'x-svc-'
+const KNOWN_NAMES: ReadonlySet<string> = new Set(KNOWN.map((name) => name.toLowerCase()))
+const TRUE: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
+const FALSE: ReadonlySet<string> = new Set(['0', 'false', 'no'])
+const MAX_ECHO = 40
+
+/** Returns whether a flag is set. Throws `invalid-request` for a value that is neither true nor false. */
+export function readFlag(headers: Pick<HeaderView, 'get'>, name: SteeringHeader): boolean {
+  const value = headers.get(name.toLowerCase())
+  if (value === null || FALSE.has(value.trim().toLowerCase())) return false
+  if (isTrue(value)) return true
+  throw notUnderstood(name, value, '1, true, yes, 0, false or no')
+}
+
+/** Returns whether a flag is set, for code that runs where headers are not checked. Invalid values mean false. */
+export function hasFlag(request: Pick<HttpRequest, 'header'>, name: Lowercase<SteeringHeader>): boolean {
+  const value = request.header(name)
+  return value !== undefined && isTrue(value)
+}
+
+function isTrue(value: string): boolean {
+  return TRUE.has(value.trim().toLowerCase())
+}
+
+/** Returns the error for a steering header with an invalid value. */
+export function notUnderstood(name: string, value: string, expected: string): GatewayError {
+  const shown = value
+    .trim()
+    .replace(/[^\x20-\x7e]/g, '?')
+    .slice(0, MAX_ECHO)
+  return new GatewayError(
+    'invalid-request',
+    `${name} is "${shown}"; expected ${expected}. Leave the header out for the default.`,
+    { param: name },
+  )
+}
+
+const MAY_STEER = /^(?:x-s|x-v|cache-control$)/i
+
+/** Returns false when no header can steer the gateway, by the prefixes of their names. */
+export function maySteer(headers: Pick<HeaderView, 'keys'>): boolean {
+  for (const name of headers.keys()) if (MAY_STEER.test(name)) return true
+  return false
+}
+
+/** Throws `invalid-request` for an unknown `X-Svc-*` header. A misspelled one would be ignored, and the request billed. */
+export function checkSteeringNames(headers: Pick<HeaderView, 'keys'>): void {
+  for (const given of headers.keys()) {
+    const name = given.toLowerCase()
+    if (!name.startsWith(PREFIX) || KNOWN_NAMES.has(name)) continue
+    const shown = given.slice(0, MAX_ECHO)
+    throw new GatewayError(
+      'invalid-request',
+      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO), KNOWN, 2 * MAX_ECHO)}? Correct the name or leave the header out.`,
+      { param: shown },
+    )
+  }
 }

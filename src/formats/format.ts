@@ -1,6 +1,4 @@
-import type { ByteSearch } from '../core/byte-search.ts'
-import type { IsPlain, StepReader } from '../core/answer-source.ts'
-import type { Completion, Frame, Step } from '../core/answer.ts'
+import type { ByteSearch, IsPlain, StepReader, Completion, Frame, Step } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import type { Dialect, Prompt, ReceivedBody, UpstreamDialect } from '../core/prompt.ts'

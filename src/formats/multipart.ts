@@ -1,4 +1,4 @@
-import { searchBytes, type ByteSearch } from '../core/byte-search.ts'
+import { searchBytes, type ByteSearch } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 

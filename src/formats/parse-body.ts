@@ -1,6 +1,5 @@
-import { isJsonObject } from '../core/json.ts'
-import type { Json, JsonObject } from '../core/json.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
 import { decodeUtf8, notAnObject, parseJson, type Steps } from './json-text.ts'
 import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits } from './scan-json.ts'

@@ -1,4 +1,4 @@
-import type { ByteSearch } from '../core/byte-search.ts'
+import type { ByteSearch } from '../core/answer.ts'
 
 const LF = 10
 const SPACE = 32

@@ -1,5 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Runtime, Store } from '../core/ports.ts'
+import type { Runtime } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import type {
   BudgetPage,
   BudgetRecord,

@@ -1,4 +1,4 @@
-import type { Claim } from '../core/ports.ts'
+import type { Claim } from '../core/store.ts'
 import { UNLIMITED } from './field-schema.ts'
 import { forgottenAt, type Limit } from './limits-in-force.ts'
 import type { Quote, Recount } from './reservation.ts'

@@ -1,5 +1,5 @@
 import type { GatewayError } from '../core/errors.ts'
-import type { Store } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { claimsFor, outputFor, recountFor } from './claims.ts'
 import { limitsInForce, type Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'

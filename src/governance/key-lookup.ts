@@ -1,5 +1,5 @@
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
-import type { Store } from '../core/ports.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
+import type { Store } from '../core/store.ts'
 import { createRecent, orLast } from './recent.ts'
 import { parseKeyRecord } from './record-schema.ts'
 import { createRecordTable, type RecordTable } from './record-table.ts'

@@ -1,7 +1,15 @@
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import { periodOf, type DurationCode } from '../core/period.ts'
-import { counterName, findShared, forgottenAt, keyOwner, limitsOfKey, sharedOwner } from './limits-in-force.ts'
-import type { Limit, SharedOfKey } from './limits-in-force.ts'
+import {
+  counterName,
+  findShared,
+  forgottenAt,
+  keyOwner,
+  limitsOfKey,
+  sharedOwner,
+  type Limit,
+  type SharedOfKey,
+} from './limits-in-force.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import { tallyTargets, type TallyTarget } from './usage-tally.ts'
 import type { VirtualKey } from './virtual-key.ts'

@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Store } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { changeKey, makeKey } from './key-fields.ts'
 import type { NewKey } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'

@@ -1,5 +1,5 @@
 import { periodOf, type DurationCode, type Period } from '../core/period.ts'
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import { limitsOf } from './plans.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import type { Allowance, Budget, RateLimit, VirtualKey } from './virtual-key.ts'

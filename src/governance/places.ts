@@ -1,5 +1,5 @@
 import { ZERO } from '../core/money.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { Quote, RateStatus, Reservation, Used } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 

@@ -1,4 +1,4 @@
-import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 
 /** A bounded cache of recent look-ups. When it is full, the oldest entry is removed. */
 export interface Recent<value> {

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
-import type { Store } from '../core/ports.ts'
+import type { MaybePromise } from '../core/async.ts'
+import type { Store } from '../core/store.ts'
 import { createRecent, orLast } from './recent.ts'
 
 /** Records of one kind in the store, as JSON text under `<prefix><id>`. */

@@ -1,7 +1,7 @@
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
-import type { SettledEntry, Settlement } from '../core/ports.ts'
+import type { SettledEntry, Settlement } from '../core/store.ts'
 
 /** The values of `X-RateLimit-*`. Without a limit: the maximum safe integer, and the end of the current hour. */
 export interface RateStatus {

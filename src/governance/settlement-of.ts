@@ -1,5 +1,5 @@
 import { nano } from '../core/money.ts'
-import type { Charge, Claim, SettledEntry, Settlement } from '../core/ports.ts'
+import type { Charge, Claim, SettledEntry, Settlement } from '../core/store.ts'
 import { countable, type Wanted } from './claims.ts'
 import { UNLIMITED } from './field-schema.ts'
 import type { KeyWindows } from './key-windows.ts'

@@ -1,5 +1,6 @@
-import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
-import type { ReserveRequest, Runtime, Settlement, Store } from '../core/ports.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import type { ReserveRequest, Settlement, Store } from '../core/store.ts'
+import type { Runtime } from '../core/ports.ts'
 
 /** Hands settlements to the store, and again those that it did not take. */
 export interface Settlements {

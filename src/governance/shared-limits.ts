@@ -1,4 +1,4 @@
-import type { Store } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { parseBudgetRecord, parseRateLimitRecord } from './record-schema.ts'
 import { createRecordTable, type RecordTable } from './record-table.ts'
 import type { Budget, RateLimit } from './virtual-key.ts'

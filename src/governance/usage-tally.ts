@@ -1,4 +1,4 @@
-import type { Tally } from '../core/ports.ts'
+import type { Tally } from '../core/store.ts'
 import { periodOf, type DurationCode, type Period } from '../core/period.ts'
 import type { Used } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readSecret } from '../http/credentials.ts'

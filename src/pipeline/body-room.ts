@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Cancellation } from '../core/cancellation.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /** A body of at most this many bytes takes no room: it is parsed within one turn of the event loop. */

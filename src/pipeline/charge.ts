@@ -1,6 +1,6 @@
 import { makeBill, type Bill } from '../billing/bill.ts'
 import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/answer.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import { add, nano, times, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'

@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import { sha256 } from '#hash'
 import type { Parsed } from './exchange.ts'
 import type { Services } from './services.ts'

@@ -1,6 +1,6 @@
 import { readCacheDirectives } from '../cache/cache-directives.ts'
 import type { HeaderRecord } from '../core/http.ts'
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import type { Answered } from './exchange.ts'
 import type { BillMetrics } from './bill-metrics.ts'
 import type { Services } from './services.ts'

@@ -1,7 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import type { Store } from '../core/ports.ts'
-import { quotaOf } from '../core/quotas.ts'
+import { type Store, quotaOf } from '../core/store.ts'
 import type { KeptTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Resolved } from './request-values.ts'

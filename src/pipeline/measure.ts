@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import { speaks } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { vendorWorkOf } from '../formats/prompt-size.ts'

@@ -1,5 +1,5 @@
 import type { Bill } from '../billing/bill.ts'
-import type { SourceReceiver } from '../core/answer-source.ts'
+import type { SourceReceiver } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'

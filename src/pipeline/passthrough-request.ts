@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { HttpRequest } from '../core/http.ts'
-import { headersOf } from '../core/http.ts'
+import { type HttpRequest, headersOf } from '../core/http.ts'
 import { asArray, asCount, asString, type JsonObject } from '../core/json.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import { usd, ZERO, type NanoUsd } from '../core/money.ts'

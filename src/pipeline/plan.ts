@@ -1,5 +1,5 @@
 import { sha256 } from '#hash'
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Model } from '../core/model.ts'

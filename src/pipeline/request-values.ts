@@ -1,7 +1,7 @@
 import type { Bill } from '../billing/bill.ts'
 import type { Completion } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'

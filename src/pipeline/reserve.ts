@@ -1,7 +1,7 @@
 import { createQuote, type QuoteCandidate } from '../governance/quote.ts'
 import type { Quote, WaitForStore } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
-import { chain, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import type { Parsed, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
 import type { Route } from './request-values.ts'

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
-import { distance } from '../core/nearest.ts'
+import { distance } from '../core/option-checks.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { weighProviders } from '../governance/weights.ts'
 import type { Resolve } from './services.ts'

@@ -1,19 +1,10 @@
-import type { Completion } from '../core/answer.ts'
-import type { AnswerSource } from '../core/answer-source.ts'
+import type { Completion, AnswerSource } from '../core/answer.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import type { BodyLimits } from '../core/http.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { Json, JsonObject } from '../core/json.ts'
-import type {
-  Embedded,
-  EmbeddingRequest,
-  Meter,
-  Provider,
-  Runtime,
-  Sent,
-  SettledEntry,
-  Timeouts,
-} from '../core/ports.ts'
+import type { Embedded, EmbeddingRequest, Meter, Provider, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { SettledEntry } from '../core/store.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'

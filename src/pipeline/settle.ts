@@ -1,5 +1,5 @@
 import type { Bill } from '../billing/bill.ts'
-import { chain, isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { ZERO } from '../core/money.ts'
 import type { Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft, prepareBill } from './charge.ts'

@@ -1,4 +1,4 @@
-import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { isPromise, type MaybePromise } from '../core/async.ts'
 import type { Exchange } from './exchange.ts'
 import { fail } from './fail.ts'
 import type { Services } from './services.ts'

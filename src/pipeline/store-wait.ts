@@ -1,5 +1,5 @@
 import { storeFault } from '../core/errors.ts'
-import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
+import { isPromise, type MaybePromise } from '../core/async.ts'
 import type { Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
 

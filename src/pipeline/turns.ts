@@ -1,5 +1,4 @@
-import { lazy } from '../core/lazy.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import { lazy, type MaybePromise } from '../core/async.ts'
 import { speaks } from '../core/ports.ts'
 import type { WriteContext } from '../formats/format.ts'
 import type { Answered, Parsed } from './exchange.ts'

@@ -1,5 +1,5 @@
-import { hasFlag } from '../core/steering-headers.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import { hasFlag } from '../core/http.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 

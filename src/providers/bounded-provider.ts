@@ -1,5 +1,4 @@
-import type { AnswerSource } from '../core/answer-source.ts'
-import type { Step } from '../core/answer.ts'
+import type { AnswerSource, Step } from '../core/answer.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import type { EmbedCall, HeldResponseCall, PassthroughCall, Provider, ProviderCall } from '../core/ports.ts'
 import { tooSlow } from '../upstream/upstream-failure.ts'

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { TransportRequest } from '../core/ports.ts'
 import { apiKeySchema } from './provider-options.ts'
 

@@ -1,5 +1,4 @@
-import { NO_USAGE, type Completion, type Step } from '../core/answer.ts'
-import type { AnswerSource } from '../core/answer-source.ts'
+import { NO_USAGE, type Completion, type Step, type AnswerSource } from '../core/answer.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'

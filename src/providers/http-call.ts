@@ -1,6 +1,6 @@
 import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError, type FailureDetails } from '../core/errors.ts'
-import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer-source.ts'
+import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'

@@ -1,6 +1,7 @@
 import { defaultTransport } from '#transport'
 import * as z from 'zod/mini'
-import type { Embedder, Transport } from '../core/ports.ts'
+import type { Embedder } from '../core/cache-ports.ts'
+import type { Transport } from '../core/ports.ts'
 import type { EmbeddingEndpoint } from './embed-batch.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import {

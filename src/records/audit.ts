@@ -2,9 +2,8 @@ import type { FailureKind } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { isJsonObject } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
-import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
-import type { LogEntry, NewLogEntry, SettledEntry, Store } from '../core/ports.ts'
-import { quotaOf } from '../core/quotas.ts'
+import { isPromise, type MaybePromise } from '../core/async.ts'
+import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
 import { endingOf, shortened, tokensUsed, type Ending, type Finished } from './finished.ts'
 
 /** One use of a key. */

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Runtime, Store } from '../core/ports.ts'
-import { quotaOf } from '../core/quotas.ts'
+import type { Runtime } from '../core/ports.ts'
+import { type Store, quotaOf } from '../core/store.ts'
 import type { Subscribers } from './subscribers.ts'
 import {
   createRun,

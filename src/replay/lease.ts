@@ -1,4 +1,5 @@
-import type { Quota, Runtime, Store } from '../core/ports.ts'
+import type { Quota, Store } from '../core/store.ts'
+import type { Runtime } from '../core/ports.ts'
 
 /** A name in the store that this process holds; it is renewed until it is ended, and lapses when the process dies. */
 export interface Lease {

@@ -1,6 +1,6 @@
 import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
-import type { Runtime, Store } from '../core/ports.ts'
-import { quotaOf } from '../core/quotas.ts'
+import type { Runtime } from '../core/ports.ts'
+import { type Store, quotaOf } from '../core/store.ts'
 import type { Subscribers } from './subscribers.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { EventBuffer, type Recording } from './event-buffer.ts'

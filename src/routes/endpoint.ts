@@ -1,6 +1,6 @@
 import type { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
-import type { MaybePromise } from '../core/maybe-promise.ts'
+import type { MaybePromise } from '../core/async.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import type { WriteFailure } from '../formats/format.ts'
 import type { RateStatus } from '../governance/reservation.ts'

@@ -1,4 +1,4 @@
-import { hasFlag } from '../core/steering-headers.ts'
+import { hasFlag } from '../core/http.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import { Exchange } from '../pipeline/exchange.ts'
 import type { Call } from './endpoint.ts'

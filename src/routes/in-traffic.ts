@@ -1,4 +1,4 @@
-import { isPromise } from '../core/maybe-promise.ts'
+import { isPromise } from '../core/async.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Handler } from './endpoint.ts'
 

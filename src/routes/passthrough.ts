@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Store } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Endpoint } from '../http/router.ts'

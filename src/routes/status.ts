@@ -1,4 +1,5 @@
-import type { ProviderStates, Store } from '../core/ports.ts'
+import type { ProviderStates } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import { adminHeaders, type Handler } from './endpoint.ts'

@@ -1,4 +1,4 @@
-import type { Pause } from '../core/pause.ts'
+import type { Pause } from '../core/async.ts'
 import { countTerms, corpusOf, rarityAmong, type Corpus, type TermCounts } from './keywords.ts'
 import { termsOf } from './terms.ts'
 

@@ -1,4 +1,4 @@
-import type { Pause } from '../core/pause.ts'
+import type { Pause } from '../core/async.ts'
 import type { Snippet } from './excerpt.ts'
 
 /** Weights of the terms of a query. */

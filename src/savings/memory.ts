@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { Store } from '../core/ports.ts'
-import { quotaOf } from '../core/quotas.ts'
+import { type Store, quotaOf } from '../core/store.ts'
 import { asArray, isJsonObject, type Json } from '../core/json.ts'
 import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation } from './conversation.ts'

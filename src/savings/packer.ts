@@ -1,5 +1,5 @@
 import type { Meter } from '../core/ports.ts'
-import type { Pause } from '../core/pause.ts'
+import type { Pause } from '../core/async.ts'
 import type { Message } from '../core/prompt.ts'
 import { excerptSegment, type Snippet } from './excerpt.ts'
 import type { SegmentAnalysis } from './segment-analysis.ts'

@@ -15,7 +15,7 @@ import {
   type TierJob,
   type TierResult,
 } from './tier.ts'
-import type { Pause } from '../core/pause.ts'
+import type { Pause } from '../core/async.ts'
 
 interface RecursiveOptions {
   readonly thresholds?: Thresholds

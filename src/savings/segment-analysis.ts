@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import { fingerprintOf } from '../core/fingerprint.ts'
-import { measureInSlices, type Pause } from '../core/pause.ts'
+import { fingerprintOf } from '../core/digest.ts'
+import { measureInSlices, type Pause } from '../core/async.ts'
 import { holdsOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
 import { excerptSegment, type Snippet, type Spot } from './excerpt.ts'
 import { countTerms, type TermCounts } from './keywords.ts'

@@ -2,7 +2,7 @@ import type { Meter } from '../core/ports.ts'
 import type { Selection } from './excerpt.ts'
 import { createPacker, type Packer, type PackerEntry } from './packer.ts'
 import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics } from './keywords.ts'
-import type { Pause } from '../core/pause.ts'
+import type { Pause } from '../core/async.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
 

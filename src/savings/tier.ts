@@ -1,7 +1,7 @@
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { notUnderstood, readFlag, type HeaderSource } from '../core/steering-headers.ts'
+import { notUnderstood, readFlag, type HeaderView } from '../core/http.ts'
 
 /** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, runs before them. */
 export type TierNumber = 2 | 3 | 4 | 5
@@ -199,7 +199,7 @@ export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> 
 const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
 
 /** Reads the three steering headers. Throws `invalid-request`, with the header as `param`, for an invalid value. */
-export function readSteeringHeaders(headers: HeaderSource): Steering {
+export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering {
   const asked = headers.get('x-savings-level')
   const level = LEVELS.find((known) => known === asked?.trim().toLowerCase())
   if (asked !== null && level === undefined) {

@@ -1,7 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
-import type { Quota, WriteOptions } from '../core/ports.ts'
-import { quotaExceeded } from '../core/quotas.ts'
+import { type Quota, type WriteOptions, quotaExceeded } from '../core/store.ts'
 
 /** Maximum number of values, and of bytes (two for each UTF-16 unit of key and value, and a constant per value). */
 export interface PoolLimit {

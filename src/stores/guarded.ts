@@ -1,6 +1,7 @@
 import { GatewayError, storeFault } from '../core/errors.ts'
-import { isPromise, type MaybePromise } from '../core/maybe-promise.ts'
-import type { Runtime, Store } from '../core/ports.ts'
+import { isPromise, type MaybePromise } from '../core/async.ts'
+import type { Runtime } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 
 export interface StoreGuardOptions {
   readonly after: Runtime['after']

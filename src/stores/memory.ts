@@ -1,5 +1,5 @@
 import { aFunction, checkOptions, optionsOf, wholeFrom } from '../core/option-checks.ts'
-import type { Store } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { createCounters, createTallies } from './memory/counters.ts'
 import { createLogs } from './memory/logs.ts'
 import type { PoolBounds } from './memory/pool.ts'

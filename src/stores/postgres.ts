@@ -1,14 +1,14 @@
-import type {
-  Level,
-  LogEntry,
-  LogQuery,
-  ReserveRequest,
-  ReserveResult,
-  Settlement,
-  Store,
-  WriteOptions,
-} from '../core/ports.ts'
-import { quotaExceeded } from '../core/quotas.ts'
+import {
+  type Level,
+  type LogEntry,
+  type LogQuery,
+  type ReserveRequest,
+  type ReserveResult,
+  type Settlement,
+  type Store,
+  type WriteOptions,
+  quotaExceeded,
+} from '../core/store.ts'
 import { checkOptions, expects, optionsOf, type OptionCheck } from '../core/option-checks.ts'
 import { BULK_LIMITS, STORE_CHECKS, storeFull, type BulkLimits } from './bounds.ts'
 import { createCallFunction, createRunQuery, createSweep, type PostgresClient } from './postgres/client.ts'

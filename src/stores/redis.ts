@@ -1,5 +1,5 @@
 import { checkOptions, expects, oneOf, optionsOf, type OptionCheck } from '../core/option-checks.ts'
-import type { Store } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { STORE_CHECKS, type BulkLimits } from './bounds.ts'
 import { createContext, createRunScript, type RedisClient } from './redis/client.ts'
 import { createCounters } from './redis/counters.ts'

@@ -1,4 +1,4 @@
-import type { Claim, ReserveRequest } from '../core/ports.ts'
+import type { Claim, ReserveRequest } from '../core/store.ts'
 
 /** Maximum value of a counter or tally. */
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER

@@ -1,5 +1,5 @@
 import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/option-checks.ts'
-import type { Store } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { BULK_LIMITS, STORE_CHECKS, bytesOf, isGiant, type BulkLimits } from './bounds.ts'
 import { createCounters } from './sqlite/counters.ts'
 import { createSql, migrateSqlite, type Sql, type SqliteDatabase, textIn } from './sqlite/database.ts'

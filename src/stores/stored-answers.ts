@@ -1,7 +1,7 @@
 import { sha256 } from '#hash'
-import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cached-answer.ts'
+import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache-ports.ts'
 import { wholeFrom, type OptionCheck } from '../core/option-checks.ts'
-import type { Quota, Store, WriteOptions } from '../core/ports.ts'
+import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './bounds.ts'
 import { GatewayError } from '../core/errors.ts'
 

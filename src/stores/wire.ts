@@ -1,4 +1,4 @@
-import type { Claim, Quota, SettledEntry, Settlement, WriteOptions } from '../core/ports.ts'
+import type { Claim, Quota, SettledEntry, Settlement, WriteOptions } from '../core/store.ts'
 import { bytesOf, isGiant, poolOf, refuseGiant, shareOf, type BulkLimits, type PoolLimit } from './bounds.ts'
 
 /** JSON requests to the scripts of Redis and the functions of PostgreSQL, with texts encoded for UTF-8. */

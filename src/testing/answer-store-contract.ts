@@ -1,4 +1,4 @@
-import type { AnswerStore, CachedAnswer } from '../core/cached-answer.ts'
+import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
 import type { TestApi } from './test-api.ts'
 
 const LATER = Date.UTC(2100, 0, 1)

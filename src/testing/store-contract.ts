@@ -1,4 +1,4 @@
-import type { Claim, Quota, ReserveRequest, Store } from '../core/ports.ts'
+import type { Claim, Quota, ReserveRequest, Store } from '../core/store.ts'
 import type { TestApi, TestClock } from './test-api.ts'
 
 /** Makes an empty store on the clock. The suite closes it after each test. */

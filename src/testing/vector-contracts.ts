@@ -1,4 +1,4 @@
-import type { Embedder, VectorIndex } from '../core/ports.ts'
+import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
 import type { TestApi, TestClock } from './test-api.ts'
 
 /** Limits of the vector index under test. */

@@ -1,6 +1,14 @@
-import type { IsPlain, StepReader, StreamFormat } from '../core/answer-source.ts'
-import { searchBytes } from '../core/byte-search.ts'
-import type { AnswerEvent, Completion, Frame, Step, Usage } from '../core/answer.ts'
+import {
+  type IsPlain,
+  type StepReader,
+  type StreamFormat,
+  searchBytes,
+  type AnswerEvent,
+  type Completion,
+  type Frame,
+  type Step,
+  type Usage,
+} from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { collector, type Collector } from '../core/steps.ts'

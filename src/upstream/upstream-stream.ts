@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Step } from '../core/answer.ts'
-import type { AnswerSource, SourceReceiver } from '../core/answer-source.ts'
+import type { Step, AnswerSource, SourceReceiver } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 

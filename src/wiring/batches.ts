@@ -1,4 +1,4 @@
-import { lazy } from '../core/lazy.ts'
+import { lazy } from '../core/async.ts'
 import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { BatchOptions, OpenBatches, BatchSources } from './batch-parts.ts'
 

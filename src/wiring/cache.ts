@@ -1,7 +1,7 @@
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { CacheStatistics } from '../cache/statistics.ts'
-import { lazy } from '../core/lazy.ts'
+import { lazy } from '../core/async.ts'
 
 const NO_STATISTICS: CacheStatistics = {
   hitRate: 0,

@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { lazy } from '../core/lazy.ts'
+import { lazy } from '../core/async.ts'
 import { createRouter, type Endpoint, type Router } from '../http/router.ts'
 import { completions } from '../routes/completions.ts'
 import type { Handler } from '../routes/endpoint.ts'

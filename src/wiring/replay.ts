@@ -1,7 +1,8 @@
 import { offOr, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
-import type { Runtime, Store } from '../core/ports.ts'
+import type { Runtime } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { createDetached, type Detached } from '../replay/subscribers.ts'
-import { lazy } from '../core/lazy.ts'
+import { lazy } from '../core/async.ts'
 import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
 import { createRecordings, type Recordings } from '../replay/recordings.ts'
 

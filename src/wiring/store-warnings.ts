@@ -1,4 +1,5 @@
-import type { Store, VectorIndex } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
+import type { VectorIndex } from '../core/cache-ports.ts'
 
 /** A part that knows which promises its storage cannot keep. */
 type Warning = Pick<Store | VectorIndex, 'warnings'>

@@ -1,4 +1,4 @@
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 
 /** What a process sees of a store until it dies: afterwards nothing that it does reaches the store. */
 export interface MortalStore extends Store {

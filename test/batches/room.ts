@@ -1,5 +1,5 @@
 import type Anthropic from '@anthropic-ai/sdk'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { createGateway, memoryStore, openaiCompatible, type Gateway, type GatewayOptions } from '../../src/index.ts'
 
 /** What one item of these tests is billed: 100 and 50 tokens at 1 $ and 2 $ per million, at a margin of 1. */

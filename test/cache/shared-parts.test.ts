@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
 import { Cancellation } from '../../src/core/cancellation.ts'
-import type { AnswerClaims, AnswerStore } from '../../src/core/cached-answer.ts'
-import type { VectorIndex } from '../../src/core/ports.ts'
+import type { AnswerClaims, AnswerStore, VectorIndex } from '../../src/core/cache-ports.ts'
 import { asks, room, says } from './room.ts'
 
 const QUESTION = 'What is the capital of France?'

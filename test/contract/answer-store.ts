@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { AnswerStore } from '../../src/core/cached-answer.ts'
+import type { AnswerStore } from '../../src/core/cache-ports.ts'
 import { testAnswerStore as declareTests } from '../../src/testing/answer-store-contract.ts'
 
 /** The published suite, run by vitest. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Embedder } from '../../src/core/ports.ts'
+import type { Embedder } from '../../src/core/cache-ports.ts'
 import { testEmbedder as declareTests } from '../../src/testing/vector-contracts.ts'
 
 /** The published suite, run by vitest. */

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { VectorIndex } from '../../src/core/ports.ts'
+import type { VectorIndex } from '../../src/core/cache-ports.ts'
 import type { TestClock } from '../../src/testing/test-api.ts'
 import { testVectorIndex as declareTests, type IndexLimits } from '../../src/testing/vector-contracts.ts'
 

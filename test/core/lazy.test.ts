@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { lazy } from '../../src/core/lazy.ts'
+import { lazy } from '../../src/core/async.ts'
 
 it('a lazy value is loaded once, also for calls at the same time', async () => {
   let loads = 0

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Step } from '../../src/core/answer.ts'
-import type { AnswerSource, SourceReceiver } from '../../src/core/answer-source.ts'
+import type { Step, AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
 import type { Provider } from '../../src/core/ports.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../../src/index.ts'
 import { testModel } from '../support/provider-call.ts'

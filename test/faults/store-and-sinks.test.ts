@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
 import { ask, expectRefusal, FRONTS } from '../support/ask.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { createGateway, extractive, memoryStore, type Gateway, type LogRecord } from '../../src/index.ts'
 import { ended, resultsOf } from '../support/batches.ts'
 import { ask, FRONTS } from '../support/ask.ts'

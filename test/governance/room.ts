@@ -1,6 +1,5 @@
-import type { NanoUsd } from '../../src/core/money.ts'
-import { nano } from '../../src/core/money.ts'
-import type { Store } from '../../src/core/ports.ts'
+import { type NanoUsd, nano } from '../../src/core/money.ts'
+import type { Store } from '../../src/core/store.ts'
 import { createKeyLookup } from '../../src/governance/key-lookup.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Settlement } from '../../src/core/ports.ts'
+import type { Settlement } from '../../src/core/store.ts'
 import { createSettlements } from '../../src/governance/settlements.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { settled } from '../support/attempt.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import type { AnswerSource, SourceReceiver } from '../../src/core/answer-source.ts'
+import type { AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Provider } from '../../src/core/ports.ts'
 import { createGateway } from '../../src/index.ts'

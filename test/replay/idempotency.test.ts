@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
 import {
   createIdempotency,

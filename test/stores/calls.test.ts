@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
 import { afterAll, describe, expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { createGateway } from '../../src/index.ts'
 import { postgresStore, type PostgresClient } from '../../src/postgres.ts'
 import { redisStore } from '../../src/redis.ts'

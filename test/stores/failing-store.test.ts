@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { Provider, Store } from '../../src/core/ports.ts'
+import type { Provider } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { createGateway, memoryStore, type Gateway, type GatewayOptions } from '../../src/index.ts'
 import { gatewayOptions, MODEL } from '../support/fleet/jobs.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { guardStore } from '../../src/stores/guarded.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { testStore } from '../contract/store.ts'

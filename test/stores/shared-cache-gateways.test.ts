@@ -1,5 +1,5 @@
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
-import type { AnswerClaims, AnswerStore } from '../../src/core/cached-answer.ts'
+import type { AnswerClaims, AnswerStore } from '../../src/core/cache-ports.ts'
 import { createGateway, memoryStore, type Gateway } from '../../src/index.ts'
 import { createFleet, exitOf } from '../support/fleet/fleet.ts'
 import { cachingOptions, questionOf, type FleetReport } from '../support/fleet/jobs.ts'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, describe, expect, it, vi } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { createGateway, memoryStore, type CacheOptions, type LogRecord } from '../../src/index.ts'
 import { postgresStore } from '../../src/postgres.ts'
 import { redisStore, redisVectorIndex } from '../../src/redis.ts'

@@ -1,5 +1,4 @@
-import type { Step } from '../../src/core/answer.ts'
-import type { AnswerSource } from '../../src/core/answer-source.ts'
+import type { Step, AnswerSource } from '../../src/core/answer.ts'
 import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
 import type { StepWriter } from '../../src/formats/format.ts'
 import { brokenUpstream, isTooDeep } from '../../src/upstream/upstream-failure.ts'

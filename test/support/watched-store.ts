@@ -1,4 +1,4 @@
-import type { Settlement, Store } from '../../src/core/ports.ts'
+import type { Settlement, Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
 
 /** A memory store that remembers what was reserved and settled. */

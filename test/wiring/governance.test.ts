@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { createGovernance } from '../../src/wiring/governance.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'

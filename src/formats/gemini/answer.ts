@@ -1,11 +1,10 @@
 import { blockEvents, parseEvent, streamFailure, type OpenBlock } from '../stream.ts'
-import type { AnswerEvent, Completion, Finish, Frame, Step, Usage } from '../../core/answer.ts'
+import type { AnswerEvent, Completion, Finish, Frame, Step, Usage, StepReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
 import { generateCallId, idOf } from '../call-ids.ts'
 import { tokensOf } from '../chat/usage.ts'
-import type { StepReader } from '../../core/answer-source.ts'
 import { readFailure } from '../chat/upstream-failure.ts'
 
 /** Reads an upstream's answer loosely. A blocked prompt has no candidates: its answer is empty and filtered. */

@@ -1,7 +1,6 @@
-import type { AnswerEvent, Frame, Step } from '../../core/answer.ts'
+import type { AnswerEvent, Frame, Step, StepReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import type { StepReader } from '../../core/answer-source.ts'
 import { objectOf, stringAt, upstreamComplaint } from './checks.ts'
 import { errorEvent } from './upstream-failure.ts'
 import { fillEventCallId } from '../call-ids.ts'

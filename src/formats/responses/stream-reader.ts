@@ -1,11 +1,9 @@
 import { parseEvent } from '../stream.ts'
-import type { AnswerEvent } from '../../core/answer.ts'
+import type { AnswerEvent, StepReader, ByteSearch } from '../../core/answer.ts'
 import { asObject, asString, type JsonObject } from '../../core/json.ts'
-import type { StepReader } from '../../core/answer-source.ts'
 import { failureOfResponse, readFinish, readUsage } from './usage.ts'
 import { callIdFiller } from './call-ids.ts'
 import { decodeReasoning } from './items.ts'
-import type { ByteSearch } from '../../core/byte-search.ts'
 import { beginning, isEveryEventAnObject } from '../plain-events.ts'
 
 /** The last event of an answer. */

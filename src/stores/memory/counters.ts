@@ -1,5 +1,5 @@
 import { GatewayError } from '../../core/errors.ts'
-import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/ports.ts'
+import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/store.ts'
 import {
   amountOf,
   checkAmount,

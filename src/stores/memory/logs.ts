@@ -1,5 +1,4 @@
-import type { LogEntry, LogQuery, NewLogEntry } from '../../core/ports.ts'
-import { quotaExceeded } from '../../core/quotas.ts'
+import { type LogEntry, type LogQuery, type NewLogEntry, quotaExceeded } from '../../core/store.ts'
 import { createExpiryQueue, type Dated } from './sorted.ts'
 import type { PoolBounds } from './pool.ts'
 

@@ -1,6 +1,5 @@
 import { GatewayError } from '../../core/errors.ts'
-import type { Quota, WriteOptions } from '../../core/ports.ts'
-import { quotaExceeded } from '../../core/quotas.ts'
+import { type Quota, type WriteOptions, quotaExceeded } from '../../core/store.ts'
 import { createExpiryQueue, createOrderedKeys } from './sorted.ts'
 import { createPool, type PoolEntry, type PoolBounds } from './pool.ts'
 

@@ -1,6 +1,5 @@
-import type { AnswerStore } from '../../core/cached-answer.ts'
+import type { AnswerStore, VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, wholeFrom } from '../../core/option-checks.ts'
-import type { VectorIndex } from '../../core/ports.ts'
 import { STORE_CHECKS } from '../bounds.ts'
 import { POSTGRES_CHECKS, postgresStore, type PostgresStoreOptions } from '../postgres.ts'
 import { encodeText, fieldOf, listOf, numberOf, textOf } from '../wire.ts'

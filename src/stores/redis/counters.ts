@@ -1,4 +1,4 @@
-import type { Claim, Level, ReserveRequest, ReserveResult, Settlement } from '../../core/ports.ts'
+import type { Claim, Level, ReserveRequest, ReserveResult, Settlement } from '../../core/store.ts'
 import { checkAmount, checkClaims } from '../reservation-rules.ts'
 import { entryRequests } from '../wire.ts'
 import type { RedisContext } from './client.ts'

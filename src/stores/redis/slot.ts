@@ -1,4 +1,4 @@
-import type { Level, ReserveRequest, Settlement } from '../../core/ports.ts'
+import type { Level, ReserveRequest, Settlement } from '../../core/store.ts'
 import { endedCounter, takenReservationId } from '../reservation-rules.ts'
 import { claimRequest, decodeText, encodeText, fieldOf, listOf, numberOf, settlementRequest, textOf } from '../wire.ts'
 import type { RedisContext } from './client.ts'

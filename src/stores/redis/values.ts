@@ -1,5 +1,4 @@
-import type { LogEntry, LogQuery, NewLogEntry, WriteOptions } from '../../core/ports.ts'
-import { quotaExceeded } from '../../core/quotas.ts'
+import { type LogEntry, type LogQuery, type NewLogEntry, type WriteOptions, quotaExceeded } from '../../core/store.ts'
 import { storeFull } from '../bounds.ts'
 import { decodeText, encodeText, entryRequest, fieldOf, listOf, numberOf, textOf, valueRequest } from '../wire.ts'
 import type { RedisContext } from './client.ts'

@@ -1,4 +1,4 @@
-import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/ports.ts'
+import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/store.ts'
 import { addField } from '../memory/counters.ts'
 import {
   amountOf,

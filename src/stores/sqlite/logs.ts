@@ -1,4 +1,4 @@
-import type { LogEntry, LogQuery, NewLogEntry } from '../../core/ports.ts'
+import type { LogEntry, LogQuery, NewLogEntry } from '../../core/store.ts'
 import { bytesOf, refuseGiant, type BulkLimits } from '../bounds.ts'
 import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Sql } from './database.ts'

@@ -1,5 +1,4 @@
-import type { Quota, WriteOptions } from '../../core/ports.ts'
-import { quotaExceeded } from '../../core/quotas.ts'
+import { type Quota, type WriteOptions, quotaExceeded } from '../../core/store.ts'
 import { bytesOf, poolOf, refuseGiant, shareOf, type BulkLimits, type PoolLimit, type PoolName } from '../bounds.ts'
 import { decodeText, encodeText } from '../wire.ts'
 import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'

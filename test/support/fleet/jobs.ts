@@ -1,4 +1,4 @@
-import type { Store } from '../../../src/core/ports.ts'
+import type { Store } from '../../../src/core/store.ts'
 import { extractive, openaiCompatible, type CacheOptions, type GatewayOptions } from '../../../src/index.ts'
 import type { StorePlace } from './open-store.ts'
 

@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Level, Store } from '../../../src/core/ports.ts'
+import type { Level, Store } from '../../../src/core/store.ts'
 import { createGateway } from '../../../src/index.ts'
 import { createFleet, exitOf } from './fleet.ts'
 import { gatewayOptions, MODEL, PATIENT } from './jobs.ts'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { createGateway } from '../../../src/index.ts'
-import type { Store } from '../../../src/core/ports.ts'
+import type { Store } from '../../../src/core/store.ts'
 import { cachingOptions, gatewayOptions, MODEL, PATIENT, questionOf, type FleetJob, type FleetReport } from './jobs.ts'
 import { openCache, openStore } from './open-store.ts'
 

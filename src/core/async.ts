@@ -1,3 +1,34 @@
+/** A value, or a promise of it where the code must wait. */
+export type MaybePromise<value> = value | Promise<value>
+
+export function isPromise<value>(given: MaybePromise<value>): given is Promise<value> {
+  return given instanceof Promise
+}
+
+/** Calls `goOn` with the value: synchronously, unless it is a promise. */
+export function chain<value, result>(
+  given: MaybePromise<value>,
+  goOn: (value: value) => MaybePromise<result>,
+): MaybePromise<result> {
+  return isPromise(given) ? given.then(goOn) : goOn(given)
+}
+
+/**
+ * Returns a function that loads a value on its first call and keeps it. A failure rejects the calls that wait for it,
+ * and the next call loads again.
+ */
+export function lazy<value>(load: () => Promise<value>): () => Promise<value> {
+  let loading: Promise<value> | undefined
+  const attempt = (): Promise<value> => {
+    const started = Promise.resolve().then(load)
+    started.catch(() => {
+      if (loading === started) loading = undefined
+    })
+    return started
+  }
+  return () => (loading ??= attempt())
+}
+
 /** Maximum duration of uninterrupted work, in milliseconds. */
 const STRETCH_MS = 8
 /** UTF-16 units of a text that are processed between two checks of the clock. */

@@ -58,3 +58,39 @@ export interface AnswerClaims {
   /** Ends a claim of this process. */
   release(id: string): Promise<void>
 }
+
+/** Turns texts into vectors of one length. A result that is ready is returned without a promise. */
+export interface Embedder {
+  readonly name: string
+  readonly dimensions: number
+  embed(texts: readonly string[], signal?: AbortSignal): readonly Float32Array[] | Promise<readonly Float32Array[]>
+}
+
+/** A stored vector that is similar to the query. */
+export interface Neighbor {
+  readonly id: string
+  /** Cosine similarity, -1 to 1. */
+  readonly similarity: number
+}
+
+/** Finds the stored vectors nearest to another within one scope. Vectors have length 1. Methods may return promises. */
+export interface VectorIndex {
+  add(entry: {
+    readonly id: string
+    readonly scope: string
+    /** The key whose request stored the entry. An index that several keys share may bound what each of them adds. */
+    readonly owner?: string
+    readonly vector: Float32Array
+    readonly expiresAt: number
+  }): void | Promise<void>
+  /** Returns vectors of at least `least` similarity, nearest first, at most `limit`. */
+  nearest(
+    scope: string,
+    vector: Float32Array,
+    options: { readonly least: number; readonly limit: number },
+  ): readonly Neighbor[] | Promise<readonly Neighbor[]>
+  remove(id: string): void | Promise<void>
+  clear(): void | Promise<void>
+  /** Returns one sentence for each guarantee that the storage cannot give as it is configured. */
+  warnings?(): Promise<readonly string[]>
+}

@@ -1,0 +1,221 @@
+import { GatewayError } from './errors.ts'
+import type { MaybePromise } from './async.ts'
+
+/** One counter of a reservation. Amounts are whole numbers of requests, tokens or nano-dollars. */
+export interface Claim {
+  /** Contains the start of its window, so that no counter is ever reset. */
+  readonly counter: string
+  readonly amount: number
+  /** Maximum sum of the counter's spent and held amounts that a reservation may reach. */
+  readonly max: number
+  /** When the counter may be deleted, in milliseconds since 1970. */
+  readonly expiresAt: number
+  /** True for a claim that may be granted in part. All elastic claims of a request have the same amount and grant. */
+  readonly elastic?: boolean
+}
+
+export interface ReserveRequest {
+  /** A unique id. */
+  readonly reservationId: string
+  readonly claims: readonly Claim[]
+  /** Minimum grant of the elastic claims. @default their amount */
+  readonly least?: number
+  /** How long the amounts are held if the process ends before it settles them, in milliseconds. */
+  readonly expiresAfterMs: number
+}
+
+/** `levels[i]` is spent + held of the counter of claim i: after the step when accepted, before it when refused. */
+export type ReserveResult =
+  | { readonly accepted: true; readonly granted: number; readonly levels: readonly number[] }
+  | {
+      readonly accepted: false
+      /** The index of the first claim that did not fit. */
+      readonly refused: number
+      readonly levels: readonly number[]
+    }
+
+/** The amount that a request used of one counter. */
+export interface Charge {
+  readonly counter: string
+  readonly amount: number
+  readonly expiresAt: number
+}
+
+/** Sums for reports. Each field is added to the stored field of the same name. */
+export interface Tally {
+  readonly name: string
+  readonly amounts: Readonly<Record<string, number>>
+  /** @default never */
+  readonly expiresAt?: number
+}
+
+export interface Settlement {
+  readonly reservationId: string
+  readonly charges: readonly Charge[]
+  readonly tallies: readonly Tally[]
+  /**
+   * Log entries that are appended in the same step, such as the audit record of the request. An entry that is larger
+   * than its quota is omitted.
+   * @default none
+   */
+  readonly entries?: readonly SettledEntry[]
+}
+
+/** A log entry that a settlement carries. */
+export interface SettledEntry extends NewLogEntry {
+  readonly log: string
+}
+
+export interface Level {
+  readonly spent: number
+  readonly held: number
+}
+
+export interface LogEntry {
+  /** The position in the log. Cursors of a log ascend. */
+  readonly cursor: string
+  readonly at: number
+  readonly value: string
+}
+
+export interface LogQuery {
+  /** The first moment, inclusive, milliseconds since 1970. */
+  readonly from?: number
+  /** The last moment, exclusive. */
+  readonly to?: number
+  /** Entries after this cursor. */
+  readonly after?: string
+  readonly limit: number
+}
+
+/**
+ * The maximum that one virtual key may store of one kind of value. Every value that a caller can cause the gateway to
+ * store is written with a quota, so that one key cannot exhaust the store. Values without a quota belong to the
+ * operator: keys, budgets, rate limits.
+ *
+ * A full quota affects its own values only. A value with `ttlMs` replaces the least recently used values of the same
+ * quota. A value without `ttlMs` is refused with `quota-exceeded`. A value that is larger than the quota is always
+ * refused.
+ * The values of one quota either all have `ttlMs` or all have none.
+ */
+export interface Quota {
+  /** Identifies the quota: `<kind>:<key id>`. Values written under the same name count together. */
+  readonly name: string
+  /** Maximum number of values or log entries. */
+  readonly maxEntries: number
+  /** Maximum size of all keys and values in bytes. The store may count up to 2 per UTF-16 unit and 256 per value. */
+  readonly maxBytes: number
+}
+
+export interface WriteOptions {
+  /** Milliseconds after which the value expires. @default it stays until it is deleted */
+  readonly ttlMs?: number
+  /** The quota that the value counts against, until it is replaced, deleted or expired. @default none */
+  readonly quota?: Quota
+  /**
+   * Writes even where the quota is full. For small values whose number is bounded by values that the quota took before.
+   * @default false
+   */
+  readonly mustFit?: boolean
+}
+
+export interface NewLogEntry {
+  readonly at: number
+  readonly value: string
+  readonly ttlMs?: number
+  /** A full quota drops its own oldest entries, of all logs. @default none */
+  readonly quota?: Quota
+}
+
+/**
+ * Stores all state that outlives a request. `swap`, `reserve` and `settle` are atomic. Values are text. The contract
+ * suite (`testStore` of `sluice/testing`) specifies each method. The methods of the request path may return their value
+ * synchronously. A method that cannot reach its storage rejects or throws.
+ */
+export interface Store {
+  get(key: string): MaybePromise<string | undefined>
+  set(key: string, value: string, options?: WriteOptions): Promise<void>
+  /**
+   * Writes `value` (undefined: deletes) if the current value is `expected` (undefined: absent). Returns whether it did.
+   * Without `ttlMs` the value stays until it is deleted. Without `quota` it counts against none.
+   */
+  swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): Promise<boolean>
+  /** Returns whether the key existed. */
+  delete(key: string): Promise<boolean>
+  /** Returns at most `limit` keys with this prefix in ascending order, starting after `after`. */
+  list(prefix: string, options: { readonly after?: string; readonly limit: number }): Promise<readonly string[]>
+  /** Takes all claims or none. */
+  reserve(request: ReserveRequest): MaybePromise<ReserveResult>
+  /**
+   * Releases the reservation and adds the charges, tallies and log entries. The first call for a reservation returns
+   * true. Later calls have no effect and return false. An expired reservation can be settled for at least an hour.
+   */
+  settle(settlement: Settlement): MaybePromise<boolean>
+  levels(counters: readonly string[]): MaybePromise<readonly Level[]>
+  tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
+  /** Adds to an append-only log, or to each of several logs in one step. */
+  append(log: string | readonly string[], entry: NewLogEntry): MaybePromise<void>
+  /** Returns entries of a log in the order in which they were appended. */
+  entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
+  /** True for a store in the memory of this process. Its calls need no deadline. @default false */
+  readonly local?: boolean
+  /** Resolves when the storage answers. */
+  ping(): Promise<void>
+  /** Returns one sentence for each guarantee that the storage cannot give as it is configured. */
+  warnings?(): Promise<readonly string[]>
+  close(): Promise<void>
+}
+
+/** The kinds of values that are stored for a virtual key. */
+export type QuotaKind =
+  /** Message batches with their items and results. */
+  | 'batch'
+  /** Responses that `previous_response_id` can refer to. */
+  | 'turn'
+  /** Ids of responses that an upstream holds for the key. */
+  | 'held-response'
+  /** Files that an upstream holds for the key. They do not expire. */
+  | 'file'
+  /** Streams and answers that can be replayed. */
+  | 'recording'
+  /** Answers under an Idempotency-Key. */
+  | 'idempotency'
+  /** Transcripts and summaries of tiers 2 to 4. */
+  | 'savings'
+  /** Audit records of requests that were answered or billed. */
+  | 'audit'
+  /** Audit records of requests that were refused, failed or abandoned without a bill. */
+  | 'audit-unbilled'
+
+type Bounds = Pick<Quota, 'maxEntries' | 'maxBytes'>
+
+const MIB = 1024 * 1024
+
+/**
+ * A batch of the largest body that is accepted (32 MiB) fits its quota, and so does the longest turn and recording
+ * (8 MiB). An audit record is two entries: one in the log of all keys, one in the log of its own.
+ */
+const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
+  batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
+  turn: { maxEntries: 5_000, maxBytes: 16 * MIB },
+  'held-response': { maxEntries: 20_000, maxBytes: 16 * MIB },
+  file: { maxEntries: 1_000, maxBytes: 4 * MIB },
+  recording: { maxEntries: 5_000, maxBytes: 16 * MIB },
+  idempotency: { maxEntries: 10_000, maxBytes: 16 * MIB },
+  savings: { maxEntries: 5_000, maxBytes: 16 * MIB },
+  audit: { maxEntries: 50_000, maxBytes: 32 * MIB },
+  'audit-unbilled': { maxEntries: 2_000, maxBytes: 2 * MIB },
+}
+
+/** Returns the quota of one kind for one key. The name is `<kind>:<key id>`. */
+export function quotaOf(kind: QuotaKind, keyId: string): Quota {
+  return { name: `${kind}:${keyId}`, ...BOUNDS[kind] }
+}
+
+/** Returns the error of a store for a value that does not fit its quota. */
+export function quotaExceeded({ maxEntries, maxBytes }: Quota): GatewayError {
+  return new GatewayError(
+    'quota-exceeded',
+    `This key's storage quota is full: at most ${maxEntries} values of ${maxBytes} bytes together, and less while the store is nearly full. Delete values that are no longer needed.`,
+  )
+}
