@@ -14,8 +14,8 @@
 export { createGateway, type Gateway } from './gateway.ts'
 export type { CacheOptions, GatewayOptions, MarginCall } from './options.ts'
 export type { Limits } from './pipeline/services.ts'
-export type { AdminOptions } from './routes/authorize.ts'
-export type { CacheMetrics, MetricsReports } from './routes/metrics.ts'
+export type { AdminOptions } from './routes/admin.ts'
+export type { CacheMetrics, MetricsReports } from './routes/status.ts'
 export type { MetricsSummary } from './records/metrics.ts'
 export type { CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'
@@ -87,7 +87,7 @@ export type { GovernanceConfiguration } from './governance/configuration.ts'
 export type { WireForm } from './core/field-names.ts'
 
 // Bills, logs, metrics and the audit trail
-export { readBill, type ResponseBill } from './billing/read-bill.ts'
+export { readBill, type ResponseBill } from './billing/bill.ts'
 export type {
   EventLogRecord,
   LogEventFields,

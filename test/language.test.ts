@@ -63,11 +63,6 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/formats/chat/failure.ts': 'the caller side of the error format, loaded apart from the upstream side',
   'src/providers/upstream-formats.ts': 'the border of chunks that are loaded on demand',
   'src/providers/provider-states.ts': 'remains until its folder is restructured',
-  'src/routes/completions.ts': 'remains until its folder is restructured',
-  'src/routes/count-tokens.ts': 'remains until its folder is restructured',
-  'src/routes/embeddings.ts': 'remains until its folder is restructured',
-  'src/routes/exchange-of.ts': 'remains until its folder is restructured',
-  'src/routes/in-traffic.ts': 'remains until its folder is restructured',
 }
 
 /** Names that two exported types still share. */

@@ -1,52 +1,62 @@
 import { promptTokens, type Usage } from '../core/answer.ts'
-import { clampUsage, type Ceiling, type CutOff } from './clamp.ts'
-import { add, costOf, costOfTokens, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
+import { add, costOf, costOfTokens, formatUsd, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 
-/** What one request cost, and what it would have cost. Tokens are those of the prompt. */
+/** The cost of one request. Token counts are those of the prompt unless they say otherwise. */
 export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
   readonly completionTokens: number
-  /** Cost without optimization, at list price. */
+  /** Cost at list price, without optimization. */
   readonly theoretical: NanoUsd
-  /** What the upstreams charge for every call that the request made. */
+  /** Cost of all upstream calls of the request. */
   readonly actual: NanoUsd
-  /** theoretical × margin; nothing for a cache hit. */
+  /** theoretical × margin; 0 for a cache hit. */
   readonly billed: NanoUsd
   readonly margin: number
   readonly cache: 'HIT' | 'MISS'
   /** The value of X-Svc-Strategy. */
   readonly strategy: string
-  /** True when an amount rests on our own count: the upstream reported none, or the answer is still to come. */
+  /** True when an amount is based on the local count: the upstream reported none, or the answer is not complete yet. */
   readonly estimated: boolean
-  /** What the upstream reported beyond what the call can have used; it is not billed. */
+  /** Reported usage above the ceiling. It is not billed. */
   readonly cutOff?: CutOff
 }
 
-/** What an answered request is billed by. */
+/** The values from which the bill of an answered request is computed. */
 export interface Billable {
   readonly price: Price
   readonly margin: number
   readonly strategy: string
-  /** Our own counts of the prompt as it came and as it was sent. @default the prompt was not rewritten */
+  /** Local counts of the received and the sent prompt. @default the prompt was not rewritten */
   readonly counted?: { readonly original: number; readonly sent: number }
-  /** As the upstream reported it, or our own estimate. */
+  /** Usage as reported by the upstream, or as estimated. */
   readonly usage: Usage
-  /** The most tokens of the prompt and the answer that are believed. */
   readonly ceiling: Ceiling
-  /** The most tokens that the original prompt is billed with, where less was sent. */
+  /** Maximum number of tokens billed for the original prompt if fewer were sent. */
   readonly reserved: number
   readonly estimated: boolean
-  /** What small models and abandoned calls of this request cost. */
+  /** Cost of small-model calls and abandoned calls of this request. */
   readonly spent: NanoUsd
+}
+
+/** Maximum usage that one call can have. */
+export interface Ceiling {
+  readonly prompt: number
+  readonly output: number
+}
+
+/** Tokens that an upstream reported above the ceiling. */
+export interface CutOff {
+  readonly promptTokens: number
+  readonly completionTokens: number
 }
 
 /**
  * theoretical = original prompt tokens × input price + completion tokens × output price; actual = all upstream calls
  * at their reported usage; billed = theoretical × margin (decisions 5).
  *
- * The upstream's count of input tokens is the truth, as far as the prompt can have so many; our own counter only states how many were saved. Mixing the two
- * would report savings, or losses, where nothing was rewritten.
+ * The upstream's count of input tokens is authoritative up to the ceiling. The local counter only measures how many
+ * tokens were removed; mixing both would report savings or losses on requests that were not rewritten.
  */
 export function makeBill(item: Billable): Bill {
   const { usage, cutOff } = clampUsage(item.usage, item.ceiling)
@@ -68,7 +78,13 @@ export function makeBill(item: Billable): Bill {
   }
 }
 
-/** Returns what a stored answer would have cost. The hit bills nothing and costs what its verifier cost. */
+/** Scales the local count of the original prompt by the ratio of the upstream's count to the local count of the sent prompt. */
+function originalTokens(counted: Billable['counted'], sentByUpstream: number): number {
+  if (counted === undefined || counted.sent === 0) return sentByUpstream
+  return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
+}
+
+/** Returns the bill of a cache hit. Nothing is billed; the actual cost is that of the verifier. */
 export function makeHitBill(item: {
   readonly price: Price
   readonly margin: number
@@ -95,20 +111,116 @@ export function savings(bill: Bill): NanoUsd {
   return subtract(bill.theoretical, bill.actual)
 }
 
-/** 100 × (1 − actual ÷ theoretical), 0 when there was nothing to save from. */
+/** Returns 100 × (1 − actual ÷ theoretical), or 0 if the theoretical cost is 0. */
 export function savingsPercent(bill: Bill): number {
   if (bill.theoretical === 0) return 0
   return Math.round(10_000 * (1 - bill.actual / bill.theoretical)) / 100
 }
 
-/** The share of the prompt that was not sent, in whole percent. */
+/** Returns the share of the prompt that was not sent, in whole percent. */
 export function reductionPercent(bill: Bill): number {
   if (bill.originalTokens === 0) return 0
   return Math.round(100 * (1 - bill.optimizedTokens / bill.originalTokens))
 }
 
-/** Our count of the original, corrected by what the upstream's counter says of the part that was sent. */
-function originalTokens(counted: Billable['counted'], sentByUpstream: number): number {
-  if (counted === undefined || counted.sent === 0) return sentByUpstream
-  return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
+/** Parts of the prompt in the order in which they are reduced: the most expensive part first. */
+const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
+
+/** Limits the usage to the ceiling, so that one wrong report of an upstream cannot empty a budget. */
+export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: CutOff } {
+  const cutOff = {
+    promptTokens: Math.max(0, promptTokens(usage) - ceiling.prompt),
+    completionTokens: Math.max(0, usage.outputTokens - ceiling.output),
+  }
+  if (cutOff.promptTokens === 0 && cutOff.completionTokens === 0) return { usage }
+  const outputTokens = usage.outputTokens - cutOff.completionTokens
+  const reasoningTokens = Math.min(usage.reasoningTokens, outputTokens)
+  return { usage: { ...usage, ...reducedPrompt(usage, cutOff.promptTokens), outputTokens, reasoningTokens }, cutOff }
+}
+
+function reducedPrompt(usage: Usage, excess: number): Partial<Usage> {
+  const reduced: { -readonly [part in (typeof PROMPT_PARTS)[number]]?: number } = {}
+  let left = excess
+  for (const part of PROMPT_PARTS) {
+    const cut = Math.min(left, usage[part])
+    reduced[part] = usage[part] - cut
+    left -= cut
+  }
+  return reduced
+}
+
+/** Returns the `X-Svc-*` headers of a bill. */
+export function billHeaders(bill: Bill): Record<string, string> {
+  return {
+    'x-svc-original-tokens': String(bill.originalTokens),
+    'x-svc-optimized-tokens': String(bill.optimizedTokens),
+    'x-svc-tokens-saved': String(bill.originalTokens - bill.optimizedTokens),
+    'x-svc-reduction-pct': `${reductionPercent(bill)}%`,
+    'x-svc-savings-usd': formatUsd(savings(bill)),
+    'x-svc-strategy': headerSafe(bill.strategy),
+    'x-svc-theoretical-cost': formatUsd(bill.theoretical),
+    'x-svc-actual-cost': formatUsd(bill.actual),
+    'x-svc-billed-amount': formatUsd(bill.billed),
+    'x-svc-profit-margin': `${bill.margin}x`,
+    'x-svc-cache': bill.cache,
+    ...(bill.estimated ? { 'x-svc-estimated': 'true' } : {}),
+  }
+}
+
+/** Replaces characters that are not printable ASCII by `?`. */
+export function headerSafe(text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, '?')
+}
+
+/** The bill of one request. Amounts are dollars with six fraction digits; token counts are those of the prompt. */
+export interface ResponseBill {
+  /** Tokens of the prompt as it arrived. */
+  readonly originalTokens: number
+  /** Tokens of the prompt as it was sent upstream; 0 for a cache hit. */
+  readonly optimizedTokens: number
+  readonly tokensSaved: number
+  /** Share of the prompt that was not sent, in whole percent. */
+  readonly reductionPercent: number
+  /** Cost at list price without optimization. */
+  readonly theoreticalCostUsd: number
+  /** Paid to upstreams for every call of the request. */
+  readonly actualCostUsd: number
+  /** `theoreticalCostUsd` times the margin; 0 for a cache hit. */
+  readonly billedUsd: number
+  /** `theoreticalCostUsd` minus `actualCostUsd`. */
+  readonly savingsUsd: number
+  readonly margin: number
+  readonly cache: 'HIT' | 'MISS'
+  /** How the prompt was optimized, such as `Passthrough (no optimization needed)`. */
+  readonly strategy: string
+  /** True for a stream, whose headers leave before its usage is known, and for an upstream that reports no usage. */
+  readonly isEstimated: boolean
+}
+
+/**
+ * Reads the bill in the `X-Svc-*` headers of a response. Returns undefined for a response without a bill: an error, or a
+ * path that calls no model.
+ */
+export function readBill({
+  headers,
+}: {
+  readonly headers: { get(name: string): string | null }
+}): ResponseBill | undefined {
+  const text = (name: string): string => headers.get(`x-svc-${name}`) ?? ''
+  const amount = (name: string): number => Number(text(name).replace(/[$%x]/g, ''))
+  if (text('billed-amount') === '') return undefined
+  return {
+    originalTokens: amount('original-tokens'),
+    optimizedTokens: amount('optimized-tokens'),
+    tokensSaved: amount('tokens-saved'),
+    reductionPercent: amount('reduction-pct'),
+    theoreticalCostUsd: amount('theoretical-cost'),
+    actualCostUsd: amount('actual-cost'),
+    billedUsd: amount('billed-amount'),
+    savingsUsd: amount('savings-usd'),
+    margin: amount('profit-margin'),
+    cache: text('cache') === 'HIT' ? 'HIT' : 'MISS',
+    strategy: text('strategy'),
+    isEstimated: text('estimated') === 'true',
+  }
 }

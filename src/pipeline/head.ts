@@ -1,5 +1,4 @@
-import { billHeaders, headerSafe } from '../billing/headers.ts'
-import type { Bill } from '../billing/bill.ts'
+import { type Bill, billHeaders, headerSafe } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 

@@ -1,4 +1,4 @@
-import type { CutOff } from '../billing/clamp.ts'
+import type { CutOff } from '../billing/bill.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'

@@ -1,15 +1,26 @@
+import { GatewayError } from '../core/errors.ts'
 import { toWire } from '../core/field-names.ts'
+import type { BodyLimits, HttpRequest } from '../core/http.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Runtime } from '../core/ports.ts'
+import { parseBodyInTurns } from '../formats/parse-body.ts'
 import type { AdminRecords, WireRecords } from '../governance/admin-records.ts'
+import { moment } from '../governance/field-schema.ts'
+import { pageQuery } from '../governance/page-query.ts'
+import { isSafeId } from '../governance/record-table.ts'
+import { isSameSecret } from '../governance/secret.ts'
+import { checkJsonHeaders } from '../http/body.ts'
+import { readBearer } from '../http/credentials.ts'
 import type { Endpoint } from '../http/router.ts'
+import { SharedRequest, webRequestOf } from '../http/web-request.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
+import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
-import type { Audit } from '../records/audit.ts'
-import type { Authorize } from './authorize.ts'
-import { adminHeaders, IncomingCall, type Call, type Handler } from './endpoint.ts'
-import { idOf, pageOf, readAdminBody } from './admin-input.ts'
-import { readAudit } from './audit.ts'
-import { metrics, type MetricsReports } from './metrics.ts'
+import type { Audit, AuditQuery } from '../records/audit.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
+import { adminHeaders, idOf, IncomingCall, type Call, type Handler } from './endpoint.ts'
+import { isTrueWithin, metrics, type MetricsReports } from './status.ts'
 
 /** Parts of the admin API. */
 export interface AdminParts {
@@ -31,19 +42,16 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
   const { records } = parts
   const gate = gateOf(parts)
   const { shows } = gate
+  const keyReport = (name: string, report: 'usage' | 'rateLimit'): Endpoint<Handler> => ({
+    method: 'GET',
+    path: `${BASE}/virtual-keys/:id/${name}`,
+    handle: shows(async (call) => (await records()).keys[report](idOf(call))),
+  })
   return [
     { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: ownLimits(parts) },
     ...recordEndpoints(`${BASE}/virtual-keys`, ({ keys }) => keys, parts),
-    {
-      method: 'GET',
-      path: `${BASE}/virtual-keys/:id/usage`,
-      handle: shows(async (call) => (await records()).keys.usage(idOf(call))),
-    },
-    {
-      method: 'GET',
-      path: `${BASE}/virtual-keys/:id/rate-limit`,
-      handle: shows(async (call) => (await records()).keys.rateLimit(idOf(call))),
-    },
+    keyReport('usage', 'usage'),
+    keyReport('rate-limit', 'rateLimit'),
     ...recordEndpoints(`${BASE}/budgets`, ({ budgets }) => budgets, parts),
     ...recordEndpoints(`${BASE}/rate-limits`, ({ rateLimits }) => rateLimits, parts),
     { method: 'GET', path: `${BASE}/audit`, handle: shows((call) => readAudit(call, parts.audit)) },
@@ -89,7 +97,7 @@ function recordEndpoints(path: string, kind: Kind, parts: AdminParts): readonly 
   ]
 }
 
-/** The limits of the calling key, which needs no admin key. */
+/** The limits of the calling key. The request needs no admin key. */
 function ownLimits({ records, line }: AdminParts): Handler {
   return async (call) => {
     const key = await findCaller(call.request, line)
@@ -100,4 +108,115 @@ function ownLimits({ records, line }: AdminParts): Handler {
 
 function sendAdmin(call: Call, status: number, body: object): void {
   sendJson(call.sink, status, adminHeaders(call), JSON.stringify(body))
+}
+
+/** Reads the JSON object of a request. Throws `invalid-admin-request` for other bodies. */
+async function readAdminBody(
+  { request }: Call,
+  { bodyLimits, limits, runtime }: AdminParts['line'],
+): Promise<JsonObject> {
+  checkJsonHeaders(request, bodyLimits.maxBytes)
+  const bytes = await request.body(bodyLimits)
+  try {
+    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), { pause: yieldToEventLoop, uuid: runtime.uuid })
+    return Object.fromEntries(Object.entries(body).filter(([name]) => !IGNORED.has(name)))
+  } catch (error) {
+    if (GatewayError.is(error) && error.kind === 'invalid-request') {
+      throw new GatewayError('invalid-admin-request', error.message, error.details)
+    }
+    throw error
+  }
+}
+
+/**
+ * Fields that are ignored instead of refused: `__proto__`, and `value`, so that a client can send back a key that it
+ * created. Only a call in process can choose the secret of a key.
+ */
+const IGNORED: ReadonlySet<string> = new Set(['__proto__', 'value'])
+
+/** Returns `limit` and `after` of the query. */
+function pageOf({ query }: Call): { readonly limit?: number; readonly after?: string } {
+  const limit = query.get('limit')
+  const after = query.get('after')
+  return { ...(limit !== null && { limit: toNumber(limit) }), ...(after !== null && { after }) }
+}
+
+/** Returns NaN for a text other than decimal digits. `Number` alone would accept ' ', '1e2' and '0x10'. */
+function toNumber(text: string): number {
+  return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
+}
+
+/** GET /api/governance/audit: `key_id`, `from` (inclusive), `to` (exclusive), `limit`, `after` (the last `next`). */
+async function readAudit({ query }: Call, audit: Pick<Audit, 'read'>): Promise<object> {
+  const { records, next } = await audit.read(auditQuery(query))
+  return { records, has_more: next !== undefined, next: next ?? null }
+}
+
+const CURSOR = /^[\x21-\x7e]{1,200}$/
+const MOMENT = 'a moment with a time zone such as 2027-01-31T00:00:00Z'
+
+function auditQuery(query: URLSearchParams): AuditQuery {
+  const read = (name: string, expected: string, accepts: (text: string) => boolean): string | undefined => {
+    const text = query.get(name) ?? undefined
+    if (text === undefined || accepts(text)) return text
+    throw new GatewayError('invalid-admin-request', `${name}: expected ${expected}.`, { param: name })
+  }
+  const isMoment = (text: string): boolean => moment.safeParse(text).success
+  const keyId = read('key_id', 'the id of a virtual key', isSafeId)
+  const after = read('after', 'the "next" of the previous page', (text) => CURSOR.test(text))
+  const limit = query.get('limit')
+  const page = pageQuery(limit === null ? {} : { limit: toNumber(limit) })
+  const from = read('from', MOMENT, isMoment)
+  const to = read('to', MOMENT, isMoment)
+  return {
+    ...page,
+    ...(keyId !== undefined && { keyId }),
+    ...(after !== undefined && { after }),
+    ...(from !== undefined && { from: Date.parse(from) }),
+    ...(to !== undefined && { to: Date.parse(to) }),
+  }
+}
+
+/** Authorization of the admin API and the metrics. With neither field they answer 401 and say how to configure it. */
+export interface AdminOptions {
+  /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
+  readonly key?: string
+  /**
+   * Decides by method, address and headers of the request; a body that is read is kept for the gateway.
+   * A rejection, anything but `true`, or no answer within 10 seconds is a 401. With `key` too, either of them suffices.
+   */
+  readonly authorize?: (request: Request) => boolean | Promise<boolean>
+}
+
+/** Returns the request with an unread body. Throws `unauthenticated` if it may not use the admin API. */
+export type Authorize = (request: HttpRequest, limits: BodyLimits) => Promise<HttpRequest>
+
+const AUTHORIZE_MS = 10_000
+
+export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
+  const { key, authorize } = admin ?? {}
+  return async (request, limits) => {
+    if (key === undefined && authorize === undefined) {
+      throw new GatewayError(
+        'unauthenticated',
+        'The admin API is not configured. Give createGateway `admin: { key }` of at least 16 characters, or `admin: { authorize }`, and send the key as Authorization: Bearer or x-admin-key.',
+        { code: 'admin_not_configured' },
+      )
+    }
+    if (key !== undefined && carries(request, key)) return request
+    if (authorize !== undefined) {
+      const shared = new SharedRequest(request)
+      if (await isTrueWithin(AUTHORIZE_MS, () => authorize(webRequestOf(shared, limits)), runtime)) return shared
+    }
+    throw new GatewayError(
+      'unauthenticated',
+      'This path requires the admin key, sent as Authorization: Bearer or x-admin-key. A virtual key does not suffice.',
+      { code: 'invalid_admin_key' },
+    )
+  }
+}
+
+function carries(request: HttpRequest, key: string): boolean {
+  const given = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
+  return given.filter((secret) => isSameSecret(secret, key)).length > 0
 }

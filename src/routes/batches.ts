@@ -10,12 +10,13 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { headersOf, type HttpRequest } from '../core/http.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
-import { baseHeaders, sendJson } from '../pipeline/head.ts'
+import { baseHeaders } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import { readSteering } from '../pipeline/read-steering.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
-import type { Call, Handler } from './endpoint.ts'
+import { idOf, sendToKey, type Call, type Handler } from './endpoint.ts'
+import { readLimit } from './models.ts'
 
 export interface BatchRouteParts {
   readonly book: BatchRepository
@@ -26,7 +27,6 @@ export interface BatchRouteParts {
 
 const PATH = '/v1/messages/batches'
 const DEFAULT_PAGE = 20
-const GREATEST_PAGE = 1000
 
 /** The handlers of the batches' paths. */
 export interface BatchHandlers {
@@ -38,11 +38,11 @@ export interface BatchHandlers {
   readonly remove: Handler
 }
 
-/** Message batches as the message format has them. Every path knows only the batches of the calling key. */
+/** The paths of message batches. They show only the batches of the calling key. */
 export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   const { book } = parts
   const shows = (show: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
-    withKey(parts, async (call, key) => answer(parts, call, key, shown(await show(call, key))))
+    withKey(parts, async (call, key) => sendToKey(call, key, parts.line, shown(await show(call, key))))
   return {
     create: shows((call, key) => create(parts, call, key)),
     list: withKey(parts, (call, key) => list(parts, call, key)),
@@ -51,17 +51,13 @@ export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
     results: withKey(parts, (call, key) => results(parts, call, key)),
     remove: withKey(parts, async (call, key) => {
       await book.remove(key.id, idOf(call))
-      return answer(parts, call, key, { id: idOf(call), type: 'message_batch_deleted' })
+      return sendToKey(call, key, parts.line, { id: idOf(call), type: 'message_batch_deleted' })
     }),
   }
 }
 
 function withKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<void>): Handler {
   return async (call) => handle(call, await findCaller(call.request, parts.line))
-}
-
-function idOf(call: Call): string {
-  return call.variables['id'] ?? ''
 }
 
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
@@ -85,7 +81,7 @@ async function store(
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
 ): Promise<Batch> {
   const { limits, runtime } = parts.line
-  // Each item is a request of its own, within an object that names it.
+  // Each item is a request inside an object that names it.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
     parse: async (part) => {
@@ -95,13 +91,13 @@ async function store(
     pause: yieldToEventLoop,
   })
   await takeRequest(parts.line.ledger, key)
-  const batch = await parts.book.create({ keyId: key.id, headers: kept(request) }, requests)
+  const batch = await parts.book.create({ keyId: key.id, headers: itemHeaders(request) }, requests)
   parts.wake(key.id)
   return batch
 }
 
-/** What steers a message request, as if each item had been sent with it. */
-const KEPT_HEADERS = [
+/** Request headers that apply to each item of the batch. */
+const ITEM_HEADERS = [
   'anthropic-version',
   'anthropic-beta',
   'cache-control',
@@ -112,9 +108,9 @@ const KEPT_HEADERS = [
 ]
 const MAX_HEADER_LENGTH = 1000
 
-function kept(request: HttpRequest): Record<string, string> {
+function itemHeaders(request: HttpRequest): Record<string, string> {
   return Object.fromEntries(
-    KEPT_HEADERS.flatMap((name) => {
+    ITEM_HEADERS.flatMap((name) => {
       const value = request.header(name)
       return value === undefined || value.length > MAX_HEADER_LENGTH ? [] : [[name, value]]
     }),
@@ -129,7 +125,7 @@ async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
 
 async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const { batches, hasMore } = await parts.book.page(key.id, readQuery(call.query))
-  return answer(parts, call, key, {
+  return sendToKey(call, key, parts.line, {
     data: batches.map(shown),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
@@ -138,12 +134,7 @@ async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promis
 }
 
 function readQuery(query: URLSearchParams): BatchQuery {
-  const limit = query.has('limit') ? Number(query.get('limit')) : DEFAULT_PAGE
-  if (!Number.isInteger(limit) || limit < 1 || limit > GREATEST_PAGE) {
-    throw new GatewayError('invalid-request', `limit: expected a whole number from 1 to ${GREATEST_PAGE}.`, {
-      param: 'limit',
-    })
-  }
+  const limit = readLimit(query, DEFAULT_PAGE)
   const after = readId(query, 'after_id')
   const before = readId(query, 'before_id')
   return { limit, ...(after !== undefined && { after }), ...(before !== undefined && { before }) }
@@ -155,19 +146,19 @@ function readId(query: URLSearchParams, param: string): string | undefined {
   throw new GatewayError('invalid-request', `${param}: expected the id of a message batch.`, { param })
 }
 
-/** Lines of JSON, read and sent a page at a time, as fast as the caller takes them. */
+/** Sends lines of JSON, one page at a time, with backpressure. */
 async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const batch = await parts.book.read(key.id, idOf(call))
   if (batch.state !== 'ended') throw notEnded('read')
   if (batch.archivedAt !== undefined) {
-    throw new GatewayError('not-found', 'The results of this message batch were kept for 29 days and are deleted.')
+    throw new GatewayError('not-found', 'The results of this message batch were deleted after 29 days.')
   }
   const headers = baseHeaders(call.id, await parts.line.ledger.status(key))
   call.sink.begin(200, { ...headers, 'content-type': 'application/x-jsonl', 'cache-control': 'no-store' })
   await sendLines(call, parts.book.results(batch), parts.line)
 }
 
-/** Draws the next lines when the caller has taken the ones before. One that takes nothing for `timeouts.total` is disconnected. */
+/** Reads the next lines when the sink has drained. A caller that reads nothing for `timeouts.total` is disconnected. */
 async function sendLines(
   { request, sink }: Call,
   lines: AsyncGenerator<string, void, undefined>,
@@ -193,18 +184,14 @@ async function sendLines(
     }
     sink.end()
   } catch {
-    // Headers have left: a broken connection is the only sign that lines are missing.
+    // The headers are sent, so only a broken connection can signal that lines are missing.
     sink.destroy()
   }
 }
 
-async function answer(parts: BatchRouteParts, call: Call, key: VirtualKey, body: JsonObject): Promise<void> {
-  sendJson(call.sink, 200, baseHeaders(call.id, await parts.line.ledger.status(key)), JSON.stringify(body))
-}
-
 /**
- * The official clients resolve a path against their base URL. Only they know it whole: proxies and frameworks may strip a
- * prefix, end TLS or change the host before the request arrives here.
+ * The URL of the results is a path. The official clients resolve it against their base URL, which the gateway cannot
+ * know: proxies and frameworks may strip a prefix, end TLS or change the host.
  */
 function shown(batch: Batch): JsonObject {
   return writeBatch(batch, `${PATH}/${batch.id}/results`)

@@ -1,11 +1,17 @@
 import type { GatewayError } from '../core/errors.ts'
-import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
-import type { MaybePromise } from '../core/async.ts'
+import { hasFlag, type HeaderRecord, type HttpRequest, type ResponseSink } from '../core/http.ts'
+import type { JsonObject } from '../core/json.ts'
+import { isPromise, type MaybePromise } from '../core/async.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
-import type { WriteFailure } from '../formats/format.ts'
+import type { ClientFormat, WriteFailure } from '../formats/format.ts'
 import type { RateStatus } from '../governance/reservation.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { PathVariables } from '../http/router.ts'
+import { Exchange } from '../pipeline/exchange.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
+import { modelStages } from '../pipeline/run.ts'
+import type { Services } from '../pipeline/services.ts'
+import type { Traffic } from '../pipeline/traffic.ts'
 
 /** One HTTP request at an endpoint of the gateway. */
 export interface Call {
@@ -42,12 +48,66 @@ export class IncomingCall implements Call {
 /** Answers a call. `refuse` sends a GatewayError that the handler throws before its answer. */
 export type Handler = (call: Call) => MaybePromise<void>
 
-/** Headers of all responses except those of model requests. They forbid caching. */
+/** Handles POST /v1/chat/completions, /v1/messages and /v1/responses. */
+export function completions(format: ClientFormat, services: Services): Handler {
+  const stages = modelStages()
+  return (call) => {
+    const exchange = exchangeOf(call, format)
+    const done = stages.run(exchange, services)
+    if (exchange.isDetached && done !== undefined) {
+      services.detached.add({
+        end: () => exchange.cancellation.cancel(new Error('The gateway is closing.')),
+        ended: done,
+      })
+    }
+    return done
+  }
+}
+
+/** Returns a new exchange for the pipeline. */
+export function exchangeOf({ id, startedAt, request, sink }: Call, format: ClientFormat): Exchange {
+  const isDetached = hasFlag(request, 'x-svc-detach')
+  return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
+}
+
+/** Counts a call as traffic until its answer begins. Batches yield to traffic. */
+export function inTraffic(traffic: Traffic, handle: Handler): Handler {
+  return (call) => {
+    traffic.enter(call.id)
+    const leave = (): void => traffic.leave(call.id)
+    try {
+      const done = handle(call)
+      if (!isPromise(done)) return leave()
+      void done.then(leave, leave)
+      return done
+    } catch (error) {
+      leave()
+      throw error
+    }
+  }
+}
+
+/** Returns the `:id` of the path. */
+export function idOf({ variables }: Call): string {
+  return variables['id'] ?? ''
+}
+
+/** Sends a JSON body with the rate limit headers of the key. */
+export async function sendToKey(
+  call: Call,
+  key: VirtualKey,
+  { ledger }: Pick<Services, 'ledger'>,
+  body: JsonObject,
+): Promise<void> {
+  sendJson(call.sink, 200, baseHeaders(call.id, await ledger.status(key)), JSON.stringify(body))
+}
+
+/** Returns the headers of responses other than those of model requests. They forbid caching. */
 export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }
 
-/** Sends a failure in a format, for all requests that are not model requests. */
+/** Sends a failure of a call that is not a model request. */
 export function refuse(
   { id, sink }: Pick<Call, 'id' | 'sink'>,
   failure: GatewayError,

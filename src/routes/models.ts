@@ -1,12 +1,10 @@
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import type { VirtualKey } from '../governance/virtual-key.ts'
 import { mayUse } from '../governance/access.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
-import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
-import type { Call, Handler } from './endpoint.ts'
+import { idOf, sendToKey, type Handler } from './endpoint.ts'
 
 /** One model of the catalog. */
 export interface Listed {
@@ -18,13 +16,13 @@ export interface Listed {
 
 const MAX_PAGE = 1000
 
-/** GET /v1/models: one list that both official clients read, of what the calling key may use. */
+/** GET /v1/models: the models that the calling key may use, in a form that both official clients can read. */
 export function listModels(listed: readonly Listed[], services: Services): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
     const visible = listed.filter((entry) => mayUse(key, entry.name))
     const page = pageOf(visible, call.query)
-    return answer(call, key, services, {
+    return sendToKey(call, key, services, {
       object: 'list',
       data: page.entries.map(writeEntry),
       has_more: page.hasMore,
@@ -34,23 +32,19 @@ export function listModels(listed: readonly Listed[], services: Services): Handl
   }
 }
 
-/** GET /v1/models/{id}, where id may contain slashes. */
+/** GET /v1/models/{id}. The id may contain slashes. */
 export function getModel(listed: readonly Listed[], services: Services): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
-    const name = call.variables['id'] ?? ''
+    const name = idOf(call)
     const entry = listed.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
     if (entry === undefined) {
       throw new GatewayError('invalid-model', 'This key has no such model. GET /v1/models lists its models.', {
         param: 'model',
       })
     }
-    return answer(call, key, services, writeEntry(entry))
+    return sendToKey(call, key, services, writeEntry(entry))
   }
-}
-
-async function answer(call: Call, key: VirtualKey, services: Services, body: JsonObject): Promise<void> {
-  sendJson(call.sink, 200, baseHeaders(call.id, await services.ledger.status(key)), JSON.stringify(body))
 }
 
 function writeEntry({ name, provider, model }: Listed): JsonObject {
@@ -73,9 +67,9 @@ interface Page {
   readonly hasMore: boolean
 }
 
-/** Without `limit` the whole list: the catalog is small, and clients of the chat format do not page. */
+/** Without `limit`, a page is the whole list: the catalog is small, and clients of the chat format do not page. */
 function pageOf(visible: readonly Listed[], query: URLSearchParams): Page {
-  const limit = readLimit(query.get('limit')) ?? MAX_PAGE
+  const limit = readLimit(query, MAX_PAGE)
   const after = query.get('after_id')
   const before = query.get('before_id')
   if (before !== null) {
@@ -86,9 +80,9 @@ function pageOf(visible: readonly Listed[], query: URLSearchParams): Page {
   return { entries: visible.slice(start, start + limit), hasMore: visible.length > start + limit }
 }
 
-function readLimit(given: string | null): number | undefined {
-  if (given === null) return undefined
-  const limit = Number(given)
+/** Returns `limit` of the query. Throws if it is not a whole number from 1 to 1,000. */
+export function readLimit(query: URLSearchParams, otherwise: number): number {
+  const limit = query.has('limit') ? Number(query.get('limit')) : otherwise
   if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit
   throw new GatewayError('invalid-request', `limit: expected a whole number from 1 to ${MAX_PAGE}.`, {
     param: 'limit',
@@ -98,5 +92,5 @@ function readLimit(given: string | null): number | undefined {
 function indexOf(visible: readonly Listed[], id: string, param: string): number {
   const index = visible.findIndex((entry) => entry.name === id)
   if (index >= 0) return index
-  throw new GatewayError('invalid-request', `${param}: expected the id of a model of this list.`, { param })
+  throw new GatewayError('invalid-request', `${param}: expected the id of a model in this list.`, { param })
 }

@@ -1,18 +1,18 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Store } from '../core/store.ts'
+import { asString, isJsonObject, type JsonObject } from '../core/json.ts'
+import type { Provider } from '../core/ports.ts'
+import { quotaOf, type Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Endpoint } from '../http/router.ts'
 import { authenticate, findCaller } from '../pipeline/authenticate.ts'
-import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import { passThrough } from '../pipeline/pass-through.ts'
 import type { PassthroughName, PassthroughOptions } from '../pipeline/passthrough-options.ts'
 import { notOpen, type PassTarget } from '../pipeline/passthrough-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import { Stages } from '../pipeline/stages.ts'
-import type { Call, Handler } from './endpoint.ts'
-import { exchangeOf } from './exchange-of.ts'
-import { createFileOwners } from './file-owners.ts'
+import { brokenUpstream } from '../upstream/upstream-failure.ts'
+import { exchangeOf, sendToKey, type Call, type Handler } from './endpoint.ts'
 
 export interface PassthroughParts {
   readonly services: Services
@@ -64,7 +64,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
         method,
         path: `/files/${id}${suffix}`,
         holder: (key) => owners.holderOf(key, id),
-        // A file that the vendor has let expire would count as the key's for ever.
+        // Also after a 404 of the vendor: an expired file must not count towards the quota of the key.
         ...(method === 'DELETE' && { keep: forget, forget }),
       }
     }),
@@ -81,8 +81,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
       handle: async (call) => {
         const key = await findCaller(call.request, services)
         if (options.files === undefined) throw notOpen('files')
-        const list = await owners.list(key, call.query)
-        sendJson(call.sink, 200, baseHeaders(call.id, await services.ledger.status(key)), JSON.stringify(list))
+        return sendToKey(call, key, services, await owners.list(key, call.query))
       },
     },
     ofFile('GET', ''),
@@ -103,4 +102,105 @@ function segmentOf(call: Call, variable: string): string {
   const segment = call.variables[variable] ?? ''
   if (/^[\w-]{1,200}$/.test(segment)) return segment
   throw new GatewayError('not-found', 'The path contains a segment that no vendor path has. Check the path.')
+}
+
+/** The owners of files: the key that created each file, and its provider. */
+interface FileOwners {
+  /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
+  holderOf(key: VirtualKey, id: string): Promise<string>
+  /** Stores the owner of a created file. If the key owns the maximum number of files, deletes the file and rejects. */
+  hold(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
+  forget(key: VirtualKey, id: string): Promise<void>
+  /** Returns the files of a key in the order of their ids, with the vendor's fields at their creation. */
+  list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
+}
+
+interface HeldFile {
+  readonly provider: string
+  readonly file: JsonObject
+}
+
+const MAX_FILES_PER_PAGE = 1_000
+const DEFAULT_PAGE = 100
+/** Maximum size of a stored description. Longer ones are stored with the fields that a list needs. */
+const MAX_DESCRIPTION = 2_000
+
+function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
+  const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
+
+  async function read(name: string): Promise<HeldFile | undefined> {
+    const value: unknown = JSON.parse((await store.get(name)) ?? 'null')
+    const provider = isJsonObject(value) ? asString(value['provider']) : undefined
+    if (!isJsonObject(value) || provider === undefined || !isJsonObject(value['file'])) return undefined
+    return { provider, file: value['file'] }
+  }
+
+  /** Otherwise the vendor would store a file that no key can use. */
+  async function deleteAt(provider: Provider, id: string): Promise<void> {
+    const { signal } = new AbortController()
+    const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })
+    deleted?.source.abort()
+  }
+
+  return {
+    holderOf: async (key, id) => {
+      const held = await read(`${prefixOf(key)}${id}`)
+      if (held === undefined) throw notFound(id)
+      return held.provider
+    },
+    hold: async (key, provider, file) => {
+      const id = asString(file['id']) ?? ''
+      if (!/^[\w-]{1,200}$/.test(id)) throw brokenUpstream(provider.name, 'sent a file without an id')
+      const value = JSON.stringify({ provider: provider.name, file: described(file) })
+      try {
+        await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })
+      } catch (error) {
+        await deleteAt(provider, id).catch(() => undefined)
+        throw error
+      }
+    },
+    forget: async (key, id) => void (await store.delete(`${prefixOf(key)}${id}`)),
+    list: async (key, query) => {
+      const prefix = prefixOf(key)
+      const limit = limitOf(query)
+      const after = query.get('after')
+      const start = after === null ? {} : { after: `${prefix}${after}` }
+      const names = await store.list(prefix, { ...start, limit: limit + 1 })
+      const held = await Promise.all(names.slice(0, limit).map(read))
+      const files = held.flatMap((one) => (one === undefined ? [] : [one.file]))
+      const purpose = query.get('purpose')
+      const data = purpose === null ? files : files.filter((file) => file['purpose'] === purpose)
+      return { object: 'list', data, has_more: names.length > limit }
+    },
+  }
+}
+
+function described(file: JsonObject): JsonObject {
+  if (JSON.stringify(file).length <= MAX_DESCRIPTION) return file
+  const { id, object, bytes, created_at, purpose } = file
+  return { id, object, bytes, created_at, purpose }
+}
+
+function limitOf(query: URLSearchParams): number {
+  const text = query.get('limit')
+  const limit = text === null ? DEFAULT_PAGE : Number(text)
+  if (Number.isInteger(limit) && limit >= 1) return Math.min(limit, MAX_FILES_PER_PAGE)
+  throw new GatewayError(
+    'invalid-request',
+    `limit is ${String(text).slice(0, 20)}; expected a whole number of at least 1.`,
+    {
+      param: 'limit',
+    },
+  )
+}
+
+/** The message is the same for an unknown id and for a file of another key. */
+function notFound(id: string): GatewayError {
+  return new GatewayError(
+    'not-found',
+    `File with id ${JSON.stringify(id)} not found. Only the key that created a file can use it.`,
+    {
+      param: 'file_id',
+    },
+  )
 }

@@ -3,12 +3,11 @@ import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { HeldResponseCall } from '../core/ports.ts'
 import { takeRequest } from '../governance/places.ts'
-import type { RateStatus } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/head.ts'
 import type { Services } from '../pipeline/services.ts'
-import type { Call, Handler } from './endpoint.ts'
+import { idOf, sendToKey, type Call, type Handler } from './endpoint.ts'
 
 /** The handlers of the paths of one response. */
 export interface ResponseHandlers {
@@ -19,18 +18,18 @@ export interface ResponseHandlers {
 }
 
 /**
- * Paths of one response. A response that a provider holds is asked of it, a translated or repeated one of the gateway's
- * own turns. Both are found only by the key that asked for the response.
+ * The paths of one response. A response that a provider stores is requested from the provider; others are read from the
+ * stored turns. Only the key that created a response can read it.
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
-    read: handler(services, { method: 'GET', suffix: '' }, (key, call) => readKept(services, key, call)),
+    read: handler(services, { method: 'GET', suffix: '' }, (key, call) => readTurn(services, key, call)),
     remove: handler(services, { method: 'DELETE', suffix: '' }, async (key, call) => {
       if (!(await services.turns.forget(key, idOf(call)))) throw notFound(call)
       return { id: idOf(call), object: 'response', deleted: true }
     }),
     cancel: handler(services, { method: 'POST', suffix: '/cancel' }, async (key, call) => {
-      await readKept(services, key, call)
+      await readTurn(services, key, call)
       throw new GatewayError(
         'invalid-request',
         'Only a response that was created with background: true can be cancelled.',
@@ -61,18 +60,17 @@ function handler(services: Services, action: Action, fromTurns: FromTurns): Hand
     if (call.query.get('stream') === 'true') throw notStreamed()
     const holder = await services.turns.findHolder(key, idOf(call))
     if (holder === undefined) {
-      const body = await fromTurns(key, call)
-      return send(call, await services.ledger.status(key), JSON.stringify(body))
+      return sendToKey(call, key, services, await fromTurns(key, call))
     }
     const rate = await takeRequest(services.ledger, key)
     const text = await askHolder(services, holder, call, action)
     if (action.method === 'DELETE') await services.turns.forget(key, idOf(call))
-    send(call, rate, text)
+    sendJson(call.sink, 200, baseHeaders(call.id, rate), text)
   }
 }
 
-/** Query parameters of the vendor's own paths. */
-const PASSED = ['include', 'include[]', 'limit', 'after', 'before', 'order']
+/** Query parameters that are forwarded to the vendor. */
+const FORWARDED = ['include', 'include[]', 'limit', 'after', 'before', 'order']
 
 async function askHolder(services: Services, holder: string, call: Call, { method, suffix }: Action): Promise<string> {
   const provider = services.provider(holder)
@@ -80,7 +78,7 @@ async function askHolder(services: Services, holder: string, call: Call, { metho
   const { runtime, timeouts } = services
   const cancellation = new Cancellation()
   call.request.onDisconnect(() => cancellation.cancel(new Error('The caller left.')))
-  const query = new URLSearchParams([...call.query].filter(([name]) => PASSED.includes(name))).toString()
+  const query = new URLSearchParams([...call.query].filter(([name]) => FORWARDED.includes(name))).toString()
   const path = `/${encodeURIComponent(idOf(call))}${suffix}${query === '' ? '' : `?${query}`}`
   return provider.heldResponse({
     method,
@@ -94,31 +92,23 @@ async function askHolder(services: Services, holder: string, call: Call, { metho
   })
 }
 
-async function readKept(services: Services, key: VirtualKey, call: Call): Promise<JsonObject> {
-  const kept = await services.turns.find(key, idOf(call))
-  if (kept === undefined) throw notFound(call)
-  return kept
-}
-
-function send(call: Call, rate: RateStatus, body: string): void {
-  sendJson(call.sink, 200, baseHeaders(call.id, rate), body)
-}
-
-function idOf(call: Call): string {
-  return call.variables['id'] ?? ''
+async function readTurn(services: Services, key: VirtualKey, call: Call): Promise<JsonObject> {
+  const found = await services.turns.find(key, idOf(call))
+  if (found === undefined) throw notFound(call)
+  return found
 }
 
 function notStreamed(): GatewayError {
-  return new GatewayError('invalid-request', 'A response is not streamed again. Ask for it without stream.', {
+  return new GatewayError('invalid-request', 'A stored response cannot be streamed. Send the request without stream.', {
     param: 'stream',
   })
 }
 
-/** The same words for an id that never was and for one of another key. */
+/** The message is the same for an unknown id and for a response of another key. */
 function notFound(call: Call): GatewayError {
   return new GatewayError(
     'not-found',
-    `Response with id ${JSON.stringify(idOf(call).slice(0, 100))} not found: responses are found by the key that asked for them, and not with store: false.`,
+    `Response with id ${JSON.stringify(idOf(call).slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
     { param: 'response_id' },
   )
 }

@@ -1,7 +1,9 @@
-import type { ProviderStates } from '../core/ports.ts'
+import { toWire } from '../core/field-names.ts'
+import type { ProviderStates, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { sendJson } from '../pipeline/head.ts'
-import type { Services } from '../pipeline/services.ts'
+import type { MetricsSummary } from '../records/metrics.ts'
+import { PROMETHEUS_TYPE } from '../records/prometheus.ts'
 import { adminHeaders, type Handler } from './endpoint.ts'
 
 type Health = 'healthy' | 'degraded' | 'unhealthy'
@@ -11,16 +13,16 @@ const STORE_DEADLINE_MS = 1000
 export interface StatusParts {
   readonly store: Store
   readonly providers: () => ProviderStates
-  readonly runtime: Services['runtime']
+  readonly runtime: Pick<Runtime, 'now' | 'after'>
   /** True when requests are served while the store fails. @default false */
   readonly servesWithoutStore?: boolean
 }
 
 /**
- * GET /health: 503 when the store cannot be reached, `degraded` (200) while a circuit is not closed. With
- * `onStoreFailure: 'allow'` a store that cannot be reached is `degraded`, too. The names of the services are those of
- * the specification: optimizer is the waterfall, bifrost the routing to providers, redis the store, mcp_tools the
- * search in stored contexts. The endpoint needs no key. The response contains no names or addresses.
+ * GET /health: 503 when the store is unreachable, `degraded` (200) while a circuit is not closed. With
+ * `onStoreFailure: 'allow'` an unreachable store is `degraded`, too. The specification sets the names of the services:
+ * optimizer is the waterfall, bifrost the routing to providers, redis the store, mcp_tools the search in stored contexts.
+ * The endpoint requires no key. The response contains no names or addresses.
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {
@@ -62,17 +64,62 @@ export const greeting: Handler = (call) => {
   call.sink.whole(200, headers, 'sluice answers here: send requests to /v1 with a virtual key.\n')
 }
 
-/** Resolves with true when the store answers within a second. */
-async function answers({ store, runtime }: StatusParts): Promise<boolean> {
+/** Resolves with true when the store answers in time. */
+function answers({ store, runtime }: StatusParts): Promise<boolean> {
+  return isTrueWithin(STORE_DEADLINE_MS, () => store.ping().then(() => true), runtime)
+}
+
+/** Resolves with true if `decide` returns true in time; with false on any other value, a failure or a timeout. */
+export async function isTrueWithin(
+  timeoutMs: number,
+  decide: () => boolean | Promise<boolean>,
+  { after }: Pick<Runtime, 'after'>,
+): Promise<boolean> {
   let cancel: () => void = () => {}
   const late = new Promise<boolean>((resolve) => {
-    cancel = runtime.after(STORE_DEADLINE_MS, () => resolve(false))
+    cancel = after(timeoutMs, () => resolve(false))
   })
-  const answered = store.ping().then(
-    () => true,
-    () => false,
-  )
-  const result = await Promise.race([answered, late])
-  cancel()
-  return result
+  try {
+    return (await Promise.race([decide(), late])) === true
+  } catch {
+    return false
+  } finally {
+    cancel()
+  }
+}
+
+/** Cache look-ups of this process since its start: `GET /metrics/cache` in process. */
+export interface CacheMetrics {
+  /** Hits as a share of all look-ups, 0 to 1; 0 before the first look-up. */
+  readonly hitRate: number
+  readonly totalRequests: number
+  readonly cacheHits: number
+  readonly cacheMisses: number
+}
+
+/** The metrics of this process since its start. */
+export interface MetricsReports {
+  /** Returns requests, tiers and money. */
+  summary(): MetricsSummary
+  /** Returns the hits and misses of the cache. */
+  cache(): CacheMetrics
+  /** Returns all metrics in the text format of Prometheus. */
+  prometheus(): Promise<string>
+}
+
+/** GET /metrics: JSON, or the text format of Prometheus if `Accept` asks for it. */
+export function metrics(reports: MetricsReports): Handler {
+  return async (call) => {
+    const headers = { ...adminHeaders(call), vary: 'Accept' }
+    if (!wantsText(call.request.header('accept') ?? '')) {
+      return sendJson(call.sink, 200, headers, JSON.stringify(toWire(reports.summary())))
+    }
+    call.sink.whole(200, { ...headers, 'content-type': PROMETHEUS_TYPE }, await reports.prometheus())
+  }
+}
+
+/** JSON clients often accept plain text, too; scrapers do not accept JSON. */
+function wantsText(accept: string): boolean {
+  const wanted = accept.toLowerCase()
+  return !wanted.includes('application/json') && /text\/plain|openmetrics/.test(wanted)
 }

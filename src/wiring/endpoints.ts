@@ -1,9 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { lazy } from '../core/async.ts'
 import { createRouter, type Endpoint, type Router } from '../http/router.ts'
-import { completions } from '../routes/completions.ts'
-import type { Handler } from '../routes/endpoint.ts'
-import { inTraffic } from '../routes/in-traffic.ts'
+import { completions, type Handler, inTraffic } from '../routes/endpoint.ts'
 import type { EndpointParts } from './further-endpoints.ts'
 
 /**

@@ -2,19 +2,19 @@ import { GatewayError } from '../core/errors.ts'
 import { lazy } from '../core/async.ts'
 import type { ProviderStates } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
+import { chatClient } from '../formats/chat/client.ts'
+import { messagesClient } from '../formats/messages/client.ts'
 import { compactClient } from '../formats/responses/client.ts'
 import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
+import { countStages } from '../pipeline/count.ts'
 import type { PassthroughOptions } from '../pipeline/passthrough-options.ts'
+import { embeddingStages } from '../pipeline/run-embedding.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Traffic } from '../pipeline/traffic.ts'
 import type { Directory } from '../providers/catalog.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
-import { completions } from '../routes/completions.ts'
-import { countTokens } from '../routes/count-tokens.ts'
-import { embeddings } from '../routes/embeddings.ts'
-import { IncomingCall, type Handler } from '../routes/endpoint.ts'
-import { inTraffic } from '../routes/in-traffic.ts'
+import { completions, exchangeOf, IncomingCall, inTraffic, type Handler } from '../routes/endpoint.ts'
 import { getModel, listModels } from '../routes/models.ts'
 import { passthroughEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
@@ -84,7 +84,11 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
   const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, parts)
   const counted = (handle: Handler): Handler => inTraffic(traffic, handle)
   return [
-    { method: 'POST', path: '/v1/messages/count_tokens', handle: counted(countTokens(services)) },
+    {
+      method: 'POST',
+      path: '/v1/messages/count_tokens',
+      handle: counted((call) => countStages.run(exchangeOf(call, messagesClient), services)),
+    },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
     { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
     { method: 'GET', path: '/v1/messages/batches/:id', handle: batch('read') },
@@ -97,7 +101,12 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     { method: 'DELETE', path: '/v1/responses/:id', handle: stored.remove },
     { method: 'POST', path: '/v1/responses/:id/cancel', handle: stored.cancel },
     { method: 'GET', path: '/v1/responses/:id/input_items', handle: stored.inputItems },
-    { method: 'POST', path: '/v1/embeddings', handle: counted(embeddings(services)) },
+    // Errors of embeddings have the form of the chat format.
+    {
+      method: 'POST',
+      path: '/v1/embeddings',
+      handle: counted((call) => embeddingStages.run(exchangeOf(call, chatClient), services)),
+    },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
     { method: 'GET', path: '/health', handle: health(status) },

@@ -3,7 +3,7 @@ import type { Unsettled } from '../governance/ledger.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { RequestLog } from '../records/request-log.ts'
-import type { MetricsReports } from '../routes/metrics.ts'
+import type { MetricsReports } from '../routes/status.ts'
 
 /** Reports on requests, money and the cache, and on records that were dropped. */
 export function createMetricsReports(parts: {

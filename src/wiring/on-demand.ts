@@ -2,6 +2,6 @@
  * What is loaded with the first request that is not a model call. It is one module, because each module that is loaded by
  * itself splits the code that it shares with the rest of the gateway into further pieces.
  */
-export { createAuthorize } from '../routes/authorize.ts'
+export { createAuthorize } from '../routes/admin.ts'
 export { writePrometheus } from '../records/prometheus.ts'
 export { furtherHandler } from './further-endpoints.ts'

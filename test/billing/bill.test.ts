@@ -1,7 +1,14 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { makeBill, makeHitBill, reductionPercent, savings, savingsPercent } from '../../src/billing/bill.ts'
-import { billHeaders, headerSafe } from '../../src/billing/headers.ts'
+import {
+  billHeaders,
+  headerSafe,
+  makeBill,
+  makeHitBill,
+  reductionPercent,
+  savings,
+  savingsPercent,
+} from '../../src/billing/bill.ts'
 import { NO_USAGE } from '../../src/core/answer.ts'
 import { formatUsd, nano, ZERO } from '../../src/core/money.ts'
 

@@ -1,7 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { makeBill } from '../../src/billing/bill.ts'
-import { clampUsage } from '../../src/billing/clamp.ts'
+import { clampUsage, makeBill } from '../../src/billing/bill.ts'
 import { NO_USAGE, promptTokens } from '../../src/core/answer.ts'
 import { ZERO } from '../../src/core/money.ts'
 
