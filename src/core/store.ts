@@ -152,7 +152,7 @@ export interface Store {
    */
   settle(settlement: Settlement): MaybePromise<boolean>
   levels(counters: readonly string[]): MaybePromise<readonly Level[]>
-  tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
+  tallies(names: readonly string[]): MaybePromise<readonly Readonly<Record<string, number>>[]>
   /** Adds to an append-only log, or to each of several logs in one step. */
   append(log: string | readonly string[], entry: NewLogEntry): MaybePromise<void>
   /** Returns entries of a log in the order in which they were appended. */

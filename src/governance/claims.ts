@@ -52,7 +52,7 @@ function shortestCost(quote: Quote): number {
  * key whose budget is spent causes no counts.
  */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
-  const left = limit.max - level
+  const left = limit.max - (limit.carried ?? 0) - level
   if (left <= 0 || limit.kind === 'requests') return undefined
   if (limit.kind === 'tokens') return quote.recount?.tokens
   return shortestCost(quote) - (quote.uncounted ?? 0) <= left ? quote.recount?.budget : undefined
@@ -64,7 +64,8 @@ function has(kind: Limit['kind'], limits: readonly Limit[]): boolean {
 
 /** A limit of 0 serves nothing, not even what is free. */
 function claim(limit: Limit, tokens: number, worst: number): Claim {
-  const { counter, max, kind } = limit
+  const { counter, kind, carried = 0 } = limit
+  const max = Math.max(0, limit.max - carried)
   const expiresAt = forgottenAt(limit.every, limit.period)
   if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worst), elastic: true }
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }

@@ -1,5 +1,6 @@
 import type { GatewayError } from '../core/errors.ts'
 import type { Store } from '../core/store.ts'
+import { createCarryOver } from './carried.ts'
 import { claimsFor, outputFor, recountFor } from './claims.ts'
 import { limitsInForce, type Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
@@ -38,7 +39,7 @@ export async function forecast(key: VirtualKey, quote: Quote, parts: ForecastPar
 }
 
 interface ForecastParts {
-  readonly store: Pick<Store, 'levels'>
+  readonly store: Pick<Store, 'levels' | 'tallies'>
   readonly shared: SharedLimits
   readonly now: () => number
 }
@@ -49,13 +50,14 @@ interface Look extends Forecast {
 
 async function look(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Look> {
   const at = parts.now()
-  const wanted = claimsFor(await limitsInForce(key, parts.shared, at), quote)
+  const inForce = await createCarryOver(parts.store, false)(await limitsInForce(key, parts.shared, at), at)
+  const wanted = claimsFor(inForce, quote)
   const { limits, claims, worst, least, tokens } = wanted
   const found = limits.length === 0 ? [] : await parts.store.levels(limits.map((limit) => limit.counter))
   const levels = limits.map((_, index) => (found[index]?.spent ?? 0) + (found[index]?.held ?? 0))
   const standings = limits.map((limit, index) => ({
     limit,
-    left: Math.max(0, limit.max - (levels[index] ?? 0)),
+    left: Math.max(0, limit.max - (limit.carried ?? 0) - (levels[index] ?? 0)),
     takes: claims[index]?.amount ?? 0,
   }))
   const needed = (standing: Standing): number =>
@@ -70,6 +72,7 @@ async function look(key: VirtualKey, quote: Quote, parts: ForecastParts): Promis
     outputTokens: outputFor(wanted, quote, granted),
     ...(refused !== undefined && { refused: refusal(refused.limit, { rate, now: at, tokens }) }),
     limits: standings,
-    recount: refused === undefined ? undefined : recountFor(refused.limit, refused.limit.max - refused.left, quote),
+    recount:
+      refused === undefined ? undefined : recountFor(refused.limit, levels[standings.indexOf(refused)] ?? 0, quote),
   }
 }

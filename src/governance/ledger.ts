@@ -3,6 +3,7 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { nano } from '../core/money.ts'
 import { periodOf } from '../core/period.ts'
 import type { ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../core/store.ts'
+import { createCarryOver } from './carried.ts'
 import { claimsFor, outputFor, recountFor, type Wanted } from './claims.ts'
 import type { Forecast } from './forecast.ts'
 import { createKeyWindows, type KeyWindows } from './key-windows.ts'
@@ -10,7 +11,7 @@ import type { Limit } from './limits-in-force.ts'
 import { rateStatus } from './rate-status.ts'
 import { refusal } from './refusal.ts'
 import type { Quote, RateStatus, Recount, Reservation, Used, WaitForStore } from './reservation.ts'
-import { checkedUsage, settlementOf, withSpares } from './settlement-of.ts'
+import { checkedUsage, settlementOf } from './settlement-of.ts'
 import { createSettlements, type SettlementsOptions } from './settlements.ts'
 import type { SharedLimits } from './shared-limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
@@ -55,7 +56,7 @@ const LAPSE_MS = 600_000
 export function createLedger(options: LedgerOptions): Ledger {
   const { store, now, uuid, shared, expiresAfterMs = LAPSE_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
-  const windowsOf = createKeyWindows(shared)
+  const windowsOf = createKeyWindows(shared, createCarryOver(store, allowsUnreserved))
 
   function reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (given) => given): MaybePromise<Reservation> {
     return chain(attempt({ key, quote, wait }), (outcome) =>
@@ -82,8 +83,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       const inForce = windows.limits
       const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
       const wanted = claimsFor(limits, quote)
-      const claims = withSpares(wanted, windows)
-      const request = { reservationId: uuid(), claims, least: wanted.least, expiresAfterMs }
+      const request = { reservationId: uuid(), claims: wanted.claims, least: wanted.least, expiresAfterMs }
       const step = { quote, places, at, windows, limits, wanted, reservationId: request.reservationId }
       const taken = chain(take(request, wait), (result) => outcomeOf(step, result))
       return allowsUnreserved && isPromise(taken) ? taken.catch((error) => unreserved(step, error)) : taken
@@ -106,8 +106,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   function outcomeOf(step: Step, result: ReserveResult): Outcome {
     const { quote, places, at, wanted } = step
     const { limits: claimed, worst, tokens } = wanted
-    // Claims beyond the limits are those of spare counters, which exist for budgets only; budgets are last.
-    const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
+    const refused = result.accepted ? undefined : claimed[result.refused]
     const found = rateStatus(claimed, result.levels, { now: at, refused })
     const rate = places === undefined || refused?.kind === 'tokens' ? found : places
     if (!result.accepted && refused !== undefined) {

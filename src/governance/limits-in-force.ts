@@ -13,6 +13,8 @@ export interface Limit {
   /** The name of the limit in messages: `The budget of this key`. */
   readonly label: string
   readonly max: number
+  /** The part of `max` that was spent in this window and is missing in the counter. See carried.ts. @default 0 */
+  readonly carried?: number
   readonly every: DurationCode
   readonly period: Period
   readonly counter: string

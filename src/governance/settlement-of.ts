@@ -1,21 +1,10 @@
 import { nano } from '../core/money.ts'
-import type { Charge, Claim, SettledEntry, Settlement } from '../core/store.ts'
-import { countable, type Wanted } from './claims.ts'
-import { UNLIMITED } from './field-schema.ts'
+import type { Charge, SettledEntry, Settlement } from '../core/store.ts'
+import { countable } from './claims.ts'
 import type { KeyWindows } from './key-windows.ts'
 import { forgottenAt, type Limit } from './limits-in-force.ts'
 import type { Used } from './reservation.ts'
 import { talliesOf } from './usage-tally.ts'
-
-/** A budget whose window changes while this request runs finds its money held in the new window too. */
-export function withSpares({ claims, worst }: Wanted, { spares }: KeyWindows): readonly Claim[] {
-  if (worst === 0) return claims
-  const all = [...claims]
-  for (const { counter, expiresAt, isHeld } of spares) {
-    if (isHeld) all.push({ counter, max: UNLIMITED, expiresAt, amount: worst, elastic: true })
-  }
-  return all
-}
 
 interface Settled {
   readonly reservationId: string
@@ -33,9 +22,6 @@ export function settlementOf({ reservationId, windows, limits, used, entries }: 
   for (const { counter, kind, every, period } of limits) {
     const amount = amounts[kind]
     if (amount > 0) charges.push({ counter, amount, expiresAt: forgottenAt(every, period) })
-  }
-  if (used.billed > 0) {
-    for (const { counter, expiresAt } of windows.spares) charges.push({ counter, amount: used.billed, expiresAt })
   }
   return { reservationId, charges, tallies: talliesOf(windows.tallies, used), entries }
 }

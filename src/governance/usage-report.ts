@@ -3,6 +3,7 @@ import { periodOf } from '../core/period.ts'
 import type { Store } from '../core/store.ts'
 import type { KeyLimits, KeyRateLimit, KeyUsage, UsageTotals } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
+import { readSpent, type BudgetWindow } from './carried.ts'
 import { UNLIMITED } from './field-schema.ts'
 import { counterName, keyOwner, limitsInForce, sharedOwner, type Limit, type LimitKind } from './limits-in-force.ts'
 import type { SharedLimits } from './shared-limits.ts'
@@ -20,10 +21,10 @@ export interface UsageReports {
   /** What each key has spent in the present window of its budget (else the month), in cents. */
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
   /** What all keys of each shared budget have spent together in its present window, and when that ends. */
-  budgetWindows(budgets: readonly Budget[]): Promise<readonly BudgetWindow[]>
+  budgetWindows(budgets: readonly Budget[]): Promise<readonly BudgetStatus[]>
 }
 
-export interface BudgetWindow {
+export interface BudgetStatus {
   readonly spentCents: number
   readonly resetsAt: string
 }
@@ -46,8 +47,16 @@ export function createUsageReports(parts: {
   async function limitStatuses(key: VirtualKey): Promise<(kind: LimitKind) => LimitStatus> {
     const at = now()
     const limits = await limitsInForce(key, shared, at)
-    const levels = limits.length === 0 ? [] : await store.levels(limits.map((limit) => limit.counter))
-    const all = limits.map((limit, index) => ({ kind: limit.kind, status: toLimitStatus(limit, levels[index]) }))
+    const budgets = limits.filter(({ kind }) => kind === 'budget')
+    const others = limits.filter(({ kind }) => kind !== 'budget')
+    const levels = [
+      ...(others.length === 0 ? [] : await store.levels(others.map((limit) => limit.counter))),
+      ...(await readSpent(store, budgets, at)),
+    ]
+    const all = [...others, ...budgets].map((limit, index) => ({
+      kind: limit.kind,
+      status: toLimitStatus(limit, levels[index]),
+    }))
     const unlimited: LimitStatus = { max: UNLIMITED, left: UNLIMITED, spent: 0, resetAt: iso(periodOf(at, '1h').end) }
     return (kind) =>
       all
@@ -104,25 +113,24 @@ export function createUsageReports(parts: {
   }
 
   async function spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]> {
-    const counters = keys.map((key) => {
-      const every = reportWindow(key)
-      return counterName('budget', keyOwner(key.id), every, periodOf(now(), every))
-    })
-    return centsIn(counters)
+    return centsIn(keys.map((key) => ({ owner: keyOwner(key.id), every: reportWindow(key) })))
   }
 
-  async function budgetWindows(budgets: readonly Budget[]): Promise<readonly BudgetWindow[]> {
+  async function budgetWindows(budgets: readonly Budget[]): Promise<readonly BudgetStatus[]> {
+    const spent = await centsIn(budgets.map(({ id, limit }) => ({ owner: sharedOwner(id), every: limit.every })))
+    return budgets.map(({ limit }, index) => ({
+      spentCents: spent[index] ?? 0,
+      resetsAt: iso(periodOf(now(), limit.every).end),
+    }))
+  }
+
+  async function centsIn(owners: readonly Pick<BudgetWindow, 'owner' | 'every'>[]): Promise<readonly number[]> {
     const at = now()
-    const windows = budgets.map(({ id, limit }) => ({ id, every: limit.every, period: periodOf(at, limit.every) }))
-    const spent = await centsIn(
-      windows.map(({ id, every, period }) => counterName('budget', sharedOwner(id), every, period)),
-    )
-    return windows.map(({ period }, index) => ({ spentCents: spent[index] ?? 0, resetsAt: iso(period.end) }))
-  }
-
-  async function centsIn(counters: readonly string[]): Promise<readonly number[]> {
-    const levels = counters.length === 0 ? [] : await store.levels(counters)
-    return levels.map((level) => toCents(nano(level.spent)))
+    const windows = owners.map(({ owner, every }) => {
+      const period = periodOf(at, every)
+      return { owner, every, period, counter: counterName('budget', owner, every, period) }
+    })
+    return (await readSpent(store, windows, at)).map(({ spent }) => toCents(nano(spent)))
   }
 
   return { limits, rateLimit, usage, spentCents, budgetWindows }

@@ -1,5 +1,6 @@
 import type { Tally } from '../core/store.ts'
 import { periodOf, type DurationCode, type Period } from '../core/period.ts'
+import { keyOwner, sharedOwner } from './limits-in-force.ts'
 import type { Used } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
@@ -27,12 +28,17 @@ const KEPT: Readonly<Record<DurationCode, number>> = {
   '1w': 0,
   '1M': 0,
 }
+/** The tallies of a shared budget are read for windows of at most a month. */
+const KEPT_BILLED = 32 * DAY
 const MAX_MODEL = 200
 
-/** The sums of one window that a request of a key is added to. */
+/** A tally of one window that the requests of a key are added to. */
 export interface TallyTarget {
-  readonly total: string
-  readonly byModel: string
+  readonly name: string
+  /** `total`: all amounts. `models`: the amounts of each model. `billed`: the billed amount only, for a shared budget. */
+  readonly kind: 'total' | 'models' | 'billed'
+  /** The field of the billed amount of this hour. Present in tallies of days. */
+  readonly hourField: string | undefined
   readonly expiresAt: number
 }
 
@@ -40,11 +46,18 @@ export interface TallyTarget {
 export function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   const every = reportWindow(key)
   const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
-  return codes.map((code) => {
+  const targets = codes.flatMap((code): readonly TallyTarget[] => {
     const { start, end } = periodOf(at, code)
-    const [total, byModel] = [totalName(key.id, code, start), modelsName(key.id, code, start)]
-    return { total, byModel, expiresAt: end + KEPT[code] }
+    const [expiresAt, hourField] = [end + KEPT[code], code === '1d' ? billedInHour(at) : undefined]
+    return [
+      { name: totalName(key.id, code, start), kind: 'total', hourField, expiresAt },
+      { name: modelsName(key.id, code, start), kind: 'models', hourField, expiresAt },
+    ]
   })
+  if (key.budgetId === undefined) return targets
+  const { start, end } = periodOf(at, '1d')
+  const name = billedName(sharedOwner(key.budgetId), start)
+  return [...targets, { name, kind: 'billed', hourField: billedInHour(at), expiresAt: end + KEPT_BILLED }]
 }
 
 /** What a request adds to the reports. */
@@ -60,9 +73,13 @@ export function talliesOf(targets: readonly TallyTarget[], used: Used): readonly
   }
   const byModel = isAnswered(used) ? amountsByModel(used.model, amounts) : undefined
   const tallies: Tally[] = []
-  for (const { total, byModel: name, expiresAt } of targets) {
-    tallies.push({ name: total, amounts, expiresAt })
-    if (byModel !== undefined) tallies.push({ name, amounts: byModel, expiresAt })
+  for (const { name, kind, hourField, expiresAt } of targets) {
+    const ofHour = hourField === undefined || used.billed === 0 ? undefined : { [hourField]: used.billed }
+    if (kind === 'total')
+      tallies.push({ name, amounts: ofHour === undefined ? amounts : { ...amounts, ...ofHour }, expiresAt })
+    if (kind === 'models' && byModel !== undefined) tallies.push({ name, amounts: byModel, expiresAt })
+    if (kind === 'billed' && ofHour !== undefined)
+      tallies.push({ name, amounts: { billed: used.billed, ...ofHour }, expiresAt })
   }
   return tallies
 }
@@ -129,6 +146,30 @@ export function sumTallies(tallies: readonly Readonly<Record<string, number>>[],
 export function modelsIn(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
   const names = tallies.flatMap((tally) => Object.keys(tally).filter((field) => field.startsWith('requests ')))
   return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()
+}
+
+/** The tallies, and the field in each of them, whose sum is the amount that was billed to an owner in a window so far. */
+export function billedTallies(
+  { owner, every, period }: { readonly owner: string; readonly every: DurationCode; readonly period: Period },
+  now: number,
+): { readonly names: readonly string[]; readonly field: string } {
+  if (every === '1m') return { names: [], field: 'billed' }
+  const names: string[] = []
+  const end = Math.min(period.end, Math.max(now, period.start) + 1)
+  for (let day = periodOf(period.start, '1d'); day.start < end; day = periodOf(day.end, '1d')) {
+    names.push(billedName(owner, day.start))
+  }
+  return { names, field: every === '1h' ? billedInHour(period.start) : 'billed' }
+}
+
+function billedName(owner: string, day: number): string {
+  return owner.startsWith(KEY) ? totalName(owner.slice(KEY.length), '1d', day) : `billed:${owner}:1d:${day}`
+}
+
+const KEY = keyOwner('')
+
+function billedInHour(at: number): string {
+  return `billed@${new Date(at).getUTCHours()}`
 }
 
 function totalName(id: string, code: DurationCode, start: number): string {

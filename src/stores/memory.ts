@@ -109,7 +109,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       return true
     },
     levels: (names) => names.map((name) => counters.level(name)),
-    tallies: async (names) => names.map((name) => tallies.get(name)),
+    tallies: (names) => names.map((name) => tallies.get(name)),
     append: (log, entry) => {
       for (const one of [log].flat()) logs.append(one, entry)
     },

@@ -73,7 +73,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
         return true
       }),
     levels: (names) => names.map((name) => counters.level(name)),
-    tallies: async (names) => names.map((name) => counters.tally(name)),
+    tallies: (names) => names.map((name) => counters.tally(name)),
     append: (log, entry) =>
       sql.atomically(() => {
         for (const one of [log].flat()) logs.append(one, entry)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { nano, usd } from '../../src/core/money.ts'
-import type { DurationCode } from '../../src/core/period.ts'
+import { periodOf, type DurationCode } from '../../src/core/period.ts'
 import { parseKeyChange, parseNewKey, type KeyFields } from '../../src/governance/key-schema.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { NOON, quote, room, used, type Room } from './room.ts'
@@ -265,6 +265,51 @@ describe('budgets', () => {
     }
   })
 
+  it('charge only the windows in force', async () => {
+    const place = room()
+    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(1), every: '1d' } })
+    const key = await keyWith(place, { budget_limit_cents: 10, budget_reset_duration: '1w', budget_id: 'team' })
+    const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
+    const { charges } = reservation.settlement(used(1, 1, 2_000_000))
+    const day = periodOf(NOON, '1d').start
+    const week = periodOf(NOON, '1w').start
+    expect(charges.map(({ counter }) => counter)).toEqual([
+      `budget:key:${key.id}:1w:${week}`,
+      `budget:shared:team:1d:${day}`,
+    ])
+    const free = await place.ledger.reserve(await keyWith(place, {}), quote(1, 1, 1_000_000))
+    expect(free.settlement(used(1, 1, 2_000_000)).charges).toEqual([])
+  })
+
+  it.each(['key', 'shared'])(
+    'a %s budget whose window changes refuses by what was spent in the new window',
+    async (owner) => {
+      const place = room()
+      const ofKey = owner === 'key' ? { budget_limit_cents: 5 } : { budget_id: 'team' }
+      await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(0.05), every: '1M' } })
+      const { id } = await keyWith(place, ofKey)
+      const ask = async (cents: number) =>
+        place.ledger.reserve(await place.keyring.read(id), { ...quote(1, 1), cost: () => usd(cents / 100) })
+      const change = async (every: DurationCode): Promise<void> => {
+        if (owner === 'key') await place.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
+        else await place.shared.budgets.change('team', (team) => ({ ...team, limit: { ...team.limit, every } }))
+      }
+      await (await ask(2)).settle(used(1, 1, usd(0.02)))
+      const running = await ask(1)
+      for (const every of ['1h', '1d', '1w'] as const) {
+        await change(every)
+        await expect(ask(4)).rejects.toMatchObject({ kind: 'budget-exceeded' })
+        await (await ask(3)).settle(used(1, 1, 0))
+      }
+      await running.settle(used(1, 1, usd(0.01)))
+      place.clock.at += 60_000
+      await expect(ask(3)).rejects.toMatchObject({ kind: 'budget-exceeded' })
+      await (await ask(2)).settle(used(1, 1, 0))
+      place.clock.at = Date.UTC(2026, 0, 19)
+      await (await ask(5)).settle(used(1, 1, 0))
+    },
+  )
+
   it('never overshoot under a burst of parallel requests with partial grants', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 10 })
@@ -504,16 +549,4 @@ it('amounts near the greatest integer stay exact', async () => {
   await expect(
     place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => nano(1) }),
   ).rejects.toMatchObject({ kind: 'budget-exceeded' })
-})
-
-describe('the spare counters of a budget', () => {
-  it('refuse a request whose money they cannot hold', async () => {
-    const place = room()
-    const key = await keyWith(place, { budget_limit_cents: 100, budget_reset_duration: '1d' })
-    const spare = `budget:key:${key.id}:1M:${Date.UTC(new Date(NOON).getUTCFullYear(), new Date(NOON).getUTCMonth(), 1)}`
-    const full = { counter: spare, amount: UNLIMITED, expiresAt: NOON + 90 * 86_400_000 }
-    await place.store.reserve({ reservationId: 'full', claims: [], expiresAfterMs: 1000 })
-    await place.store.settle({ reservationId: 'full', charges: [full], tallies: [] })
-    expect(await attempt(() => place.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({ kind: 'budget-exceeded' })
-  })
 })

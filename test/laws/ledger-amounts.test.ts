@@ -3,6 +3,8 @@ import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { usd } from '../../src/core/money.ts'
 import { DURATION_CODES, periodOf, type DurationCode } from '../../src/core/period.ts'
+import { readSpent } from '../../src/governance/carried.ts'
+import { counterName, keyOwner, sharedOwner } from '../../src/governance/limits-in-force.ts'
 import { parseKeyChange, parseNewKey } from '../../src/governance/key-schema.ts'
 import type { Reservation } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
@@ -118,17 +120,18 @@ async function tryReserve(place: Room, key: VirtualKey, cents: number): Promise<
   }
 }
 
-/** Every present window of every owner holds exactly the bills of that window. */
+/** Exactly the bills of a window are spent in it, for each owner and window, also for windows without a budget. */
 async function checkBooks(place: Room, keys: readonly VirtualKey[], bills: readonly Bill[]): Promise<void> {
   const now = place.clock.at
   for (const every of BUDGET_CODES) {
     const period = periodOf(now, every)
     const within = bills.filter((bill) => bill.at >= period.start && bill.at < period.end)
     const sum = (some: readonly Bill[]): number => some.reduce((total, bill) => total + bill.amount, 0)
-    const names = [...keys.map((key) => `budget:key:${key.id}`), 'budget:shared:team']
-    const levels = await place.store.levels(names.map((name) => `${name}:${every}:${period.start}`))
+    const windows = [...keys.map((key) => keyOwner(key.id)), sharedOwner('team')].map((owner) => {
+      return { owner, every, period, counter: counterName('budget', owner, every, period) }
+    })
     const expected = [...keys.map((key) => sum(within.filter((bill) => bill.key === key.id))), sum(within)]
-    expect(levels.map((level) => level.spent)).toEqual(expected)
+    expect((await readSpent(place.store, windows, now)).map(({ spent }) => spent)).toEqual(expected)
   }
 }
 

@@ -189,7 +189,7 @@ function heldOf(claim: Claim | undefined, granted: number | undefined): number {
  * Returns whose counter or tally a name belongs to. In cluster mode all data of one owner is in one slot.
  *
  * Governance names counters `<kind>:<owner>:<window>:<start>`, where an owner is `key:<id>` or `shared:<id>`, and
- * tallies `usage:<key id>:<window>:<start>` and `usage-by-model:…`. Another name is an owner of its own.
+ * tallies `usage:<key id>:<window>:<start>`, `usage-by-model:…` and `billed:<owner>:…`. Another name is an owner of its own.
  */
 function ownerOf(name: string): string {
   const [, counterOwner] = COUNTER.exec(name) ?? []
@@ -198,7 +198,7 @@ function ownerOf(name: string): string {
   return keyId === undefined ? name : `key:${keyId}`
 }
 
-const COUNTER = /^(?:requests|tokens|budget):((?:key|shared):.*):[^:]+:\d+$/s
+const COUNTER = /^(?:requests|tokens|budget|billed):((?:key|shared):.*):[^:]+:\d+$/s
 const TALLY = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
 
 /** Items of each owner by their place in the list, owners in ascending order: a key's own before shared ones. */
