@@ -27,14 +27,13 @@ export type { StreamsOptions } from './wiring/replay.ts'
 export type { SavingsOptions } from './wiring/savings.ts'
 
 // Upstreams
-export { openai, type OpenaiOptions } from './providers/openai.ts'
+export { openai, openaiCompatible, type OpenaiCompatibleOptions, type OpenaiOptions } from './providers/openai.ts'
 export { anthropic, type AnthropicOptions } from './providers/anthropic.ts'
-export { openaiCompatible, type OpenaiCompatibleOptions } from './providers/openai-compatible.ts'
 export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ModelEntry } from './providers/provider-options.ts'
-export type { ApiKey } from './providers/credentials.ts'
-export type { PriceList } from './providers/known-model.ts'
+export type { ApiKey } from './providers/vendor.ts'
+export type { PriceList } from './providers/model-book.ts'
 export type {
   EmbedCall,
   Embedded,

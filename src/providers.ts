@@ -22,13 +22,12 @@ export {
   together,
   vllm,
   xai,
-  type VendorOptions,
   type VendorProvider,
 } from './providers/vendors.ts'
 export { azureOpenai, type AzureOpenaiOptions } from './providers/azure-openai.ts'
 export { bedrock, type AwsCredentials, type BedrockOptions } from './providers/bedrock.ts'
-export { gemini } from './providers/gemini.ts'
-export { vertex, type VertexOptions } from './providers/vertex.ts'
+export { gemini, vertex, type VertexOptions } from './providers/google.ts'
 export { priceList, type PriceListOptions } from './providers/price-list.ts'
-export type { PriceList } from './providers/known-model.ts'
-export type { ApiKey, SignRequest } from './providers/credentials.ts'
+export type { PriceList } from './providers/model-book.ts'
+export type { SignRequest } from './providers/http-provider.ts'
+export type { ApiKey, VendorOptions } from './providers/vendor.ts'

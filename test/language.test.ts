@@ -61,7 +61,6 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/pipeline/run-embedding.ts': 'remains until its folder is restructured',
   'src/pipeline/wants-explanation.ts': 'remains until its folder is restructured',
   'src/formats/chat/failure.ts': 'the caller side of the error format, loaded apart from the upstream side',
-  'src/providers/upstream-formats.ts': 'the border of chunks that are loaded on demand',
   'src/providers/provider-states.ts': 'remains until its folder is restructured',
 }
 

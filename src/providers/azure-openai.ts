@@ -1,19 +1,24 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
-import { CHAT } from './upstream-formats.ts'
-import { apiKeySourceSchema, keyCredentials, type ApiKey } from './credentials.ts'
-import { httpProvider, type HttpProviderOptions } from './http-provider.ts'
-import { createModelBook } from './model-book.ts'
-import { transportOf } from './openai-compatible.ts'
+import type { HttpProviderOptions } from './http-provider.ts'
 import { nonEmpty, parseOptions, trimSlash } from './provider-options.ts'
-import { requirePrice, vendorFields, type VendorOptions } from './vendors.ts'
+import {
+  apiKeySourceSchema,
+  CHAT,
+  keyCredentials,
+  pricedModels,
+  vendorFields,
+  vendorProvider,
+  type ApiKey,
+  type VendorOptions,
+} from './vendor.ts'
 
 /** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
-  /** The name of the resource: the address is `https://<resource>.openai.azure.com`. `baseUrl` wins. */
+  /** The name of the resource in `https://<resource>.openai.azure.com`. `baseUrl` overrides it. */
   readonly resource?: string
-  /** The date of an api-version, such as `2024-10-21`: models are then reached by deployment. @default the v1 address */
+  /** The date of an api-version, such as `2024-10-21`. Models are then addressed by deployment. @default the v1 address */
   readonly apiVersion?: string
   /** A token of Entra ID instead of a key, or a function that returns it for each call. */
   readonly token?: ApiKey
@@ -29,33 +34,31 @@ const schema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
 })
 
 /**
- * OpenAI's models on Azure; the id of a model is the name of its deployment. Azure's prices are not in the catalog.
- * Throws `invalid-request` with the path and the expectation for wrong options.
+ * OpenAI's models on Azure. The id of a model is the name of its deployment. Azure's prices are not in the catalog.
+ * Throws `invalid-request` with the path and the expected value for invalid options.
  */
 export function azureOpenai(options: AzureOpenaiOptions): Provider {
   const parsed = parseOptions('azureOpenai', schema, options)
-  const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey, models, defaultPrice } = parsed
+  const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey } = parsed
   if (resource === undefined && baseUrl === undefined) {
     throw new GatewayError(
       'invalid-request',
       'azureOpenai: resource: expected the name of the resource, got undefined.',
     )
   }
-  const known = parsed.prices?.over([], 'azure') ?? []
-  requirePrice('azureOpenai', known, parsed)
   const root = trimSlash(baseUrl ?? `https://${resource}.openai.azure.com`)
-  const credentials =
-    token === undefined
-      ? keyCredentials({ who: name, header: 'api-key', apiKey, variables: ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY'] })
-      : keyCredentials({ who: name, apiKey: token, variables: [] })
-  return httpProvider({
+  const variables = ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY']
+  return vendorProvider(parsed, {
+    who: 'azureOpenai',
     name,
+    family: 'gpt',
+    known: pricedModels('azureOpenai', 'azure', parsed),
     format: CHAT,
-    ...createModelBook({ who: 'azureOpenai', family: 'gpt', known, entries: models, defaultPrice }),
     urls: apiVersion === undefined ? v1Addresses(root) : deploymentAddresses(root, apiVersion),
-    ...credentials,
-    headers: { ...credentials.headers, ...parsed.headers },
-    ...transportOf(parsed.fetch),
+    credentials:
+      token === undefined
+        ? keyCredentials({ who: name, header: 'api-key', apiKey, variables })
+        : keyCredentials({ who: name, apiKey: token, variables: [] }),
   })
 }
 

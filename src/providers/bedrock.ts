@@ -1,12 +1,19 @@
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
-import { CHAT, MESSAGES } from './upstream-formats.ts'
-import { fromEnvironment, keyCredentials, missingKey, type SignRequest } from './credentials.ts'
-import { httpProvider } from './http-provider.ts'
-import { createModelBook } from './model-book.ts'
-import { transportOf } from './openai-compatible.ts'
-import { parseOptions, trimSlash } from './provider-options.ts'
-import { requirePrice, vendorFields, type VendorOptions } from './vendors.ts'
+import type { SignRequest } from './http-provider.ts'
+import { functionSchema, parseOptions, trimSlash } from './provider-options.ts'
+import {
+  CHAT,
+  fromEnvironment,
+  keyCredentials,
+  MESSAGES,
+  missingKey,
+  pricedModels,
+  vendorFields,
+  vendorProvider,
+  type Credentials,
+  type VendorOptions,
+} from './vendor.ts'
 
 /** The keys of an AWS account or role. */
 export interface AwsCredentials {
@@ -40,33 +47,27 @@ const schema: z.ZodMiniType<BedrockOptions> = z.strictObject({
   sign: z.exactOptional(functionSchema<SignRequest>()),
 })
 
-export function functionSchema<signature>(): z.ZodMiniType<signature> {
-  return z.custom<signature>((value) => typeof value === 'function', { error: 'expected a function' })
-}
-
 /**
  * Models on Amazon Bedrock by its chat or message endpoint. Bedrock's prices are not in the catalog.
  * Throws `invalid-request` with the path and the expected value for invalid options.
  */
 export function bedrock(options: BedrockOptions): Provider {
   const parsed = parseOptions('bedrock', schema, options)
-  const { name = 'bedrock', api = 'chat', models, defaultPrice } = parsed
+  const { name = 'bedrock', api = 'chat' } = parsed
   const region = parsed.region ?? fromEnvironment(['AWS_REGION']) ?? 'us-east-1'
-  const known = parsed.prices?.over([], 'bedrock') ?? []
-  requirePrice('bedrock', known, parsed)
   const isChat = api === 'chat'
   const host = isChat ? `bedrock-runtime.${region}.amazonaws.com` : `bedrock-mantle.${region}.api.aws`
   const root = trimSlash(parsed.baseUrl ?? `https://${host}`)
-  const credentials = credentialsOf(name, parsed, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' })
-  return httpProvider({
+  return vendorProvider(parsed, {
+    who: 'bedrock',
     name,
+    family: 'bedrock',
+    known: pricedModels('bedrock', 'bedrock', parsed),
     format: isChat ? CHAT : MESSAGES,
-    ...createModelBook({ who: 'bedrock', family: 'bedrock', known, entries: models, defaultPrice }),
     urls: { create: isChat ? `${root}/openai/v1/chat/completions` : `${root}/anthropic/v1/messages` },
     passes: isChat ? [] : ['anthropic-version', 'anthropic-beta'],
-    ...credentials,
-    headers: { ...(!isChat && { 'anthropic-version': '2023-06-01' }), ...credentials.headers, ...parsed.headers },
-    ...transportOf(parsed.fetch),
+    headers: isChat ? {} : { 'anthropic-version': '2023-06-01' },
+    credentials: credentialsOf(name, parsed, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' }),
   })
 }
 
@@ -75,12 +76,10 @@ interface SigningScope {
   readonly service: string
 }
 
-type Signing = Pick<Parameters<typeof httpProvider>[0], 'headers' | 'secrets' | 'sign'>
-
 /** The environment is read on the first call, so that a build needs no secrets. */
-function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Signing {
-  if (sign !== undefined) return { headers: {}, sign }
-  if (credentials !== undefined) return { headers: {}, sign: sigV4(credentials, scope) }
+function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Credentials {
+  if (sign !== undefined) return { headers: {}, secrets: [], sign }
+  if (credentials !== undefined) return { headers: {}, secrets: [], sign: sigV4(credentials, scope) }
   const bearer = keyCredentials({ who, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
   if (apiKey !== undefined) return bearer
   const signed = sigV4(() => environmentCredentials(who), scope)
@@ -98,27 +97,17 @@ function environmentCredentials(who: string): AwsCredentials {
   return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) }
 }
 
-/** Signs with AWS's signature version 4. The package `aws4fetch` must be installed. */
+/** Returns a function that signs requests with AWS Signature Version 4. It needs the package `aws4fetch`. */
 function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: SigningScope): SignRequest {
   return async (request) => {
     const { AwsV4Signer } = await import('aws4fetch')
     const { method, url, headers } = request
     const body = typeof request.body === 'string' ? request.body : new TextDecoder().decode(request.body)
     // Headers that the platform may change are not signed.
-    const signer = new AwsV4Signer({
-      ...(await credentials()),
-      ...scope,
-      method,
-      url,
-      body,
-      headers: signable(headers),
-    })
+    const { 'content-type': type } = headers
+    const signable = type === undefined ? {} : { 'content-type': type }
+    const signer = new AwsV4Signer({ ...(await credentials()), ...scope, method, url, body, headers: signable })
     const signed = await signer.sign()
     return { ...request, body, headers: { ...headers, ...Object.fromEntries(signed.headers) } }
   }
-}
-
-function signable(headers: Readonly<Record<string, string>>): Record<string, string> {
-  const { 'content-type': type } = headers
-  return type === undefined ? {} : { 'content-type': type }
 }

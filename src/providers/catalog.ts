@@ -3,8 +3,8 @@ import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
 import { boundedProvider } from './bounded-provider.ts'
-import { KNOWN_ALIASES } from './known-aliases.ts'
 import { complete, stemOf } from './model-book.ts'
+import anthropic from './models/anthropic.json' with { type: 'json' }
 import {
   modelEntrySchema,
   modelId,
@@ -192,7 +192,7 @@ function aliasRoutes(
     return true
   }
   const replaced = new Set(own.map((alias) => alias.id))
-  for (const alias of KNOWN_ALIASES) if (!replaced.has(alias.id)) lay(alias)
+  for (const alias of anthropic.aliases) if (!replaced.has(alias.id)) lay(alias)
   for (const [index, alias] of own.entries()) {
     if (routes.has(alias.id)) throw wrong(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice`)
     if (lay(alias)) continue

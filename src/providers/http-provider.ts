@@ -20,12 +20,14 @@ import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormat, UpstreamFormatModule } from '../formats/format.ts'
 import { replaceModel } from '../formats/parse-body.ts'
 import { bounded } from './bounded-provider.ts'
-import type { SignRequest } from './credentials.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
 import { brokenUpstream, parseObject, withoutSecrets } from '../upstream/upstream-failure.ts'
 
 /** Loaded on demand, because most requests are sent to a vendor of the same format and need no translation. */
 const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
+
+/** Adds credentials to a request. */
+export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
 
 /** A URL, or a function that returns the URL for a model; the id is percent-encoded. */
 export type Address = string | ((modelId: string, isStream: boolean) => string)

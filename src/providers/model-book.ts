@@ -1,9 +1,70 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Price } from '../core/money.ts'
-import { familyOf } from './families.ts'
-import type { KnownModel } from './known-model.ts'
 import type { ModelEntry } from './provider-options.ts'
+
+/**
+ * A model of the catalog. `pricedAt` is the date on which the price was last seen on the vendor's page. Operators
+ * override outdated facts with the option `models` of a provider or `catalog.models` of the gateway.
+ */
+export interface KnownModel extends Model {
+  readonly pricedAt: string
+  /** True for a model that the vendor no longer offers. It is resolved, because resellers may serve it, but not listed. */
+  readonly retired?: true
+}
+
+/** Prices from a file; the result of `priceList` of `sluice/providers`. */
+export interface PriceList {
+  /** Returns the known models with the prices of the list, and the models of the vendor that are only in the list. */
+  readonly over: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
+}
+
+/** A model in a file of `models/`. */
+interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' | 'retired'> {
+  /** YYYY-MM-DD. */
+  readonly created?: string
+  readonly pricedAt?: string
+  readonly retired?: boolean
+}
+
+/** Returns the models of a catalog file. `shared` applies to all of them unless a row differs. */
+export function readCatalog(
+  rows: readonly CatalogRow[],
+  shared: Partial<KnownModel> & { readonly family: string },
+): readonly KnownModel[] {
+  return rows.map(({ created, retired, pricedAt = shared.pricedAt ?? '', ...row }) => {
+    const { small, ...others } = shared
+    return {
+      ...others,
+      ...(small !== undefined && small !== row.id && { small }),
+      ...row,
+      pricedAt,
+      ...(created !== undefined && { created: Date.parse(created) / 1000 }),
+      ...(retired === true && { retired }),
+    }
+  })
+}
+
+/** The beginnings of the model ids of each family. */
+const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
+  claude: ['claude'],
+  gpt: ['gpt', 'chatgpt', 'o1', 'o3', 'o4'],
+  gemini: ['gemini', 'gemma'],
+  llama: ['llama', 'meta-llama'],
+  mistral: ['mistral', 'ministral', 'mixtral', 'magistral', 'codestral', 'devstral', 'pixtral'],
+  qwen: ['qwen', 'qwq'],
+  deepseek: ['deepseek'],
+  command: ['command'],
+  grok: ['grok'],
+  extractive: ['extractive'],
+}
+
+/** Returns the family of a model id, by the part after its last slash. Returns undefined for an unknown id. */
+export function familyOf(id: string): string | undefined {
+  const name = id.slice(id.lastIndexOf('/') + 1).toLowerCase()
+  const families = Object.entries(FAMILY_PREFIXES)
+  return families.find(([, prefixes]) => prefixes.some((prefix) => name.startsWith(prefix)))?.[0]
+}
 
 export interface ModelBookOptions {
   /** The name of the provider in messages. */

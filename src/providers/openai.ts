@@ -1,34 +1,106 @@
 import * as z from 'zod/mini'
-import type { Price } from '../core/money.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
-import type { ApiKey } from './credentials.ts'
-import type { PriceList } from './known-model.ts'
-import { OPENAI_EMBEDDING_MODELS } from './openai-embedding-models.ts'
-import { OPENAI_MODELS } from './openai-models.ts'
-import { chatProvider, commonFields } from './openai-compatible.ts'
-import { parseOptions, type ModelEntry } from './provider-options.ts'
+import { readCatalog, type KnownModel } from './model-book.ts'
+import catalog from './models/openai.json' with { type: 'json' }
+import { baseUrlSchema, nonEmpty, parseOptions, providerName, trimSlash } from './provider-options.ts'
+import {
+  CHAT,
+  commonFields,
+  keyCredentials,
+  pricedModels,
+  RESPONSES,
+  vendorFields,
+  vendorProvider,
+  type ApiKey,
+  type VendorOptions,
+} from './vendor.ts'
 
-const KNOWN = [...OPENAI_MODELS, ...OPENAI_EMBEDDING_MODELS]
-
-/** Options of `openai()`. */
-export interface OpenaiOptions {
-  /** The name of the provider in `<provider>/<model_id>`. Set it for a second account. @default 'openai' */
-  readonly name?: string
-  /** The key, or a function that returns it for each call. @default the environment variable OPENAI_API_KEY, read by the first call */
+/** Options of `openaiCompatible()`. */
+export interface OpenaiCompatibleOptions extends VendorOptions {
+  /** The first part of `<provider>/<model_id>`. */
+  readonly name: string
+  /** The address that `/chat/completions` and `/embeddings` follow, usually ending in `/v1`. */
+  readonly baseUrl: string
+  /** Sent as `Authorization: Bearer`: the key, or a function that returns it for each call. @default none is sent */
   readonly apiKey?: ApiKey
-  /** @default 'https://api.openai.com/v1' */
-  readonly baseUrl?: string
-  /** Models in addition to the catalog. Fields override those of the catalog. @default the models of the catalog */
-  readonly models?: readonly ModelEntry[]
-  /** Dollars per million tokens for unknown models. If set, every model id is accepted. */
-  readonly defaultPrice?: Price
-  /** Prices from a file. They override those of the catalog. Models that are only in the file are served, too. */
-  readonly prices?: PriceList
-  /** Replaces the transport of the gateway; called as `fetch(url, init)`. */
-  readonly fetch?: typeof globalThis.fetch
+  /** True if the service has `/responses`. Requests to `POST /v1/responses` are then not translated. @default false */
+  readonly responses?: boolean
+  /** The family of models whose id does not contain one. @default the name */
+  readonly family?: string
 }
 
+const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
+  ...vendorFields,
+  name: providerName,
+  baseUrl: baseUrlSchema,
+  responses: z.exactOptional(z.boolean()),
+  family: z.exactOptional(nonEmpty),
+})
+
+/**
+ * Any service that speaks the chat-completions format: hosted, local, or another gateway. Throws `invalid-request` with
+ * the path and the expected value for invalid options.
+ */
+export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
+  const parsed = parseOptions('openaiCompatible', compatibleSchema, options)
+  if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
+    throw new GatewayError(
+      'invalid-request',
+      'openaiCompatible: models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices; got none of them.',
+    )
+  }
+  return chatProvider('openaiCompatible', parsed, parsed.prices?.over([], parsed.name) ?? [])
+}
+
+/**
+ * Creates a provider of the chat format.
+ *
+ * @param known The models of the vendor in the catalog.
+ * @param variables Environment variables that contain the key. Without any, only `apiKey` is sent.
+ */
+export function chatProvider(
+  who: string,
+  options: OpenaiCompatibleOptions,
+  known: readonly KnownModel[],
+  variables: readonly string[] = [],
+): Provider {
+  const { name, apiKey, family = name, responses = false } = options
+  const hasKey = apiKey !== undefined || variables.length > 0
+  const base = trimSlash(options.baseUrl)
+  return vendorProvider(options, {
+    who,
+    name,
+    family,
+    known,
+    format: CHAT,
+    ...(responses && { second: { ...RESPONSES, create: `${base}/responses` } }),
+    urls: {
+      create: `${base}/chat/completions`,
+      embed: `${base}/embeddings`,
+      ping: `${base}/models`,
+      base,
+      ...(responses && { responses: `${base}/responses` }),
+    },
+    credentials: hasKey ? keyCredentials({ who: name, apiKey, variables }) : undefined,
+  })
+}
+
+/** Options of `openai()`. */
+export type OpenaiOptions = Omit<VendorOptions, 'headers'>
+
 const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
+
+const { small, models, embeddings } = catalog
+
+export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(models, {
+  family: 'gpt',
+  kind: 'chat',
+  tokenizer: 'o200k',
+  small,
+})
+
+const KNOWN = [...OPENAI_MODELS, ...readCatalog(embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' })]
 
 /**
  * The models of OpenAI. The API key is read from OPENAI_API_KEY unless `apiKey` is given. Throws `invalid-request` with
@@ -37,10 +109,6 @@ const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
 export function openai(options: OpenaiOptions = {}): Provider {
   const parsed = parseOptions('openai', schema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
-  return chatProvider(
-    'openai',
-    { ...parsed, name, family: 'gpt', baseUrl, responses: true },
-    parsed.prices?.over(KNOWN, 'openai') ?? KNOWN,
-    ['OPENAI_API_KEY'],
-  )
+  const complete = { ...parsed, name, family: 'gpt', baseUrl, responses: true }
+  return chatProvider('openai', complete, pricedModels('openai', 'openai', parsed, KNOWN), ['OPENAI_API_KEY'])
 }

@@ -2,8 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Price } from '../core/money.ts'
 import { checkOptions, expects, optionsOf } from '../core/option-checks.ts'
-import { familyOf } from './families.ts'
-import type { KnownModel, PriceList } from './known-model.ts'
+import { familyOf, type KnownModel, type PriceList } from './model-book.ts'
 
 /** Options of `priceList()`. */
 export interface PriceListOptions {

@@ -135,10 +135,11 @@ export const headersSchema: Schema<Record<string, string>> = z.record(
   z.string().check(z.regex(/^[\t\x20-\x7e]*$/, { error: 'expected printable ASCII' })),
 )
 
-export const fetchSchema: Schema<typeof globalThis.fetch> = z.custom<typeof globalThis.fetch>(
-  (value) => typeof value === 'function',
-  { error: 'expected a function like the global fetch' },
-)
+export function functionSchema<signature>(expected = 'a function'): Schema<signature> {
+  return z.custom<signature>((value) => typeof value === 'function', { error: `expected ${expected}` })
+}
+
+export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a function like the global fetch')
 
 /**
  * Parses the options of a provider. Throws `invalid-request` with every wrong path, what was expected there and what was

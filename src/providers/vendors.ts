@@ -1,37 +1,17 @@
 import * as z from 'zod/mini'
-import { GatewayError } from '../core/errors.ts'
-import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import type { ApiKey } from './credentials.ts'
-import type { PriceList } from './known-model.ts'
-import { chatProvider, commonFields, type OptionFields } from './openai-compatible.ts'
-import { headersSchema, parseOptions, type ModelEntry } from './provider-options.ts'
-import { knownModelsOf } from './vendor-models.ts'
+import { familyOf, readCatalog, type KnownModel } from './model-book.ts'
+import catalog from './models/vendors.json' with { type: 'json' }
+import { chatProvider } from './openai.ts'
+import { parseOptions } from './provider-options.ts'
+import { pricedModels, vendorFields, type VendorOptions } from './vendor.ts'
 
-/** The options of every vendor. */
-export interface VendorOptions {
-  /** The name of the provider in `<provider>/<model_id>`. @default the vendor's name */
-  readonly name?: string
-  /** The key, or a function that returns it for each call. @default the vendor's environment variable, read by the first call */
-  readonly apiKey?: ApiKey
-  /** @default the vendor's address */
-  readonly baseUrl?: string
-  /** Models in addition to the catalog. Fields override those of the catalog. @default the models of the catalog */
-  readonly models?: readonly ModelEntry[]
-  /** Prices from a file. They override those of the catalog. Models that are only in the file are served, too. */
-  readonly prices?: PriceList
-  /** Dollars per million tokens for unknown models. If set, every model id is accepted. */
-  readonly defaultPrice?: Price
-  /** Additional headers of each call. @default none */
-  readonly headers?: Readonly<Record<string, string>>
-  /** Replaces the transport of the gateway; called as `fetch(url, init)`. */
-  readonly fetch?: typeof globalThis.fetch
-}
+const MODELS: Readonly<Record<string, Parameters<typeof readCatalog>[0]>> = catalog.models
 
-/** The fields of `VendorOptions`, for the schemas of vendors that have more. */
-export const vendorFields: OptionFields<VendorOptions> = {
-  ...commonFields,
-  headers: z.exactOptional(headersSchema),
+/** Returns the models of a vendor in the catalog, or an empty list for a vendor without prices. */
+export function knownModelsOf(vendor: string): readonly KnownModel[] {
+  const rows = MODELS[vendor] ?? []
+  return rows.flatMap((row) => readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }))
 }
 
 const schema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
@@ -50,25 +30,11 @@ interface Vendor {
 function vendor(name: string, { baseUrl, variable }: Vendor): VendorProvider {
   return (options = {}) => {
     const parsed = parseOptions(name, schema, options)
-    const known = parsed.prices?.over(knownModelsOf(name), name) ?? knownModelsOf(name)
     const free = variable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
     const all = { name, baseUrl, ...free, ...parsed }
-    requirePrice(name, known, all)
+    const known = pricedModels(name, name, all, knownModelsOf(name))
     return chatProvider(name, all, known, variable === undefined ? [] : [variable])
   }
-}
-
-/** Without this check, a model without a price would be free. */
-export function requirePrice(
-  who: string,
-  known: readonly unknown[],
-  { models = [], defaultPrice }: Pick<VendorOptions, 'models' | 'defaultPrice'>,
-): void {
-  if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return
-  throw new GatewayError(
-    'invalid-request',
-    `${who}: prices: the catalog has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
-  )
 }
 
 /** Models of OpenRouter. The API key is read from OPENROUTER_API_KEY unless `apiKey` is given. */

@@ -1,13 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { isSafeModelName, splitModelName, type Model } from '../../src/core/model.ts'
-import { anthropic } from '../../src/providers/anthropic.ts'
-import { ANTHROPIC_MODELS } from '../../src/providers/anthropic-models.ts'
-import { familyOf } from '../../src/providers/families.ts'
-import { KNOWN_ALIASES } from '../../src/providers/known-aliases.ts'
-import { OPENAI_MODELS } from '../../src/providers/openai-models.ts'
+import { anthropic, ANTHROPIC_MODELS } from '../../src/providers/anthropic.ts'
+import { familyOf } from '../../src/providers/model-book.ts'
+import anthropicCatalog from '../../src/providers/models/anthropic.json' with { type: 'json' }
 import { createDirectory, type CatalogOptions } from '../../src/providers/catalog.ts'
-import { openaiCompatible } from '../../src/providers/openai-compatible.ts'
-import { openai } from '../../src/providers/openai.ts'
+import { openai, OPENAI_MODELS, openaiCompatible } from '../../src/providers/openai.ts'
 import { priceSchema } from '../../src/providers/provider-options.ts'
 import { failureOf } from '../support/provider-call.ts'
 
@@ -17,7 +14,7 @@ const local = openaiCompatible({ name: 'local', baseUrl: 'http://localhost/v1', 
 describe.each([
   ['OpenAI', OPENAI_MODELS],
   ['Anthropic', ANTHROPIC_MODELS],
-])('the facts about models of %s', (_vendor, models) => {
+])('the catalog of %s', (_vendor, models) => {
   it.each(models.map((model) => [model.id, model] as const))('%s has a plausible price with its day', (_id, model) => {
     expect(priceSchema.safeParse(model.price).success).toBe(true)
     expect(model.price.output).toBeGreaterThan(model.price.input)
@@ -27,7 +24,7 @@ describe.each([
     expect(isSafeModelName(model.id)).toBe(true)
   })
 
-  it('name the one small model of the family, which is listed', () => {
+  it('have one small model of the family, which is listed', () => {
     const small = models.filter((model) => model.small === undefined)
     expect(small).toHaveLength(1)
     const others = models.filter((model) => model.small !== undefined)
@@ -36,7 +33,7 @@ describe.each([
     expect(new Set(models.map((model) => model.family)).size).toBe(1)
   })
 
-  it('name every model once', () => {
+  it('list every model once', () => {
     expect(new Set(models.map((model) => model.id)).size).toBe(models.length)
   })
 })
@@ -53,7 +50,7 @@ describe('families', () => {
     ['Codestral-2501', 'mistral'],
     ['something-else', undefined],
     ['', undefined],
-  ])('the id %s tells the family %s', (id, family) => {
+  ])('the id %s is of the family %s', (id, family) => {
     expect(familyOf(id)).toBe(family)
   })
 })
@@ -98,7 +95,7 @@ describe('the directory', () => {
 
   it('knows the identifiers of the message gateway, with their windows and defaults', () => {
     const directory = createDirectory({ providers: vendors })
-    const windows = KNOWN_ALIASES.map(({ id }) => [id, directory.resolve(id)?.model.contextWindow])
+    const windows = anthropicCatalog.aliases.map(({ id }) => [id, directory.resolve(id)?.model.contextWindow])
     expect(windows).toEqual([
       ['model-sonnet-4-20250514', 200_000],
       ['model-sonnet-4-20250514-optim', 128_000],
@@ -118,7 +115,7 @@ describe('the directory', () => {
   it('lists aliases, then the models of the providers, and each listed name resolves to the same', () => {
     const directory = createDirectory({ providers: [...vendors, local] })
     const names = directory.list().map(({ name }) => name)
-    expect(names.slice(0, 4)).toEqual(KNOWN_ALIASES.map(({ id }) => id))
+    expect(names.slice(0, 4)).toEqual(anthropicCatalog.aliases.map(({ id }) => id))
     expect(names).toContain('openai/gpt-6-luna')
     expect(names).not.toContain('anthropic/claude-sonnet-4-20250514')
     expect(new Set(names).size).toBe(names.length)
@@ -236,7 +233,7 @@ describe('the directory', () => {
 })
 
 describe('two accounts at one vendor', () => {
-  it('stand side by side under names of their own', () => {
+  it('are used under different names', () => {
     const directory = createDirectory({
       providers: [
         openai({ apiKey: 'k' }),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { openai, openaiCompatible } from '../../src/index.ts'
 import { groq, openrouter, priceList } from '../../src/providers.ts'
-import { writeTable } from '../../scripts/refresh-catalog.ts'
+import { catalogOf } from '../../scripts/refresh-catalog.ts'
 
 const pricedAt = '2026-11-20'
 
@@ -101,11 +101,13 @@ describe('priceList', () => {
 })
 
 describe('scripts/refresh-catalog', () => {
-  it('writes one row per model, with the source and the date', () => {
-    const table = writeTable(modelsDev, pricedAt, 'models.dev')
-
-    expect(table).toContain("const PRICED_AT = '2026-11-20'")
-    expect(table).toContain('The source of the prices below: models.dev.')
-    expect(table).toContain('  groq: [\n    ["new-llama",8192,4096,0.05,0.08],\n  ],')
+  it('writes the models of each vendor, with the source and the date', () => {
+    expect(catalogOf(modelsDev, pricedAt, 'models.dev')).toMatchObject({
+      source: 'models.dev',
+      pricedAt: '2026-11-20',
+      models: {
+        groq: [{ id: 'new-llama', contextWindow: 8192, maxOutputTokens: 4096, price: { input: 0.05, output: 0.08 } }],
+      },
+    })
   })
 })

@@ -1,0 +1,202 @@
+import * as z from 'zod/mini'
+import { GatewayError } from '../core/errors.ts'
+import type { MaybePromise } from '../core/async.ts'
+import type { Price } from '../core/money.ts'
+import type { Provider } from '../core/ports.ts'
+import type { UpstreamFormatModule } from '../formats/format.ts'
+import { fetchTransport } from '../http/transport-fetch.ts'
+import { httpProvider, type HttpProviderOptions, type SignRequest } from './http-provider.ts'
+import { createModelBook, type KnownModel, type PriceList } from './model-book.ts'
+import {
+  apiKeySchema,
+  baseUrlSchema,
+  fetchSchema,
+  functionSchema,
+  headersSchema,
+  modelEntrySchema,
+  priceSchema,
+  providerName,
+  type ModelEntry,
+} from './provider-options.ts'
+
+/** A key, or a function that returns the current one. The function is called for each request, so that keys can rotate. */
+export type ApiKey = string | (() => MaybePromise<string>)
+
+/** The options of every vendor. */
+export interface VendorOptions {
+  /** The name of the provider in `<provider>/<model_id>`. Set it for a second account. @default the vendor's name */
+  readonly name?: string
+  /** The key, or a function that returns it for each call. @default the vendor's environment variable, read by the first call */
+  readonly apiKey?: ApiKey
+  /** @default the vendor's address */
+  readonly baseUrl?: string
+  /** Models in addition to the catalog. Fields override those of the catalog. @default the models of the catalog */
+  readonly models?: readonly ModelEntry[]
+  /** Prices from a file. They override those of the catalog. Models that are only in the file are served, too. */
+  readonly prices?: PriceList
+  /** Dollars per million tokens for unknown models. If set, every model id is accepted. */
+  readonly defaultPrice?: Price
+  /** Additional headers of each call. @default none */
+  readonly headers?: Readonly<Record<string, string>>
+  /** Replaces the transport of the gateway; called as `fetch(url, init)`. */
+  readonly fetch?: typeof globalThis.fetch
+}
+
+/** The schema of each field, for options whose fields are all optional. */
+type OptionFields<options> = {
+  readonly [field in keyof options]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<options[field]>>>
+}
+
+export const apiKeySourceSchema: z.ZodMiniType<ApiKey> = z.union([
+  apiKeySchema,
+  functionSchema<() => MaybePromise<string>>('the key as a string, or a function that returns it'),
+])
+
+/** The fields of VendorOptions except `headers`. */
+export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
+  name: z.exactOptional(providerName),
+  apiKey: z.exactOptional(apiKeySourceSchema),
+  baseUrl: z.exactOptional(baseUrlSchema),
+  models: z.exactOptional(z.array(modelEntrySchema)),
+  prices: z.exactOptional(
+    z.custom<PriceList>((value) => typeof value === 'object' && value !== null && 'over' in value, {
+      error: 'expected the result of priceList()',
+    }),
+  ),
+  defaultPrice: z.exactOptional(priceSchema),
+  fetch: z.exactOptional(fetchSchema),
+}
+
+/** The fields of VendorOptions. */
+export const vendorFields: OptionFields<VendorOptions> = {
+  ...commonFields,
+  headers: z.exactOptional(headersSchema),
+}
+
+/** The facts about a vendor that differ from those of other vendors. */
+interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' | 'urls' | 'passes'> {
+  /** The name of the function in error messages. */
+  readonly who: string
+  /** The family of models whose id does not contain one. */
+  readonly family: string
+  readonly known: readonly KnownModel[]
+  /** Headers of the format. @default none */
+  readonly headers?: Readonly<Record<string, string>>
+  /** @default none are sent */
+  readonly credentials?: Credentials | undefined
+}
+
+/** Creates the provider of a vendor. Throws `invalid-request` for an invalid model. */
+export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider {
+  const { who, family, known, credentials, headers, ...facts } = vendor
+  const { models: entries, defaultPrice, headers: further, fetch } = options
+  return httpProvider({
+    ...facts,
+    ...createModelBook({ who, family, known, entries, defaultPrice }),
+    headers: { ...headers, ...credentials?.headers, ...further },
+    secrets: () => [...(credentials?.secrets ?? []), ...Object.values(further ?? {})].filter(isLong),
+    sign: credentials?.sign,
+    ...(fetch !== undefined && { transport: fetchTransport((url, init) => fetch(url, init)) }),
+  })
+}
+
+/** Short values are words, not secrets. */
+function isLong(text: string): boolean {
+  return text.length >= 8
+}
+
+/**
+ * Returns the models of the catalog with the prices of the options. Throws `invalid-request` if no model has a price,
+ * because a model without a price would be free.
+ */
+export function pricedModels(
+  who: string,
+  vendor: string,
+  { prices, models = [], defaultPrice }: VendorOptions,
+  catalog: readonly KnownModel[] = [],
+): readonly KnownModel[] {
+  const known = prices?.over(catalog, vendor) ?? catalog
+  if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return known
+  throw new GatewayError(
+    'invalid-request',
+    `${who}: prices: the catalog has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
+  )
+}
+
+// ─── Credentials ───
+
+/** The options of an HTTP provider that authenticate it. */
+export interface Credentials {
+  readonly headers: Readonly<Record<string, string>>
+  /** Secrets that must not appear in messages. Keys of a function are added when they are first used. */
+  readonly secrets: readonly string[]
+  readonly sign?: SignRequest
+}
+
+interface KeySource {
+  /** The provider in error messages. */
+  readonly who: string
+  /** The header that carries the key. @default 'authorization' */
+  readonly header?: string
+  readonly apiKey: ApiKey | undefined
+  /** Environment variables that are read by the first call if there is no `apiKey`. */
+  readonly variables: readonly string[]
+}
+
+/** Maximum number of rotated keys that are still redacted. */
+const MAX_SECRETS = 4
+
+/** Returns credentials that send the key in a header. A key that is not a string is read for each call. */
+export function keyCredentials({ who, header = 'authorization', apiKey, variables }: KeySource): Credentials {
+  const write = (key: string): Record<string, string> => ({
+    [header]: header === 'authorization' ? `Bearer ${key}` : key,
+  })
+  if (typeof apiKey === 'string') return { headers: write(apiKey), secrets: [apiKey] }
+  const secrets: string[] = []
+  return {
+    headers: {},
+    secrets,
+    sign: async (request) => {
+      const key = apiKey === undefined ? fromEnvironment(variables) : await apiKey()
+      if (!apiKeySchema.safeParse(key).success || key === undefined) throw missingKey(who, apiKey ? [] : variables)
+      if (!secrets.includes(key) && secrets.unshift(key) > MAX_SECRETS) secrets.pop()
+      return { ...request, headers: { ...request.headers, ...write(key) } }
+    },
+  }
+}
+
+/** Returns the first of the variables that is set. Returns undefined on platforms without an environment. */
+export function fromEnvironment(variables: readonly string[]): string | undefined {
+  return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
+}
+
+/** Returns an error that is not retried and opens no circuit, because only the operator can fix it. */
+export function missingKey(who: string, variables: readonly string[]): GatewayError {
+  const remedy = variables.length === 0 ? 'the option apiKey' : `${variables.join(' or ')}, or the option apiKey`
+  return new GatewayError('overloaded', `The provider "${who}" has no API key. Set ${remedy}.`, {
+    advice: { shouldRetry: 'false' },
+    isCallerSide: true,
+  })
+}
+
+// ─── Formats. The code of each is loaded with the first request in it. ───
+
+export const CHAT: UpstreamFormatModule = {
+  dialect: 'openai',
+  load: async () => (await import('../formats/chat/upstream.ts')).chatUpstream,
+}
+
+export const MESSAGES: UpstreamFormatModule = {
+  dialect: 'anthropic',
+  load: async () => (await import('../formats/messages/upstream.ts')).messagesUpstream,
+}
+
+export const RESPONSES: UpstreamFormatModule & { readonly dialect: 'responses' } = {
+  dialect: 'responses',
+  load: async () => (await import('../formats/responses/upstream.ts')).responsesUpstream,
+}
+
+export const GEMINI: UpstreamFormatModule = {
+  dialect: 'gemini',
+  load: async () => (await import('../formats/gemini/upstream.ts')).geminiUpstream,
+}
