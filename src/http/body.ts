@@ -41,11 +41,11 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   return new GatewayError('invalid-request', message, { cause })
 }
 
-/** Joins chunks of `size` bytes in total. A single chunk is returned as it is. */
+/** Joins chunks of `size` bytes in total. Returns a single chunk itself. */
 export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Array {
   const [only] = pieces
   if (pieces.length === 1 && only !== undefined) return only
-  const whole = new Uint8Array(size)
+  const whole = allocate(size)
   let offset = 0
   for (const piece of pieces) {
     whole.set(piece, offset)
@@ -53,6 +53,10 @@ export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Arr
   }
   return whole
 }
+
+/** Node's buffers come from a pool, and their text is searched and sent faster than that of other bytes. */
+const allocate: (size: number) => Uint8Array =
+  'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
 /** Larger bodies are copied while they arrive, because joining 30 MB at the end blocks the event loop for 20 ms. */
 const LARGE_BODY_BYTES = 1024 * 1024

@@ -84,6 +84,9 @@ class HttpCall implements TransportHandler, AnswerSource {
   #turnBytes = 0
   #turnLines = 0
   #isYielding = false
+  #isScheduled = false
+  /** Size of the chunks that are still to be forwarded. */
+  #waitingBytes = 0
   #cancelTotal: () => void = noop
   #cancelSilence: () => void = noop
   #unsubscribe: () => void = noop
@@ -136,7 +139,15 @@ class HttpCall implements TransportHandler, AnswerSource {
     }
     this.#activeAt = this.#options.runtime.now()
     this.#pieces.push(bytes)
-    this.#deliver()
+    this.#waitingBytes += bytes.byteLength
+    if (this.#waitingBytes >= MAX_TURN_BYTES) return this.#deliver()
+    if (this.#isScheduled) return
+    // One read of the socket often brings several small chunks. They are forwarded together.
+    this.#isScheduled = true
+    queueMicrotask(() => {
+      this.#isScheduled = false
+      this.#deliver()
+    })
   }
 
   /** Forwards received chunks. It yields after each portion, because an upstream may send much at once. */
@@ -147,9 +158,9 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#pieces.length === 0 && this.#ending !== undefined) this.#sendEnding(receiver)
   }
 
-  /** Removes from the first chunk the part that may be forwarded in this turn, and yields when that ends the turn. */
+  /** Removes from the received chunks the part that may be forwarded in this turn, and yields when that ends the turn. */
   #takeSlice(): Uint8Array {
-    const piece = this.#pieces.shift() ?? new Uint8Array(0)
+    const piece = this.#takePiece()
     const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
     let size = 0
     while (size < most && this.#turnLines < MAX_TURN_LINES) {
@@ -159,9 +170,22 @@ class HttpCall implements TransportHandler, AnswerSource {
     }
     this.#turnBytes += size
     if (this.#turnBytes >= MAX_TURN_BYTES || this.#turnLines >= MAX_TURN_LINES) this.#yield()
+    this.#waitingBytes -= size
     if (size === piece.byteLength) return piece
     this.#pieces.unshift(piece.subarray(size))
     return piece.subarray(0, size)
+  }
+
+  /** Removes the first chunk, joined with the following ones as far as they fit in this turn. */
+  #takePiece(): Uint8Array {
+    let size = 0
+    let count = 0
+    for (const { byteLength } of this.#pieces) {
+      if (count > 0 && size + byteLength > MAX_TURN_BYTES - this.#turnBytes) break
+      size += byteLength
+      count++
+    }
+    return joinBytes(this.#pieces.splice(0, count), size)
   }
 
   #yield(): void {
@@ -175,8 +199,8 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#isYielding = false
     this.#turnBytes = 0
     this.#turnLines = 0
-    if (!this.#isPaused && !this.#isOver) this.#call?.resume()
     this.#deliver()
+    if (!this.#isYielding && !this.#isPaused && !this.#isOver) this.#call?.resume()
   }
 
   #sendEnding(receiver: SourceReceiver): void {

@@ -80,7 +80,7 @@ export class AnswerTranslator {
     const isPlain = this.#isPlain
     if (isPlain === undefined) return this.#parse(bytes)
     this.#received.push(bytes)
-    if (!this.hasContent || this.#collected.isFinished()) return this.#parse(bytes)
+    if (this.#collected.isFinished()) return this.#parse(bytes)
     return this.#relay(bytes, isPlain)
   }
 
@@ -138,19 +138,40 @@ export class AnswerTranslator {
     return this.#number(frames)
   }
 
+  /** Splits the bytes into the end of an open event, whole events, and the beginning of the next event. */
   #relay(bytes: Uint8Array, isPlain: IsPlain): TranslatedChunk {
     const from = this.#isOpen ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
     const to = from === -1 ? -1 : lastEventEnd(bytes, from)
     if (to <= from) return this.#parse(bytes)
-    const whole = bytes.subarray(from, to)
-    const search = searchBytes(whole)
-    if (!isPlain(search)) return this.#parse(bytes)
-    const before = from === 0 ? '' : this.#parse(bytes.subarray(0, from))
-    this.#hasRelayed = true
-    this.writer.passed?.(search)
-    const relayed = this.#options.isNumbered ? this.#numberBytes(whole) : whole
-    const after = to === bytes.length ? '' : this.#parse(bytes.subarray(to))
-    return before === '' && after === '' ? relayed : joinChunks([before, relayed, after])
+    const chunks: TranslatedChunk[] = []
+    if (from > 0) chunks.push(this.#parse(bytes.subarray(0, from)))
+    let rest = bytes.subarray(from, to)
+    while (!this.hasContent && rest.length > 0) {
+      const end = searchBytes(rest).find(EVENT_END) + EVENT_END.length
+      chunks.push(this.#parse(rest.subarray(0, end)))
+      rest = rest.subarray(end)
+    }
+    this.#relayEvents(rest, isPlain, chunks)
+    if (to < bytes.length) chunks.push(this.#parse(bytes.subarray(to)))
+    return joinChunks(chunks)
+  }
+
+  /** Relays events unparsed if all of them are plain. Otherwise halves them until each part is plain or one event. */
+  #relayEvents(events: Uint8Array, isPlain: IsPlain, chunks: TranslatedChunk[]): void {
+    if (events.length === 0) return
+    if (this.#collected.isFinished()) return void chunks.push(this.#parse(events))
+    const search = searchBytes(events)
+    if (isPlain(search)) {
+      this.#hasRelayed = true
+      this.writer.passed?.(search)
+      chunks.push(this.#options.isNumbered ? this.#numberBytes(events) : events)
+      return
+    }
+    const middle = search.find(EVENT_END, (events.length >> 1) - 1) + EVENT_END.length
+    const split = middle < events.length ? middle : search.find(EVENT_END) + EVENT_END.length
+    if (split === events.length) return void chunks.push(this.#parse(events))
+    this.#relayEvents(events.subarray(0, split), isPlain, chunks)
+    this.#relayEvents(events.subarray(split), isPlain, chunks)
   }
 
   #parse(bytes: Uint8Array): string {
@@ -201,7 +222,7 @@ export class AnswerTranslator {
     return text
   }
 
-  #numberBytes(bytes: Uint8Array): Uint8Array {
+  #numberBytes(bytes: Uint8Array): TranslatedChunk {
     const search = searchBytes(bytes)
     const pieces: TranslatedChunk[] = []
     for (let start = 0; start < bytes.length;) {
@@ -214,6 +235,7 @@ export class AnswerTranslator {
 }
 
 const LF = 10
+const EVENT_END = '\n\n'
 
 /** The index after the event that began in an earlier piece, or -1 when it does not end in this one. */
 function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {
@@ -232,7 +254,9 @@ function lastEventEnd(bytes: Uint8Array, from: number): number {
 
 const encoder = new TextEncoder()
 
-function joinChunks(chunks: readonly TranslatedChunk[]): Uint8Array {
+function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
+  const [first = '', ...others] = chunks.filter((chunk) => chunk.length > 0)
+  if (others.length === 0) return first
   const pieces = chunks.map((chunk) => (typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
   return joinBytes(
     pieces,

@@ -19,12 +19,18 @@ const BODY: JsonObject = {
   messages: [{ role: 'user', content: 'Tell me.' }],
 }
 
-function translatorOf(format: WholeFormat, isSameFormat: boolean, isNumbered: boolean): AnswerTranslator {
+function translatorOf(
+  format: WholeFormat,
+  isSameFormat: boolean,
+  isNumbered: boolean,
+  checkEvent: (data: string) => void = () => {},
+): AnswerTranslator {
   return new AnswerTranslator({
     format,
     writer: format.stepWriter({ prompt: format.readPrompt(BODY), created: 1 }),
     isSameFormat,
     isNumbered,
+    checkEvent,
     broken: (what, cause) => brokenUpstream('tiny', what, cause),
   })
 }
@@ -61,6 +67,10 @@ function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]):
 function cut(bytes: Uint8Array, at: readonly number[]): Uint8Array[] {
   const edges = [0, ...at.map((edge) => edge % (bytes.length + 1)).toSorted((one, other) => one - other), bytes.length]
   return edges.slice(1).map((edge, index) => bytes.subarray(edges[index], edge))
+}
+
+function textOf(frames: readonly Frame[]): string {
+  return frames.map(({ data }) => /" word \d+"/.exec(data)?.[0] ?? '').join('')
 }
 
 /** Data as values: relayed events keep the upstream's spelling, parsed ones may be written anew. */
@@ -158,6 +168,17 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     expect(typeof relayed === 'string' ? relayed : new TextDecoder().decode(relayed)).toBe(odd)
     translator.push(encoder.encode(whole.slice(end)))
     expect(translator.completion()).toEqual(parsed(bytes, false).completion)
+  })
+
+  it('parses only the events that matter of a chunk that holds the whole stream', () => {
+    const text = Array.from({ length: 100 }, (_, index) => ` word ${index}`)
+    const bytes = bytesOf(dialect, { text })
+    const events: string[] = []
+    const translator = translatorOf(format, true, false, (data) => void events.push(data))
+
+    expect(textOf(translate(translator, [bytes]).frames)).toBe(textOf(parsed(bytes, false).frames))
+    expect(translator.isWhole).toBe(true)
+    expect(events.length).toBeLessThanOrEqual(10)
   })
 
   it('that is cut off anywhere is not whole, and has what came before the cut', () => {
