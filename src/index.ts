@@ -103,7 +103,7 @@ export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/store.ts'
 
 // Tier 1
-export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/verifier.ts'
+export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/cache-options.ts'
 export type { AnswerStore, CachedAnswer } from './core/cache-ports.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'
 export type { Embedder, Neighbor, VectorIndex } from './core/cache-ports.ts'

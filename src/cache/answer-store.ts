@@ -2,69 +2,161 @@ import type { Completion } from '../core/answer.ts'
 import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
 import { asObject, type JsonObject } from '../core/json.ts'
 import type { Native } from '../core/prompt.ts'
-import { createOwnerShares, type Shared } from './owner-shares.ts'
 
 export interface MemoryAnswerStoreOptions {
   readonly maxEntries: number
   readonly maxBytes: number
   /** Returns the bytes that a comparable entry takes in the index. */
   readonly indexBytes: (text: string) => number
-  /** Called for each entry that leaves, except when it is replaced. */
+  /** Called for each entry that is removed, but not for one that is replaced. */
   readonly onRemove: (answer: CachedAnswer) => void
 }
 
 /** Bytes of an entry besides its texts. */
 const OVERHEAD_BYTES = 1024
 
+interface Entry {
+  readonly answer: CachedAnswer
+  readonly bytes: number
+}
+
+/** The entries of one key, least recently used first. */
+interface Owner {
+  readonly entries: Map<string, Entry>
+  /** Continues after the last evicted entry. A new iterator of a Map would pass over all deleted entries. */
+  oldest: Iterator<Entry, undefined>
+  bytes: number
+}
+
 /**
- * Keeps answers in memory, bounded by count and bytes. When the store is full, the key that uses most of it loses its
- * least recently used entry, so that one key cannot push out the entries of another.
+ * Returns a store in memory, bounded by count and bytes. When it is full, the key with the greatest share loses its
+ * least recently used entry, so a key with less than an equal share never loses an entry to another key.
  */
 export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): AnswerStore {
+  const { maxEntries, maxBytes, indexBytes, onRemove } = options
+  const entries = new Map<string, Entry>()
+  const owners = new Map<string, Owner>()
+  /** Number of comparable entries, by scope. */
   const comparable = new Map<string, number>()
-  const count = (answer: CachedAnswer, by: number): void => {
+  let bytes = 0
+
+  const count = ({ answer }: Entry, by: number): void => {
     if (!answer.comparable) return
-    const left = (comparable.get(answer.scope) ?? 0) + by
-    if (left > 0) comparable.set(answer.scope, left)
+    const total = (comparable.get(answer.scope) ?? 0) + by
+    if (total > 0) comparable.set(answer.scope, total)
     else comparable.delete(answer.scope)
   }
-  const onRemove = (answer: CachedAnswer): void => {
-    count(answer, -1)
-    options.onRemove(answer)
+  const attach = (entry: Entry): void => {
+    const { id, keyId } = entry.answer
+    const owner = owners.get(keyId) ?? newOwner()
+    owners.set(keyId, owner)
+    owner.entries.set(id, entry)
+    owner.bytes += entry.bytes
+    entries.set(id, entry)
+    bytes += entry.bytes
+    count(entry, 1)
   }
-  const answers = createOwnerShares<CachedAnswer>({ ...options, onRemove })
+  const detach = (entry: Entry): void => {
+    const { id, keyId } = entry.answer
+    entries.delete(id)
+    bytes -= entry.bytes
+    count(entry, -1)
+    const owner = owners.get(keyId)
+    if (owner === undefined) return
+    owner.entries.delete(id)
+    owner.bytes -= entry.bytes
+    if (owner.entries.size === 0) owners.delete(keyId)
+  }
+  const remove = (entry: Entry): void => {
+    detach(entry)
+    onRemove(entry.answer)
+  }
+  /** Moves the entry to the end of its owner's entries. Moves the owner to the end too, which decides between equal shares. */
+  const touch = (entry: Entry): void => {
+    const { id, keyId } = entry.answer
+    const owner = owners.get(keyId)
+    if (owner === undefined) return
+    owner.entries.delete(id)
+    owner.entries.set(id, entry)
+    owners.delete(keyId)
+    owners.set(keyId, owner)
+  }
+  const shareOf = (owner: Owner): number => Math.max(owner.entries.size / maxEntries, owner.bytes / maxBytes)
+  /** Scans the owners. Called only while the store is full. */
+  const evict = (): void => {
+    let greatest: Owner | undefined
+    for (const owner of owners.values()) {
+      if (greatest === undefined || shareOf(owner) > shareOf(greatest)) greatest = owner
+    }
+    const oldest = greatest === undefined ? undefined : oldestOf(greatest)
+    if (oldest !== undefined) remove(oldest)
+  }
+
   return {
-    get: (id) => answers.get(id),
-    peek: (id) => answers.peek(id),
+    get: (id) => {
+      const entry = entries.get(id)
+      if (entry !== undefined) touch(entry)
+      return entry?.answer
+    },
+    peek: (id) => entries.get(id)?.answer,
     put: (answer) => {
-      const old = answers.peek(answer.id)
-      if (old !== undefined) count(old, -1)
-      count(answer, 1)
-      return answers.put(sharedOf(answer, options))
+      const old = entries.get(answer.id)
+      if (old !== undefined) detach(old)
+      const entry: Entry = {
+        answer: { ...answer, completion: withoutValue(answer.completion) },
+        bytes: bytesOf(answer) + (answer.comparable ? indexBytes(answer.text) : 0),
+      }
+      if (entry.bytes > maxBytes) {
+        onRemove(entry.answer)
+        return false
+      }
+      attach(entry)
+      while (entries.size > maxEntries || bytes > maxBytes) evict()
+      return entries.get(answer.id) === entry
     },
     amend: (id, changes) => {
-      const answer = answers.peek(id)
-      if (answer !== undefined) answers.replace(id, { ...answer, ...changes })
+      const old = entries.get(id)
+      if (old === undefined) return
+      const entry = { ...old, answer: { ...old.answer, ...changes } }
+      entries.set(id, entry)
+      owners.get(entry.answer.keyId)?.entries.set(id, entry)
     },
-    remove: (id) => answers.remove(id),
+    remove: (id) => {
+      const entry = entries.get(id)
+      if (entry !== undefined) remove(entry)
+    },
     hasComparable: (scope) => comparable.has(scope),
-    clear: (keyId) => answers.clear(keyId),
-    size: () => answers.size(),
+    clear: (keyId) => {
+      const cleared = keyId === undefined ? entries : owners.get(keyId)?.entries
+      cleared?.forEach(remove)
+    },
+    size: () => ({ entries: entries.size, bytes }),
   }
 }
 
-/** Counts two bytes per character. A native answer counts twice: a reader of its value parses its text. */
-function sharedOf(answer: CachedAnswer, { indexBytes }: MemoryAnswerStoreOptions): Shared<CachedAnswer> {
-  const { id, text, completion, comparable, keyId } = answer
+function newOwner(): Owner {
+  const entries = new Map<string, Entry>()
+  return { entries, oldest: entries.values(), bytes: 0 }
+}
+
+function oldestOf(owner: Owner): Entry | undefined {
+  const next = owner.oldest.next()
+  if (next.done !== true) return next.value
+  // An iterator that has reached the end stays there.
+  owner.oldest = owner.entries.values()
+  return owner.oldest.next().value
+}
+
+/** Counts two bytes per character. The text of a native answer counts twice, because reading its value parses it. */
+function bytesOf({ id, text, completion }: CachedAnswer): number {
   const { native, parts } = completion
   let length = id.length + text.length
   for (const part of parts) length += 'text' in part ? part.text.length : 0
   if (native !== undefined) length += (native.text?.length ?? JSON.stringify(native.value).length) * 2
-  const bytes = OVERHEAD_BYTES + 2 * length + (comparable ? indexBytes(text) : 0)
-  return { id, owner: keyId, bytes, value: { ...answer, completion: withoutValue(completion) } }
+  return OVERHEAD_BYTES + 2 * length
 }
 
-/** The answer with its JSON text alone: a parsed value is many objects, which every collection would visit. */
+/** Returns the completion with its JSON text alone. The garbage collector would visit every object of a parsed value. */
 function withoutValue(completion: Completion): Completion {
   const { native } = completion
   return native?.text === undefined
@@ -72,7 +164,7 @@ function withoutValue(completion: Completion): Completion {
     : { ...completion, native: new StoredNative(native.dialect, native.text) }
 }
 
-/** A native whose value is parsed when it is read. */
+/** Parses its value on each read. */
 class StoredNative implements Native {
   readonly dialect: Native['dialect']
   readonly text: string

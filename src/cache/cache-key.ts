@@ -10,7 +10,6 @@ import {
   type Prompt,
   type TextPart,
 } from '../core/prompt.ts'
-import { hasProgramLines, normalizeText } from './normalize.ts'
 
 export interface CacheKeyOptions {
   /** The id of the calling key, or `global` if all keys share answers. */
@@ -33,42 +32,13 @@ export interface CacheKey {
 
 /** Body fields that the parsed prompt contains, or that do not affect the answer. All others are hashed as received. */
 const READ_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
-  openai: new Set([
-    'model',
-    'messages',
-    'stream',
-    'stream_options',
-    'max_tokens',
-    'max_completion_tokens',
-    'temperature',
-    'top_p',
-    'top_k',
-    'stop',
-    'n',
-  ]),
-  anthropic: new Set([
-    'model',
-    'messages',
-    'system',
-    'stream',
-    'max_tokens',
-    'temperature',
-    'top_p',
-    'top_k',
-    'stop_sequences',
-  ]),
-  responses: new Set([
-    'model',
-    'input',
-    'instructions',
-    'stream',
-    'stream_options',
-    'max_output_tokens',
-    'temperature',
-    'top_p',
-    'store',
-    'metadata',
-  ]),
+  openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
+  anthropic: bodyFields('messages system max_tokens stream temperature top_p top_k stop_sequences'),
+  responses: bodyFields('input instructions max_output_tokens stream stream_options temperature top_p store metadata'),
+}
+
+function bodyFields(names: string): ReadonlySet<string> {
+  return new Set(['model', ...names.split(' ')])
 }
 
 /** Longer questions are compared by hash only, because similar long texts are usually different questions. */
@@ -191,4 +161,44 @@ function textOf(message: Message): string {
 /** Returns JSON with sorted top-level fields: their order in a body has no meaning. */
 function sortedJson(value: JsonObject): string {
   return JSON.stringify(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
+}
+
+const CODE_FENCE = /```|~~~/
+/** With a code sign in the text, an indented line may be program code or structured data. */
+const INDENTED_LINE = /\n[ \t]+\S/
+const CODE_SIGN = /[={}();:<>[\]#]/
+/** Texts whose blanks are kept. */
+const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
+const QUOTES = /["`“«]/
+const BLANKS = /\s{2,}|[^\S ]/gu
+/** In longer texts with quotation marks or program lines, only line ends are normalized. This bounds the work. */
+const MAX_NORMALIZED_LENGTH = 100_000
+
+/** Returns true for a text whose lines and indentation may be program text. */
+function hasProgramLines(text: string): boolean {
+  return CODE_FENCE.test(text) || (INDENTED_LINE.test(text) && CODE_SIGN.test(text))
+}
+
+/**
+ * Returns the text after Unicode NFC and white-space normalization. Two texts with the same result are the same
+ * question. In program text only line ends and the blanks before them change, because indentation has a meaning there.
+ */
+export function normalizeText(text: string): string {
+  const composed = text.normalize('NFC')
+  const quotes = QUOTES.test(composed)
+  const keepsLines = hasProgramLines(composed) || (quotes && composed.length > MAX_NORMALIZED_LENGTH)
+  if (keepsLines) return normalizeLines(composed)
+  if (!quotes) return composed.replace(BLANKS, ' ').trim()
+  const pieces = composed.split(QUOTED)
+  return pieces
+    .map((piece, index) => (index % 2 === 1 ? piece : piece.replace(BLANKS, ' ')))
+    .join('')
+    .trim()
+}
+
+function normalizeLines(composed: string): string {
+  if (composed.length > MAX_NORMALIZED_LENGTH) return composed.replaceAll('\r\n', '\n').trimEnd()
+  const lines = composed.split(/\r\n?|\n/).map((line) => line.trimEnd())
+  const isWritten = (line: string): boolean => line !== ''
+  return lines.slice(Math.max(0, lines.findIndex(isWritten)), lines.findLastIndex(isWritten) + 1).join('\n')
 }

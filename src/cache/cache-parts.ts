@@ -1,29 +1,27 @@
 import type { AnswerStore } from '../core/cache-ports.ts'
+import type { Cancellation } from '../core/cancellation.ts'
 import { createMemoryAnswerStore } from './answer-store.ts'
-import { boundAnswers, boundIndex } from './bounded-parts.ts'
 import type { SemanticCacheOptions } from './cache-options.ts'
-import type { CandidateSearch } from './candidate-search.ts'
+import { boundAnswers, boundIndex, isPending } from './deadlines.ts'
 import { createFlatIndex } from './flat-index.ts'
+import type { Difference } from './guard.ts'
 import { hashingEmbedder } from './hashing-embedder.ts'
-import { lazyLexicon, type Lexicon } from './lexicon.ts'
-import { emptyTallies, type Tallies } from './statistics.ts'
-import { isPending } from './timeout.ts'
+import { lazyLexicon, type Lexicon } from './typos.ts'
 import { createVectorSearch } from './vector-search.ts'
-import { createWordingSearch } from './wording-search.ts'
+import { createWordingSearch, type CandidateSearch } from './wording-search.ts'
 
 const DEFAULT_THRESHOLD = 0.95
 const DEFAULT_ENTRIES = 1000
 const DEFAULT_BYTES = 64 * 1024 * 1024
 const DEFAULT_TIMEOUT_MS = 1000
 
-/** The parts that a cache is made of. */
 export interface CacheParts {
   readonly options: SemanticCacheOptions
   readonly threshold: number
   readonly timeoutMs: number
   readonly store: AnswerStore
   readonly search: CandidateSearch
-  readonly tallies: Tallies
+  readonly tallies: CacheTallies
   /** Answers that are being stored. */
   readonly writes: Set<Promise<unknown>>
   readonly lexicon: () => Lexicon | Promise<Lexicon>
@@ -42,7 +40,7 @@ export function createCacheParts(options: SemanticCacheOptions): CacheParts {
           indexBytes: search.bytesOf,
           onRemove: ({ scope, id, comparable }) => {
             const removed = comparable ? search.remove(scope, id) : undefined
-            // The entry is gone from the store already, so that a vector left behind finds nothing.
+            // A vector whose entry is no longer stored finds nothing.
             if (isPending(removed)) removed.catch(() => {})
           },
         })
@@ -65,8 +63,8 @@ interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
 }
 
 /**
- * The offline embedder needs no vectors. A store or an index of the operator does not report removed entries, so there
- * the index is bounded by itself; the memory store bounds it otherwise.
+ * The offline embedder needs no vectors. The memory store bounds the index, because it reports removed entries. With a
+ * store of the operator the index has bounds of its own.
  */
 function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
   const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options
@@ -80,4 +78,67 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
       ? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
       : boundIndex(options.index, { runtime, timeoutMs })
   return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isOwn, hasComparable })
+}
+
+/** Statistics of the cache. GET /metrics/cache reports a part of them. */
+export interface CacheStatistics {
+  /** hits / totalRequests; 0 before the first. */
+  readonly hitRate: number
+  /** Look-ups, except those of requests that do not accept stored answers. */
+  readonly totalRequests: number
+  readonly hits: number
+  readonly misses: number
+  /** Hits on the same text. */
+  readonly exactHits: number
+  /** Candidates above the threshold that the guard refused, by their first difference. */
+  readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>
+  /** Look-ups in which an embedder, index, store or verifier failed or was late. */
+  readonly failures: number
+  readonly entries: number
+  readonly bytes: number
+}
+
+export interface CacheTallies {
+  hits: number
+  misses: number
+  exactHits: number
+  failures: number
+  readonly refused: Partial<Record<Difference | 'verifier', number>>
+}
+
+export function emptyTallies(): CacheTallies {
+  return { hits: 0, misses: 0, exactHits: 0, failures: 0, refused: {} }
+}
+
+export function countRefusal({ refused }: CacheTallies, reason: Difference | 'verifier'): void {
+  refused[reason] = (refused[reason] ?? 0) + 1
+}
+
+export function statisticsOf(
+  tallies: CacheTallies,
+  size: { readonly entries: number; readonly bytes: number },
+): CacheStatistics {
+  const { hits, misses, refused } = tallies
+  const totalRequests = hits + misses
+  const hitRate = totalRequests === 0 ? 0 : hits / totalRequests
+  return { hitRate, totalRequests, ...tallies, refused: { ...refused }, ...size }
+}
+
+/** Returns the result of `work`, or `otherwise` when it fails. A caller that disconnects is not a failure. */
+export function attempt<T>(
+  tallies: CacheTallies,
+  work: () => T | Promise<T>,
+  otherwise: T,
+  cancellation?: Cancellation,
+): T | Promise<T> {
+  const failed = (): T => {
+    tallies.failures += cancellation?.isCancelled === true ? 0 : 1
+    return otherwise
+  }
+  try {
+    const result = work()
+    return isPending(result) ? result.then(undefined, failed) : result
+  } catch {
+    return failed()
+  }
 }

@@ -15,9 +15,9 @@ import {
   expandShortForm,
   plainSpelling,
 } from './english.ts'
-import { withGrammarWord } from './grammar-typos.ts'
+
 import { withoutEnd, withoutPleasantries } from './pleasantries.ts'
-import { asWords, isPlainWord, tokenize, type Token } from './tokens.ts'
+import { asWords, isPlainWord, tokenize, withGrammarWord, type Token } from './tokenize.ts'
 
 /** A token of a canonical form. */
 export interface Item extends Token {

@@ -126,7 +126,7 @@ const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
 
-/** Endings of all words that SPELLINGS can change. One test replaces one per row. */
+/** Matches the words that a row of SPELLINGS may change, so that most words need one test. */
 const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
 /**
@@ -141,84 +141,6 @@ export function plainSpelling(word: string, before: string): readonly string[] |
   return plain === word ? undefined : plain.split('-')
 }
 
-const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
-const TELL =
-  '(?:tell me|let me know|inform me|show me|teach me|explain to me|explain|help me(?: to)? (?:understand|find out|figure out)|enlighten me(?: on| about)?|clarify for me|give me an idea of)'
-/** Requests to an assistant. `can you swim` is a question, and so is `can you write a will without a lawyer`. */
-const TEXTS =
-  '(?:poem|haiku|limerick|song|story|essay|summary|paragraph|joke|slogan|outline|function|script|program|query|regex|unit test|blog post|tweet|list)'
-const REQUEST = [
-  '(?:explain|describe|summarize|outline|elaborate|clarify|define|list|suggest|recommend|compare|analyze|review|draft',
-  '|(?:tell|show|give|help|teach|walk|find|write|make|create|generate|build) (?:me|us)',
-  `|(?:write|create|generate|compose)(?= (?:a|an) (?:[a-z]+ ){0,3}?${TEXTS} (?:about|on|that|for|in|to|of|with)))`,
-].join('')
-const MODAL = '(?:can|could|would|will)'
-const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
-/** `how many` and `how I can` ask; \`do you know how to swim\` is a question of its own. */
-const KNOWN =
-  '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
-
-/** Pleasantries at the beginning of a text, matched against its words joined by spaces. One may follow another. */
-export const OPENINGS: readonly RegExp[] = [
-  /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
-  new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
-  /^(?:please|kindly) (?:, )?(?=\S)/,
-  /^(?:ok|okay|so|well|by the way|in fact|just|anyway|just (?:wondering|curious|checking)|out of (?:pure )?curiosity|if possible|if you do not mind|if you can|if i may ask) , (?=\S)/,
-  new RegExp(`^(?:ok |so |and )(?=${ASK} )`),
-  /^(?:sorry|excuse me|apologies|sorry to (?:bother|disturb|trouble) you)(?: ,)?(?: but)?(?: [,.:-])? (?=(?:what|who|when|where|why|how|which|can|could|is|are|do|does) )/,
-  /^(?:i have (?:a|one) (?:quick |short |small |simple )?question|(?:my|the|one|another) (?:quick )?question(?: is| for you)?|(?:a )?(?:quick|short|small)? ?question|i need (?:some )?help|help)(?: [.,:!-])+ (?=\S)/,
-  new RegExp(
-    `^(?:(?:${MODAL} (?:you|someone|somebody|anyone|anybody)|would you be able to|is it possible for you to|would it be possible for you to|i would (?:appreciate it|be grateful) if you could) (?:please |kindly )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`,
-  ),
-  new RegExp(`^(?:would|do) you mind (?:telling me|letting me know|explaining(?: to me)?)(?: [,:])? (?=${ASK} )`),
-  new RegExp(`^(?:is there )?any chance (?:that )?you (?:can|could) (?:${TELL}) (?=${ASK} )`),
-  new RegExp(
-    `^i (?:want|wanted|need|would like|would love|am trying|am looking|am curious|am interested|was hoping) to (?:know|ask|ask you|understand|find out|learn|figure out|work out|see|hear)(?: [,:])? (?=${ASK} )`,
-  ),
-  new RegExp(`^(?:(?:i am|i was)(?: just)? |just )(?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
-  new RegExp(`^i wonder(?: [,:])? (?=${ASK} )`),
-  new RegExp(
-    `^(?:do you (?:happen to |by any chance )?know|does any(?:one|body) (?:here )?know|(?:may|can|could) i (?:ask|know)|any idea|do you have any idea|have you any idea)(?: [,:])? (?=${KNOWN} )`,
-  ),
-  new RegExp(`^${MODAL} you(?: please| kindly)? (?=${REQUEST} )`),
-  /^i (?:want|need|would like) you to (?=(?!be |know |understand |not |stop |never |always )[a-z]+ )/,
-  /^at (?=what time )/,
-]
-
-/** Openings that are followed by a question in the word order of a clause: `tell me what the price is`. */
-export const CLAUSE_OPENING: RegExp = new RegExp(
-  `(?:${TELL}|telling me|explaining|letting me know|know|ask|see|understand|out|learn|wonder|wondering|curious|about|idea)(?: please)?(?: to me)? $`,
-)
-
-/** Words that begin the subject of such a clause. In `what problems were found` the subject begins with `what`. */
-export const SUBJECT_OPENINGS: ReadonlySet<string> = words(
-  'the a an my your his her its our their this that these those i you he she it we they',
-)
-
-/** Thanks and pleas at the end of a text, after a punctuation mark: `how do you say thank you` has none. */
-export const ENDING: RegExp =
-  /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
-
-/** `please` at the end of a request needs no punctuation. At the end of a question it may be the object. */
-export const PLEA: RegExp = new RegExp(
-  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${ASK} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
-)
-
-/** `for me` at the end of a request to write something. */
-export const FOR_ME: RegExp = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
-
-/** `write me a poem` as `write a poem`. */
-export const ORDER_ME: RegExp =
-  /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
-
-/** A language, a place or a time before a question: `in Python, how do I sort a list`. */
-export const FRONTED: RegExp = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
-
-/** In sentences with these words, a phrase at the end belongs to the last clause. */
-export const HAS_CLAUSES: ReadonlySet<string> = words(
-  'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
-)
-
 /** Small numbers in words. `one` is also a pronoun. */
 export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
   `two 2|three 3|four 4|five 5|six 6|seven 7|eight 8|nine 9|ten 10|eleven 11|twelve 12|thirteen 13|fourteen 14|fifteen 15|
@@ -227,19 +149,6 @@ export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
 
 /** Sizes of an answer after a number: `in three sentences` does not ask about sentences. */
 export const SIZES: ReadonlySet<string> = words('sentence sentences characters letters syllables')
-
-/** In a text with one of these words, a pleasantry may be the subject. */
-export const ABOUT_PLEASANTRIES: ReadonlySet<string> = words(
-  ': say says said saying reply replies respond responds response answer answers message email letter',
-)
-
-/** `how do I`, `how can I`, `how I can`, `how does one` ask how to. `how should I` asks for advice. */
-export const HOW_TO: RegExp =
-  /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
-
-/** The same in the word order of a clause: `tell me how I reset it`. */
-export const HOW_I: RegExp =
-  /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
 /** A text with one of these words is about spelling or wording, so every letter is significant. */
 export const ABOUT_LETTERS: ReadonlySet<string> = words(
@@ -268,6 +177,6 @@ function pairs(list: string): ReadonlyMap<string, string> {
   return new Map(list.split(/\|\s*/).map((pair) => pair.split(' ') as [string, string]))
 }
 
-function words(list: string): ReadonlySet<string> {
+export function words(list: string): ReadonlySet<string> {
   return new Set(list.split(/\s+/))
 }

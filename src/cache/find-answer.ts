@@ -1,21 +1,20 @@
 import type { Completion } from '../core/answer.ts'
 import { add, type NanoUsd } from '../core/money.ts'
 import type { CachedAnswer } from '../core/cache-ports.ts'
-import type { CacheParts } from './cache-parts.ts'
-import type { CacheCandidate, Lookup } from './candidate-search.ts'
+import type { Verdict } from './cache-options.ts'
+import { countRefusal, type CacheParts } from './cache-parts.ts'
 import { canonicalize } from './canonical.ts'
+import { isPending, whenReady, withDeadline, withTimeout, type Timeout } from './deadlines.ts'
 import { differenceOf, hasSameFacts } from './guard.ts'
-import type { Lexicon } from './lexicon.ts'
-import { countRefusal } from './statistics.ts'
-import { isPending, whenReady, withDeadline, withTimeout } from './timeout.ts'
-import type { Verdict } from './verifier.ts'
+import type { Lexicon } from './typos.ts'
+import type { CacheCandidate, Lookup } from './wording-search.ts'
 
-/** Maximum number of candidates that the guard compares: the best accepted one need not be the nearest. */
+/** Maximum number of candidates that the guard compares. It may refuse the nearest one and accept another. */
 const MAX_CANDIDATES = 16
 /** Number of long texts that are compared between two pauses. */
 const COMPARED_AT_ONCE = 4
 const LONG_TEXT = 1000
-/** From this similarity on two typos are forgiven, below it one. */
+/** From this similarity on, two typos are forgiven; below it, one. */
 const NEAR = 0.95
 
 export interface CacheHit {
@@ -29,15 +28,15 @@ export interface CacheHit {
   readonly similarity: number
   /** Milliseconds since 1970. */
   readonly storedAt: number
-  /** What a verifier cost; it counts in the actual cost of the request. @default 0 */
+  /** Cost of the verifier, a part of the actual cost of the request. @default 0 */
   readonly spent?: NanoUsd
 }
 
 type Found = CacheHit | undefined
 
 /**
- * Returns the stored answer to the same text, or the best one to a text that asks the same. Returns a promise only
- * where a part must wait; throws or rejects when a part fails.
+ * Returns the stored answer to the same text, or the best one to an equivalent text. Returns a promise only if a part
+ * must wait. Throws or rejects when a part fails.
  */
 export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
   const { key, threshold } = lookup
@@ -63,7 +62,7 @@ interface Comparison {
   readonly lookup: Lookup
   readonly candidates: readonly CacheCandidate[]
   readonly lexicon: Lexicon
-  /** The nearest candidate that the guard refused for its wording alone, where a verifier judges wording. */
+  /** The nearest candidate that the guard refused for its wording alone, if a verifier judges wording. */
   paraphrase: Accepted | undefined
 }
 
@@ -72,7 +71,7 @@ interface Accepted {
   readonly similarity: number
 }
 
-/** Returns the first candidate that the guard accepts, or else the nearest paraphrase. A verifier has the last word. */
+/** Returns the first candidate that the guard accepts, or else the nearest paraphrase, if the verifier agrees. */
 function bestOf(comparison: Comparison): Found | Promise<Found> {
   const { parts, lookup } = comparison
   return whenReady(firstAccepted(comparison, 0), (accepted) => {
@@ -87,25 +86,21 @@ function firstAccepted(comparison: Comparison, from: number): Accepted | undefin
   for (let at = from; at < candidates.length; at += 1) {
     if (isLong && at >= from + COMPARED_AT_ONCE) return parts.pause().then(() => firstAccepted(comparison, at))
     const candidate = candidates[at]
-    const judged = candidate === undefined ? undefined : judge(comparison, candidate)
-    if (isPending(judged)) return judged.then((accepted) => accepted ?? firstAccepted(comparison, at + 1))
-    if (judged !== undefined) return judged
+    if (candidate === undefined) continue
+    const accepted = whenReady(findEntry(parts, lookup, candidate.id), (entry) => compare(comparison, candidate, entry))
+    if (isPending(accepted)) return accepted.then((found) => found ?? firstAccepted(comparison, at + 1))
+    if (accepted !== undefined) return accepted
   }
   return undefined
 }
 
-function judge(
+function compare(
   comparison: Comparison,
   candidate: CacheCandidate,
-): Accepted | undefined | Promise<Accepted | undefined> {
-  const { parts, lookup } = comparison
-  return whenReady(findEntry(parts, lookup, candidate.id), (entry) =>
-    entry?.comparable === true ? compare(comparison, candidate, entry) : undefined,
-  )
-}
-
-function compare(comparison: Comparison, candidate: CacheCandidate, entry: CachedAnswer): Accepted | undefined {
+  entry: CachedAnswer | undefined,
+): Accepted | undefined {
   const { parts, lookup, lexicon } = comparison
+  if (entry?.comparable !== true) return undefined
   const similarity = Math.min(1, candidate.similarity())
   if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined
   const query = (lookup.form ??= canonicalize(lookup.key.text))
@@ -121,12 +116,11 @@ function compare(comparison: Comparison, candidate: CacheCandidate, entry: Cache
 }
 
 function verified(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | Promise<Found> {
-  const { verifyHit, runtime } = parts.options
+  const { verifyHit } = parts.options
   if (verifyHit === undefined) return served(parts, accepted)
-  const { key, keyId, modelName, smallModel, cancellation } = lookup
+  const { key, keyId, modelName, smallModel } = lookup
   const query = { text: key.text, keyId, modelName }
-  const timeout = { ms: parts.timeoutMs, after: runtime.after, cancellation }
-  const verdict = withTimeout<boolean | Verdict>(timeout, (ending) =>
+  const verdict = withTimeout<boolean | Verdict>(timeoutOf(parts, lookup), (ending) =>
     verifyHit(query, accepted.entry, { smallModel, signal: ending }),
   )
   return whenReady(verdict, (given) => {
@@ -143,7 +137,6 @@ function served(parts: CacheParts, { entry, similarity }: Accepted): CacheHit {
   const failed = (): void => void (parts.tallies.failures += 1)
   try {
     const amended = parts.store.amend(entry.id, { servedAt: similarity })
-    // The caller does not wait for it.
     if (isPending(amended)) amended.catch(failed)
   } catch {
     failed()
@@ -151,24 +144,22 @@ function served(parts: CacheParts, { entry, similarity }: Accepted): CacheHit {
   return hit
 }
 
-/** Returns an entry that lives and has the scope of this question, although an index may name others. */
+/** Returns an entry unless it has expired. An index may name entries of other scopes, which are never returned. */
 function findEntry(
   parts: CacheParts,
   lookup: Lookup,
   id: string,
 ): CachedAnswer | undefined | Promise<CachedAnswer | undefined> {
-  const got = bounded(parts, lookup, () => parts.store.get(id))
-  return whenReady(got, (entry) => {
+  const stored = withDeadline(timeoutOf(parts, lookup), () => parts.store.get(id))
+  return whenReady(stored, (entry) => {
     if (entry === undefined || entry.scope !== lookup.key.scope || entry.id !== id) return undefined
     if (entry.expiresAt > parts.options.runtime.now()) return entry
     return whenReady(parts.store.remove(id), () => undefined)
   })
 }
 
-function bounded<T>(parts: CacheParts, { cancellation }: Lookup, work: () => T | Promise<T>): T | Promise<T> {
-  const { runtime } = parts.options
-  const timeout = { ms: parts.timeoutMs, after: runtime.after, cancellation }
-  return withDeadline(timeout, work)
+function timeoutOf({ options, timeoutMs }: CacheParts, { cancellation }: Lookup): Timeout {
+  return { ms: timeoutMs, after: options.runtime.after, cancellation }
 }
 
 function hitOf(entry: CachedAnswer, similarity: number): CacheHit {

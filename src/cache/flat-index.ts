@@ -1,19 +1,18 @@
 import { GatewayError } from '../core/errors.ts'
 import type { VectorIndex } from '../core/cache-ports.ts'
-import { createPartition, type Partition, type StoredVector } from './partition.ts'
-import { SIGNATURE_WORDS, createSigner } from './signature.ts'
-import { tailLengthOf } from './vector-math.ts'
+import { SIGNATURE_WORDS, createSigner } from './hashing.ts'
+import { createPartition, tailLengthOf, type Partition, type StoredVector } from './partition.ts'
 
 export interface FlatIndexOptions {
   /** Milliseconds since 1970. */
   readonly now: () => number
-  /** Lets other work run: a search pauses every few milliseconds. @default never pauses */
+  /** Yields to other work. A search calls it every few milliseconds. @default resolves at once */
   readonly pause?: () => Promise<void>
   /** @default 1024 */
   readonly dimensions?: number
   /** @default 100,000 */
   readonly maxEntries?: number
-  /** Of vectors and signatures. @default 512 MiB */
+  /** Maximum size of vectors and signatures. @default 512 MiB */
   readonly maxBytes?: number
 }
 
@@ -22,14 +21,14 @@ const OVERHEAD_BYTES = 400
 /** Maximum number of expired entries that one `add` removes, so that no call takes long. */
 const MAX_SWEPT = 4
 
-/** Returns the bytes that a vector of so many dimensions takes in the index. */
+/** Returns the bytes of an entry in the index. */
 export function indexBytesOf(dimensions: number): number {
   return dimensions * 4 + SIGNATURE_WORDS * 4 + OVERHEAD_BYTES
 }
 
 /**
- * Keeps vectors in memory, partitioned by scope, and finds neighbors by exact cosines. The entry that was found or added
- * longest ago leaves first. A neighbor is missed less than once in 10^10 (see `createSigner`).
+ * Returns an index in memory, partitioned by scope, that finds neighbors by exact cosines. When it is full, the least
+ * recently found or added entry is removed. A neighbor is missed less than once in 10^10 (see `createSigner`).
  */
 export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
   const { now, dimensions = 1024, maxEntries = 100_000, maxBytes = 512 * 1024 * 1024 } = options
@@ -41,7 +40,10 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
 
   const check = (vector: Float32Array): void => {
     if (vector.length === dimensions) return
-    throw new GatewayError('internal', `A vector has ${vector.length} numbers; this index holds ${dimensions}.`)
+    throw new GatewayError(
+      'internal',
+      `A vector has ${vector.length} numbers; this index requires ${dimensions}. Set \`dimensions\` to that of the embedder.`,
+    )
   }
   const remove = (entry: StoredVector): void => {
     entries.delete(entry.id)
@@ -78,9 +80,9 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
       if (partition === undefined || limit < 1) return []
       const found = partition.search({ vector, least, limit, now: now() }, pause)
       const alive = (neighbors: Awaited<typeof found>): Awaited<typeof found> => {
-        const kept = neighbors.filter(({ id }) => entries.get(id)?.scope === scope)
-        for (const { id } of kept.toReversed()) touch(entries, id)
-        return kept
+        const present = neighbors.filter(({ id }) => entries.get(id)?.scope === scope)
+        for (const { id } of present.toReversed()) touch(entries, id)
+        return present
       }
       return found instanceof Promise ? found.then(alive) : alive(found)
     },
@@ -95,7 +97,7 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
   }
 }
 
-/** Makes an entry the last one to leave. */
+/** Marks an entry as the most recently used. */
 function touch(entries: Map<string, StoredVector>, id: string): void {
   const entry = entries.get(id)
   if (entry === undefined) return

@@ -1,7 +1,6 @@
 import type { Canonical, Item } from './canonical.ts'
 import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
-import { noLexicon, type Lexicon } from './lexicon.ts'
-import { isPlainWord } from './tokens.ts'
+import { isPlainWord } from './tokenize.ts'
 import {
   differsAtEnd,
   isFunctionTypo,
@@ -9,7 +8,9 @@ import {
   isOneTypo,
   isSwapInside,
   isTypingError,
+  noLexicon,
   withoutPossessive,
+  type Lexicon,
 } from './typos.ts'
 
 /** The kind of difference between two different questions. */

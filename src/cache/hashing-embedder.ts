@@ -1,18 +1,18 @@
 import type { Embedder } from '../core/cache-ports.ts'
 import { canonicalize, meaningOf } from './canonical.ts'
-import { hash32, mix } from './hash.ts'
+import { hash32, mix } from './hashing.ts'
 
 const DIMENSIONS = 1024
 
 /**
- * The weight of each kind of feature, as shares of the squared length. Letters of words tolerate typos; words, pairs of
- * words and pieces of words distinguish texts that use the same letters.
+ * Weight of each kind of feature, as a share of the squared length. Letters tolerate typos. Words, pairs of words and
+ * pieces of words distinguish texts that use the same letters.
  */
 const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
 
 const MIN_PIECE = 3
 const MAX_PIECE = 5
-/** A longer text is embedded by its head and its tail, so that the cost of a text is bounded. */
+/** Of a longer text the head and the tail are embedded, so that the cost is bounded. */
 const MAX_LENGTH = 16_384
 
 const OFFLINE: Embedder = {
@@ -23,7 +23,7 @@ const OFFLINE: Embedder = {
 
 /**
  * Embeds texts without a network or a model, by hashing features of their canonical form into 1024 dimensions. It finds
- * texts that are written nearly alike; it knows no synonyms. The same text has the same vector on every platform.
+ * texts that are written nearly alike, not synonyms. The same text has the same vector on every platform.
  */
 export function hashingEmbedder(): Embedder {
   return OFFLINE
@@ -41,32 +41,17 @@ function shortened(text: string): string {
 
 function embedMeaning(meaning: string): Float32Array {
   const words = meaning.split(' ').filter((word) => word !== '')
-  const sum = new Float64Array(DIMENSIONS)
-  addFamily(sum, countFeatures(words, lettersOf), SHARES.letters)
-  addFamily(sum, countFeatures(words, piecesOf), SHARES.pieces)
-  addFamily(
-    sum,
-    countFeatures(words, (word) => [hash32(word, 3)]),
-    SHARES.words,
-  )
   const pairs = words.slice(1).map((word, index) => `${words[index] ?? ''} ${word}`)
-  addFamily(
-    sum,
-    countFeatures(pairs, (pair) => [hash32(pair, 4)]),
-    SHARES.pairs,
-  )
-  return normalized(sum)
+  const sum = new Float64Array(DIMENSIONS)
+  addFamily(sum, words, lettersOf, SHARES.letters)
+  addFamily(sum, words, piecesOf, SHARES.pieces)
+  addFamily(sum, words, (word) => [hash32(word, 3)], SHARES.words)
+  addFamily(sum, pairs, (pair) => [hash32(pair, 4)], SHARES.pairs)
+  const length = lengthOf(sum)
+  return length === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / length)
 }
 
-function countFeatures(words: readonly string[], featuresOf: (word: string) => readonly number[]): Map<number, number> {
-  const counts = new Map<number, number>()
-  for (const word of words) {
-    for (const feature of featuresOf(word)) counts.set(feature, (counts.get(feature) ?? 0) + 1)
-  }
-  return counts
-}
-
-/** Each letter once, together with the word's first: swapped and doubled letters change nothing, a wrong one little. */
+/** Counts each letter once, with the first of its word: swapped or doubled letters change nothing, a wrong one little. */
 function lettersOf(word: string): readonly number[] {
   const first = word.charCodeAt(0)
   const letters = new Set<number>()
@@ -85,13 +70,22 @@ function piecesOf(word: string): readonly number[] {
   return pieces
 }
 
-/** Adds one kind of feature: each counts by the square root of how often it occurs, with a sign of its own. */
-function addFamily(sum: Float64Array, counts: ReadonlyMap<number, number>, share: number): void {
+/** Adds one kind of feature. Each counts by the square root of its number of occurrences, with a sign of its own. */
+function addFamily(
+  sum: Float64Array,
+  words: readonly string[],
+  featuresOf: (word: string) => readonly number[],
+  share: number,
+): void {
+  const counts = new Map<number, number>()
+  for (const word of words) {
+    for (const feature of featuresOf(word)) counts.set(feature, (counts.get(feature) ?? 0) + 1)
+  }
   const family = new Float64Array(DIMENSIONS)
   for (const [feature, count] of counts) {
-    const place = feature % DIMENSIONS
+    const dimension = feature % DIMENSIONS
     const sign = feature >>> 31 === 0 ? 1 : -1
-    family[place] = (family[place] ?? 0) + sign * Math.sqrt(count)
+    family[dimension] = (family[dimension] ?? 0) + sign * Math.sqrt(count)
   }
   const length = lengthOf(family)
   if (length === 0) return
@@ -99,11 +93,6 @@ function addFamily(sum: Float64Array, counts: ReadonlyMap<number, number>, share
   for (let index = 0; index < DIMENSIONS; index += 1) {
     sum[index] = (sum[index] ?? 0) + (family[index] ?? 0) * scale
   }
-}
-
-function normalized(sum: Float64Array): Float32Array {
-  const length = lengthOf(sum)
-  return length === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / length)
 }
 
 function lengthOf(vector: Float64Array): number {

@@ -1,13 +1,12 @@
 import type { Neighbor } from '../core/cache-ports.ts'
-import { SIGNATURE_WORDS, countOnes, maxDifferentBits, type Signer } from './signature.ts'
-import { headOf, product, tailLengthOf } from './vector-math.ts'
+import { SIGNATURE_WORDS, countOnes, maxDifferentBits, type Signer } from './hashing.ts'
 
 /** A stored vector and its row in a partition. */
 export interface StoredVector {
   readonly id: string
   readonly scope: string
   readonly vector: Float32Array
-  /** The length of the vector without its head. */
+  /** `tailLengthOf(vector)`. */
   readonly tailLength: number
   readonly expiresAt: number
   row: number
@@ -20,41 +19,40 @@ export interface VectorSearch {
   readonly now: number
 }
 
-/** Rows from which a partition keeps signatures: below, comparing all vectors costs less than signing them. */
-export const SIGNED_FROM = 256
-/** The words of a signature that are compared first; they lie side by side for all vectors. */
+/** Number of rows from which signatures are used. Below it, comparing all vectors costs less than signing them. */
+const SIGNED_FROM = 256
+/** Words of a signature that are compared first. They are adjacent in memory for all vectors. */
 const FIRST_WORDS = 2
 const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
-/** Words compared at each stage; a vector reaches a stage only when it was near enough at the one before. */
+/** Words compared at each stage. A vector reaches a stage only when it was near enough at the previous one. */
 const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
 /** Cost of a whole signature and of an exact comparison, in first stages. */
 const STAGE_COST = 6
 const EXACT_COST = 60
 /** Work between two pauses: about 3 ms. */
 const SLICE = 200_000
+/** Added to bounds, so that rounding never rejects a vector that reaches the minimum exactly. */
+const ROUNDING = 1e-5
 
 /** The vectors of one scope. */
 export interface Partition {
   size(): number
   add(entry: StoredVector): void
   remove(entry: StoredVector): void
-  /**
-   * Returns vectors of at least the minimum similarity, nearest first; a promise when the search pauses. Entries added
-   * meanwhile may be missed, no others.
-   */
+  /** Returns vectors of at least the minimum similarity, nearest first. Only entries added during a pause may be missed. */
   search(search: VectorSearch, pause: () => Promise<void>): readonly Neighbor[] | Promise<readonly Neighbor[]>
 }
 
-/** Rows of removed vectors stay empty until no search is running, so that a search never misses a moved vector. */
+/** Rows of removed vectors stay empty while a search is running: a moved vector could be missed. */
 interface Rows {
   entries: (StoredVector | undefined)[]
-  /** Rows with a signature: always the first ones. */
+  /** Number of rows with a signature, from the first on. */
   signed: number
   first: Uint32Array
   rest: Uint32Array
 }
 
-/** Compares all vectors of a small scope. In a large one it compares signatures, and the few vectors that are near. */
+/** Compares all vectors of a small scope. In a large scope it compares signatures first, and then the near vectors. */
 export function createPartition(sign: Signer): Partition {
   const rows: Rows = { entries: [], signed: 0, first: new Uint32Array(0), rest: new Uint32Array(0) }
   let empty = 0
@@ -90,7 +88,7 @@ export function createPartition(sign: Signer): Partition {
   }
 }
 
-/** Signs two rows for each new one, so that no call signs all rows of a scope that grows large. */
+/** Signs two rows per new row, so that no call has to sign all rows of a scope. */
 function signNext(rows: Rows, sign: Signer): void {
   const signature = new Uint32Array(SIGNATURE_WORDS)
   for (let count = 0; count < 2 && rows.signed < rows.entries.length; count += 1) {
@@ -100,7 +98,7 @@ function signNext(rows: Rows, sign: Signer): void {
       rows.rest = enlarged(rows.rest, Math.max(SIGNED_FROM, row * 2) * REST_WORDS)
     }
     const entry = rows.entries[row]
-    if (entry !== undefined) sign(entry.vector, signature, 0)
+    if (entry !== undefined) sign(entry.vector, signature)
     rows.first.set(signature.subarray(0, FIRST_WORDS), row * FIRST_WORDS)
     rows.rest.set(signature.subarray(FIRST_WORDS), row * REST_WORDS)
     rows.signed += 1
@@ -108,9 +106,9 @@ function signNext(rows: Rows, sign: Signer): void {
 }
 
 function closeGaps(rows: Rows): void {
-  const kept = rows.entries.filter((entry) => entry !== undefined)
+  const entries = rows.entries.filter((entry) => entry !== undefined)
   let signed = 0
-  kept.forEach((entry, row) => {
+  entries.forEach((entry, row) => {
     if (entry.row < rows.signed) {
       rows.first.copyWithin(row * FIRST_WORDS, entry.row * FIRST_WORDS, (entry.row + 1) * FIRST_WORDS)
       rows.rest.copyWithin(row * REST_WORDS, entry.row * REST_WORDS, (entry.row + 1) * REST_WORDS)
@@ -118,18 +116,19 @@ function closeGaps(rows: Rows): void {
     }
     entry.row = row
   })
-  rows.entries = kept
+  rows.entries = entries
   rows.signed = signed
 }
 
 interface Scan {
   readonly search: VectorSearch
   readonly tailLength: number
-  /** Undefined where the partition is too small for signatures. */
+  /** Undefined if the partition is too small for signatures. */
   readonly signature: Uint32Array | undefined
-  /** The number of bits that may differ at each stage. */
+  /** Number of bits that may differ at each stage. */
   readonly maxDifferent: readonly number[]
-  readonly best: Best
+  /** The nearest few so far, nearest first. */
+  readonly best: Neighbor[]
   readonly end: number
 }
 
@@ -141,17 +140,17 @@ function scan(
 ): readonly Neighbor[] | Promise<readonly Neighbor[]> {
   const isSigned = rows.signed >= SIGNED_FROM
   const signature = isSigned ? new Uint32Array(SIGNATURE_WORDS) : undefined
-  if (signature !== undefined) sign(search.vector, signature, 0)
+  if (signature !== undefined) sign(search.vector, signature)
   const state: Scan = {
     search,
     tailLength: tailLengthOf(search.vector),
     signature,
     maxDifferent: isSigned ? STAGES.map((words) => maxDifferentBits(search.least, words)) : [],
-    best: createBest(search.limit),
+    best: [],
     end: rows.entries.length,
   }
   const row = scanSlice(rows, state, 0)
-  return row < state.end ? scanRest(rows, state, row, pause) : state.best.list()
+  return row < state.end ? scanRest(rows, state, row, pause) : state.best
 }
 
 async function scanRest(
@@ -164,10 +163,10 @@ async function scanRest(
     await pause()
     row = scanSlice(rows, state, row)
   }
-  return state.best.list()
+  return state.best
 }
 
-/** Compares as many vectors as a few milliseconds allow; returns the row of the next slice. */
+/** Compares vectors for a few milliseconds. Returns the first row of the next slice. */
 function scanSlice(rows: Rows, state: Scan, from: number): number {
   const { first, rest, signed } = rows
   const { signature, maxDifferent, end } = state
@@ -210,18 +209,24 @@ function hasNearSignature(rest: Uint32Array, row: number, stage: FirstStage): bo
   return true
 }
 
-/** Computes the head of the cosine first: the lengths of the tails bound the rest, which most vectors never need. */
+/** Computes the head of the cosine first. With the tail lengths it bounds the rest, which most vectors never need. */
 function compare(entry: StoredVector | undefined, { search, tailLength, best }: Scan): void {
   if (entry === undefined || entry.expiresAt <= search.now) return
   const head = headOf(search.vector.length)
   const start = product(entry.vector, search.vector, 0, head)
   if (start + tailLength * entry.tailLength < search.least - ROUNDING) return
   const similarity = start + product(entry.vector, search.vector, head, search.vector.length)
-  if (similarity >= search.least) best.offer({ id: entry.id, similarity })
+  if (similarity >= search.least) insert(best, { id: entry.id, similarity }, search.limit)
 }
 
-/** Rounding must not reject a vector that reaches the minimum exactly. */
-const ROUNDING = 1e-5
+/** Among equally near vectors the first ones stay. */
+function insert(best: Neighbor[], neighbor: Neighbor, limit: number): void {
+  const last = best.at(-1)
+  if (best.length >= limit && (last === undefined || neighbor.similarity <= last.similarity)) return
+  const at = best.findIndex((other) => other.similarity < neighbor.similarity)
+  best.splice(at < 0 ? best.length : at, 0, neighbor)
+  if (best.length > limit) best.pop()
+}
 
 function enlarged(array: Uint32Array, length: number): Uint32Array {
   const larger = new Uint32Array(length)
@@ -229,22 +234,27 @@ function enlarged(array: Uint32Array, length: number): Uint32Array {
   return larger
 }
 
-interface Best {
-  offer(neighbor: Neighbor): void
-  list(): readonly Neighbor[]
+/** Returns the length of a vector without its head. */
+export function tailLengthOf(vector: Float32Array): number {
+  const head = headOf(vector.length)
+  return Math.sqrt(product(vector, vector, head, vector.length))
 }
 
-/** Keeps the nearest few; among equals the ones that came first. */
-function createBest(limit: number): Best {
-  const kept: Neighbor[] = []
-  return {
-    offer: (neighbor) => {
-      const last = kept.at(-1)
-      if (kept.length >= limit && (last === undefined || neighbor.similarity <= last.similarity)) return
-      const at = kept.findIndex((other) => other.similarity < neighbor.similarity)
-      kept.splice(at < 0 ? kept.length : at, 0, neighbor)
-      if (kept.length > limit) kept.pop()
-    },
-    list: () => kept,
+/** Returns the number of dimensions that are compared first. */
+export function headOf(dimensions: number): number {
+  return dimensions < 64 ? dimensions : dimensions >>> 2
+}
+
+/** Returns the scalar product of two vectors from one dimension up to another. */
+export function product(left: Float32Array, right: Float32Array, from: number, to: number): number {
+  let [a, b, c, d] = [0, 0, 0, 0]
+  const end = to - ((to - from) % 4)
+  for (let index = from; index < end; index += 4) {
+    a += (left[index] ?? 0) * (right[index] ?? 0)
+    b += (left[index + 1] ?? 0) * (right[index + 1] ?? 0)
+    c += (left[index + 2] ?? 0) * (right[index + 2] ?? 0)
+    d += (left[index + 3] ?? 0) * (right[index + 3] ?? 0)
   }
+  for (let index = end; index < to; index += 1) a += (left[index] ?? 0) * (right[index] ?? 0)
+  return a + b + (c + d)
 }

@@ -1,20 +1,92 @@
-import {
-  ABOUT_PLEASANTRIES,
-  CLAUSE_OPENING,
-  ENDING,
-  FOR_ME,
-  FRONTED,
-  HAS_CLAUSES,
-  HOW_I,
-  HOW_TO,
-  OPENINGS,
-  ORDER_ME,
-  PLEA,
-  QUESTION_WORDS,
-  SUBJECT_OPENINGS,
-} from './english.ts'
-import { reworded } from './rewordings.ts'
-import { asWords, isPlainWord, type Token } from './tokens.ts'
+import { QUESTION_WORDS, words } from './english.ts'
+import { countWords, lineOf, reworded } from './rewordings.ts'
+import { asWords, isPlainWord, type Token } from './tokenize.ts'
+
+const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
+const TELL =
+  '(?:tell me|let me know|inform me|show me|teach me|explain to me|explain|help me(?: to)? (?:understand|find out|figure out)|enlighten me(?: on| about)?|clarify for me|give me an idea of)'
+/** Requests to an assistant. `can you swim` is a question, and so is `can you write a will without a lawyer`. */
+const TEXTS =
+  '(?:poem|haiku|limerick|song|story|essay|summary|paragraph|joke|slogan|outline|function|script|program|query|regex|unit test|blog post|tweet|list)'
+const REQUEST = [
+  '(?:explain|describe|summarize|outline|elaborate|clarify|define|list|suggest|recommend|compare|analyze|review|draft',
+  '|(?:tell|show|give|help|teach|walk|find|write|make|create|generate|build) (?:me|us)',
+  `|(?:write|create|generate|compose)(?= (?:a|an) (?:[a-z]+ ){0,3}?${TEXTS} (?:about|on|that|for|in|to|of|with)))`,
+].join('')
+const MODAL = '(?:can|could|would|will)'
+const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
+/** `how many` and `how I can` ask; \`do you know how to swim\` is a question of its own. */
+const KNOWN =
+  '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
+
+/** Pleasantries at the beginning of a text, matched against its words joined by spaces. One may follow another. */
+const OPENINGS = [
+  /^(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening))(?: there| everyone| all)?(?: [.,!])+ (?=\S)/,
+  new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
+  /^(?:please|kindly) (?:, )?(?=\S)/,
+  /^(?:ok|okay|so|well|by the way|in fact|just|anyway|just (?:wondering|curious|checking)|out of (?:pure )?curiosity|if possible|if you do not mind|if you can|if i may ask) , (?=\S)/,
+  new RegExp(`^(?:ok |so |and )(?=${ASK} )`),
+  /^(?:sorry|excuse me|apologies|sorry to (?:bother|disturb|trouble) you)(?: ,)?(?: but)?(?: [,.:-])? (?=(?:what|who|when|where|why|how|which|can|could|is|are|do|does) )/,
+  /^(?:i have (?:a|one) (?:quick |short |small |simple )?question|(?:my|the|one|another) (?:quick )?question(?: is| for you)?|(?:a )?(?:quick|short|small)? ?question|i need (?:some )?help|help)(?: [.,:!-])+ (?=\S)/,
+  new RegExp(
+    `^(?:(?:${MODAL} (?:you|someone|somebody|anyone|anybody)|would you be able to|is it possible for you to|would it be possible for you to|i would (?:appreciate it|be grateful) if you could) (?:please |kindly )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`,
+  ),
+  new RegExp(`^(?:would|do) you mind (?:telling me|letting me know|explaining(?: to me)?)(?: [,:])? (?=${ASK} )`),
+  new RegExp(`^(?:is there )?any chance (?:that )?you (?:can|could) (?:${TELL}) (?=${ASK} )`),
+  new RegExp(
+    `^i (?:want|wanted|need|would like|would love|am trying|am looking|am curious|am interested|was hoping) to (?:know|ask|ask you|understand|find out|learn|figure out|work out|see|hear)(?: [,:])? (?=${ASK} )`,
+  ),
+  new RegExp(`^(?:(?:i am|i was)(?: just)? |just )(?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
+  new RegExp(`^i wonder(?: [,:])? (?=${ASK} )`),
+  new RegExp(
+    `^(?:do you (?:happen to |by any chance )?know|does any(?:one|body) (?:here )?know|(?:may|can|could) i (?:ask|know)|any idea|do you have any idea|have you any idea)(?: [,:])? (?=${KNOWN} )`,
+  ),
+  new RegExp(`^${MODAL} you(?: please| kindly)? (?=${REQUEST} )`),
+  /^i (?:want|need|would like) you to (?=(?!be |know |understand |not |stop |never |always )[a-z]+ )/,
+  /^at (?=what time )/,
+]
+
+/** Openings that are followed by a question in the word order of a clause: `tell me what the price is`. */
+const CLAUSE_OPENING = new RegExp(
+  `(?:${TELL}|telling me|explaining|letting me know|know|ask|see|understand|out|learn|wonder|wondering|curious|about|idea)(?: please)?(?: to me)? $`,
+)
+
+/** Words that begin the subject of such a clause. In `what problems were found` the subject begins with `what`. */
+const SUBJECT_OPENINGS = words('the a an my your his her its our their this that these those i you he she it we they')
+
+/** Thanks and pleas at the end of a text, after a punctuation mark: `how do you say thank you` has none. */
+const ENDING =
+  /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
+
+/** `please` at the end of a request needs no punctuation. At the end of a question it may be the object. */
+const PLEA = new RegExp(
+  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${ASK} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
+)
+
+/** `for me` at the end of a request to write something. */
+const FOR_ME = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
+
+/** `write me a poem` as `write a poem`. */
+const ORDER_ME = /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
+
+/** A language, a place or a time before a question: `in Python, how do I sort a list`. */
+const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
+
+/** In sentences with these words, a phrase at the end belongs to the last clause. */
+const HAS_CLAUSES = words(
+  'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
+)
+
+/** In a text with one of these words, a pleasantry may be the subject. */
+const ABOUT_PLEASANTRIES = words(
+  ': say says said saying reply replies respond responds response answer answers message email letter',
+)
+
+/** `how do I`, `how can I`, `how I can`, `how does one` ask how to. `how should I` asks for advice. */
+const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
+
+/** The same in the word order of a clause: `tell me how I reset it`. */
+const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
 /** Number of tokens at the head and at the end of a text that are searched for pleasantries. */
 const SEARCHED_TOKENS = 40
@@ -34,7 +106,7 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
   const bare = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
   const form = normalizeHowTo(bare, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
   const isOneSentence = form.length <= SEARCHED_TOKENS && !form.some((item) => item.kind === 'stop')
-  return isOneSentence ? reworded(form, lineOf) : form
+  return isOneSentence ? reworded(form) : form
 }
 
 /** Removes `me` from `write me a poem`, and `for me` at the end of an order. */
@@ -63,20 +135,6 @@ function openingOf(line: string): string | undefined {
     if (opening !== undefined) return opening
   }
   return undefined
-}
-
-/** Returns the words joined by blanks, and a sign for each other token, so that patterns can be matched on them. */
-function lineOf(items: readonly Token[]): string {
-  let line = ''
-  for (const item of items) {
-    const word = item.kind === 'exact' ? '\u0001' : item.kind === 'number' ? '0' : item.key
-    line = line === '' ? word : `${line} ${word}`
-  }
-  return line
-}
-
-function countWords(text: string): number {
-  return text.split(' ').filter((word) => word !== '').length
 }
 
 function withoutEnding(items: readonly Token[]): readonly Token[] {

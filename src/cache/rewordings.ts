@@ -1,7 +1,7 @@
-import { asWords, type Token } from './tokens.ts'
+import { asWords, type Token } from './tokenize.ts'
 
 /** A form of a question and its canonical form. `$1` is the text that the first group matched. */
-export interface Rewording {
+interface Rewording {
   readonly pattern: RegExp
   readonly to: string
 }
@@ -118,7 +118,7 @@ function byFirstWord(
 const MAX_STEPS = 3
 
 /** Returns the same form for equivalent forms of a question, such as `how to` for `what are the steps to`. */
-export function reworded(items: readonly Token[], lineOf: (items: readonly Token[]) => string): readonly Token[] {
+export function reworded(items: readonly Token[]): readonly Token[] {
   let current = items
   for (let step = 0; step < MAX_STEPS; step += 1) {
     const rules = REWORDINGS.get(current[0]?.key ?? '')
@@ -148,6 +148,16 @@ function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: 
   return undefined
 }
 
-function countWords(text: string): number {
+/** Returns the words joined by blanks, and a sign for each other token, so that patterns can be matched on them. */
+export function lineOf(items: readonly Token[]): string {
+  let line = ''
+  for (const item of items) {
+    const word = item.kind === 'exact' ? '\u0001' : item.kind === 'number' ? '0' : item.key
+    line = line === '' ? word : `${line} ${word}`
+  }
+  return line
+}
+
+export function countWords(text: string): number {
   return text.split(' ').filter((word) => word !== '').length
 }

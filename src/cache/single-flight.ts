@@ -1,6 +1,5 @@
 import type { Cancellation } from '../core/cancellation.ts'
 import type { Runtime } from '../core/ports.ts'
-import { refuseCancelled } from './timeout.ts'
 
 /** How a leader ends. */
 export type FlightEnd<T> =
@@ -126,7 +125,7 @@ export function createSingleFlight<T, P = never>(options: SingleFlightOptions = 
       return flights.size
     },
     join: (key, joining = {}) => {
-      refuseCancelled(joining)
+      if (joining.cancellation?.isCancelled === true) throw joining.cancellation.reason
       const flight = flights.get(key)
       if (flight === undefined) {
         const started: Flight<T, P> = { followers: undefined, parts: undefined }

@@ -1,56 +1,53 @@
+import { hash32 } from './hashing.ts'
+
 /** Minimum length of a word in which a typo is assumed. */
 const MIN_LENGTH = 4
 /** Minimum length of a word in which vowels are confused: `woman` and `women` are two words, `seperate` is a typo. */
 const LONG = 7
 const VOWELS = 'aeiouy'
-/** A last letter that makes another form of the same word: `use` and `used`, `lend` and `lender`. */
+const CONSONANTS = /^[^aeiouy]+$/
+/** Last letters of other forms of the same word: `use` and `used`, `lend` and `lender`. */
 const ENDINGS = 'sdryent'
 const PLAIN_WORD = /^[a-z]+$/
+const KEYBOARD: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
+
+/**
+ * Grammatical words. A misspelled one is recognized without context and with any vowel, because a name in its place
+ * would make no sentence. Pronouns are missing: `tell thom` is not `tell them`.
+ */
+const FUNCTION_WORDS: ReadonlySet<string> = new Set(
+  `about above across after again against along also although among another around because been before behind being
+  below between could does doing during every from have having into only should since than their then though through
+  under until upon very want were what when where whether which while whose with within without would your`.split(
+    /\s+/,
+  ),
+)
+
+/** Returns true for two words that the guard may accept as one. */
+export function mayBeTypo(left: string, right: string): boolean {
+  const [one, other] = withoutPossessive(left, right)
+  return isOneTypo(one, other) || isFunctionTypo(one, other)
+}
+
+/** Removes `'s` where both words have it. */
+export function withoutPossessive(left: string, right: string): readonly [string, string] {
+  return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
+}
 
 /**
  * Returns true when one lower-case word becomes the other by one typo: two adjacent letters swapped, one letter added,
- * missing or wrong. The first letter agrees unless it is swapped. Both may be real words: the lexicon decides that.
+ * missing or wrong. The first letter agrees unless it is swapped. Both may be real words; the lexicon checks that.
  */
 export function isOneTypo(left: string, right: string): boolean {
   const short = left.length <= right.length ? left : right
-  const long = left.length <= right.length ? right : left
+  const long = short === left ? right : left
   if (short.length < MIN_LENGTH || long.length - short.length > 1 || short === long) return false
   const from = commonStart(short, long)
-  // At most two letters differ, and all behind them agree: the cheapest check comes first.
+  // The cheapest check comes first: all letters after the typo agree.
   if (!long.endsWith(short.slice(from + 2))) return false
   if (from === 0 && !isSwap(short, long, 0)) return false
   if (!PLAIN_WORD.test(short) || !PLAIN_WORD.test(long)) return false
   return short.length === long.length ? isSwapOrWrongLetter(short, long, from) : isExtraLetter(short, long, from)
-}
-
-/**
- * Returns true for typos of the hand by which names do not differ: two letters swapped, a letter doubled or one of a
- * double missing, or any typo in a long word.
- */
-export function isTypingError(left: string, right: string): boolean {
-  if (left.length >= LONG && right.length >= LONG) return true
-  if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
-  const [short, long] = left.length < right.length ? [left, right] : [right, left]
-  const from = commonStart(short, long)
-  return long[from] === long[from - 1]
-}
-
-function commonStart(left: string, right: string): number {
-  let index = 0
-  while (index < left.length && left[index] === right[index]) index += 1
-  return index
-}
-
-/** Returns true when two letters are swapped at `at`, and all others agree. */
-function isSwap(left: string, right: string, at: number): boolean {
-  const swapped = left.length === right.length && left[at] === right[at + 1] && left[at + 1] === right[at]
-  return swapped && left.slice(at + 2) === right.slice(at + 2)
-}
-
-/** Returns true when two letters behind the first are swapped. */
-export function isSwapInside(left: string, right: string): boolean {
-  const from = commonStart(left, right)
-  return from > 0 && isSwap(left, right, from)
 }
 
 function isSwapOrWrongLetter(left: string, right: string, from: number): boolean {
@@ -66,41 +63,19 @@ function isExtraLetter(short: string, long: string, from: number): boolean {
   return from < short.length || !ENDINGS.includes(long[from] ?? '')
 }
 
-/**
- * Words of grammar. One of them misspelled is recognized without context and with any vowel, because a name in its place
- * would make no sentence. Pronouns are missing: `tell thom` is not `tell them`.
- */
-const FUNCTION_WORDS: readonly string[] =
-  `about above across after again against along also although among another around because been before behind being
-  below between could does doing during every from have having into only should since than their then though through
-  under until upon very want were what when where whether which while whose with within without would your`.split(/\s+/)
-const IS_FUNCTION_WORD: ReadonlySet<string> = new Set(FUNCTION_WORDS)
-const CONSONANTS = /^[^aeiouy]+$/
-
 /** Returns true when one word is a function word and the other is a misspelling of it and of no other function word. */
 export function isFunctionTypo(left: string, right: string): boolean {
-  const isLeft = IS_FUNCTION_WORD.has(left)
-  if (isLeft === IS_FUNCTION_WORD.has(right)) return false
+  const isLeft = FUNCTION_WORDS.has(left)
+  if (isLeft === FUNCTION_WORDS.has(right)) return false
   const [word, misspelled] = isLeft ? [left, right] : [right, left]
   if (!isOneEdit(word, misspelled) || !PLAIN_WORD.test(misspelled)) return false
   if (misspelled.length < MIN_LENGTH && !CONSONANTS.test(misspelled)) return false
-  return FUNCTION_WORDS.every((other) => other === word || !isOneEdit(other, misspelled))
+  return [...FUNCTION_WORDS].every((other) => other === word || !isOneEdit(other, misspelled))
 }
 
-/** Returns true for two words that the guard may accept as one. */
-export function mayBeTypo(left: string, right: string): boolean {
-  const [one, other] = withoutPossessive(left, right)
-  return isOneTypo(one, other) || isFunctionTypo(one, other)
-}
-
-/** Removes `'s` where both words have it: `professor's` is misspelled as `professor` is. */
-export function withoutPossessive(left: string, right: string): readonly [string, string] {
-  return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
-}
-
-/** Returns true when one word becomes the other by two swapped letters, or by one added, missing or wrong after the first. */
+/** Like `isOneTypo`, but for words of any length, with any vowel and any ending. */
 function isOneEdit(left: string, right: string): boolean {
-  const [short, long] = left.length <= right.length ? [left, right] : [right, left]
+  const [short, long] = byLength(left, right)
   const from = commonStart(short, long)
   if (isSwap(short, long, from)) return true
   if (from === 0 || long.length - short.length > 1) return false
@@ -108,8 +83,20 @@ function isOneEdit(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a misspelling that no name has: two letters swapped, or a wrong letter beside the right one on the
- * keyboard. Names differ by vowels, doubled letters and endings (Philips, Carpentier).
+ * Returns true for a typo by which names do not differ: two letters swapped, a letter doubled or one of a double
+ * missing, or any typo in a long word.
+ */
+export function isTypingError(left: string, right: string): boolean {
+  if (left.length >= LONG && right.length >= LONG) return true
+  if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
+  const [short, long] = byLength(left, right)
+  const from = commonStart(short, long)
+  return long[from] === long[from - 1]
+}
+
+/**
+ * Returns true for a misspelling that does not occur between names: two letters swapped, or a wrong letter beside the
+ * right one on the keyboard. Names differ by vowels, doubled letters and endings (Philips, Carpentier).
  */
 export function isKeyboardError(left: string, right: string): boolean {
   if (left.length !== right.length) return false
@@ -122,10 +109,126 @@ export function isKeyboardError(left: string, right: string): boolean {
   )
 }
 
-const KEYBOARD: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
+/** Returns true when two letters after the first are swapped. */
+export function isSwapInside(left: string, right: string): boolean {
+  const from = commonStart(left, right)
+  return from > 0 && isSwap(left, right, from)
+}
 
-/** Returns true when the words differ in the last letter alone, as names of products do from words: prisma, strapi. */
+/** Returns true when the words differ in the last letter alone, as product names differ from words: prisma, strapi. */
 export function differsAtEnd(left: string, right: string): boolean {
   const length = Math.min(left.length, right.length)
   return left.slice(0, length - 1) === right.slice(0, length - 1)
+}
+
+function isSwap(left: string, right: string, at: number): boolean {
+  const swapped = left.length === right.length && left[at] === right[at + 1] && left[at + 1] === right[at]
+  return swapped && left.slice(at + 2) === right.slice(at + 2)
+}
+
+function byLength(left: string, right: string): readonly [string, string] {
+  return left.length <= right.length ? [left, right] : [right, left]
+}
+
+function commonStart(left: string, right: string): number {
+  let index = 0
+  while (index < left.length && left[index] === right[index]) index += 1
+  return index
+}
+
+/**
+ * Classifies a lower-case word. Misspellings of `common` words are recognized; `real` words are all words and names one
+ * typo away from a common word. About one in a hundred unknown words is taken for common or real, which costs a hit;
+ * the reverse never happens. An `impossible` word is unknown and has three letters in a row that occur in almost no word
+ * or name: it is a misspelling, not a name.
+ */
+export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
+
+/** A lexicon without words. No typo is corrected with it. */
+export const noLexicon: Lexicon = () => 'unknown'
+
+/** Number of bits per word in the Bloom filter of common words, and in that of real words. */
+export const COMMON_PROBES = 10
+export const REAL_PROBES = 9
+
+/** Endings of regular forms, and the endings of their stems. */
+const FORMS: readonly (readonly [RegExp, readonly string[]])[] = [
+  [/ies$/, ['y', 'ie']],
+  [/ied$/, ['y']],
+  [/ier$/, ['y']],
+  [/ily$/, ['y']],
+  [/s$/, ['']],
+  [/es$/, ['']],
+  [/(?<=[^aeiou])(?:ed|er|ers|ing|ings)$/, ['', 'e']],
+  [/(?:ly|ness)$/, ['']],
+]
+
+/** Returns the words of at least four letters that a word may be a regular form of. */
+export function stemsOf(word: string): readonly string[] {
+  return FORMS.flatMap(([ending, stems]) =>
+    ending.test(word) ? stems.map((stem) => word.replace(ending, stem)) : [],
+  ).filter((stem) => stem.length >= 4)
+}
+
+/** Returns the bits of a word in a filter of `size` bits. */
+export function bitsOfWord(word: string, size: number, probes: number): readonly number[] {
+  const first = hash32(word, 0x5eed)
+  const step = hash32(word, 0x0dd5) | 1
+  return Array.from({ length: probes }, (_, probe) => ((first + Math.imul(step, probe)) >>> 0) % size)
+}
+
+/** Returns a number under 19,683 for each three letters of a word of a to z; a word begins and ends with a blank. */
+export function trigramsOf(word: string): readonly number[] {
+  const letters = [0, ...Array.from(word, (letter) => letter.charCodeAt(0) - 0x60), 0]
+  return letters.slice(2).map((last, at) => (letters[at] ?? 0) * 729 + (letters[at + 1] ?? 0) * 27 + last)
+}
+
+/** Filters in base64, written by bench/cache/build-lexicon.ts. */
+export interface LexiconData {
+  readonly commonWords: string
+  readonly realWords: string
+  readonly trigrams: string
+}
+
+export function readLexicon({ commonWords, realWords, trigrams }: LexiconData): Lexicon {
+  const isCommon = readFilter(commonWords, COMMON_PROBES)
+  const isReal = readFilter(realWords, REAL_PROBES)
+  const isTrigram = readBits(trigrams).has
+  return (word) => {
+    if (isCommon(word)) return 'common'
+    if (isReal(word)) return 'real'
+    return PLAIN_WORD.test(word) && !trigramsOf(word).every(isTrigram) ? 'impossible' : 'unknown'
+  }
+}
+
+function readFilter(base64: string, probes: number): (word: string) => boolean {
+  const { size, has } = readBits(base64)
+  const contains = (word: string): boolean => bitsOfWord(word, size, probes).every(has)
+  return (word) => contains(word) || stemsOf(word).some(contains)
+}
+
+function readBits(base64: string): { readonly size: number; readonly has: (bit: number) => boolean } {
+  const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))
+  return { size: bytes.length * 8, has: (bit) => (((bytes[bit >>> 3] ?? 0) >>> (bit & 7)) & 1) === 1 }
+}
+
+/** Loads the English lexicon, about 130 KB. */
+export async function loadEnglish(): Promise<Lexicon> {
+  const { default: words } = await import('./english-words.json', { with: { type: 'json' } })
+  return readLexicon(words)
+}
+
+/** Returns a function that loads the lexicon on its first call, and returns it without a promise after that. */
+export function lazyLexicon(): () => Lexicon | Promise<Lexicon> {
+  let loaded: Lexicon | undefined
+  let loading: Promise<Lexicon> | undefined
+  const load = async (): Promise<Lexicon> => {
+    try {
+      return (loaded = await loadEnglish())
+    } catch {
+      loading = undefined
+      return noLexicon
+    }
+  }
+  return () => loaded ?? (loading ??= load())
 }

@@ -1,23 +1,26 @@
 import { LRUCache } from 'lru-cache'
-import type { VectorIndex } from '../core/cache-ports.ts'
-import type { CacheCandidate, CandidateSearch, Lookup } from './candidate-search.ts'
+import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
+import type { Runtime } from '../core/ports.ts'
 import { canonicalize, type Canonical } from './canonical.ts'
-import { createEmbedTexts, type EmbedTextsOptions, type Vectors } from './embed-texts.ts'
+import { createFailurePause, isPending, whenReady, withDeadline, withTimeout, type FailurePause } from './deadlines.ts'
 import { indexBytesOf } from './flat-index.ts'
-import { whenReady, withDeadline } from './timeout.ts'
+import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
 
-export interface VectorSearchOptions extends EmbedTextsOptions {
+export interface VectorSearchOptions {
+  readonly embedder: Embedder
+  readonly runtime: Pick<Runtime, 'now' | 'after'>
+  readonly timeoutMs: number
   readonly index: VectorIndex
   /**
-   * True where this process alone fills the index: a question is then embedded when a second one arrives in its scope,
-   * in the same call. A shared index gets each vector at once.
+   * True if only this process fills the index. A question is then embedded when a second one arrives in its scope, in
+   * the same call. A shared index gets each vector at once.
    */
   readonly deferred: boolean
   /** Returns true when a scope has questions to compare with. */
   readonly hasComparable: (scope: string) => boolean | Promise<boolean>
 }
 
-/** Number of canonical forms of stored questions that are kept, because they are compared again and again. */
+/** Number of canonical forms of stored questions that are cached. */
 const MAX_FORMS = 256
 /** Maximum number of waiting questions that are embedded together with a new one. */
 const MAX_EMBEDDED_TOGETHER = 32
@@ -26,6 +29,9 @@ interface Pending {
   readonly text: string
   readonly expiresAt: number
 }
+
+/** Vectors of length 1; undefined for a text whose vector is not usable. */
+type Vectors = readonly (Float32Array | undefined)[]
 
 /** Finds candidates by the cosine of their embeddings. */
 export function createVectorSearch(options: VectorSearchOptions): CandidateSearch {
@@ -39,7 +45,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     waiting?.delete(id)
     if (waiting?.size === 0) pending.delete(scope)
   }
-  /** Adds the waiting questions that are still stored. One whose vector is not usable is found by its text alone. */
+  /** Adds the waiting questions that are still stored. A question without a usable vector is found by its text alone. */
   const addWaiting = (scope: string, waiting: readonly (readonly [string, Pending])[], vectors: Vectors): void => {
     for (const [at, [id, { expiresAt }]] of waiting.entries()) {
       const vector = vectors[at + 1]
@@ -97,6 +103,82 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
       pending.clear()
       forms.clear()
       return index.clear()
+    },
+  }
+}
+
+/**
+ * Embeds texts of one key. Throws or rejects when the embedder fails, is late or is paused after failures, and when the
+ * vector of the first text is not usable: wrong dimensions, NaN, only zeros.
+ */
+type EmbedTexts = (
+  texts: readonly string[],
+  caller: Pick<Lookup, 'keyId' | 'cancellation'>,
+) => Vectors | Promise<Vectors>
+
+function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions): EmbedTexts {
+  const health = createEmbedderHealth(runtime.now)
+  return (texts, { keyId, cancellation }) => {
+    if (health.isPaused(keyId)) throw new Error('the embedder is paused after failures')
+    const failed = (error: unknown): never => {
+      if (cancellation?.isCancelled !== true) health.failed(keyId)
+      throw error
+    }
+    const accept = (given: readonly Float32Array[]): Vectors => {
+      const vectors = texts.map((_, at) => unitOf(given[at], embedder.dimensions))
+      if (vectors[0] === undefined) return failed(new Error(`${embedder.name} returned a vector without a direction`))
+      health.succeeded(keyId)
+      return vectors
+    }
+    const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
+    try {
+      const given = withTimeout(timeout, (ending) => embedder.embed(texts, ending))
+      return isPending(given) ? given.then(accept, failed) : accept(given)
+    } catch (error) {
+      return failed(error)
+    }
+  }
+}
+
+function unitOf(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
+  if (vector === undefined || vector.length !== dimensions) return undefined
+  let squares = 0
+  for (const value of vector) squares += value * value
+  const length = Math.sqrt(squares)
+  return Number.isFinite(length) && length > 0 ? vector.map((value) => value / length) : undefined
+}
+
+/** Maximum number of keys whose failures are counted. */
+const MAX_FAILING_KEYS = 1000
+
+interface EmbedderHealth {
+  isPaused(keyId: string): boolean
+  succeeded(keyId: string): void
+  failed(keyId: string): void
+}
+
+/**
+ * Counts failures per key, so that the texts of one key cannot stop the embedder for the others. If several keys have
+ * failures, the embedder is paused for all.
+ */
+function createEmbedderHealth(now: () => number): EmbedderHealth {
+  const keys = new LRUCache<string, FailurePause>({ max: MAX_FAILING_KEYS })
+  const all = createFailurePause(now)
+  /** Keys with a failure since the last success: one or several. */
+  const failing = new Set<string>()
+  return {
+    isPaused: (keyId) => all.isPaused || keys.peek(keyId)?.isPaused === true,
+    succeeded: (keyId) => {
+      keys.delete(keyId)
+      failing.clear()
+      all.succeeded()
+    },
+    failed: (keyId) => {
+      const own = keys.get(keyId) ?? createFailurePause(now)
+      keys.set(keyId, own)
+      own.failed()
+      if (failing.size < 2) failing.add(keyId)
+      if (failing.size > 1) all.failed()
     },
   }
 }

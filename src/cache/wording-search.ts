@@ -1,24 +1,68 @@
-import type { CandidateSearch } from './candidate-search.ts'
-import { canonicalize } from './canonical.ts'
-import { createWordingIndex, wordingBytes } from './wording-index.ts'
+import type { Cancellation } from '../core/cancellation.ts'
+import type { NanoUsd } from '../core/money.ts'
+import type { CacheKey } from './cache-key.ts'
+import type { VerifierModel } from './cache-options.ts'
+import { canonicalize, type Canonical } from './canonical.ts'
+import { mayBeTypo } from './typos.ts'
+
+/** A question that is looked up or stored. The form and the vector are computed when they are first needed. */
+export interface Lookup {
+  readonly key: CacheKey
+  readonly keyId: string
+  /** The requested model as the caller wrote it. */
+  readonly modelName: string
+  readonly threshold: number
+  readonly cancellation: Cancellation | undefined
+  readonly smallModel: () => VerifierModel | undefined
+  /** Cost of the verifier. */
+  spent: NanoUsd
+  form: Canonical | undefined
+  vector: Float32Array | undefined
+}
+
+/** A stored question that may be the same. */
+export interface CacheCandidate {
+  readonly id: string
+  /** Returns the canonical form of its text. */
+  readonly form: (text: string) => Canonical
+  /** Returns its similarity. */
+  readonly similarity: () => number
+}
+
+/** Finds stored questions to compare with, within one scope. */
+export interface CandidateSearch {
+  /** Returns the bytes of a question in the index. */
+  bytesOf(text: string): number
+  /** Returns the best candidates, at most `limit`. Rejects when a part fails or is late. */
+  find(lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]>
+  add(lookup: Lookup, expiresAt: number): void | Promise<void>
+  remove(scope: string, id: string): void | Promise<void>
+  clear(): void | Promise<void>
+}
 
 /** Subtracted from the similarity for each typo. */
 const TYPO_COST = 0.01
+/** Maximum number of typos in which a candidate may differ. */
+const MAX_TYPOS = 2
+/** Maximum number of waiting questions that one look-up canonicalizes: about 2 ms. */
+const MAX_PENDING_READ = 64
+const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
 /**
- * Finds candidates by their words, for the offline embedder. No vector is computed: texts with the same canonical words
- * have the similarity 1 under this embedder, and words with a typo count as corrected.
+ * Finds candidates by their words, for the offline embedder. No vector is computed: under this embedder, texts with the
+ * same canonical words have the similarity 1, and a word with a typo counts as corrected.
  */
 export function createWordingSearch(): CandidateSearch {
   const index = createWordingIndex()
   return {
-    bytesOf: wordingBytes,
+    // Sets and strings of the words.
+    bytesOf: (text) => 512 + text.length * 40,
     find: (lookup, limit) => {
       const { scope, text } = lookup.key
       if (!index.has(scope)) return []
       const form = (lookup.form ??= canonicalize(text))
-      return index.find(scope, form, limit).map(({ wording, typos }) => ({
-        id: wording.id,
+      return index.find(scope, form, limit).map(({ id, typos }) => ({
+        id,
         form: canonicalize,
         similarity: () => 1 - TYPO_COST * typos,
       }))
@@ -27,4 +71,225 @@ export function createWordingSearch(): CandidateSearch {
     remove: (scope, id) => index.remove(scope, id),
     clear: () => index.clear(),
   }
+}
+
+/**
+ * Finds stored questions that the guard may accept. The guard requires every content word, so a candidate has the same
+ * words in the same order, except for a few typos.
+ */
+export interface WordingIndex {
+  /** Adds a question. Without a form it is canonicalized when a second question arrives in its scope. */
+  add(question: { readonly id: string; readonly scope: string; readonly text: string; readonly form?: Canonical }): void
+  remove(scope: string, id: string): void
+  clear(): void
+  has(scope: string): boolean
+  /** Returns questions with equal words first, then those that differ by typos, at most `limit`. */
+  find(scope: string, form: Canonical, limit: number): readonly FoundWording[]
+}
+
+/** A stored question and the number of words in which it differs by a typo. */
+export interface FoundWording {
+  readonly id: string
+  readonly typos: number
+}
+
+/** A stored question without its canonical form: few questions are ever compared, and their texts are stored. */
+interface Wording {
+  readonly id: string
+  /** The canonical words without articles, in lower case. */
+  readonly words: readonly string[]
+  /** The words joined. */
+  readonly key: string
+}
+
+/** The canonicalized questions of one scope. */
+interface Wordings {
+  readonly byId: Map<string, Wording>
+  readonly byKey: Map<string, Set<Wording>>
+  readonly byWord: Map<string, Set<Wording>>
+  /** Plain words by first letter and length. A typo changes the length by at most 1, and the first letter only by a swap. */
+  readonly byShape: Map<string, Set<string>>
+}
+
+interface Scope {
+  /** The first question until it is canonicalized. Most scopes never have a second one. */
+  only: { readonly id: string; readonly text: string } | undefined
+  /** Texts of further questions that are not canonicalized yet. */
+  pending: Map<string, string> | undefined
+  /** Created for the first look-up in the scope. */
+  wordings: Wordings | undefined
+}
+
+export function createWordingIndex(): WordingIndex {
+  const scopes = new Map<string, Scope>()
+  return {
+    add: ({ id, scope: name, text, form }) => {
+      const scope = scopes.get(name)
+      if (scope === undefined && form === undefined) {
+        scopes.set(name, { only: { id, text }, pending: undefined, wordings: undefined })
+        return
+      }
+      const known: Scope = scope ?? { only: undefined, pending: undefined, wordings: undefined }
+      if (scope === undefined) scopes.set(name, known)
+      else removeFrom(scope, id)
+      if (form === undefined) (known.pending ??= new Map<string, string>()).set(id, text)
+      else insert((known.wordings ??= noWordings()), id, form)
+    },
+    remove: (name, id) => {
+      const scope = scopes.get(name)
+      if (scope === undefined) return
+      removeFrom(scope, id)
+      if (isEmpty(scope)) scopes.delete(name)
+    },
+    clear: () => scopes.clear(),
+    has: (name) => scopes.has(name),
+    find: (name, form, limit) => {
+      const scope = scopes.get(name)
+      if (scope === undefined) return []
+      const wordings = (scope.wordings ??= noWordings())
+      readPending(scope, wordings)
+      const words = wordsOf(form)
+      const found: FoundWording[] = []
+      for (const { id } of wordings.byKey.get(words.join(' ')) ?? []) found.push({ id, typos: 0 })
+      if (found.length < limit && form.language !== 'none') addMisspelled(wordings, words, { found, limit })
+      return found.slice(0, limit)
+    },
+  }
+}
+
+function noWordings(): Wordings {
+  return { byId: new Map(), byKey: new Map(), byWord: new Map(), byShape: new Map() }
+}
+
+function isEmpty({ only, pending, wordings }: Scope): boolean {
+  return only === undefined && (pending?.size ?? 0) + (wordings?.byId.size ?? 0) === 0
+}
+
+function readPending(scope: Scope, wordings: Wordings): void {
+  const { only, pending } = scope
+  if (only !== undefined) insert(wordings, only.id, canonicalize(only.text))
+  scope.only = undefined
+  if (pending === undefined) return
+  let count = 0
+  for (const [id, text] of pending) {
+    if (count >= MAX_PENDING_READ) return
+    count += 1
+    pending.delete(id)
+    insert(wordings, id, canonicalize(text))
+  }
+}
+
+function insert(wordings: Wordings, id: string, form: Canonical): void {
+  const words = wordsOf(form)
+  const wording: Wording = { id, words, key: words.join(' ') }
+  wordings.byId.set(id, wording)
+  addTo(wordings.byKey, wording.key, wording)
+  for (const word of words) {
+    if (addTo(wordings.byWord, word, wording) && isPlain(word)) addTo(wordings.byShape, shapeOf(word, 0), word)
+  }
+}
+
+function removeFrom(scope: Scope, id: string): void {
+  const { pending, wordings } = scope
+  if (scope.only?.id === id) scope.only = undefined
+  pending?.delete(id)
+  const wording = wordings?.byId.get(id)
+  if (wordings === undefined || wording === undefined) return
+  wordings.byId.delete(id)
+  removeOf(wordings.byKey, wording.key, wording)
+  for (const word of wording.words) {
+    if (removeOf(wordings.byWord, word, wording) && isPlain(word)) removeOf(wordings.byShape, shapeOf(word, 0), word)
+  }
+}
+
+/** Returns the compared words of a form. They are in lower case because the guard accepts `youtube` for YouTube. */
+function wordsOf(form: Canonical): readonly string[] {
+  const words: string[] = []
+  for (const item of form.items) if (!ARTICLES.has(item.key)) words.push(item.key.toLowerCase())
+  return words
+}
+
+/**
+ * Adds candidates with typos. Each candidate must contain the word that occurs in the fewest questions, or a word one
+ * typo away from it, so only these are compared.
+ */
+function addMisspelled(
+  wordings: Wordings,
+  words: readonly string[],
+  { found, limit }: { readonly found: FoundWording[]; readonly limit: number },
+): void {
+  const rarest = rarestOf(wordings, words)
+  if (rarest === undefined) return
+  const known = new Set(found.map(({ id }) => id))
+  for (const word of [rarest, ...neighborsOf(wordings, rarest)]) {
+    for (const wording of wordings.byWord.get(word) ?? []) {
+      const typos = known.has(wording.id) ? undefined : typosBetween(wording.words, words)
+      if (typos === undefined) continue
+      known.add(wording.id)
+      found.push({ id: wording.id, typos })
+      if (found.length >= limit) return
+    }
+  }
+}
+
+function rarestOf(wordings: Wordings, words: readonly string[]): string | undefined {
+  let rarest: string | undefined
+  let fewest = Number.POSITIVE_INFINITY
+  for (const word of words) {
+    const count = wordings.byWord.get(word)?.size ?? 0
+    if (count >= fewest) continue
+    rarest = word
+    fewest = count
+  }
+  return rarest
+}
+
+function neighborsOf(wordings: Wordings, word: string): readonly string[] {
+  if (!isPlain(word)) return []
+  const neighbors: string[] = []
+  const shapes = [shapeOf(word, -1), shapeOf(word, 0), shapeOf(word, 1)]
+  // The first two letters may be swapped.
+  if (word.charAt(0) !== word.charAt(1)) shapes.push(shapeOf(word.slice(1), 1))
+  for (const shape of shapes) {
+    for (const other of wordings.byShape.get(shape) ?? []) if (mayBeTypo(word, other)) neighbors.push(other)
+  }
+  return neighbors
+}
+
+/** Returns the number of typos. Returns undefined if there are too many or words differ otherwise. */
+function typosBetween(left: readonly string[], right: readonly string[]): number | undefined {
+  if (left.length !== right.length) return undefined
+  let typos = 0
+  for (let index = 0; index < left.length; index += 1) {
+    const [one = '', other = ''] = [left[index], right[index]]
+    if (one === other) continue
+    typos += 1
+    if (typos > MAX_TYPOS || !mayBeTypo(one, other)) return undefined
+  }
+  return typos
+}
+
+function shapeOf(word: string, change: number): string {
+  return `${word.charAt(0)}${word.length + change}`
+}
+
+/** Returns true for a word in which a typo may be forgiven. */
+function isPlain(word: string): boolean {
+  return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
+}
+
+/** Returns true when the key is new. */
+function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
+  const set = sets.get(key)
+  if (set === undefined) sets.set(key, new Set([value]))
+  else set.add(value)
+  return set === undefined
+}
+
+/** Returns true when the key was removed. */
+function removeOf<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
+  const set = sets.get(key)
+  if (set === undefined || !set.delete(value) || set.size > 0) return false
+  sets.delete(key)
+  return true
 }

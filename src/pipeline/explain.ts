@@ -1,5 +1,6 @@
 import type { CacheHit } from '../cache/find-answer.ts'
-import type { CacheMiss, CacheQuestion } from '../cache/semantic-cache.ts'
+import type { CacheMiss } from '../cache/cache-miss.ts'
+import type { CacheQuestion } from '../cache/semantic-cache.ts'
 import { createSingleFlight } from '../cache/single-flight.ts'
 import { ZERO } from '../core/money.ts'
 import type { Forecast } from '../governance/forecast.ts'

@@ -1,6 +1,6 @@
 import { reductionPercent, savings, type Bill } from '../billing/bill.ts'
 import type { CacheHit } from '../cache/find-answer.ts'
-import type { CacheMiss } from '../cache/semantic-cache.ts'
+import type { CacheMiss } from '../cache/cache-miss.ts'
 import type { JsonObject } from '../core/json.ts'
 import { nano, toDollars } from '../core/money.ts'
 import { describeFailure } from '../formats/failures.ts'

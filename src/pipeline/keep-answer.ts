@@ -1,4 +1,4 @@
-import { readCacheDirectives } from '../cache/cache-directives.ts'
+import { readCacheDirectives } from '../cache/cache-options.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import type { Answered } from './exchange.ts'

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { type HeaderView, checkSteeringNames, maySteer, readFlag } from '../core/http.ts'
-import { readCacheDirectives } from '../cache/cache-directives.ts'
+import { readCacheDirectives } from '../cache/cache-options.ts'
 import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 
 /**

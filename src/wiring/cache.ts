@@ -1,6 +1,6 @@
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
-import type { CacheStatistics } from '../cache/statistics.ts'
+import type { CacheStatistics } from '../cache/cache-parts.ts'
 import { lazy } from '../core/async.ts'
 
 const NO_STATISTICS: CacheStatistics = {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readCacheDirectives } from '../../src/cache/cache-directives.ts'
+import { readCacheDirectives } from '../../src/cache/cache-options.ts'
 
 const wishes = (headers: Record<string, string>): ReturnType<typeof readCacheDirectives> =>
   readCacheDirectives((name) => headers[name])

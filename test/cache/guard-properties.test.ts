@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { canonicalize, type Canonical } from '../../src/cache/canonical.ts'
 import { differenceOf } from '../../src/cache/guard.ts'
-import { loadEnglish } from '../../src/cache/lexicon.ts'
-import { createWordingIndex } from '../../src/cache/wording-index.ts'
+import { loadEnglish } from '../../src/cache/typos.ts'
+import { createWordingIndex } from '../../src/cache/wording-search.ts'
 
 const lexicon = await loadEnglish()
 
@@ -83,7 +83,7 @@ describe('a misspelling with two swapped letters', () => {
       index.add({ id: 'stored', scope: 'scope', text: question, form: canonicalize(question) })
       const found = index.find('scope', canonicalize(question.replace(word, swapped)), 1)
 
-      expect(found.map(({ wording }) => wording.id)).toEqual(['stored'])
+      expect(found.map(({ id }) => id)).toEqual(['stored'])
     }
   })
 })

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { canonicalize } from '../../src/cache/canonical.ts'
 import { differenceOf, type Difference } from '../../src/cache/guard.ts'
-import { loadEnglish } from '../../src/cache/lexicon.ts'
+import { loadEnglish } from '../../src/cache/typos.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 
 const lexicon = await loadEnglish()

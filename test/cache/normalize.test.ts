@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { normalizeText } from '../../src/cache/normalize.ts'
+import { normalizeText } from '../../src/cache/cache-key.ts'
 
 describe('folding', () => {
   it.each([

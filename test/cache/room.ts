@@ -4,12 +4,8 @@ import type { Embedder } from '../../src/core/cache-ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
 import type { CacheHit } from '../../src/cache/find-answer.ts'
-import {
-  createSemanticCache,
-  type CacheMiss,
-  type CacheQuestion,
-  type SemanticCache,
-} from '../../src/cache/semantic-cache.ts'
+import type { CacheMiss } from '../../src/cache/cache-miss.ts'
+import { createSemanticCache, type CacheQuestion, type SemanticCache } from '../../src/cache/semantic-cache.ts'
 import { readPrompt as readMessagePrompt } from '../../src/formats/messages/client.ts'
 import { readPrompt as readChatPrompt } from '../../src/formats/chat/client.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Completion } from '../../src/core/answer.ts'
-import { isTimeSensitive } from '../../src/cache/time-sensitivity.ts'
-import { isStorable } from '../../src/cache/storable.ts'
+import { isTimeSensitive } from '../../src/cache/cache-miss.ts'
+import { isStorable } from '../../src/cache/cache-miss.ts'
 import { says } from './room.ts'
 
 describe('what may be stored', () => {

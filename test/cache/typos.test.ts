@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { loadEnglish } from '../../src/cache/lexicon.ts'
+import { loadEnglish } from '../../src/cache/typos.ts'
 import { isOneTypo, isTypingError } from '../../src/cache/typos.ts'
 
 describe('a slip of the finger', () => {

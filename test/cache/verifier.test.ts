@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { nano } from '../../src/core/money.ts'
-import { smallModelVerifier, type VerifierModel } from '../../src/cache/verifier.ts'
+import { smallModelVerifier, type VerifierModel } from '../../src/cache/cache-options.ts'
 import { constantEmbedder, room } from './room.ts'
 
 const STORED = 'What is the capital of France?'

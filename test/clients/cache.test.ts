@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { smallModelVerifier } from '../../src/cache/verifier.ts'
+import { smallModelVerifier } from '../../src/cache/cache-options.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate } from '../support/upstream.ts'
 

@@ -1,9 +1,9 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { canonicalize } from '../../src/cache/canonical.ts'
-import { normalizeText } from '../../src/cache/normalize.ts'
+import { normalizeText } from '../../src/cache/cache-key.ts'
 import { differenceOf, type Difference } from '../../src/cache/guard.ts'
-import { loadEnglish } from '../../src/cache/lexicon.ts'
+import { loadEnglish } from '../../src/cache/typos.ts'
 
 const lexicon = await loadEnglish()
 const difference = (left: string, right: string): Difference | undefined =>

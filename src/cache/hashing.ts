@@ -1,27 +1,42 @@
-import { mix } from './hash.ts'
+/** Returns a 32-bit hash of UTF-16 units (FNV-1a with a final mix), the same on every platform. */
+export function hash32(text: string, seed: number): number {
+  let hash = (0x811c9dc5 ^ seed) >>> 0
+  for (let index = 0; index < text.length; index += 1) {
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193)
+  }
+  return mix(hash)
+}
+
+/** Spreads every bit of a 32-bit number over all others. */
+export function mix(value: number): number {
+  let hash = value
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35)
+  return (hash ^ (hash >>> 16)) >>> 0
+}
 
 /** Number of 32-bit words in a signature. */
 export const SIGNATURE_WORDS = 32
 const BITS = SIGNATURE_WORDS * 32
-/** Rounds of sign flips and mixing; three behave like random directions for any input. */
+/** Rounds of sign flips and mixing. Three behave like random directions for any input. */
 const ROUNDS = 3
-/** A neighbor is missed when the number of differing bits exceeds the mean by more standard deviations: once in 10^10. */
+/** Standard deviations above the mean number of differing bits at which a vector is not compared: one in 10^10. */
 const DEVIATIONS = 6.5
 /** Added bits, so that rounding never rejects equal vectors. */
 const SLACK = 2
 
 /** Writes the signs of a vector's projections on 1024 fixed random directions. */
-export type Signer = (vector: Float32Array, target: Uint32Array, offset: number) => void
+export type Signer = (vector: Float32Array, signature: Uint32Array) => void
 
 /**
- * Near vectors have nearly the same signature: each bit differs with a chance of angle / π. The directions come from a
- * randomized Hadamard transform, so that a signature costs 30,000 additions and not a million multiplications.
+ * Near vectors have nearly the same signature: each bit differs with a probability of angle / π. The directions come
+ * from a randomized Hadamard transform, so a signature takes 30,000 additions instead of a million multiplications.
  */
 export function createSigner(dimensions: number): Signer {
   const size = Math.max(BITS, 2 ** Math.ceil(Math.log2(dimensions)))
   const signs = Float32Array.from({ length: size * ROUNDS }, (_, index) => ((mix(index + 1) & 1) === 0 ? 1 : -1))
   const work = new Float32Array(size)
-  return (vector, target, offset) => {
+  return (vector, signature) => {
     work.fill(0)
     work.set(vector.subarray(0, dimensions))
     for (let round = 0; round < ROUNDS; round += 1) {
@@ -30,7 +45,7 @@ export function createSigner(dimensions: number): Signer {
       }
       hadamard(work)
     }
-    for (let word = 0; word < SIGNATURE_WORDS; word += 1) target[offset + word] = signsFrom(work, word * 32)
+    for (let word = 0; word < SIGNATURE_WORDS; word += 1) signature[word] = signsFrom(work, word * 32)
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * `word`: letters. `number`: digits with their points and commas. `exact`: what must agree to the letter, such as
- * quotations, code, addresses, identifiers. `symbol`: one sign. `stop`: the end of a sentence.
+ * `word`: letters. `number`: digits with their points and commas. `exact`: text in which every letter matters, such as
+ * quotations, code, addresses and identifiers. `symbol`: one sign. `stop`: the end of a sentence.
  */
 export type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
 
@@ -10,7 +10,7 @@ export interface Token {
   readonly raw: string
   /** The compared form: words in lower case. */
   readonly key: string
-  /** True where a sentence begins, so that a capital letter does not mark a name. */
+  /** True at the beginning of a sentence, where a capital letter does not mark a name. */
   readonly opens: boolean
 }
 
@@ -18,16 +18,16 @@ const FENCE = '```[\\s\\S]*?(?:```|$)'
 const CODE = '`[^`]*`'
 const QUOTED = '"[^"]*"|‘[^‘’]*’(?!\\p{L})|«[^«»]*»|„[^„“”]*[“”]|“[^“”]*”|「[^「」]*」|『[^『』]*』|《[^《》]*》'
 const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
-/** Anything unbroken that holds a sign which only addresses, paths and program text have. */
+/** An unbroken run with a sign that occurs only in addresses, paths and program text. */
 const ADDRESS = '[^\\s"`]{0,64}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
-/** Letters and digits mixed (GPT4o, x2), capitals within (getName), points within (obj.method, e.g). Digits first is a measure: 5kg. */
+/** Mixed letters and digits (GPT4o), inner capitals (getName) or inner points (obj.method). A measure begins with digits: 5kg. */
 const IDENTIFIER =
   '\\p{L}[\\p{L}\\p{M}]*(?:\\p{N}[\\p{L}\\p{N}]*|\\.[\\p{L}\\p{N}]+)+|\\p{L}*\\p{Ll}\\p{Lu}[\\p{L}\\p{N}]*|\\p{Lu}{2,}\\p{Ll}[\\p{L}\\p{N}]*'
 const NUMBER = '\\p{N}+(?:[.,:]\\p{N}+)*'
 const WORD = "\\p{L}[\\p{L}\\p{M}]*(?:['’]\\p{L}+)*"
 
 const TOKEN = tokenPattern(ADDRESS)
-/** For texts without a sign of an address: looking for one at every position costs most. */
+/** For texts without a sign of an address. Matching addresses at every position is the most expensive part. */
 const TOKEN_WITHOUT_ADDRESS = tokenPattern('(?!)')
 const ADDRESS_SIGN = /[/\\@_]/
 const CLOSING = /[.,;:!?)\]}'’]+$/u
@@ -66,8 +66,8 @@ export function tokenize(text: string): readonly Token[] {
 const BLANK = 0x20
 
 /**
- * Returns the end of a word of ASCII letters between blanks, or 0 where there is none at `at`. Most words of
- * English texts are found here without the pattern, which is ten times slower.
+ * Returns the end of the word of ASCII letters between blanks that begins at `at`, or 0. It finds most words of English
+ * texts ten times faster than the pattern.
  */
 function endOfPlainWord(text: string, at: number): number {
   if (at > 0 && text.charCodeAt(at - 1) !== BLANK) return 0
@@ -101,7 +101,7 @@ function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
 
 type Push = (kind: TokenKind, raw: string, key?: string) => void
 
-/** A sentence's own punctuation behind an address is not part of it. */
+/** The punctuation of the sentence after an address is not part of the address. */
 function pushAddress(address: string, push: Push): void {
   const closing = CLOSING.exec(address)?.[0] ?? ''
   const body = address.slice(0, address.length - closing.length)
@@ -122,7 +122,7 @@ function symbolKey(sign: string, next: string | undefined): string {
   return sign === ',' && next !== undefined && !/\s/u.test(next) ? 'a,b' : sign
 }
 
-/** A question stays a question; every other end of a sentence is the same. */
+/** Only a question mark differs from the other ends of a sentence. */
 function stopKey(sign: string): string {
   return '?？؟'.includes(sign) ? '?' : '.'
 }
@@ -140,8 +140,64 @@ export function isPlainWord(token: Token): boolean {
   return rest === rest.toLowerCase()
 }
 
-/** Returns other words in place of a token, or the token itself when nothing changes. */
+/** Returns tokens for other words in place of a token; the token itself if the word is the same. */
 export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
   if (keys.length === 1 && keys[0] === token.key) return [token]
   return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))
+}
+
+/**
+ * Grammatical words in which two swapped letters are corrected before texts are compared. Pronouns that may be objects
+ * are missing: `update ehr records` is not `update her records`.
+ */
+const GRAMMAR_WORDS =
+  `the and was were did does how what when where which who why that this these those there their they you your are for can
+  could should would will had have with about because from been than then also after before between during through while
+  without some say said new tell please know want need like help explain show give make`.split(/\s+/)
+
+/** Results of a swap that are another word, a name or an abbreviation, or that two words may become. */
+const AMBIGUOUS: ReadonlySet<string> = new Set('hwo aws dose odes weer form eben bene sadi three siad asid'.split(' '))
+
+const CORRECTED: ReadonlyMap<string, string> = new Map([
+  ...GRAMMAR_WORDS.flatMap((word) =>
+    swapsOf(word)
+      .filter((swapped) => !AMBIGUOUS.has(swapped))
+      .map((swapped): [string, string] => [swapped, word]),
+  ),
+  ['fo', 'of'],
+  ['si', 'is'],
+])
+
+/** Swaps that are ambiguous in lower case. A capital that moved with its letter reveals them. */
+const CAPITAL_MOVED: ReadonlyMap<string, string> = new Map([
+  ['oD', 'do'],
+  ['fI', 'if'],
+  ['nI', 'in'],
+  ['hWo', 'who'],
+  ['hWy', 'why'],
+  ['rAe', 'are'],
+])
+const HAS_MOVED_CAPITAL = /^[a-z][A-Z][a-z]*$/
+
+function swapsOf(word: string): readonly string[] {
+  return Array.from(
+    { length: word.length - 1 },
+    (_, at) => word.slice(0, at) + word.charAt(at + 1) + word.charAt(at) + word.slice(at + 2),
+  ).filter((swapped) => swapped !== word)
+}
+
+/** Returns the grammatical word for a token with two swapped letters (`the` for `teh`), or the token. */
+export function withGrammarWord(token: Token): Token {
+  const word = grammarWordOf(token)
+  return word === undefined ? token : { kind: 'word', raw: word, key: word, opens: token.opens }
+}
+
+function grammarWordOf(token: Token): string | undefined {
+  if (token.kind === 'exact') {
+    if (!token.opens || !HAS_MOVED_CAPITAL.test(token.raw)) return undefined
+    return CAPITAL_MOVED.get(token.raw) ?? CORRECTED.get(token.raw.toLowerCase())
+  }
+  if (token.kind !== 'word') return undefined
+  const isWritten = token.raw === token.key || (token.opens && token.raw.slice(1) === token.key.slice(1))
+  return isWritten ? CORRECTED.get(token.key) : undefined
 }

@@ -1,0 +1,193 @@
+import type { Completion } from '../core/answer.ts'
+import type { AnswerClaims, CachedAnswer } from '../core/cache-ports.ts'
+import type { Cancellation } from '../core/cancellation.ts'
+import { asArray, asObject } from '../core/json.ts'
+import { ZERO, type NanoUsd } from '../core/money.ts'
+import type { Runtime } from '../core/ports.ts'
+import type { CacheDirectives } from './cache-options.ts'
+import { attempt, type CacheParts } from './cache-parts.ts'
+import { isPending, refuseCancelled, whenReady } from './deadlines.ts'
+import { findSame, type CacheHit } from './find-answer.ts'
+import type { Lookup } from './wording-search.ts'
+
+export interface CacheMiss {
+  readonly hit: false
+  /** Cost of the verifier, a part of the actual cost of the request. */
+  readonly spent: NanoUsd
+  /** Equal for identical requests, so that one of them can answer all. Absent if nothing is stored. */
+  readonly id?: string | undefined
+  /** Stores a complete answer of status 200. Returns false if the answer is not stored. Never rejects. */
+  store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
+  /** Counts the request as a hit, because the answer of an identical request was shared with it. */
+  becameHit(): void
+  /** Lets one of several processes answer identical requests. Absent if the store has no claims. */
+  readonly claim?: AnswerClaim | undefined
+}
+
+/** The claim of one request on an answer that several processes may need at once. */
+export interface AnswerClaim {
+  /**
+   * Takes the claim. Returns undefined when this process must compute the answer: it has the claim, the other process
+   * stored nothing or took too long, or the storage failed. Rejects only when the caller disconnects.
+   */
+  join(): Promise<CacheHit | undefined>
+  /** Ends the claim. Must be called when the answer is stored or cannot be stored. Never rejects. */
+  release(): Promise<void>
+}
+
+export const NOTHING_STORED: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
+
+export function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives): CacheMiss {
+  const { tallies, writes } = parts
+  const isShared = directives.read && directives.write
+  let isCounted = directives.read
+  return {
+    hit: false,
+    spent: lookup.spent,
+    id: isShared ? lookup.key.id : undefined,
+    claim: isShared ? claimOf(parts, lookup) : undefined,
+    store: (completion, promptTokens) => {
+      if (!directives.write || !isStorable(completion)) return false
+      const stored = attempt(tallies, () => store(parts, lookup, { completion, promptTokens }), false)
+      if (!isPending(stored)) return stored
+      writes.add(stored)
+      return stored.finally(() => writes.delete(stored))
+    },
+    becameHit: () => {
+      if (!isCounted) return
+      isCounted = false
+      tallies.misses -= 1
+      tallies.hits += 1
+    },
+  }
+}
+
+type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
+
+/** A question that cannot be indexed is still found by the same text. */
+function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean | Promise<boolean> {
+  const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
+  const { id, scope, text } = lookup.key
+  const seconds = isTimeSensitive(text) ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
+  const storedAt = runtime.now()
+  const expiresAt = storedAt + 1000 * seconds
+  const comparable = lookup.key.comparable && parts.threshold < 1
+  const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
+  return whenReady(parts.store.put(entry), (isStored) => {
+    if (!isStored || !comparable) return isStored
+    // The answer is complete, even if its caller has disconnected.
+    const indexing = { ...lookup, cancellation: undefined }
+    const indexed = attempt(parts.tallies, () => parts.search.add(indexing, expiresAt), undefined)
+    return whenReady(indexed, () => true)
+  })
+}
+
+/** The beginning of a short answer in which a model refuses. */
+const REFUSAL =
+  /^(?:i(?:'|’)?m sorry,? (?:but )?i (?:can|won|am not|cannot)|i(?:'|’)?m (?:unable|not able) to|sorry, (?:but )?i (?:can|won)|i (?:cannot|can(?:'|’)t|won(?:'|’)t|will not) (?:help|assist|provide|comply|do that|create|write|answer|fulfill)|as an ai(?: language model)?,? i (?:can|am not|do not))/i
+const MAX_REFUSAL_LENGTH = 600
+
+/** Returns true for an answer that other requests may get: complete, plain text, not empty, no tool call, no refusal. */
+export function isStorable(completion: Completion): boolean {
+  if (completion.finish !== 'stop' && completion.finish !== 'stop-sequence') return false
+  if (!completion.parts.every((part) => part.type === 'text' || part.type === 'thinking')) return false
+  const text = completion.parts
+    .map((part) => (part.type === 'text' ? part.text : ''))
+    .join('')
+    .trim()
+  return text !== '' && !isRefusal(completion, text)
+}
+
+function isRefusal(completion: Completion, text: string): boolean {
+  if (completion.parts.some((part) => part.native?.value['type'] === 'refusal')) return true
+  const hasRefusal = asArray(completion.native?.value['choices']).some((choice) => {
+    const refusal = asObject(asObject(choice)?.['message'])?.['refusal']
+    return typeof refusal === 'string' && refusal !== ''
+  })
+  return hasRefusal || (text.length <= MAX_REFUSAL_LENGTH && REFUSAL.test(text))
+}
+
+/**
+ * Words of questions whose answers expire soon, in widely spoken languages. A false match shortens the lifetime of an
+ * entry to a minute and never causes a wrong answer.
+ */
+const WESTERN = [
+  'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
+  'at the moment|so far|what time|time is it|(?:this|next|last) (?:morning|week|weekend|month|quarter|year)',
+  'heute|gestern|morgen|jetzt|aktuell(?:e[nrs]?)?|derzeit|neueste[nrs]?|wetter|nachrichten|uhrzeit',
+  "aujourd['’]hui|hier|demain|maintenant|actuel|actuelle|actuellement|dernières?|météo",
+  'hoy|ayer|mañana|ahora|actual|actualmente|últim[oa]s?|hoje|ontem|amanhã|agora|atual|atualmente',
+  'oggi|ieri|domani|adesso|ora|attuale|vandaag|gisteren|nu|dzisiaj|teraz|bugün|şimdi|idag|nyheter',
+].join('|')
+const OTHERS =
+  'сегодня|вчера|завтра|сейчас|последн|текущ|今天|今日|昨天|明天|现在|現在|最新|目前|今の|오늘|지금|현재|최신|اليوم|الآن|आज|अभी'
+const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${WESTERN})(?!\\p{L})|${OTHERS}`, 'iu')
+
+/** Number of characters at the head and at the end of a long text that are searched. */
+const SEARCHED_LENGTH = 2000
+
+/** Returns true for a question whose answer changes with the day: `what is the latest version`. */
+export function isTimeSensitive(text: string): boolean {
+  const isLong = text.length > SEARCHED_LENGTH * 2
+  return TIME_SENSITIVE.test(isLong ? `${text.slice(0, SEARCHED_LENGTH)} ${text.slice(-SEARCHED_LENGTH)}` : text)
+}
+
+/** Maximum wait for another process, and the lifetime of the claim of a killed process, in milliseconds. */
+const CLAIM_MS = 30_000
+/** Delay between two polls, in milliseconds. It doubles, so that a long answer takes few calls. */
+const FIRST_PAUSE_MS = 25
+const MAX_PAUSE_MS = 500
+
+function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
+  const { claims } = parts.store
+  if (claims === undefined) return undefined
+  const { cancellation, key } = lookup
+  let isHeld = false
+  return {
+    join: async () => {
+      try {
+        isHeld = await claims.take(key.id, CLAIM_MS)
+        return isHeld ? undefined : await waitForOther(parts, lookup, claims)
+      } catch {
+        refuseCancelled({ cancellation })
+        return undefined
+      }
+    },
+    release: async () => {
+      if (!isHeld) return
+      isHeld = false
+      try {
+        await claims.release(key.id)
+      } catch {
+        // The claim expires.
+      }
+    },
+  }
+}
+
+/** Polls until the claim of another process ends. Returns the answer that it stored. */
+async function waitForOther(parts: CacheParts, lookup: Lookup, claims: AnswerClaims): Promise<CacheHit | undefined> {
+  const { runtime } = parts.options
+  const { cancellation, key } = lookup
+  const deadline = runtime.now() + CLAIM_MS
+  for (let ms = FIRST_PAUSE_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_PAUSE_MS)) {
+    await pause(ms, runtime, cancellation)
+    refuseCancelled({ cancellation })
+    if (await claims.isTaken(key.id)) continue
+    return attempt(parts.tallies, () => findSame(parts, lookup), undefined, cancellation)
+  }
+  return undefined
+}
+
+function pause(ms: number, { after }: Pick<Runtime, 'after'>, cancellation: Cancellation | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    let unsubscribe: (() => void) | undefined
+    const done = (): void => {
+      cancel()
+      unsubscribe?.()
+      resolve()
+    }
+    const cancel = after(ms, done)
+    unsubscribe = cancellation?.onCancel(done)
+  })
+}

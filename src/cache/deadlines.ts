@@ -1,0 +1,149 @@
+import type { AnswerStore, VectorIndex } from '../core/cache-ports.ts'
+import type { Cancellation } from '../core/cancellation.ts'
+import type { Runtime } from '../core/ports.ts'
+
+export interface Timeout {
+  readonly ms: number
+  readonly after: Runtime['after']
+  /** Cancelled when the caller disconnects. */
+  readonly cancellation?: Cancellation | undefined
+}
+
+/**
+ * Returns the result of `work`, without a timer if it is not a promise. A promise is rejected when it is late or when
+ * the caller disconnects. The signal of `work` then aborts.
+ */
+export function withTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
+  refuseCancelled(timeout)
+  const ending = new AbortController()
+  const result = work(ending.signal)
+  return isPending(result) ? race(timeout, result, ending) : result
+}
+
+/** Like `withTimeout`, for work that cannot be aborted. */
+export function withDeadline<T>(timeout: Timeout, work: () => T | Promise<T>): T | Promise<T> {
+  refuseCancelled(timeout)
+  const result = work()
+  return isPending(result) ? race(timeout, result, undefined) : result
+}
+
+export function refuseCancelled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
+  if (cancellation?.isCancelled === true) throw cancellation.reason
+}
+
+async function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | undefined): Promise<T> {
+  const { cancellation, ms, after } = timeout
+  let reject: (reason: unknown) => void = () => {}
+  const ended = new Promise<never>((_, fail) => {
+    reject = fail
+  })
+  const cancel = after(ms, () => reject(new Error(`no answer within ${ms} ms`)))
+  const unsubscribe = cancellation?.onCancel(() => reject(cancellation.reason))
+  try {
+    return await Promise.race([work, ended])
+  } finally {
+    cancel()
+    unsubscribe?.()
+    ending?.abort()
+  }
+}
+
+/** Returns true for a promise, also for one of another realm or library: parts of the cache may be the user's. */
+export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
+}
+
+/** Applies a function to a value, at once if the value is not a promise. */
+export function whenReady<T, U>(value: T | Promise<T>, apply: (value: T) => U | Promise<U>): U | Promise<U> {
+  return isPending(value) ? value.then(apply) : apply(value)
+}
+
+const MAX_FAILURES = 3
+const PAUSE_MS = 10_000
+
+export interface FailurePause {
+  readonly isPaused: boolean
+  failed(): void
+  succeeded(): void
+}
+
+/** Pauses a part for ten seconds after three failures in a row, so that requests do not wait for its deadline in turn. */
+export function createFailurePause(now: () => number): FailurePause {
+  let failures = 0
+  let pausedUntil = 0
+  return {
+    get isPaused() {
+      return now() < pausedUntil
+    },
+    failed: () => {
+      failures += 1
+      if (failures >= MAX_FAILURES) pausedUntil = now() + PAUSE_MS
+    },
+    succeeded: () => {
+      failures = 0
+    },
+  }
+}
+
+export interface CallBounds {
+  readonly runtime: Pick<Runtime, 'now' | 'after'>
+  /** Maximum duration of one call, in milliseconds. */
+  readonly timeoutMs: number
+}
+
+type Bounded = <T>(work: () => T | Promise<T>) => T | Promise<T>
+
+function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Bounded {
+  const pause = createFailurePause(now)
+  const failed = (error: unknown): never => {
+    pause.failed()
+    throw error
+  }
+  const succeeded = <T>(value: T): T => {
+    pause.succeeded()
+    return value
+  }
+  return (work) => {
+    if (pause.isPaused) throw new Error('the storage of the cache is paused after failures')
+    try {
+      const result = withDeadline({ ms: timeoutMs, after }, work)
+      return isPending(result) ? result.then(succeeded, failed) : succeeded(result)
+    } catch (error) {
+      return failed(error)
+    }
+  }
+}
+
+/** Returns the same store. Its calls have a deadline, except `clear`, which may take long and delays no request. */
+export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStore {
+  const bounded = createBounded(bounds)
+  const { claims, peek = store.get } = store
+  return {
+    get: (id) => bounded(() => store.get(id)),
+    peek: (id) => bounded(() => peek.call(store, id)),
+    put: (answer) => bounded(() => store.put(answer)),
+    amend: (id, changes) => bounded(() => store.amend(id, changes)),
+    remove: (id) => bounded(() => store.remove(id)),
+    hasComparable: (scope) => bounded(() => store.hasComparable(scope)),
+    clear: (keyId) => store.clear(keyId),
+    size: () => store.size(),
+    ...(claims !== undefined && {
+      claims: {
+        take: async (id, ttlMs) => bounded(() => claims.take(id, ttlMs)),
+        isTaken: async (id) => bounded(() => claims.isTaken(id)),
+        release: async (id) => bounded(() => claims.release(id)),
+      },
+    }),
+  }
+}
+
+/** Returns the same index. Its calls have a deadline, except `clear`. */
+export function boundIndex(index: VectorIndex, bounds: CallBounds): VectorIndex {
+  const bounded = createBounded(bounds)
+  return {
+    add: (entry) => bounded(() => index.add(entry)),
+    nearest: (scope, vector, options) => bounded(() => index.nearest(scope, vector, options)),
+    remove: (id) => bounded(() => index.remove(id)),
+    clear: () => index.clear(),
+  }
+}
