@@ -1,9 +1,8 @@
 import type { HttpHandler, HttpRequest } from './core/http.ts'
 import { lazy, isPromise } from './core/async.ts'
 import type { ProviderStates, Runtime } from './core/ports.ts'
-import { writeFailure as writeChatFailure } from './formats/chat/failure.ts'
+import { writeChatFailure, writeMessageFailure } from './formats/failures.ts'
 import type { WriteFailure } from './formats/format.ts'
-import { writeFailure as writeMessagesFailure } from './formats/messages/failure.ts'
 import type { Budgets, Keys, RateLimits } from './governance/admin-api.ts'
 import type { RateStatus } from './governance/reservation.ts'
 import { createRuntime } from './http/runtime.ts'
@@ -269,7 +268,7 @@ async function closeAll(
 /** Errors of paths that belong to no format follow the client: those of the message format send its version. */
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
-  return isMessages || request.header('anthropic-version') !== undefined ? writeMessagesFailure : writeChatFailure
+  return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
 }
 
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {

@@ -58,7 +58,6 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/http/plain-failure.ts': 'remains until its folder is restructured',
   'src/pipeline/run-embedding.ts': 'remains until its folder is restructured',
   'src/pipeline/wants-explanation.ts': 'remains until its folder is restructured',
-  'src/formats/chat/failure.ts': 'the caller side of the error format, loaded apart from the upstream side',
   'src/providers/provider-states.ts': 'remains until its folder is restructured',
 }
 

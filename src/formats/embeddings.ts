@@ -3,7 +3,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 import type { Embedded, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
-import { tokensOf } from './chat/usage.ts'
+import { tokensOf } from './usage.ts'
 
 /** Limits of the vendor: inputs of one request, and tokens of one tokenized input. */
 const MAX_INPUTS = 2048

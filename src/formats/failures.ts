@@ -1,5 +1,6 @@
+import type { Frame } from '../core/answer.ts'
 import type { FailureKind, GatewayError } from '../core/errors.ts'
-import type { Json } from '../core/json.ts'
+import type { Json, JsonObject } from '../core/json.ts'
 
 export interface FailureRow {
   readonly status: number
@@ -111,14 +112,55 @@ function set(headers: Record<string, string>, name: string, value: string | unde
   if (value !== undefined && form.test(value)) headers[name] = value
 }
 
-/** Statuses with which an upstream blames the caller's request. */
-const BLAMES_CALLER: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
+/** Writes `{error: {message, type, param, code}}`, the error of the chat and of the responses format. */
+export function writeChatFailure(failure: GatewayError): JsonObject {
+  const { message, type, param, code, retryAfterSeconds, details } = describeFailure(failure)
+  return {
+    error: {
+      message,
+      type,
+      param: param ?? null,
+      code: code ?? null,
+      ...(retryAfterSeconds === undefined ? {} : { retry_after: Math.ceil(retryAfterSeconds) }),
+      ...(details === undefined ? {} : { details }),
+    },
+  }
+}
 
-/** Returns the kind of failure for an upstream's status. */
-export function upstreamFailureKind(status: number): FailureKind {
-  if (BLAMES_CALLER.has(status)) return 'upstream-rejected'
-  if (status === 429) return 'upstream-rate-limited'
-  if (status === 503 || status === 529) return 'overloaded'
-  if (status === 408 || status === 504) return 'upstream-timeout'
-  return 'upstream'
+/** Returns the event after which a broken chat stream ends, without `[DONE]`. */
+export function writeChatFailureFrame(failure: GatewayError): Frame {
+  return { data: JSON.stringify(writeChatFailure(failure)) }
+}
+
+/** Writes an error of the message format. The official client selects its error class by `details`. */
+export function writeMessageFailure(failure: GatewayError, requestId: string): JsonObject {
+  const { type, message, param, code, retryAfterSeconds, details } = describeFailure(failure)
+  return {
+    type: 'error',
+    error: {
+      type,
+      message,
+      ...(param === undefined ? {} : { param }),
+      ...(code === undefined ? {} : { code }),
+      ...(retryAfterSeconds === undefined ? {} : { retry_after: retryAfterSeconds }),
+      ...(details === undefined ? {} : { details }),
+    },
+    request_id: requestId,
+  }
+}
+
+/** Returns the event that ends a broken stream of the message format. */
+export function writeMessageFailureFrame(failure: GatewayError, requestId: string): Frame {
+  return { event: 'error', data: JSON.stringify(writeMessageFailure(failure, requestId)) }
+}
+
+/**
+ * Returns the event that ends a broken stream of the responses format. The fields are in `error`, as the vendor's servers
+ * send them, and at the top level, as its documentation shows them. Clients read one or the other.
+ */
+export function writeResponseFailureFrame(failure: GatewayError, sequenceNumber: number): Frame {
+  const { message, type, param, code } = describeFailure(failure)
+  const fields = { code: code ?? type, message, param: param ?? null }
+  const data = { type: 'error', sequence_number: sequenceNumber, ...fields, error: { type, ...fields } }
+  return { event: 'error', data: JSON.stringify(data) }
 }

@@ -81,3 +81,18 @@ export function modelAt(value: Json | undefined): string {
 export function nameSet(names: string): ReadonlySet<string> {
   return new Set(names.split(' '))
 }
+
+/** Returns true for an absent, null, false or empty field. */
+export function isUnset(value: Json | undefined): boolean {
+  return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
+}
+
+/** Runs a reader of callers' fields on an upstream's answer, in which an invalid field is the fault of the upstream. */
+export function blameUpstream<value>(read: () => value): value {
+  try {
+    return read()
+  } catch (error) {
+    if (!GatewayError.is(error) || error.kind !== 'invalid-request') throw error
+    throw new GatewayError('upstream', `The model provider's answer cannot be read: ${error.message}`)
+  }
+}

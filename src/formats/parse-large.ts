@@ -1,5 +1,4 @@
-import { BACKSLASH, MAX_URL_START } from './json-strings.ts'
-import { decoder, decodeUtf8, isNodeBytes, parseJson, type Steps } from './json-text.ts'
+import { BACKSLASH, MAX_URL_START, decoder, decodeUtf8, isNodeBytes, parseJson, type Steps } from './json-text.ts'
 import type { LongString } from './scan-json.ts'
 
 /** Bytes that one step decodes or parses. */

@@ -1,6 +1,6 @@
 import type { Model } from '../core/model.ts'
 import { withParts, type Message, type Part, type Prompt, type Settings, type UpstreamDialect } from '../core/prompt.ts'
-import { sourceOf } from './translators.ts'
+import { sourceOf } from './unsupported-fields.ts'
 import { portableResponse, type PortablePrompt } from './responses/portable-prompt.ts'
 
 /** The destination of a prompt that must be translated. */

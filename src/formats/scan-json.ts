@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Span } from '../core/prompt.ts'
-import { closingQuote, countEscapes, endOfBase64, modelKey, startOfBase64 } from './json-strings.ts'
+import { closingQuote, countEscapes, endOfBase64, modelKey, startOfBase64 } from './json-text.ts'
 
 /** Bounds of a JSON body. Together they bound how long `JSON.parse` and the walks after it block the event loop. */
 export interface ParseLimits {

@@ -1,9 +1,15 @@
-import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
-import type { AnswerShape, Native, Settings, Tool, ToolChoice } from '../core/prompt.ts'
-import { badField, isAbsent, stringAt } from './fields.ts'
+import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
+import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from './fields.ts'
 
-/** Maximum of a limit on output tokens. No model generates more, so a greater value is a mistake. */
+/** No model generates more output tokens, so a greater limit is a mistake. */
 export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
+export const OUTPUT_LIMIT = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true } as const
+
+const MAX_CHOICES = 128
+const MAX_STOPS = 16
+const MAX_TOOLS = 128
+const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /** Fields of a body and their new values; undefined removes a field. */
 export type Changes = Record<string, Json | undefined>
@@ -13,35 +19,61 @@ export function definedSettings(settings: { readonly [K in keyof Settings]?: Set
   return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
 }
 
-/** Reads the JSON schema that an answer must match. */
-export function schemaShape({ name, schema, strict }: JsonObject): AnswerShape {
+/**
+ * Reads the parameters of a chat request. Of two limits the greater counts, because an upstream may obey either. The
+ * maximum temperature is an option of the operator and is checked elsewhere.
+ */
+export function readChatSettings(body: JsonObject): Settings {
+  const limits = LIMIT_FIELDS.flatMap((field) => numberAt(body[field], field, OUTPUT_LIMIT) ?? [])
+  const topK = body['top_k']
+  return definedSettings({
+    ...readShared(body),
+    maxTokens: limits.length === 0 ? undefined : Math.max(...limits),
+    temperature: numberAt(body['temperature'], 'temperature', { least: 0 }),
+    topK: typeof topK === 'number' && Number.isInteger(topK) && topK > 0 ? topK : undefined,
+    stop: readStop(body['stop']),
+    toolChoice: readToolChoice(body['tool_choice'] ?? body['function_call'], (choice) =>
+      isJsonObject(choice['function']) ? choice['function']['name'] : choice['name'],
+    ),
+    shape: readShape(body['response_format'], 'response_format', 'json_schema'),
+    choices: numberAt(body['n'], 'n', { least: 1, most: MAX_CHOICES, whole: true }),
+    effort: asString(body['reasoning_effort']),
+  })
+}
+
+/** Reads the parameters of a responses request. */
+export function readResponseSettings(body: JsonObject): Settings {
+  const text = isAbsent(body['text']) ? {} : objectAt(body['text'], 'text')
+  const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
+  return definedSettings({
+    ...readShared(body),
+    maxTokens: numberAt(body['max_output_tokens'], 'max_output_tokens', OUTPUT_LIMIT),
+    temperature: numberAt(body['temperature'], 'temperature', { least: 0, most: 2 }),
+    toolChoice: readToolChoice(body['tool_choice'], (choice) =>
+      choice['type'] === 'function' ? choice['name'] : undefined,
+    ),
+    shape: readShape(text['format'], 'text.format'),
+    effort: asString(reasoning['effort']),
+  })
+}
+
+function readShared(body: JsonObject): { readonly [K in keyof Settings]?: Settings[K] | undefined } {
   return {
-    type: 'schema',
-    ...(typeof name === 'string' ? { name } : {}),
-    schema: schema ?? {},
-    ...(typeof strict === 'boolean' ? { strict } : {}),
+    topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
+    parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
+    user: asString(body['user'] ?? body['safety_identifier']) || undefined,
   }
 }
 
-const NO_PARAMETERS: JsonObject = { type: 'object', properties: {} }
-
-/** Reads the declaration of a function. `param` is its path in the body. */
-export function readFunctionTool(declared: JsonObject, native: Native, param: string): Tool {
-  const { description, parameters, strict } = declared
-  if (!isAbsent(parameters) && !isJsonObject(parameters)) {
-    throw badField(`${param}.parameters`, parameters, 'a JSON schema object')
-  }
-  return {
-    name: stringAt(declared['name'], `${param}.name`),
-    ...(typeof description === 'string' ? { description } : {}),
-    parameters: parameters ?? NO_PARAMETERS,
-    ...(typeof strict === 'boolean' ? { strict } : {}),
-    native,
-  }
+function readStop(value: Json | undefined): readonly string[] | undefined {
+  if (isAbsent(value)) return undefined
+  if (typeof value === 'string') return [value]
+  if (!Array.isArray(value)) throw badField('stop', value, 'a string or an array of strings')
+  return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
 /** Reads `tool_choice`. An object is passed to `nameOf`; undefined for a choice that the library does not know. */
-export function readToolChoice(
+function readToolChoice(
   choice: Json | undefined,
   nameOf: (choice: JsonObject) => Json | undefined,
 ): ToolChoice | undefined {
@@ -50,4 +82,180 @@ export function readToolChoice(
   if (!isJsonObject(choice)) throw badField('tool_choice', choice, 'auto, none, required or an object')
   const name = nameOf(choice)
   return typeof name === 'string' ? { type: 'tool', name } : undefined
+}
+
+/**
+ * Reads the format of the answer. `inner` is the field that holds the schema, where the format itself does not. Returns
+ * undefined for plain text and for unknown formats, which are passed on unchanged.
+ */
+function readShape(value: Json | undefined, param: string, inner?: string): AnswerShape | undefined {
+  if (isAbsent(value)) return undefined
+  const format = objectAt(value, param)
+  const type = stringAt(format['type'], `${param}.type`)
+  if (type === 'json_object') return { type: 'json' }
+  if (type !== 'json_schema') return undefined
+  const { name, schema, strict } = inner === undefined ? format : objectAt(format[inner], `${param}.${inner}`)
+  return {
+    type: 'schema',
+    ...(typeof name === 'string' ? { name } : {}),
+    schema: schema ?? {},
+    ...(typeof strict === 'boolean' ? { strict } : {}),
+  }
+}
+
+/** Returns the fields of a chat body that must change to match the settings. For an empty body these are all settings. */
+export function changedChatSettings(body: JsonObject, settings: Settings, model: string): Changes {
+  const before = readChatSettings(body)
+  const { toolChoice: choice } = settings
+  const changes = changesBetween(before, settings, {
+    temperature: ['temperature', settings.temperature],
+    topP: ['top_p', settings.topP],
+    topK: ['top_k', settings.topK],
+    stop: ['stop', settings.stop],
+    parallelToolCalls: ['parallel_tool_calls', settings.parallelToolCalls],
+    choices: ['n', settings.choices],
+    effort: ['reasoning_effort', settings.effort],
+    user: ['user', settings.user],
+    toolChoice: [
+      'tool_choice',
+      choice?.type === 'tool' ? { type: 'function', function: { name: choice.name } } : choice?.type,
+    ],
+    shape: ['response_format', writeShape(settings.shape, 'json_schema')],
+  })
+  return { ...changes, ...changedLimit(body, before.maxTokens, settings.maxTokens, model) }
+}
+
+/** Returns the fields of a responses body that must change to match the settings. */
+export function changedResponseSettings(body: JsonObject, settings: Settings): Changes {
+  const { toolChoice: choice } = settings
+  return changesBetween(readResponseSettings(body), settings, {
+    maxTokens: ['max_output_tokens', settings.maxTokens],
+    temperature: ['temperature', settings.temperature],
+    topP: ['top_p', settings.topP],
+    parallelToolCalls: ['parallel_tool_calls', settings.parallelToolCalls],
+    toolChoice: ['tool_choice', choice?.type === 'tool' ? { type: 'function', name: choice.name } : choice?.type],
+    shape: ['text', { ...asObject(body['text']), format: writeShape(settings.shape) }],
+    user: ['user', settings.user],
+    effort: ['reasoning', { ...asObject(body['reasoning']), effort: settings.effort }],
+  })
+}
+
+/** Settings that no stage removes: one that the prompt lacks stays as it is in the body. */
+const NEVER_REMOVED: ReadonlySet<string> = new Set(['effort', 'user'])
+
+/** Returns the given fields of the settings that differ. */
+function changesBetween(
+  before: Settings,
+  after: Settings,
+  fields: { readonly [K in keyof Settings]?: readonly [field: string, value: Json | undefined] },
+): Changes {
+  const changes: Changes = {}
+  for (const name of Object.keys(fields) as (keyof Settings)[]) {
+    const written = fields[name]
+    if (written === undefined || (after[name] === undefined && NEVER_REMOVED.has(name))) continue
+    if (JSON.stringify(before[name]) !== JSON.stringify(after[name])) changes[written[0]] = written[1]
+  }
+  return changes
+}
+
+function writeShape(shape: AnswerShape | undefined, inner?: string): JsonObject | undefined {
+  if (shape === undefined) return undefined
+  if (shape.type === 'json') return { type: 'json_object' }
+  const { name = 'answer', schema, strict } = shape
+  const fields = { name, schema, strict }
+  return { type: 'json_schema', ...(inner === undefined ? fields : { [inner]: fields }) }
+}
+
+function changedLimit(body: JsonObject, before: number | undefined, now: number | undefined, model: string): Changes {
+  if (before === now) return {}
+  const used = LIMIT_FIELDS.filter((field) => !isAbsent(body[field]))
+  if (used.length === 0) return { [limitField(model)]: now }
+  const changes: Changes = {}
+  for (const field of used) {
+    const own = body[field]
+    const isLowered = now !== undefined && before !== undefined && now < before
+    changes[field] = isLowered && typeof own === 'number' ? Math.min(own, now) : now
+  }
+  return changes
+}
+
+/** OpenAI models reject `max_tokens`; many servers of other models support only that field. */
+function limitField(model: string): string {
+  return /(^|\/)(gpt-(?!oss)|o\d|chatgpt-)/.test(model) ? 'max_completion_tokens' : 'max_tokens'
+}
+
+/** Returns true when the caller of a chat stream requested its usage. */
+export function asksForUsage(body: JsonObject): boolean {
+  return asObject(body['stream_options'])?.['include_usage'] === true
+}
+
+/** Reads `tools` and the deprecated `functions`, so that both are refused where tools are forbidden. */
+export function readChatTools(body: JsonObject): readonly Tool[] {
+  const tools = isAbsent(body['tools']) ? [] : arrayAt(body['tools'], 'tools', MAX_TOOLS)
+  const functions = isAbsent(body['functions']) ? [] : arrayAt(body['functions'], 'functions', MAX_TOOLS)
+  return [
+    ...tools.map((item, index) => readChatTool(item, `tools[${index}]`)),
+    ...functions.map((item, index) => readFunction(item, item, `functions[${index}]`)),
+  ]
+}
+
+function readChatTool(item: Json, param: string): Tool {
+  const value = objectAt(item, param, 'a tool: an object with a type')
+  const type = stringAt(value['type'], `${param}.type`)
+  if (type === 'function') return readFunction(value['function'], value, `${param}.function`)
+  return { name: asString(asObject(value[type])?.['name']) ?? type, native: { dialect: 'openai', value } }
+}
+
+function readFunction(declared: Json | undefined, whole: Json, param: string): Tool {
+  const value = objectAt(declared, param, 'an object with a name')
+  return readFunctionTool(value, { dialect: 'openai', value: objectAt(whole, param) }, param)
+}
+
+/** Reads the tools of a responses request. The vendor runs or knows every tool that is not a function. */
+export function readResponseTools(value: Json | undefined): readonly Tool[] {
+  if (isAbsent(value)) return []
+  return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => {
+    const param = `tools[${index}]`
+    const tool = objectAt(item, param, 'a tool: an object with a type')
+    const native: Native = { dialect: 'responses', value: tool }
+    const type = stringAt(tool['type'], `${param}.type`)
+    return type === 'function'
+      ? readFunctionTool(tool, native, param)
+      : { name: asString(tool['name']) ?? type, native }
+  })
+}
+
+/** Schema of a function without parameters. */
+export const NO_PARAMETERS: JsonObject = { type: 'object', properties: {} }
+
+function readFunctionTool(declared: JsonObject, native: Native, param: string): Tool {
+  const { description, parameters, strict } = declared
+  return {
+    name: stringAt(declared['name'], `${param}.name`),
+    ...(typeof description === 'string' ? { description } : {}),
+    parameters: isAbsent(parameters)
+      ? NO_PARAMETERS
+      : objectAt(parameters, `${param}.parameters`, 'a JSON schema object'),
+    ...(typeof strict === 'boolean' ? { strict } : {}),
+    native,
+  }
+}
+
+/** Returns a tool of the chat format unchanged, and a function of another format as the chat format declares it. */
+export function writeChatTool({ native, name, description, parameters, strict }: Tool): JsonObject {
+  if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value
+  return { type: 'function', function: { name, description, parameters, strict } }
+}
+
+/** Returns a tool of the responses format unchanged, and a function of another format as the format declares it. */
+export function writeResponseTool({ native, name, description, parameters, strict }: Tool): JsonObject {
+  if (native.dialect === 'responses') return native.value
+  return { type: 'function', name, description, parameters: parameters ?? null, strict: strict ?? false }
+}
+
+/** Writes a tool call of an answer or a message. */
+export function writeChatCall(part: ToolCallPart): JsonObject {
+  if (part.native?.dialect === 'openai') return part.native.value
+  const input = part.input.trim() === '' ? '{}' : part.input
+  return { id: part.id, type: 'function', function: { name: part.name, arguments: input } }
 }

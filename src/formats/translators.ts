@@ -1,28 +1,202 @@
-import type { Dialect, Prompt } from '../core/prompt.ts'
-import { translateToChat } from './chat/translate-prompt.ts'
-import { chatSource } from './chat/unsupported-fields.ts'
-import { translateToMessages } from './messages/translate-prompt.ts'
-import { messageSource } from './messages/unsupported-fields.ts'
-import { responsesSource } from './responses/unsupported-fields.ts'
-import { setTranslators, type SourceFormat } from './translation.ts'
+import { GatewayError } from '../core/errors.ts'
+import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import type { Message, Part, Prompt, Settings } from '../core/prompt.ts'
+import { cannotCarry, writeMessages } from './chat/upstream.ts'
+import type { WrittenPrompt } from './format.ts'
+import { writeBlocks } from './messages/blocks.ts'
+import { changedSettings, toolsOnceUsed, writeMessageTool } from './messages/settings.ts'
+import { checkToolPairs, type PathedMessage, writeTurns } from './messages/upstream.ts'
+import { changedChatSettings, writeChatTool } from './settings.ts'
+import { type RefuseContent, refuseContentFor, setTranslators } from './translation.ts'
+import { fieldAt, type SourceFormat, sourceOf, type UnsupportedFields } from './unsupported-fields.ts'
 
 export { readEmbeddings } from './embeddings.ts'
 
-const SOURCES: Readonly<Record<Dialect, SourceFormat>> = {
-  openai: chatSource,
-  anthropic: messageSource,
-  responses: responsesSource,
-}
-
-/** Returns the description of the format in which the caller wrote the prompt. */
-export function sourceOf({ native }: Pick<Prompt, 'native'>): SourceFormat {
-  return SOURCES[native.dialect]
-}
-
 /** Must be called before the first prompt is translated. Most requests reach a vendor of their own format without it. */
 export function enableTranslation(): void {
-  setTranslators({
-    openai: (prompt, model) => translateToChat(prompt, model, sourceOf(prompt)),
-    anthropic: (prompt, model) => translateToMessages(prompt, model, sourceOf(prompt)),
+  setTranslators({ openai: translateToChat, anthropic: translateToMessages })
+}
+
+/**
+ * Writes a prompt of another format as a chat request. Throws `invalid-request` for content that this format cannot
+ * express.
+ */
+function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
+  const { pathOf } = sourceOf(prompt)
+  const hints = omittedFields(prompt, cannotCarry)
+  const body = {
+    model,
+    messages: writeMessages(prompt.messages, (index) => pathOf(prompt, index)),
+    ...(prompt.tools.length === 0 ? {} : { tools: prompt.tools.map(writeChatTool) }),
+    ...changedChatSettings({}, foreignSettings(prompt.settings, prompt.tools.length > 0), model),
+    ...(prompt.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
+  }
+  return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
+}
+
+/** The chat format has no top_k, and rejects tool settings without tools. */
+function foreignSettings(settings: Settings, hasTools: boolean): Settings {
+  const { topK: _topK, toolChoice, parallelToolCalls, shape, ...others } = settings
+  return {
+    ...others,
+    ...(hasTools && toolChoice !== undefined ? { toolChoice } : {}),
+    ...(hasTools && parallelToolCalls !== undefined ? { parallelToolCalls } : {}),
+    ...(shape === undefined
+      ? {}
+      : { shape: shape.type === 'schema' ? { strict: canBind(shape.schema), ...shape } : shape }),
+  }
+}
+
+/**
+ * A schema is strict in the message format. Here it can be strict only when no object has optional or additional
+ * fields.
+ */
+function canBind(schema: Json): boolean {
+  if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBind)
+  if (!isJsonObject(schema)) return true
+  const { properties, required } = schema
+  const named = isJsonObject(properties) ? Object.keys(properties) : []
+  const isClosed = schema['type'] !== 'object' || schema['additionalProperties'] === false
+  const isFull = named.every((name) => asArray(required).includes(name))
+  return isClosed && isFull && Object.values(schema).every((inner) => canBind(inner ?? null))
+}
+
+/** This format has no setting for an answer of any JSON object. */
+const JSON_INSTRUCTION: JsonObject = {
+  type: 'text',
+  text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
+}
+
+/** The answer's limit where the caller set none: the format requires one. */
+const DEFAULT_MAX_TOKENS = 4096
+
+/**
+ * A request of another format as a message request. Throws `invalid-request`, naming the field, for what cannot be said there and
+ * would change the answer; what is only a hint is left out and named in `ignored`.
+ */
+function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
+  const ignored = omittedFields(prompt, refuse, '.type')
+  const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
+  const placed = withUniqueCalls(prompt.messages).map((message, index): PathedMessage => ({
+    message,
+    path: sourceOf(prompt).pathOf(prompt, index),
+  }))
+  const system = [
+    ...placed.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path)),
+    ...(settings.shape?.type === 'json' ? [JSON_INSTRUCTION] : []),
+  ]
+  const written = changedSettings({}, settings)
+  const messages = writeTurns(placed.filter((item) => !isSystem(item)))
+  if (messages.length === 0) {
+    throw cannot('messages', 'messages hold nothing to answer: send at least one user message that is not empty')
+  }
+  checkToolPairs(messages)
+  const body: JsonObject = {
+    model,
+    max_tokens: maxTokens,
+    ...(system.length === 0 ? {} : { system }),
+    messages,
+    ...written,
+    ...(effort === undefined ? {} : { output_config: { ...asObject(written['output_config']), effort } }),
+    ...writeTools(prompt),
+    ...(user === undefined ? {} : { metadata: { user_id: user } }),
+    ...(prompt.stream ? { stream: true } : {}),
+  }
+  return { body: JSON.stringify(body), ignored }
+}
+
+function isSystem({ message }: PathedMessage): boolean {
+  return message.role === 'system'
+}
+
+/** Without tools there is nothing to choose from, and the format refuses a choice. */
+function writeTools(prompt: Prompt): JsonObject {
+  if (prompt.tools.length > 0) return { tools: prompt.tools.map(writeMessageTool) }
+  const tools = toolsOnceUsed(prompt)
+  return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
+}
+
+const refuse = refuseContentFor('this model, which is reached in the message format')
+
+function cannot(param: string, problem: string): GatewayError {
+  return new GatewayError('invalid-request', `${param}: ${problem}.`, { param })
+}
+
+/**
+ * The messages with ids of tool calls as this format wants them: letters, digits, `_` and `-` only, and never the same
+ * id for two calls of a conversation. Chat clients number their calls from the start in each turn, or name them by the function.
+ */
+function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
+  const names: Names = { taken: new Set(), latest: new Map(), numbers: new Map() }
+  return messages.map((message) => {
+    const parts = message.parts.map((part) => renamed(part, names))
+    return parts.every((part, index) => part === message.parts[index]) ? message : { ...message, parts }
   })
+}
+
+interface Names {
+  readonly taken: Set<string>
+  /** From an id as the caller wrote it to the one of its latest call. */
+  readonly latest: Map<string, string>
+  /** The last number that was added to an id: a conversation of thousands of equal ones stays linear. */
+  readonly numbers: Map<string, number>
+}
+
+function renamed(part: Part, names: Names): Part {
+  if (part.type === 'tool-call') {
+    const id = freeId(part.id, names)
+    names.taken.add(id)
+    names.latest.set(part.id, id)
+    return id === part.id ? part : { ...part, id }
+  }
+  if (part.type !== 'tool-result') return part
+  const callId = names.latest.get(part.callId) ?? part.callId
+  return callId === part.callId ? part : { ...part, callId }
+}
+
+function freeId(id: string, { taken, numbers }: Names): string {
+  const safe = id.replace(/[^\w-]/g, '_') || 'call'
+  if (!taken.has(safe)) return safe
+  let next = numbers.get(safe) ?? 2
+  while (taken.has(`${safe}_${next}`)) next++
+  numbers.set(safe, next)
+  return `${safe}_${next}`
+}
+
+/**
+ * Returns the names of the fields that are left out of a translated prompt. Throws what `refuse` returns for a required
+ * field, and for a tool that is not a function, unless the caller accepts a lossy translation.
+ */
+export function omittedFields(prompt: Prompt, refuse: RefuseContent, toolField = ''): readonly string[] {
+  const source = sourceOf(prompt)
+  const body = prompt.native.value
+  const names = new Set(Object.keys(body).filter((name) => source.hints.has(name) && !source.isUnset(body[name])))
+  for (const hint of source.innerHints(prompt)) names.add(hint)
+  for (const { param, what, details, isEssential } of requiredFields(prompt, source)) {
+    if (prompt.isLossy !== true || isEssential === true) throw refuse(param, what, details)
+    names.add(param)
+  }
+  for (const [index, { name, parameters }] of prompt.tools.entries()) {
+    if (parameters === undefined) throw refuse(`tools[${index}]${toolField}`, `the tool ${name}`)
+  }
+  return [...names]
+}
+
+function* requiredFields(prompt: Prompt, source: SourceFormat): UnsupportedFields {
+  const { native, settings } = prompt
+  const body = native.value
+  for (const [name, value = null] of Object.entries(body)) {
+    if (source.isUnset(value) || source.carried.has(name)) continue
+    const isHarmless = source.harmless.get(name)
+    if (isHarmless === undefined ? source.hints.has(name) : isHarmless(value)) continue
+    const essential = source.essential.get(name)
+    yield essential === undefined ? fieldAt('', name) : { param: name, isEssential: true, ...essential }
+  }
+  if (settings.toolChoice === undefined && !source.isUnset(source.toolChoiceOf(body))) {
+    yield { param: 'tool_choice', what: 'a choice other than auto, none, required or one function' }
+  }
+  if (settings.shape === undefined && !source.isUnset(source.shapeOf(body))) {
+    yield { param: source.names.shape, what: 'a format other than text, json_object or json_schema' }
+  }
+  yield* source.inner(prompt)
 }

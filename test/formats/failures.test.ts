@@ -1,12 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
-import {
-  describeFailure,
-  FAILURES,
-  failureHeaders,
-  failureStatus,
-  upstreamFailureKind,
-} from '../../src/formats/failures.ts'
+import { describeFailure, FAILURES, failureHeaders, failureStatus } from '../../src/formats/failures.ts'
+import { readFailure } from '../../src/formats/upstream-failures.ts'
 
 const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError =>
   new GatewayError(kind, 'It failed', details)
@@ -119,6 +114,6 @@ describe('an upstream', () => {
     [529, 'overloaded'],
     [999, 'upstream'],
   ] as const)('that answers %i means %s', (status, kind) => {
-    expect(upstreamFailureKind(status)).toBe(kind)
+    expect(readFailure(status, undefined).kind).toBe(kind)
   })
 })

@@ -1,12 +1,11 @@
 import type { Json, JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } from '../../core/prompt.ts'
 import { arrayAt, badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
-import { readSettings, readTools } from './settings.ts'
+import { readChatSettings, readChatTools } from '../settings.ts'
 import { readContentParts, urlSource } from '../content.ts'
 import type { ClientFormat } from '../format.ts'
-import { writeCompletion } from './answer.ts'
-import { writeFailure, writeFailureFrame } from './failure.ts'
-import { stepWriter } from './stream-writer.ts'
+import { writeCompletion, stepWriter } from './answer-writer.ts'
+import { writeChatFailure, writeChatFailureFrame } from '../failures.ts'
 
 /**
  * Reads a chat request as a prompt. Fields that the gateway uses are validated strictly, all others are carried
@@ -15,8 +14,8 @@ import { stepWriter } from './stream-writer.ts'
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
   const messages = readMessages(body['messages'])
-  const settings = readSettings(body)
-  const tools = readTools(body)
+  const settings = readChatSettings(body)
+  const tools = readChatTools(body)
   const stream = booleanAt(body['stream'], 'stream') ?? false
   checkStreamOptions(body['stream_options'])
   const native: Native = { dialect: 'openai', value: body, received, settings }
@@ -188,7 +187,7 @@ export const chatClient: ClientFormat = {
   readPrompt,
   writeCompletion,
   stepWriter,
-  writeFailure,
-  writeFailureFrame,
+  writeFailure: writeChatFailure,
+  writeFailureFrame: writeChatFailureFrame,
   heartbeat: 'comment',
 }

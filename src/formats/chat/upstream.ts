@@ -1,15 +1,13 @@
-import type { Changes } from '../settings.ts'
 import { type RefuseContent, refuseContentFor, translate } from '../translation.ts'
 import { documentText, urlOf } from '../content.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Native, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { isPlainChat } from '../plain-events.ts'
-import { readCompletion, writeCall } from './answer.ts'
-import { stepReader } from './stream-reader.ts'
-import { readFailure } from './upstream-failure.ts'
+import { isPlainChat } from '../stream-events.ts'
+import { readCompletion, stepReader } from './answer-reader.ts'
+import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
+import { readFailure } from '../upstream-failures.ts'
 import { replaceModel } from '../parse-body.ts'
-import { asksForUsage, changedSettings, writeTool } from './settings.ts'
 
 /**
  * Writes the body for an upstream of this format. Unchanged parts are sent as received. Streams request usage, because
@@ -22,7 +20,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
   const { value, received } = prompt.native
   const changes: Changes = {
-    ...(prompt.settings === prompt.native.settings ? {} : changedSettings(value, prompt.settings, model)),
+    ...(prompt.settings === prompt.native.settings ? {} : changedChatSettings(value, prompt.settings, model)),
     ...changedStream(value, prompt.stream),
     ...changedTools(value, prompt.tools),
     ...changedMessages(value, prompt),
@@ -51,7 +49,7 @@ function changedTools(value: JsonObject, tools: readonly Tool[]): Changes {
   const before = [...listOf(value['tools']), ...listOf(value['functions'])]
   const isSame = before.length === tools.length && tools.every((tool, index) => tool.native.value === before[index])
   if (isSame) return {}
-  return { tools: tools.length === 0 ? undefined : tools.map(writeTool), functions: undefined }
+  return { tools: tools.length === 0 ? undefined : tools.map(writeChatTool), functions: undefined }
 }
 
 function changedMessages(value: JsonObject, prompt: Prompt): Changes {
@@ -93,7 +91,7 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   if (content.length === 0 && calls.length === 0) return []
   const said = content.length === 0 ? null : writeContent(content, param)
   if (calls.length === 0) return [{ role: 'assistant', content: said }]
-  return [{ role: 'assistant', content: said, tool_calls: calls.map(writeCall) }]
+  return [{ role: 'assistant', content: said, tool_calls: calls.map(writeChatCall) }]
 }
 
 /** The results of tools come first, each in a message of its own; images of results follow in the user's message. */

@@ -1,11 +1,11 @@
-import { blockEvents, parseEvent, streamFailure, type OpenBlock } from '../stream.ts'
-import type { AnswerEvent, Completion, Finish, Frame, Step, Usage, StepReader } from '../../core/answer.ts'
+import { blockEvents, parseEvent, type OpenBlock } from '../stream-events.ts'
+import type { AnswerEvent, Completion, Finish, Frame, Step, StepReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Part } from '../../core/prompt.ts'
 import { generateCallId, idOf } from '../call-ids.ts'
-import { tokensOf } from '../chat/usage.ts'
-import { readFailure } from '../chat/upstream-failure.ts'
+import { readFinish, readGeminiUsage } from '../usage.ts'
+import { streamFailure } from '../upstream-failures.ts'
 
 /** Reads an upstream's answer loosely. A blocked prompt has no candidates: its answer is empty and filtered. */
 export function readCompletion(body: JsonObject): Completion {
@@ -15,12 +15,12 @@ export function readCompletion(body: JsonObject): Completion {
     throw new GatewayError('upstream', 'The model provider sent no answer: its body has no candidates.')
   }
   const parts = partsOf(candidate).flatMap(readPart)
-  const usage = readUsage(body['usageMetadata'])
+  const usage = readGeminiUsage(body['usageMetadata'])
   return {
     id: asString(body['responseId']) ?? '',
     model: asString(body['modelVersion']) ?? '',
     parts,
-    finish: isBlocked ? 'filtered' : readFinish(candidate?.['finishReason'], parts.some(isCall)),
+    finish: isBlocked ? 'filtered' : finishOf(candidate?.['finishReason'], parts.some(isCall)),
     ...(usage !== undefined && { usage }),
   }
 }
@@ -50,43 +50,12 @@ function isCall(part: Part): boolean {
   return part.type === 'tool-call'
 }
 
-/**
- * Reads usage in disjoint parts: `promptTokenCount` includes cached tokens, `candidatesTokenCount` excludes thinking,
- * and results of the vendor's own tools have a count of their own. Undefined without a count of the prompt.
- */
-export function readUsage(value: Json | undefined): Usage | undefined {
-  const usage = asObject(value)
-  const prompt = tokensOf(usage?.['promptTokenCount'])
-  if (usage === undefined || prompt === undefined) return undefined
-  const cached = Math.min(prompt, tokensOf(usage['cachedContentTokenCount']) ?? 0)
-  const thoughts = tokensOf(usage['thoughtsTokenCount']) ?? 0
-  return {
-    inputTokens: prompt - cached + (tokensOf(usage['toolUsePromptTokenCount']) ?? 0),
-    cacheReadTokens: cached,
-    cacheWriteTokens: 0,
-    cacheWrite1hTokens: 0,
-    outputTokens: (tokensOf(usage['candidatesTokenCount']) ?? 0) + thoughts,
-    reasoningTokens: thoughts,
-  }
-}
-
-const FINISHES: ReadonlyMap<string, Finish> = new Map([
-  ['MAX_TOKENS', 'length'],
-  ['SAFETY', 'filtered'],
-  ['RECITATION', 'filtered'],
-  ['BLOCKLIST', 'filtered'],
-  ['PROHIBITED_CONTENT', 'filtered'],
-  ['SPII', 'filtered'],
-  ['IMAGE_SAFETY', 'filtered'],
-])
-
 /** A tool call that the vendor cannot parse is a failure of the upstream. An empty answer would hide it. */
-export function readFinish(reason: Json | undefined, hasCalls: boolean): Finish {
+function finishOf(reason: Json | undefined, hasCalls: boolean): Finish {
   if (reason === 'MALFORMED_FUNCTION_CALL') {
     throw new GatewayError('upstream', 'The model wrote a tool call that cannot be read. Send the request again.')
   }
-  const finish = typeof reason === 'string' ? (FINISHES.get(reason) ?? 'stop') : 'stop'
-  return finish === 'stop' && hasCalls ? 'tool-call' : finish
+  return readFinish(reason, hasCalls)
 }
 
 interface Reading extends OpenBlock {
@@ -104,7 +73,7 @@ export function stepReader(): StepReader {
   const read = (frame: Frame): Step => {
     const chunk = parseEvent(frame.data)
     const error = asObject(chunk['error'])
-    if (error !== undefined) throw streamFailure(error['code'], chunk, readFailure)
+    if (error !== undefined) throw streamFailure(chunk)
     return { events: readChunk(reading, chunk) }
   }
   return Object.assign(read, { isWhole: () => reading.finished })
@@ -120,7 +89,7 @@ function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] 
   }
   const candidate = asObject(asArray(chunk['candidates'])[0])
   for (const part of partsOf(candidate).flatMap(readPart)) events.push(...partEvents(reading, part))
-  const usage = readUsage(chunk['usageMetadata'])
+  const usage = readGeminiUsage(chunk['usageMetadata'])
   if (usage !== undefined) events.push({ type: 'usage', usage })
   return [...events, ...endEvents(reading, chunk, candidate?.['finishReason'])]
 }
@@ -129,7 +98,7 @@ function endEvents(reading: Reading, chunk: JsonObject, reason: JsonObject[strin
   const isBlocked = isPromptBlocked(chunk)
   if (reading.finished || (!isBlocked && typeof reason !== 'string')) return []
   reading.finished = true
-  return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : readFinish(reason, reading.calls > 0) }]
+  return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, reading.calls > 0) }]
 }
 
 /** A tool call is complete in one part. */

@@ -1,6 +1,8 @@
-import { omittedFields, type RefuseContent, refuseContentFor } from '../translation.ts'
+import { type RefuseContent, refuseContentFor } from '../translation.ts'
+import { omittedFields } from '../translators.ts'
+import { sourceOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { asObject, asString, parseJson, type Json, type JsonObject } from '../../core/json.ts'
+import { asArray, asObject, asString, parseJson, type Json, type JsonObject } from '../../core/json.ts'
 import type {
   AnswerShape,
   DocumentPart,
@@ -13,8 +15,7 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { sourceOf } from '../translators.ts'
-import { readFailure as readChatFailure } from '../chat/upstream-failure.ts'
+import { readFailure as readAnyFailure } from '../upstream-failures.ts'
 import { readCompletion, stepReader } from './answer.ts'
 
 /**
@@ -23,7 +24,7 @@ import { readCompletion, stepReader } from './answer.ts'
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
-  const hints = omittedFields(prompt, source, cannotCarry)
+  const hints = omittedFields(prompt, cannotCarry)
   // The gateway reads one candidate, and the vendor bills all of them.
   if ((prompt.settings.choices ?? 1) > 1) throw cannotCarry('n', 'more than one choice')
   const pathOf = (index: number): string => source.pathOf(prompt, index)
@@ -39,7 +40,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
     }),
     ...nonEmpty('generationConfig', writeSettings(settings, model)),
   }
-  if (body['contents'] instanceof Array && body['contents'].length > 0) {
+  if (asArray(body['contents']).length > 0) {
     return { body: JSON.stringify(body), ignored: [...hints, ...ignoredOf(settings)] }
   }
   throw new GatewayError('invalid-request', 'messages hold nothing to answer. Send at least one user message.', {
@@ -205,7 +206,7 @@ export const geminiUpstream: UpstreamFormat = {
 function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const error = asObject(body?.['error'])
   const isOurKey = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
-  if (!isOurKey) return readChatFailure(status, body)
+  if (!isOurKey) return readAnyFailure(status, body)
   return new GatewayError(
     'upstream',
     'The model provider refused the credentials of the gateway. Notify its operator.',

@@ -1,7 +1,6 @@
 import type { AnswerEvent, Frame } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../../core/json.ts'
-import { isDelta } from './answer.ts'
 
 /** Writes the content blocks of a stream one after the other, even when their deltas arrive interleaved. */
 export interface BlockWriter {
@@ -195,4 +194,9 @@ function jsonEnd(): (piece: string) => boolean {
     }
     return closed
   }
+}
+
+/** Returns true for an opaque value that is a delta of a block, not a block. */
+export function isDelta(value: JsonObject): boolean {
+  return typeof value['type'] === 'string' && value['type'].endsWith('_delta')
 }

@@ -9,107 +9,103 @@ import type {
   TextSource,
   ToolResultPart,
 } from '../../core/prompt.ts'
-import { arrayOf, isAbsent, objectOf, stringAt, type Complaint } from './checks.ts'
 import { GatewayError } from '../../core/errors.ts'
-
-/** Maximum number of blocks in one message. */
-const MAX_BLOCKS = 1_000
+import { readContentParts } from '../content.ts'
+import { isAbsent, objectAt, stringAt } from '../fields.ts'
 
 /** Reads the content of a message: a string as one text, an array block by block. */
-export function readContent(content: Json | undefined, path: string, complain: Complaint): readonly Part[] {
-  if (typeof content === 'string') return [{ type: 'text', text: content }]
-  if (!Array.isArray(content)) throw complain(path, content, 'a string or an array of content blocks')
-  return readBlocks(arrayOf(content, path, complain, MAX_BLOCKS), path, complain)
+export function readContent(content: Json | undefined, path: string): readonly Part[] {
+  return readContentParts(content, path, readBlock)
 }
 
 /** Reads content blocks as parts. Each part keeps its block. */
-export function readBlocks(blocks: readonly Json[], path: string, complain: Complaint): readonly Part[] {
-  return blocks.map((block, index) => readBlock(block, `${path}[${index}]`, complain))
+export function readBlocks(blocks: readonly Json[], path: string): readonly Part[] {
+  return blocks.map((block, index) => readBlock(block, `${path}[${index}]`))
 }
 
-function readBlock(value: Json, path: string, complain: Complaint): Part {
-  const block = objectOf(value, path, complain)
+function readBlock(value: Json, path: string): Part {
+  const block = objectAt(value, path)
   const native: Native = { dialect: 'anthropic', value: block }
-  switch (stringAt(block, 'type', path, complain)) {
+  switch (stringAt(block['type'], `${path}.type`)) {
     case 'text':
-      return { type: 'text', text: stringAt(block, 'text', path, complain), native }
+      return { type: 'text', text: stringAt(block['text'], `${path}.text`), native }
     case 'image':
-      return readImage(block, path, complain)
+      return readImage(block, path)
     case 'document':
-      return readDocument(block, path, complain)
+      return readDocument(block, path)
     case 'tool_use':
       return {
         type: 'tool-call',
-        id: stringAt(block, 'id', path, complain),
-        name: stringAt(block, 'name', path, complain),
-        input: JSON.stringify(objectOf(block['input'], `${path}.input`, complain)),
+        id: stringAt(block['id'], `${path}.id`),
+        name: stringAt(block['name'], `${path}.name`),
+        input: JSON.stringify(objectAt(block['input'], `${path}.input`)),
         native,
       }
     case 'tool_result':
-      return readToolResult(block, path, complain)
+      return readToolResult(block, path)
     case 'thinking':
       return {
         type: 'thinking',
-        text: stringAt(block, 'thinking', path, complain),
+        text: stringAt(block['thinking'], `${path}.thinking`),
         ...(typeof block['signature'] === 'string' ? { signature: block['signature'] } : {}),
         native,
       }
     case 'redacted_thinking':
-      return { type: 'thinking', text: stringAt(block, 'data', path, complain), redacted: true, native }
+      return { type: 'thinking', text: stringAt(block['data'], `${path}.data`), redacted: true, native }
     default:
       return { type: 'opaque', native }
   }
 }
 
-function readImage(block: JsonObject, path: string, complain: Complaint): Part {
+function readImage(block: JsonObject, path: string): Part {
   const native: Native = { dialect: 'anthropic', value: block }
-  const source = readSource(block, path, complain)
+  const source = readSource(block, path)
   return source === undefined ? { type: 'opaque', native } : { type: 'image', source, native }
 }
 
-function readDocument(block: JsonObject, path: string, complain: Complaint): Part {
+function readDocument(block: JsonObject, path: string): Part {
   const native: Native = { dialect: 'anthropic', value: block }
-  const source = readTextSource(block, path, complain) ?? readSource(block, path, complain)
+  const source = readTextSource(block, path) ?? readSource(block, path)
   if (source === undefined) return { type: 'opaque', native }
   const title = typeof block['title'] === 'string' ? { title: block['title'] } : {}
   return { type: 'document', source, ...title, native }
 }
 
 /** Reads a text source: plain text, or content that consists of text blocks. */
-function readTextSource(block: JsonObject, path: string, complain: Complaint): DocumentPart['source'] | undefined {
-  const source = objectOf(block['source'], `${path}.source`, complain)
-  if (source['type'] === 'text') return { type: 'text', text: stringAt(source, 'data', `${path}.source`, complain) }
+function readTextSource(block: JsonObject, path: string): DocumentPart['source'] | undefined {
+  const source = objectAt(block['source'], `${path}.source`)
+  if (source['type'] === 'text') return { type: 'text', text: stringAt(source['data'], `${path}.source.data`) }
   if (source['type'] !== 'content') return undefined
-  const parts = readContent(source['content'], `${path}.source.content`, complain)
+  const parts = readContent(source['content'], `${path}.source.content`)
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   return texts.length === parts.length ? { type: 'text', text: texts.join('\n') } : undefined
 }
 
 /** Returns undefined for an unknown type of source. */
-function readSource(block: JsonObject, path: string, complain: Complaint): Source | undefined {
+function readSource(block: JsonObject, path: string): Source | undefined {
   const sourcePath = `${path}.source`
-  const source = objectOf(block['source'], sourcePath, complain)
-  switch (stringAt(source, 'type', sourcePath, complain)) {
+  const source = objectAt(block['source'], sourcePath)
+  switch (stringAt(source['type'], `${sourcePath}.type`)) {
     case 'base64':
       return {
         type: 'base64',
-        mediaType: stringAt(source, 'media_type', sourcePath, complain),
-        data: stringAt(source, 'data', sourcePath, complain),
+        mediaType: stringAt(source['media_type'], `${sourcePath}.media_type`),
+        data: stringAt(source['data'], `${sourcePath}.data`),
       }
     case 'url':
-      return { type: 'url', url: stringAt(source, 'url', sourcePath, complain) }
+      return { type: 'url', url: stringAt(source['url'], `${sourcePath}.url`) }
     case 'file':
-      return { type: 'file', id: stringAt(source, 'file_id', sourcePath, complain) }
+      return { type: 'file', id: stringAt(source['file_id'], `${sourcePath}.file_id`) }
     default:
       return undefined
   }
 }
 
-function readToolResult(block: JsonObject, path: string, complain: Complaint): ToolResultPart {
-  const content = isAbsent(block['content']) ? [] : readContent(block['content'], `${path}.content`, complain)
+function readToolResult(block: JsonObject, path: string): ToolResultPart {
+  const content = isAbsent(block['content']) ? [] : readContent(block['content'], `${path}.content`)
   return {
     type: 'tool-result',
-    callId: stringAt(block, 'tool_use_id', path, complain),
+    callId: stringAt(block['tool_use_id'], `${path}.tool_use_id`),
     content,
     failed: block['is_error'] === true,
     native: { dialect: 'anthropic', value: block },

@@ -1,90 +1,50 @@
-import { asObject, type Json, type JsonObject } from '../../core/json.ts'
+import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
-import { arrayOf, callerComplaint, isAbsent, objectOf, sameJson, stringAt } from './checks.ts'
+import { arrayAt, badField, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
+import { type Changes, definedSettings, NO_PARAMETERS, OUTPUT_LIMIT } from '../settings.ts'
 
 /** The format documents no limit. This is the limit of the clouds that serve the vendor's models. */
 const MAX_STOP_SEQUENCES = 8_191
 
-/** A check of a number, and its description for errors. */
-interface NumberRule {
-  readonly holds: (value: number) => boolean
-  readonly expected: string
-}
-
-const FRACTION: NumberRule = { holds: (value) => value >= 0 && value <= 1, expected: 'a number from 0 to 1' }
-const COUNT: NumberRule = {
-  holds: (value) => Number.isSafeInteger(value) && value >= 0,
-  expected: 'a whole number of 0 or more',
-}
-/** No model generates more tokens, so a greater value is a mistake. */
-const MAX_TOKENS = 2 ** 31 - 1
-const LIMIT: NumberRule = {
-  holds: (value) => Number.isInteger(value) && value >= 1 && value <= MAX_TOKENS,
-  expected: `a whole number from 1 to ${MAX_TOKENS}`,
-}
+const FRACTION = { least: 0, most: 1 } as const
 
 /**
  * Reads the parameters of a message request. Throws `invalid-request` for an invalid value of a parameter that the
- * gateway uses. `null` means absent. `max_tokens` is not required here.
+ * gateway uses. `max_tokens` is not required here.
  */
 export function readSettings(body: JsonObject): Settings {
-  const choice = readToolChoice(body['tool_choice'])
-  return {
-    ...numberField(body, 'max_tokens', 'maxTokens', LIMIT),
-    ...numberField(body, 'temperature', 'temperature', FRACTION),
-    ...numberField(body, 'top_p', 'topP', FRACTION),
-    ...numberField(body, 'top_k', 'topK', COUNT),
-    ...readStop(body['stop_sequences']),
-    ...choice,
-    ...readShape(body),
-    ...readEffort(body),
-  }
-}
-
-function readEffort(body: JsonObject): Pick<Settings, 'effort'> {
-  const effort = asObject(body['output_config'])?.['effort']
-  return typeof effort === 'string' ? { effort } : {}
+  const choice = isAbsent(body['tool_choice']) ? {} : objectAt(body['tool_choice'], 'tool_choice')
+  const single = choice['disable_parallel_tool_use']
+  return definedSettings({
+    maxTokens: numberAt(body['max_tokens'], 'max_tokens', OUTPUT_LIMIT),
+    temperature: numberAt(body['temperature'], 'temperature', FRACTION),
+    topP: numberAt(body['top_p'], 'top_p', FRACTION),
+    topK: numberAt(body['top_k'], 'top_k', { least: 0, most: Number.MAX_SAFE_INTEGER, whole: true }),
+    stop: readStop(body['stop_sequences']),
+    toolChoice: isAbsent(body['tool_choice']) ? undefined : readToolChoice(choice),
+    parallelToolCalls: typeof single === 'boolean' ? !single : undefined,
+    shape: readShape(body),
+    effort: asString(asObject(body['output_config'])?.['effort']),
+  })
 }
 
 /** Throws when max_tokens is absent. The message format requires it. */
-export function demandMaxTokens(body: JsonObject): void {
-  if (isAbsent(body['max_tokens'])) throw callerComplaint('max_tokens', body['max_tokens'], LIMIT.expected)
+export function requireMaxTokens(body: JsonObject): void {
+  const { least, most } = OUTPUT_LIMIT
+  if (isAbsent(body['max_tokens']))
+    throw badField('max_tokens', body['max_tokens'], `an integer from ${least} to ${most}`)
 }
 
-function numberField<name extends string>(
-  body: JsonObject,
-  field: string,
-  name: name,
-  rule: NumberRule,
-): { readonly [key in name]?: number } {
-  const value = body[field]
-  if (isAbsent(value)) return {}
-  if (typeof value !== 'number' || !rule.holds(value)) throw callerComplaint(field, value, rule.expected)
-  return { [name]: value } as { readonly [key in name]: number }
+function readStop(value: Json | undefined): readonly string[] | undefined {
+  if (isAbsent(value)) return undefined
+  return arrayAt(value, 'stop_sequences', MAX_STOP_SEQUENCES).map((item, index) =>
+    stringAt(item, `stop_sequences[${index}]`),
+  )
 }
 
-function readStop(value: Json | undefined): Pick<Settings, 'stop'> {
-  if (isAbsent(value)) return {}
-  const stop = arrayOf(value, 'stop_sequences', callerComplaint, MAX_STOP_SEQUENCES).map((item, index) => {
-    if (typeof item !== 'string') throw callerComplaint(`stop_sequences[${index}]`, item, 'a string')
-    return item
-  })
-  return { stop }
-}
-
-function readToolChoice(value: Json | undefined): Pick<Settings, 'toolChoice' | 'parallelToolCalls'> {
-  if (isAbsent(value)) return {}
-  const choice = objectOf(value, 'tool_choice', callerComplaint)
-  const toolChoice = knownChoice(choice)
-  const single = choice['disable_parallel_tool_use']
-  return {
-    ...(toolChoice === undefined ? {} : { toolChoice }),
-    ...(typeof single === 'boolean' ? { parallelToolCalls: !single } : {}),
-  }
-}
-
-function knownChoice(choice: JsonObject): ToolChoice | undefined {
-  switch (stringAt(choice, 'type', 'tool_choice', callerComplaint)) {
+/** Returns undefined for an unknown choice, which is passed on unchanged. */
+function readToolChoice(choice: JsonObject): ToolChoice | undefined {
+  switch (stringAt(choice['type'], 'tool_choice.type')) {
     case 'auto':
       return { type: 'auto' }
     case 'none':
@@ -92,17 +52,17 @@ function knownChoice(choice: JsonObject): ToolChoice | undefined {
     case 'any':
       return { type: 'required' }
     case 'tool':
-      return { type: 'tool', name: stringAt(choice, 'name', 'tool_choice', callerComplaint) }
+      return { type: 'tool', name: stringAt(choice['name'], 'tool_choice.name') }
     default:
       return undefined
   }
 }
 
-function readShape(body: JsonObject): Pick<Settings, 'shape'> {
+function readShape(body: JsonObject): AnswerShape | undefined {
   const format = asObject(asObject(body['output_config'])?.['format']) ?? asObject(body['output_format'])
-  if (format?.['type'] !== 'json_schema') return {}
-  const schema = format['schema']
-  return schema === undefined ? {} : { shape: { type: 'schema', schema } }
+  if (format?.['type'] !== 'json_schema') return undefined
+  const { schema } = format
+  return schema === undefined ? undefined : { type: 'schema', schema }
 }
 
 /** Returns the field `tool_choice`; undefined when no setting affects it. */
@@ -129,29 +89,28 @@ const PLAIN_FIELDS = [
   ['stop', 'stop_sequences'],
 ] as const
 
-/** Returns the settings as fields of a new body. */
-export function writeSettings(settings: Settings): JsonObject {
-  return changedFields({}, settings)
-}
-
 /**
  * Returns the fields of `body` that must change to match `settings`; `undefined` removes a field. Matching fields are
- * not in the result, so an unchanged body stays as received.
+ * not in the result, so an unchanged body stays as received. For an empty body these are all settings.
  */
-export function changedFields(body: JsonObject, settings: Settings): JsonObject {
+export function changedSettings(body: JsonObject, settings: Settings): Changes {
   const before = readSettings(body)
-  const changes: Record<string, Json | undefined> = {}
+  const changes: Changes = {}
   for (const [name, field] of PLAIN_FIELDS) {
-    if (!sameJson(before[name], settings[name])) changes[field] = settings[name]
+    if (!isEqual(before[name], settings[name])) changes[field] = settings[name]
   }
   const choice = writeToolChoice(settings)
-  if (!sameJson(writeToolChoice(before), choice)) changes['tool_choice'] = choice
+  if (!isEqual(writeToolChoice(before), choice)) changes['tool_choice'] = choice
   const shape = writeShape(settings.shape)
-  if (!sameJson(writeShape(before.shape), shape)) {
+  if (!isEqual(writeShape(before.shape), shape)) {
     changes['output_config'] = { ...asObject(body['output_config']), format: shape }
     changes['output_format'] = undefined
   }
   return { ...changes, ...fittingThinking(body, before.maxTokens, settings.maxTokens) }
+}
+
+function isEqual(left: Json | undefined, right: Json | undefined): boolean {
+  return JSON.stringify(left) === JSON.stringify(right)
 }
 
 /** Minimum thinking budget of the format, in tokens. */
@@ -173,34 +132,32 @@ const MAX_TOOLS = 10_000
 /** Reads the tools of a message request. A tool with a vendor-defined `type` may have no name. */
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
-  return arrayOf(value, 'tools', callerComplaint, MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
+  return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
 }
 
 function readTool(value: Json, path: string): Tool {
-  const tool = objectOf(value, path, callerComplaint)
-  const type = isAbsent(tool['type']) ? 'custom' : stringAt(tool, 'type', path, callerComplaint)
+  const tool = objectAt(value, path)
   const native = { dialect: 'anthropic', value: tool } as const
-  if (type !== 'custom') return { name: typeof tool['name'] === 'string' ? tool['name'] : type, native }
-  const name = stringAt(tool, 'name', path, callerComplaint)
-  if (name === '') throw callerComplaint(`${path}.name`, name, 'a name')
+  const type = isAbsent(tool['type']) ? 'custom' : stringAt(tool['type'], `${path}.type`)
+  if (type !== 'custom') return { name: asString(tool['name']) ?? type, native }
+  const name = stringAt(tool['name'], `${path}.name`)
+  if (name === '') throw badField(`${path}.name`, name, 'a name')
   return {
     name,
     ...(typeof tool['description'] === 'string' ? { description: tool['description'] } : {}),
-    parameters: objectOf(tool['input_schema'], `${path}.input_schema`, callerComplaint),
+    parameters: objectAt(tool['input_schema'], `${path}.input_schema`),
     ...(typeof tool['strict'] === 'boolean' ? { strict: tool['strict'] } : {}),
     native,
   }
 }
 
 /** Writes a function as this format declares it. The schema is kept, and a missing type is added. */
-export function writeTool(tool: Tool): JsonObject {
+export function writeMessageTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
-  const schema: JsonObject =
-    tool.parameters === undefined ? { type: 'object', properties: {} } : { type: 'object', ...tool.parameters }
   return {
     name: tool.name,
     ...(tool.description === undefined ? {} : { description: tool.description }),
-    input_schema: schema,
+    input_schema: tool.parameters === undefined ? NO_PARAMETERS : { type: 'object', ...tool.parameters },
     ...(tool.strict === true ? { strict: true } : {}),
   }
 }
@@ -214,5 +171,5 @@ export function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
   for (const message of prompt.messages) {
     for (const part of message.parts) if (part.type === 'tool-call') names.add(part.name)
   }
-  return [...names].map((name) => ({ name, input_schema: { type: 'object', properties: {} } }))
+  return [...names].map((name) => ({ name, input_schema: NO_PARAMETERS }))
 }

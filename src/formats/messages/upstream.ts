@@ -1,14 +1,13 @@
 import { asArray, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Prompt } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { isPlainMessages } from '../plain-events.ts'
-import { readCompletion } from './answer.ts'
-import { stepReader } from './stream-reader.ts'
-import { readFailure } from './upstream-failure.ts'
+import { isPlainMessages } from '../stream-events.ts'
+import { readCompletion, stepReader } from './answer-reader.ts'
+import { readFailure } from '../upstream-failures.ts'
 import { replaceModel } from '../parse-body.ts'
-import { isAbsent } from './checks.ts'
+import { isAbsent } from '../fields.ts'
 import { translate } from '../translation.ts'
-import { changedFields, writeTool } from './settings.ts'
+import { changedSettings, writeMessageTool } from './settings.ts'
 import { blocksOf } from './blocks.ts'
 import { GatewayError } from '../../core/errors.ts'
 
@@ -29,12 +28,13 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 /** Returns the fields of the native body that no longer match the prompt; `undefined` removes a field. */
 function changesOf(prompt: Prompt): JsonObject {
   const body = prompt.native.value
-  const changes: Record<string, Json | undefined> = { ...changedFields(body, prompt.settings) }
+  const changes: Record<string, Json | undefined> =
+    prompt.settings === prompt.native.settings ? {} : changedSettings(body, prompt.settings)
   if ((body['stream'] === true) !== prompt.stream) changes['stream'] = prompt.stream
   const tools = asArray(body['tools'])
   const sameTools =
     tools.length === prompt.tools.length && prompt.tools.every((tool, at) => tool.native.value === tools[at])
-  if (!sameTools) changes['tools'] = prompt.tools.length === 0 ? undefined : prompt.tools.map(writeTool)
+  if (!sameTools) changes['tools'] = prompt.tools.length === 0 ? undefined : prompt.tools.map(writeMessageTool)
   return { ...changes, ...changedMessages(prompt) }
 }
 

@@ -1,17 +1,17 @@
-import type { Json, JsonObject } from '../../core/json.ts'
+import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
-import { readInput } from './items.ts'
-import { readSettings, readTools } from './settings.ts'
-import type { ClientFormat } from '../format.ts'
-import { writeFailure } from '../chat/failure.ts'
-import { writeCompletion } from './answer.ts'
-import { failureFrame } from './usage.ts'
-import { stepWriter } from './stream-writer.ts'
-import { responseTurns } from './previous-responses.ts'
+import { readInput, inputItems, itemsOf, responseId, responseOfItem, stemOf } from './items.ts'
+import { readResponseSettings, readResponseTools } from '../settings.ts'
+import type { ClientFormat, KeptTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
+import { writeChatFailure, writeResponseFailureFrame } from '../failures.ts'
+import { writeCompletion, stepWriter } from './answer-writer.ts'
+import type { Completion } from '../../core/answer.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { readCompletion } from './answer-reader.ts'
 
-/** Fields that refer to an input stored by the server. */
-const HELD_INPUTS = ['previous_response_id', 'conversation', 'prompt'] as const
+/** Fields that refer to data stored by the server. */
+const STORED_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 /**
  * Reads a responses request as a prompt. Fields that the gateway uses are validated strictly, all others are carried
@@ -22,14 +22,14 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
   const system = readInstructions(body['instructions'])
   const messages = readConversation(body)
-  const settings = readSettings(body)
+  const settings = readResponseSettings(body)
   checkOthers(body)
   return {
     native,
     model,
     messages: system === undefined ? messages : [system, ...messages],
     settings,
-    tools: readTools(body['tools']),
+    tools: readResponseTools(body['tools']),
     stream: booleanAt(body['stream'], 'stream') ?? false,
   }
 }
@@ -43,7 +43,7 @@ function readInstructions(value: Json | undefined): Message | undefined {
 }
 
 function readConversation(body: JsonObject): readonly Message[] {
-  const isHeld = HELD_INPUTS.some((field) => !isAbsent(body[field]))
+  const isHeld = STORED_FIELDS.some((field) => !isAbsent(body[field]))
   if (isHeld && isAbsent(body['input'])) return []
   const messages = readInput(body['input'])
   if (messages.length === 0 && !isHeld) throw badField('input', body['input'], 'a string or at least one item')
@@ -56,6 +56,108 @@ function checkOthers(body: JsonObject): void {
     stringAt(body['previous_response_id'], 'previous_response_id', 'the id of a response')
   }
   if (!isAbsent(body['metadata'])) objectAt(body['metadata'], 'metadata')
+}
+
+/** Resolves `previous_response_id` and item references, which refer to earlier responses of the same key. */
+export const responseTurns: TurnFormat = {
+  refersTo,
+  recall,
+  keep,
+  idsOf,
+  readCompletion,
+  answerId,
+  isUnfinished,
+  refersToUpstream,
+}
+
+function refersTo(body: JsonObject): References {
+  const quoted = new Set<string>()
+  const foreign = new Set<string>()
+  for (const item of asArray(body['input'])) {
+    const id = referenceIn(item)
+    if (id === undefined) continue
+    const response = responseOfItem(id)
+    if (response === undefined) foreign.add(id)
+    else quoted.add(response)
+  }
+  return { continued: asString(body['previous_response_id']), quoted: [...quoted], foreign: [...foreign] }
+}
+
+function refersToUpstream({ native, messages }: Prompt): boolean {
+  if (STORED_FIELDS.some((field) => !isAbsent(native.value[field]))) return true
+  return messages.some((message) => itemsOf(message).some((item) => referenceIn(item) !== undefined))
+}
+
+function isUnfinished({ native }: Completion): boolean {
+  const status = native?.value['status']
+  return status === 'queued' || status === 'in_progress'
+}
+
+function answerId(requestId: string): string {
+  return responseId(stemOf(requestId))
+}
+
+function idsOf(answer: JsonObject): readonly string[] {
+  return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
+}
+
+/** Returns the id that an item refers to. An item with only an id is a reference. */
+function referenceIn(item: Json): string | undefined {
+  if (!isJsonObject(item)) return undefined
+  const { type, role, id } = item
+  const isReference = type === 'item_reference' || (isAbsent(type) && role === undefined)
+  return isReference ? asString(id) : undefined
+}
+
+/** Returns the same body when it contains no reference. */
+function recall(body: JsonObject, found: RecalledTurns): JsonObject {
+  const { previous_response_id: previous, ...others } = body
+  const isContinued = typeof previous === 'string' && !found.held.has(previous)
+  const refers = asArray(body['input']).some((item) => {
+    const id = referenceIn(item)
+    return id !== undefined && !found.held.has(id)
+  })
+  if (!isContinued && !refers) return body
+  const earlier = isContinued ? conversationOf(previous, found) : []
+  const given = body['input'] === undefined ? [] : inputItems(body['input'])
+  const input = [...earlier, ...given.map((item, index) => resolved(item, `input[${index}]`, found))]
+  return isContinued ? { ...others, input } : { ...body, input }
+}
+
+function conversationOf(id: string, { continued }: RecalledTurns): readonly Json[] {
+  if (continued !== undefined) return [...continued.input, ...asArray(continued.answer['output'])]
+  throw new GatewayError(
+    'invalid-request',
+    `Previous response with id ${shown(id)} not found: responses are kept for a day, for the key that asked, and not with store: false. Send the whole conversation as input.`,
+    { param: 'previous_response_id', code: 'previous_response_not_found' },
+  )
+}
+
+function resolved(item: Json, param: string, { quoted, held }: RecalledTurns): Json {
+  const id = referenceIn(item)
+  if (id === undefined || held.has(id)) return item
+  const answer = quoted.get(responseOfItem(id) ?? '')
+  const found = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
+  if (found !== undefined) return found
+  throw new GatewayError(
+    'invalid-request',
+    `Item with id ${shown(id)} not found: items are kept for a day, for the key that asked, and not with store: false. Send the item itself.`,
+    { param },
+  )
+}
+
+const MAX_ID_LENGTH = 100
+
+function shown(id: string): string {
+  return JSON.stringify(id.slice(0, MAX_ID_LENGTH))
+}
+
+function keep({ prompt, asked }: WriteContext, serialized: string): KeptTurn | undefined {
+  if ((asked ?? prompt.native.value)['store'] === false) return undefined
+  const value: unknown = JSON.parse(serialized)
+  const answer = isJsonObject(value) ? (asObject(value['response']) ?? value) : {}
+  const id = asString(answer['id'])
+  return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }
 }
 
 /** The format of conversation compaction, whose requests and answers resemble those of the responses format. */
@@ -72,8 +174,8 @@ export const responsesClient: ClientFormat = {
   readPrompt,
   writeCompletion,
   stepWriter,
-  writeFailure,
-  writeFailureFrame: (failure) => failureFrame(failure, 0),
+  writeFailure: writeChatFailure,
+  writeFailureFrame: (failure) => writeResponseFailureFrame(failure, 0),
   heartbeat: 'comment',
   turns: responseTurns,
 }

@@ -216,3 +216,23 @@ export function reasoningItem(id: string, text: string, seal: Parameters<typeof 
     ...(sealed === undefined ? {} : { encrypted_content: sealed }),
   }
 }
+
+/** Returns the common part of the ids of a response and its items. */
+export function stemOf(id: string): string {
+  return id.replace(/^(?:req|resp|msg|chatcmpl)[_-]/, '').replace(/[^\w-]/g, '_') || '0'
+}
+
+export function responseId(stem: string): string {
+  return `resp_${stem}`
+}
+
+/** Item ids hold the request's stem: a reference to an item leads to the response that it is in. */
+export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
+  return `${kind}_${stem}_${index}`
+}
+
+/** Returns the id of the response that contains an item; undefined for an id that the gateway did not create. */
+export function responseOfItem(id: string): string | undefined {
+  const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
+  return stem === undefined ? undefined : responseId(stem)
+}

@@ -1,8 +1,7 @@
 import type { AnswerEvent } from '../../core/answer.ts'
 import { asObject, type JsonObject } from '../../core/json.ts'
 import { CUSTOM_INPUT, type CalledTool } from './portable-prompt.ts'
-import { itemId } from './response.ts'
-import { reasoningItem } from './items.ts'
+import { itemId, reasoningItem } from './items.ts'
 
 /** One event of a stream, without its sequence number. */
 export type ResponseEvent = JsonObject & { readonly type: string }

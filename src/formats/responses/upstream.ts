@@ -1,16 +1,16 @@
-import type { Changes } from '../settings.ts'
-import { omittedFields, type RefuseContent, refuseContentFor } from '../translation.ts'
+import { type RefuseContent, refuseContentFor } from '../translation.ts'
+import { omittedFields } from '../translators.ts'
+import { sourceOf } from '../unsupported-fields.ts'
 import { documentText, urlOf } from '../content.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { readFailure } from '../chat/upstream-failure.ts'
-import { readCompletion } from './answer.ts'
-import { isPlain, stepReader } from './stream-reader.ts'
-import { sourceOf } from '../translators.ts'
+import { readFailure } from '../upstream-failures.ts'
+import { readCompletion, stepReader } from './answer-reader.ts'
+import { isPlainResponses } from '../stream-events.ts'
 import { replaceModel } from '../parse-body.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
-import { changedSettings, writeTool } from './settings.ts'
+import { type Changes, changedResponseSettings, writeResponseTool } from '../settings.ts'
 
 /** Writes the body for an upstream of this format. Unchanged parts are sent as received. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
@@ -20,7 +20,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
   const { value, received } = prompt.native
   const changes: Changes = {
-    ...changedSettings(value, prompt.settings),
+    ...changedResponseSettings(value, prompt.settings),
     ...((value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream }),
     ...changedTools(value, prompt.tools),
     ...changedInput(prompt),
@@ -35,7 +35,7 @@ function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
 function changedTools(value: JsonObject, tools: readonly Tool[]): Changes {
   const before = asArray(value['tools'])
   const isSame = before.length === tools.length && tools.every((tool, index) => tool.native.value === before[index])
-  return isSame ? {} : { tools: tools.length === 0 ? undefined : tools.map(writeTool) }
+  return isSame ? {} : { tools: tools.length === 0 ? undefined : tools.map(writeResponseTool) }
 }
 
 function changedInput(prompt: Prompt): Changes {
@@ -62,9 +62,8 @@ function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolea
 
 /** Writes a prompt of another format from the canonical prompt, with `store: false`. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
-  const source = sourceOf(prompt)
-  const { pathOf, names } = source
-  const hints = omittedFields(prompt, source, cannotCarry)
+  const { pathOf, names } = sourceOf(prompt)
+  const hints = omittedFields(prompt, cannotCarry)
   const { stop, topK } = prompt.settings
   if (stop !== undefined && stop.length > 0) throw cannotCarry(names.stop, 'a stop sequence')
   const hasTools = prompt.tools.length > 0
@@ -73,8 +72,8 @@ function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
     model,
     input: writeItems(prompt.messages, (index) => pathOf(prompt, index)),
     store: false,
-    ...(hasTools ? { tools: prompt.tools.map(writeTool) } : {}),
-    ...changedSettings({}, hasTools ? prompt.settings : withoutTools),
+    ...(hasTools ? { tools: prompt.tools.map(writeResponseTool) } : {}),
+    ...changedResponseSettings({}, hasTools ? prompt.settings : withoutTools),
     ...(prompt.stream ? { stream: true } : {}),
   }
   return { body: JSON.stringify(body), ignored: topK === undefined ? hints : [...hints, 'top_k'] }
@@ -188,6 +187,6 @@ export const responsesUpstream: UpstreamFormat = {
   writePrompt,
   readCompletion,
   stepReader,
-  isPlain,
+  isPlain: isPlainResponses,
   readFailure,
 }

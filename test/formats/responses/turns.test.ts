@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
 import type { KeptTurn, RecalledTurns } from '../../../src/formats/format.ts'
-import { responsesClient } from '../../../src/formats/responses/client.ts'
-import { responseTurns } from '../../../src/formats/responses/previous-responses.ts'
+import { responsesClient, responseTurns } from '../../../src/formats/responses/client.ts'
 import { failureOf } from '../chat/support.ts'
 
 const message = { id: 'msg_77_0', type: 'message', role: 'assistant', content: [] }

@@ -1,10 +1,32 @@
-import type { AnswerEvent, Frame, Step, StepReader } from '../../core/answer.ts'
+import { NO_USAGE, type Completion, type AnswerEvent, type Step, type StepReader } from '../../core/answer.ts'
+import { asObject, asString, type Json, type JsonObject, isJsonObject } from '../../core/json.ts'
+import { badField, blameUpstream, objectAt, stringAt } from '../fields.ts'
+import { messageFailure } from '../upstream-failures.ts'
+import { fillMessageCallIds, fillEventCallId } from '../call-ids.ts'
+import { readBlocks } from './blocks.ts'
+import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import { objectOf, stringAt, upstreamComplaint } from './checks.ts'
-import { errorEvent } from './upstream-failure.ts'
-import { fillEventCallId } from '../call-ids.ts'
-import { readStopReason, readUsage } from './usage.ts'
+import { identityOf, nativeAnswer, parseEvent } from '../stream-events.ts'
+
+/** Reads an upstream's message as an answer. Throws `upstream` when the body is not a message. */
+export function readCompletion(received: JsonObject, text?: string): Completion {
+  if (received['type'] === 'error') throw messageFailure(received)
+  const body = fillMessageCallIds(received)
+  const { content } = body
+  const usage = asObject(body['usage'])
+  const stopSequence = asString(body['stop_sequence'])
+  return {
+    ...identityOf(body),
+    parts: blameUpstream(() => {
+      if (!Array.isArray(content)) throw badField('content', content, 'an array of content blocks')
+      return readBlocks(content as readonly Json[], 'content')
+    }),
+    finish: readStopReason(body['stop_reason']),
+    ...(stopSequence === undefined ? {} : { stopSequence }),
+    ...(usage === undefined ? {} : { usage: { ...NO_USAGE, ...readMessageUsage(usage) } }),
+    native: nativeAnswer('anthropic', body, received, text),
+  }
+}
 
 interface Reading {
   readonly blocks: BlockReader
@@ -28,29 +50,24 @@ export function stepReader(): StepReader {
     if (reading.over || frame.data.trim() === '') return NOTHING
     const received = parseEvent(frame.data)
     const data = fillEventCallId(received)
-    const type = asString(data['type']) ?? ''
+    const type = typeOf(data)
     const text = data === received ? frame.data : JSON.stringify(data)
     const native = { dialect: 'anthropic', frame: { ...frame, event: type, data: text } } as const
-    return { events: readEvent(reading, type, data), native }
+    return { events: blameUpstream(() => readEvent(reading, type, data)), native }
   }
 }
 
-function parseEvent(text: Frame['data']): JsonObject {
-  let data: unknown
-  try {
-    data = JSON.parse(text)
-  } catch (cause) {
-    throw new GatewayError('upstream', "The upstream's stream holds an event that is not JSON.", { cause })
-  }
-  if (isJsonObject(data) && typeof data['type'] === 'string') return data
-  if (isJsonObject(data) && isJsonObject(data['error'])) throw errorEvent(data)
-  throw new GatewayError('upstream', "The upstream's stream holds an event without a type.")
+/** Some servers send an error without a type. */
+function typeOf(event: JsonObject): string {
+  if (typeof event['type'] === 'string') return event['type']
+  if (isJsonObject(event['error'])) throw messageFailure(event)
+  throw new GatewayError('upstream', 'The model provider sent an event without a type.')
 }
 
 function readEvent(reading: Reading, type: string, data: JsonObject): readonly AnswerEvent[] {
   switch (type) {
     case 'message_start':
-      return readStart(reading, objectOf(data['message'], 'message_start.message', upstreamComplaint))
+      return readStart(reading, objectAt(data['message'], 'message_start.message'))
     case 'content_block_start':
     case 'content_block_delta':
     case 'content_block_stop':
@@ -60,7 +77,7 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
     case 'message_stop':
       return readStop(reading)
     case 'error':
-      throw errorEvent(data)
+      throw messageFailure(data)
     default:
       return []
   }
@@ -70,12 +87,10 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
 function readStart(reading: Reading, message: JsonObject): readonly AnswerEvent[] {
   reading.started = true
   const usage = asObject(message['usage'])
-  const start: AnswerEvent = {
-    type: 'answer-start',
-    id: asString(message['id']) ?? '',
-    model: asString(message['model']) ?? '',
-  }
-  return [start, ...readNewUsage(reading, usage && { ...usage, output_tokens: null })]
+  return [
+    { type: 'answer-start', ...identityOf(message) },
+    ...readNewUsage(reading, usage && { ...usage, output_tokens: null }),
+  ]
 }
 
 function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
@@ -96,11 +111,11 @@ function readNewUsage(reading: Reading, counts: JsonObject | undefined): readonl
   if (counts === undefined) return []
   const present = Object.entries(counts).filter(([, value]) => value !== null)
   reading.usage = { ...reading.usage, ...Object.fromEntries(present) }
-  return [{ type: 'usage', usage: readUsage(reading.usage) }]
+  return [{ type: 'usage', usage: readMessageUsage(reading.usage) }]
 }
 
 function readStop(reading: Reading): readonly AnswerEvent[] {
-  if (!reading.started) throw new GatewayError('upstream', "The upstream's stream ended before it began.")
+  if (!reading.started) throw new GatewayError('upstream', 'The model provider ended its stream before it began.')
   reading.over = true
   const end: readonly AnswerEvent[] = reading.finished ? [] : [{ type: 'answer-end', finish: 'stop' }]
   return [...end, { type: 'done' }]
@@ -134,7 +149,7 @@ function blockReader(): BlockReader {
   return (event, data) => {
     const at = data['index']
     if (event === 'content_block_start') {
-      const block = objectOf(data['content_block'], 'content_block', upstreamComplaint)
+      const block = objectAt(data['content_block'], 'content_block')
       const opened = openBlock(block, calls)
       if (opened.kind === 'tool') calls++
       open.set(at, opened)
@@ -145,12 +160,12 @@ function blockReader(): BlockReader {
       open.delete(at)
       return closed === undefined ? [] : stopEvents(closed)
     }
-    return deltaEvents(objectOf(data['delta'], 'delta', upstreamComplaint), open.get(at))
+    return deltaEvents(objectAt(data['delta'], 'delta'), open.get(at))
   }
 }
 
 function openBlock(block: JsonObject, calls: number): OpenBlock {
-  switch (stringAt(block, 'type', 'content_block', upstreamComplaint)) {
+  switch (stringAt(block['type'], 'content_block.type')) {
     case 'text':
     case 'thinking':
     case 'redacted_thinking':
@@ -165,12 +180,12 @@ function openBlock(block: JsonObject, calls: number): OpenBlock {
 function startEvents(block: JsonObject, opened: OpenBlock): readonly AnswerEvent[] {
   if (opened.kind === 'opaque') return []
   if (opened.kind === 'tool') {
-    const id = stringAt(block, 'id', 'content_block', upstreamComplaint)
-    const name = stringAt(block, 'name', 'content_block', upstreamComplaint)
+    const id = stringAt(block['id'], 'content_block.id')
+    const name = stringAt(block['name'], 'content_block.name')
     return [{ type: 'tool-call-start', index: opened.index, id, name }]
   }
   if (block['type'] === 'redacted_thinking') {
-    return [{ type: 'thinking-start', redacted: stringAt(block, 'data', 'content_block', upstreamComplaint) }]
+    return [{ type: 'thinking-start', redacted: stringAt(block['data'], 'content_block.data') }]
   }
   if (block['type'] === 'thinking') {
     const thought = asString(block['thinking']) ?? ''
@@ -187,13 +202,13 @@ function startEvents(block: JsonObject, opened: OpenBlock): readonly AnswerEvent
 function deltaEvents(delta: JsonObject, block: OpenBlock | undefined): readonly AnswerEvent[] {
   switch (delta['type']) {
     case 'text_delta':
-      return [{ type: 'text-delta', text: stringAt(delta, 'text', 'delta', upstreamComplaint) }]
+      return [{ type: 'text-delta', text: stringAt(delta['text'], 'delta.text') }]
     case 'thinking_delta':
-      return [{ type: 'thinking-delta', text: stringAt(delta, 'thinking', 'delta', upstreamComplaint) }]
+      return [{ type: 'thinking-delta', text: stringAt(delta['thinking'], 'delta.thinking') }]
     case 'signature_delta':
-      return [{ type: 'thinking-delta', signature: stringAt(delta, 'signature', 'delta', upstreamComplaint) }]
+      return [{ type: 'thinking-delta', signature: stringAt(delta['signature'], 'delta.signature') }]
     case 'input_json_delta':
-      return inputEvents(stringAt(delta, 'partial_json', 'delta', upstreamComplaint), block)
+      return inputEvents(stringAt(delta['partial_json'], 'delta.partial_json'), block)
     default:
       if (block?.kind !== 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: delta } }]
       block.block = grown(block.block, delta)

@@ -1,8 +1,44 @@
-import type { ByteSearch } from '../core/answer.ts'
+import type { AnswerEvent, Completion, ByteSearch } from '../core/answer.ts'
+import type { Dialect, Native } from '../core/prompt.ts'
+import { GatewayError } from '../core/errors.ts'
+import { asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
+
+/** Returns the id and the model of an answer, which most formats name alike. */
+export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
+  return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }
+}
+
+/** Returns an answer as received; its text only when the body was not changed. */
+export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
+  return { dialect, value: body, ...(text === undefined || body !== received ? {} : { text }) }
+}
+
+/** Parses the data of a stream event. Throws `upstream` when it is not a JSON object. */
+export function parseEvent(data: string): JsonObject {
+  const value = parseJson(data)
+  if (isJsonObject(value)) return value
+  throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
+}
+
+/** The block of text or thinking that the next delta of its kind continues. */
+export interface OpenBlock {
+  open: 'text' | 'thinking' | undefined
+}
+
+/** Returns a delta, after the start of its block unless that block is open. */
+export function blockEvents(state: OpenBlock, type: 'text' | 'thinking', text: string): readonly AnswerEvent[] {
+  const isOpen = state.open === type
+  state.open = type
+  const delta: AnswerEvent = type === 'text' ? { type: 'text-delta', text } : { type: 'thinking-delta', text }
+  return isOpen ? [delta] : [{ type: `${type}-start` }, delta]
+}
 
 const LF = 10
+
 const SPACE = 32
+
 const CLOSE_BRACE = 125
+
 const LOWER_N = 110
 
 /** Returns true when every occurrence of the key has the value null. */
@@ -74,4 +110,25 @@ export function isPlainMessages(search: ByteSearch): boolean {
   if (search.find('message_') !== -1 || search.find('content_block_s') !== -1) return false
   if (search.find('"error"') !== -1 || search.find('\r') !== -1) return false
   return isEveryEventAnObject(search, PLAIN_MESSAGES)
+}
+
+/** Events that carry only a delta, which later events repeat as a whole. */
+const DELTAS = [
+  'response.output_text.delta',
+  'response.reasoning_summary_text.delta',
+  'response.reasoning_text.delta',
+  'response.refusal.delta',
+  'response.function_call_arguments.delta',
+  'response.custom_tool_call_input.delta',
+  'response.mcp_call_arguments.delta',
+  'response.code_interpreter_call_code.delta',
+  'response.output_text.annotation.added',
+  'response.image_generation_call.partial_image',
+]
+
+const PLAIN = DELTAS.map((name) => beginning(`event: ${name}\ndata: {`))
+
+/** Returns true for events that carry only content, judged by the event name, which equals the type in the data. */
+export function isPlainResponses(search: ByteSearch): boolean {
+  return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }

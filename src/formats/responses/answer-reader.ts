@@ -1,10 +1,67 @@
-import { parseEvent } from '../stream.ts'
-import type { AnswerEvent, StepReader, ByteSearch } from '../../core/answer.ts'
-import { asObject, asString, type JsonObject } from '../../core/json.ts'
-import { failureOfResponse, readFinish, readUsage } from './usage.ts'
-import { callIdFiller } from './call-ids.ts'
-import { decodeReasoning } from './items.ts'
-import { beginning, isEveryEventAnObject } from '../plain-events.ts'
+import type { Completion, AnswerEvent, StepReader } from '../../core/answer.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
+import type { Native, Part } from '../../core/prompt.ts'
+import { responseFailure } from '../upstream-failures.ts'
+import { readResponseFinish, readResponseUsage } from '../usage.ts'
+import { fillResponseCallIds, responseCallIdFiller } from '../call-ids.ts'
+import { readThought, decodeReasoning } from './items.ts'
+import { identityOf, nativeAnswer, parseEvent } from '../stream-events.ts'
+
+/**
+ * Reads an upstream's response loosely: only the fields that are used must be valid. Throws `upstream` when the body is
+ * not a response.
+ */
+export function readCompletion(received: JsonObject, text?: string): Completion {
+  const body = fillResponseCallIds(received)
+  if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw responseFailure(body)
+  if (!Array.isArray(body['output'])) {
+    throw new GatewayError('upstream', 'The model provider sent no answer: its body has no output.')
+  }
+  const items = asArray(body['output']).filter(isJsonObject)
+  const usage = readResponseUsage(body['usage'])
+  const calls = items.some((item) => item['type'] === 'function_call')
+  const refusal = items.some((item) =>
+    asArray(item['content']).some((block) => asObject(block)?.['type'] === 'refusal'),
+  )
+  return {
+    ...identityOf(body),
+    parts: items.flatMap(partsOf),
+    finish: readResponseFinish(body, calls, refusal),
+    ...(usage === undefined ? {} : { usage }),
+    native: nativeAnswer('responses', body, received, text),
+  }
+}
+
+/** Returns the parts of one output item. */
+function partsOf(item: JsonObject): readonly Part[] {
+  const native: Native = { dialect: 'responses', value: item }
+  switch (item['type']) {
+    case 'message':
+      return asArray(item['content']).flatMap((block) => wordsOf(asObject(block)))
+    case 'function_call':
+      return [
+        {
+          type: 'tool-call',
+          id: asString(item['call_id']) ?? '',
+          name: asString(item['name']) ?? '',
+          input: asString(item['arguments']) ?? '',
+          native,
+        },
+      ]
+    case 'reasoning':
+      return [readThought(item, native)]
+    default:
+      return [{ type: 'opaque', native }]
+  }
+}
+
+function wordsOf(block: JsonObject | undefined): readonly Part[] {
+  const text = asString(block?.['text']) ?? asString(block?.['refusal'])
+  return block === undefined || text === undefined
+    ? []
+    : [{ type: 'text', text, native: { dialect: 'responses', value: block } }]
+}
 
 /** The last event of an answer. */
 export const LAST_EVENTS: ReadonlySet<string> = new Set(['response.completed', 'response.incomplete'])
@@ -24,10 +81,10 @@ interface Reading {
 /** Reads the events of one upstream stream. A frame keeps its data word for word, under the name that its data has. */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, refused: false, calls: new Map() }
-  const fillCallIds = callIdFiller()
+  const fillResponseCallIds = responseCallIdFiller()
   return (frame) => {
     const received = parseEvent(frame.data)
-    const data = fillCallIds(received)
+    const data = fillResponseCallIds(received)
     const type = asString(data['type']) ?? ''
     const text = data === received ? frame.data : JSON.stringify(data)
     const native = { dialect: 'responses', frame: { ...frame, event: type, data: text } } as const
@@ -40,7 +97,7 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
   switch (type) {
     case 'error':
     case 'response.failed':
-      throw failureOfResponse(asObject(data['response']) ?? data)
+      throw responseFailure(asObject(data['response']) ?? data)
     case 'response.created':
     case 'response.in_progress':
     case 'response.queued':
@@ -87,8 +144,7 @@ function startsWords(data: JsonObject): boolean {
 function readStart(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   if (reading.started) return []
   reading.started = true
-  const response = asObject(data['response'])
-  return [{ type: 'answer-start', id: asString(response?.['id']) ?? '', model: asString(response?.['model']) ?? '' }]
+  return [{ type: 'answer-start', ...identityOf(asObject(data['response'])) }]
 }
 
 function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
@@ -129,33 +185,12 @@ function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[]
 
 function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   const response = asObject(data['response']) ?? {}
-  const usage = readUsage(response['usage'])
-  const finish = readFinish(response, { calls: reading.calls.size > 0, refusal: reading.refused })
+  const usage = readResponseUsage(response['usage'])
+  const finish = readResponseFinish(response, reading.calls.size > 0, reading.refused)
   return [
     ...readStart(reading, data),
     ...(usage === undefined ? [] : [{ type: 'usage', usage } as const]),
     { type: 'answer-end', finish },
     { type: 'done' },
   ]
-}
-
-/** Events that carry only a delta, which later events repeat as a whole. */
-const DELTAS = [
-  'response.output_text.delta',
-  'response.reasoning_summary_text.delta',
-  'response.reasoning_text.delta',
-  'response.refusal.delta',
-  'response.function_call_arguments.delta',
-  'response.custom_tool_call_input.delta',
-  'response.mcp_call_arguments.delta',
-  'response.code_interpreter_call_code.delta',
-  'response.output_text.annotation.added',
-  'response.image_generation_call.partial_image',
-]
-
-const PLAIN = DELTAS.map((name) => beginning(`event: ${name}\ndata: {`))
-
-/** Returns true for events that carry only content, judged by the event name, which equals the type in the data. */
-export function isPlain(search: ByteSearch): boolean {
-  return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }

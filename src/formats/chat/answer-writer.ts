@@ -1,9 +1,18 @@
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
-import { asksForUsage } from './settings.ts'
-import { LAST } from './stream-reader.ts'
-import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Step, type Usage } from '../../core/answer.ts'
-import { writeFinish, writeUsage } from './usage.ts'
+import { asksForUsage, writeChatCall } from '../settings.ts'
+import { LAST } from './answer-reader.ts'
+import {
+  type AnswerEvent,
+  type Finish,
+  type Frame,
+  NO_USAGE,
+  type Step,
+  type Usage,
+  type Completion,
+} from '../../core/answer.ts'
+import { writeFinish, writeChatUsage } from '../usage.ts'
+import type { Part } from '../../core/prompt.ts'
 
 /**
  * Writes chunks. Chunks of this format are sent unchanged, with two exceptions: the last chunk with a finish_reason is
@@ -88,7 +97,7 @@ function chunkMaker(created: number): ChunkMaker {
     },
     finish: () => (finish === undefined ? undefined : chunk({}, writeFinish(finish))),
     usage: () =>
-      usage === undefined ? undefined : frame({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }) }),
+      usage === undefined ? undefined : frame({ choices: [], usage: writeChatUsage({ ...NO_USAGE, ...usage }) }),
   }
 }
 
@@ -229,4 +238,40 @@ function withField(frame: Frame, name: string, value: JsonObject): Frame {
   const hasOwn = data.includes(`"${name}"`)
   if (hasOwn) return { ...frame, data: JSON.stringify({ ...parsed(frame), [name]: value }) }
   return { ...frame, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
+}
+
+/** An answer of this dialect leaves as it came, down to its text; any other is written in full. */
+export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
+  const { native } = completion
+  if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)
+  return JSON.stringify({
+    id: completion.id,
+    object: 'chat.completion',
+    created: context.created,
+    model: completion.model,
+    choices: [
+      {
+        index: 0,
+        message: writeMessage(completion.parts),
+        logprobs: null,
+        finish_reason: writeFinish(completion.finish),
+      },
+    ],
+    ...(completion.usage === undefined ? {} : { usage: writeChatUsage(completion.usage) }),
+  })
+}
+
+/** Reasoning is written to a field of its own, which clients read or ignore, and never to the content. */
+function writeMessage(parts: readonly Part[]): JsonObject {
+  const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  const thoughts = parts.flatMap((part) => (part.type === 'thinking' && part.redacted !== true ? [part.text] : []))
+  const calls = parts.filter((part) => part.type === 'tool-call')
+  const content = texts.length === 0 && calls.length > 0 ? null : texts.join('')
+  return {
+    role: 'assistant',
+    content,
+    refusal: null,
+    ...(thoughts.length === 0 ? {} : { reasoning_content: thoughts.join('\n') }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls.map(writeChatCall) }),
+  }
 }

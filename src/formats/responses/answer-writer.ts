@@ -1,12 +1,14 @@
-import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Usage } from '../../core/answer.ts'
-import { asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
+import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Usage, type Completion } from '../../core/answer.ts'
+import { asObject, isJsonObject, type JsonObject, type Json } from '../../core/json.ts'
 import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
-import { writeMetrics } from '../chat/stream-writer.ts'
-import { failureFrame, writeFinish, writeUsage } from './usage.ts'
+import { writeMetrics } from '../chat/answer-writer.ts'
+import { writeResponseFailureFrame } from '../failures.ts'
+import { writeResponseStatus, writeResponseUsage } from '../usage.ts'
 import { outputWriter, type OutputWriter, type ResponseEvent } from './output-items.ts'
-import { LAST_EVENTS } from './stream-reader.ts'
+import { LAST_EVENTS } from './answer-reader.ts'
 import { declaredTools, type CalledTool } from './portable-prompt.ts'
-import { responseFrame, responseId, stemOf } from './response.ts'
+import { responseId, stemOf } from './items.ts'
+import { stepsOf } from '../../core/steps.ts'
 
 /**
  * Writes named events with sequence numbers. Events of this format are sent unchanged, except the last one, which is
@@ -38,7 +40,7 @@ export function stepWriter(context: WriteContext): StepWriter {
       const response = { ...asObject(data['response']), svc_metrics: writeMetrics(metrics) }
       return [{ ...held, data: JSON.stringify({ ...data, response }) }]
     },
-    fail: (failure) => [failureFrame(failure, sequence)],
+    fail: (failure) => [writeResponseFailureFrame(failure, sequence)],
   }
 }
 
@@ -90,9 +92,9 @@ export function responseWriter(context: WriteContext): ResponseWriter {
     end: (metrics) => {
       const opening = begin()
       const { frame, output } = writing.head ?? start('', context.prompt.model)
-      const ending = writeFinish(writing.finish)
+      const ending = writeResponseStatus(writing.finish)
       const closing = output.finish(ending.status)
-      const usage = writing.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...writing.usage })
+      const usage = writing.usage === undefined ? null : writeResponseUsage({ ...NO_USAGE, ...writing.usage })
       const svc_metrics = writeMetrics(metrics)
       const response = { ...frame, ...ending, output: output.items(), usage, svc_metrics }
       return [...opening, ...closing, { type: `response.${ending.status}`, response }]
@@ -104,4 +106,46 @@ export function responseWriter(context: WriteContext): ResponseWriter {
 function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> {
   const { called } = declaredTools(prompt)
   return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
+}
+
+/** Returns the fields of the request that a response repeats, with the vendor's defaults. */
+export function responseFrame(context: WriteContext, id: string, model: string): JsonObject {
+  const asked = context.asked ?? context.prompt.native.value
+  const { settings } = context.prompt
+  const echo = (field: string, otherwise: Json): Json => asked[field] ?? otherwise
+  return {
+    id,
+    object: 'response',
+    created_at: context.created,
+    background: false,
+    error: null,
+    instructions: echo('instructions', null),
+    max_output_tokens: echo('max_output_tokens', null),
+    max_tool_calls: echo('max_tool_calls', null),
+    metadata: echo('metadata', asked['client_metadata'] ?? {}),
+    model,
+    parallel_tool_calls: echo('parallel_tool_calls', true),
+    previous_response_id: echo('previous_response_id', null),
+    reasoning: echo('reasoning', { effort: null, summary: null }),
+    store: echo('store', true),
+    temperature: settings.temperature ?? null,
+    text: echo('text', { format: { type: 'text' } }),
+    tool_choice: echo('tool_choice', 'auto'),
+    tools: echo('tools', []),
+    top_p: settings.topP ?? null,
+    truncation: echo('truncation', 'disabled'),
+    user: echo('user', null),
+  }
+}
+
+/**
+ * Returns the JSON text of a response with its bill. A response of this format keeps all its fields. Any other is
+ * written like the last event of its stream, so that whole and streamed answers are equal.
+ */
+export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
+  const { native } = completion
+  if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics(metrics) })
+  const writer = responseWriter(context)
+  for (const step of stepsOf(completion)) for (const event of step.events) writer.take(event)
+  return JSON.stringify(writer.end(metrics).at(-1)?.['response'])
 }

@@ -1,11 +1,108 @@
-import { blockEvents, parseEvent, streamFailure, type OpenBlock } from '../stream.ts'
-import type { AnswerEvent, Frame, Step, StepReader } from '../../core/answer.ts'
-import { asArray, asObject, asString, type JsonObject } from '../../core/json.ts'
-import type { Part } from '../../core/prompt.ts'
-import { contentOf, reasoningOf, textOfMessage } from './answer.ts'
-import { readFailure } from './upstream-failure.ts'
-import { chatCallIdFiller, generateCallId } from '../call-ids.ts'
-import { readFinish, readUsage } from './usage.ts'
+import type { Completion, AnswerEvent, Frame, Step, StepReader } from '../../core/answer.ts'
+import { GatewayError } from '../../core/errors.ts'
+import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
+import { textOfPart, type Native, type Part, type ToolCallPart } from '../../core/prompt.ts'
+import { isAbsent } from '../fields.ts'
+import { fillChatCallIds, idOf, chatCallIdFiller, generateCallId } from '../call-ids.ts'
+import { readFinish, readChatUsage } from '../usage.ts'
+import { blockEvents, identityOf, nativeAnswer, parseEvent, type OpenBlock } from '../stream-events.ts'
+import { streamFailure } from '../upstream-failures.ts'
+
+/**
+ * Reads an upstream's answer loosely: only the fields that are used must be valid. Throws `upstream` when the body is
+ * not an answer.
+ */
+export function readCompletion(received: JsonObject, text?: string): Completion {
+  const body = fillChatCallIds(received)
+  const choices = asArray(body['choices']).map(asObject)
+  const choice = choices[0]
+  const message = asObject(choice?.['message'])
+  if (choice === undefined || message === undefined) {
+    throw new GatewayError('upstream', 'The model provider sent no answer: its body has no choices with a message.')
+  }
+  const calls = callsOf(message)
+  const refusal = asString(message['refusal']) ?? ''
+  const parts = [...thinkingOf(message), ...contentOf(message['content']), ...refusalPart(refusal), ...calls]
+  const usage = readChatUsage(body['usage'])
+  const furtherText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
+  return {
+    ...identityOf(body),
+    parts,
+    ...(furtherText.length > 0 && { furtherText: furtherText.join('') }),
+    finish: readFinish(choice['finish_reason'], calls.length > 0, refusal !== ''),
+    ...(usage === undefined ? {} : { usage }),
+    native: nativeAnswer('openai', body, received, text),
+  }
+}
+
+/** Returns all text of a message or delta: content, reasoning, refusals and tool calls. */
+export function textOfMessage(message: JsonObject = {}): string {
+  const calls = [message['function_call'], ...asArray(message['tool_calls'])].map((item) => {
+    const call = asObject(item)
+    const called = asObject(call?.['function']) ?? asObject(call?.['custom']) ?? call ?? {}
+    return `${asString(called['name']) ?? ''}${inputOf(called)}`
+  })
+  const said = contentOf(message['content']).map(textOfPart)
+  return [reasoningOf(message), ...said, asString(message['refusal']) ?? '', ...calls].join('')
+}
+
+function refusalPart(refusal: string): readonly Part[] {
+  return refusal === '' ? [] : [{ type: 'text', text: refusal }]
+}
+
+/** Vendors use two names for this field. */
+export function reasoningOf(message: JsonObject): string {
+  return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
+}
+
+function thinkingOf(message: JsonObject): readonly Part[] {
+  const text = reasoningOf(message)
+  return text === '' ? [] : [{ type: 'thinking', text }]
+}
+
+/** Reads a text or, with some vendors, an array of parts. */
+export function contentOf(content: Json | undefined): readonly Part[] {
+  if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
+  return asArray(content).flatMap((item): readonly Part[] => {
+    const block = asObject(item)
+    if (block === undefined) return []
+    if (block['type'] === 'thinking') return [{ type: 'thinking', text: thoughtOf(block['thinking']) }]
+    const text = asString(block['text'])
+    if (text !== undefined) return [{ type: 'text', text }]
+    return [{ type: 'opaque', native: { dialect: 'openai', value: block } }]
+  })
+}
+
+function thoughtOf(thinking: Json | undefined): string {
+  if (typeof thinking === 'string') return thinking
+  return asArray(thinking)
+    .map((piece) => asString(asObject(piece)?.['text']) ?? '')
+    .join('')
+}
+
+function callsOf(message: JsonObject): readonly ToolCallPart[] {
+  const old = asObject(message['function_call'])
+  const called = asArray(message['tool_calls']).flatMap((item) => callOf(asObject(item)) ?? [])
+  if (old === undefined) return called
+  const name = asString(old['name']) ?? ''
+  return [...called, { type: 'tool-call', id: name, name, input: asString(old['arguments']) ?? '' }]
+}
+
+function callOf(value: JsonObject | undefined): ToolCallPart | undefined {
+  if (value === undefined) return undefined
+  const called = asObject(value['function']) ?? asObject(value['custom'])
+  const name = asString(called?.['name'])
+  if (called === undefined || name === undefined) return undefined
+  const id = asString(value['id']) ?? ''
+  const native: Native = { dialect: 'openai', value }
+  return { type: 'tool-call', id, name, input: inputOf(called), native }
+}
+
+/** Some servers send the arguments as an object instead of JSON text. */
+function inputOf(called: JsonObject): string {
+  const input = called['arguments'] ?? called['input'] ?? ''
+  return typeof input === 'string' ? input : JSON.stringify(input)
+}
 
 /** The data of a chat stream's last event. */
 export const LAST = '[DONE]'
@@ -36,7 +133,7 @@ export function stepReader(): StepReader {
     if (frame.data.trim() === LAST) return { events: [{ type: 'done' }], native: { dialect: 'openai', frame } }
     const received = parseEvent(frame.data)
     const chunk = fillCallIds(received)
-    if (!isAbsentOrNull(chunk['error'])) throw streamFailure(asObject(chunk['error'])?.['code'], chunk, readFailure)
+    if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
     // Clients break on an event that is no chunk, so it stays here.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
     const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
@@ -51,12 +148,8 @@ export function stepReader(): StepReader {
   return Object.assign(read, { isWhole })
 }
 
-function isAbsentOrNull(value: unknown): boolean {
-  return value === undefined || value === null
-}
-
 function usageEvents(chunk: JsonObject): readonly AnswerEvent[] {
-  const usage = readUsage(chunk['usage'])
+  const usage = readChatUsage(chunk['usage'])
   return usage === undefined ? [] : [{ type: 'usage', usage }]
 }
 
@@ -65,7 +158,7 @@ function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] 
   const choices = asArray(chunk['choices']).map(asObject)
   if (!reading.started && choices.length > 0) {
     reading.started = true
-    events.push({ type: 'answer-start', id: asString(chunk['id']) ?? '', model: asString(chunk['model']) ?? '' })
+    events.push({ type: 'answer-start', ...identityOf(chunk) })
   }
   for (const choice of choices) {
     if (choice !== undefined) events.push(...readChoice(reading, choice))
@@ -160,8 +253,8 @@ function callReader(): CallReader {
 
   const readPiece = (key: string | number, piece: JsonObject, called: JsonObject): readonly AnswerEvent[] => {
     last = key
-    const id = nonEmpty(piece['id'])
-    const name = nonEmpty(called['name'])
+    const id = idOf(piece['id'])
+    const name = idOf(called['name'])
     const call = callFor(key, id, name)
     call.id ??= id
     call.name ??= name
@@ -176,7 +269,7 @@ function callReader(): CallReader {
         const called = asObject(piece?.['function']) ?? asObject(piece?.['custom'])
         if (piece === undefined || called === undefined) return []
         const { index } = piece
-        const unnumbered = nonEmpty(piece['id']) === undefined ? last : `id:${String(piece['id'])}`
+        const unnumbered = idOf(piece['id']) === undefined ? last : `id:${String(piece['id'])}`
         return readPiece(typeof index === 'number' ? index : unnumbered, piece, called)
       })
       const old = asObject(delta['function_call'])
@@ -193,14 +286,4 @@ function advance(call: Call, input: string): readonly AnswerEvent[] {
   call.started = true
   const start = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name: call.name } as const
   return call.waiting === '' ? [start] : [start, { type: 'tool-call-delta', index, input: call.waiting }]
-}
-
-function inputOf(called: JsonObject): string {
-  const input = called['arguments'] ?? called['input'] ?? ''
-  return typeof input === 'string' ? input : JSON.stringify(input)
-}
-
-function nonEmpty(value: unknown): string | undefined {
-  const text = asString(value)
-  return text === '' ? undefined : text
 }

@@ -1,0 +1,308 @@
+import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
+import { isUnset, nameSet } from './fields.ts'
+import { itemsOf } from './responses/items.ts'
+
+/** Content that only the source format can express and that cannot be omitted without changing the request. */
+interface UnsupportedField {
+  /** The caller's field. */
+  readonly param: string
+  /** Completes "… cannot be sent": `this field`, `a web_search block`. */
+  readonly what: string
+  readonly details?: Json
+  /** True for content that is refused even in a lossy translation, because it is the conversation itself. */
+  readonly isEssential?: boolean
+}
+
+export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
+
+/**
+ * Describes the source format of a translation to the writers of all other formats, so that N formats need N
+ * descriptions and no writer knows the fields of another format.
+ */
+export interface SourceFormat {
+  /** Body fields whose meaning is part of the canonical prompt, or that concern only the gateway and the caller. */
+  readonly carried: ReadonlySet<string>
+  /** Body fields that only tune the answer and may be omitted. */
+  readonly hints: ReadonlySet<string>
+  /** Body fields that can be omitted only when they have a value that changes nothing. */
+  readonly harmless: ReadonlyMap<string, (value: Json) => boolean>
+  /** Body fields that refer to a conversation stored by the vendor. */
+  readonly essential: ReadonlyMap<string, Omit<UnsupportedField, 'param'>>
+  /** Fields of messages, tools and content parts that are carried or have no effect, by type. */
+  readonly known: ReadonlyMap<string, ReadonlySet<string>>
+  readonly isUnset: (value: Json | undefined) => boolean
+  /** Returns the choice of a tool, when the canonical prompt must express it. */
+  readonly toolChoiceOf: (body: JsonObject) => Json | undefined
+  /** Returns the format of the answer, when the canonical prompt must express it. */
+  readonly shapeOf: (body: JsonObject) => Json | undefined
+  /** Returns the names of hints inside of other fields. */
+  readonly innerHints: (prompt: Prompt) => readonly string[]
+  /** Yields required content inside of other fields. */
+  readonly inner: (prompt: Prompt) => UnsupportedFields
+  /** Returns the path of a message in the caller's body: `messages[3]`. */
+  readonly pathOf: (prompt: Prompt, index: number) => string
+  /** Names of settings in the caller's format, for errors and ignored fields. */
+  readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
+}
+
+function knownFields(types: Readonly<Record<string, string>>): SourceFormat['known'] {
+  return new Map(Object.entries(types).map(([type, names]) => [type, nameSet(names)]))
+}
+
+/** Returns undefined for plain text, which every format writes by default. */
+function structured(format: Json | undefined): Json | undefined {
+  return asObject(format)?.['type'] === 'text' ? undefined : asObject(format)
+}
+
+const CHAT: SourceFormat = {
+  carried: nameSet(
+    'model messages stream stream_options max_tokens max_completion_tokens temperature top_p top_k stop tools ' +
+      'tool_choice parallel_tool_calls functions function_call response_format reasoning_effort user ' +
+      'safety_identifier',
+  ),
+  hints: nameSet(
+    'seed logit_bias frequency_penalty presence_penalty metadata store service_tier prompt_cache_key ' +
+      'prompt_cache_retention prompt_cache_options verbosity',
+  ),
+  harmless: new Map([
+    ['n', (value: Json) => value === 1],
+    ['top_logprobs', (value: Json) => value === 0],
+    ['modalities', (value: Json) => asArray(value).every((item) => item === 'text')],
+  ]),
+  essential: new Map(),
+  known: knownFields({
+    message: 'role content tool_calls tool_call_id function_call refusal',
+    text: 'type text cache_control',
+    image_url: 'type image_url cache_control',
+    file: 'type file cache_control',
+    refusal: 'type refusal',
+  }),
+  isUnset,
+  toolChoiceOf: (body) => body['tool_choice'] ?? body['function_call'],
+  shapeOf: (body) => structured(body['response_format']),
+  innerHints: ({ messages }) => messages.flatMap(chatHintsInMessage),
+  inner: function* ({ messages }) {
+    for (const [index, message] of messages.entries()) yield* unsupportedInChatMessage(message, `messages[${index}]`)
+  },
+  pathOf: (_prompt, index) => `messages[${index}]`,
+  names: { shape: 'response_format', effort: 'reasoning_effort', stop: 'stop' },
+}
+
+function chatNative({ native }: Message | Part): JsonObject {
+  return native?.dialect === 'openai' ? native.value : {}
+}
+
+/** An assistant message may contain every field of the answer that it repeats. */
+function* unsupportedInChatMessage(message: Message, path: string): UnsupportedFields {
+  for (const name of unknownInChatMessage(message)) {
+    if ((name === 'audio' || message.role !== 'assistant') && name !== 'name') yield fieldAt(path, name)
+  }
+  for (const [index, part] of message.parts.entries()) {
+    const native = chatNative(part)
+    yield* unknownFields(CHAT, native, native['type'], `${path}.content[${index}]`)
+  }
+}
+
+function unknownInChatMessage(message: Message): readonly string[] {
+  const native = chatNative(message)
+  return unknownNames(CHAT, native, 'message').filter((name) => name !== 'name' || native['role'] !== 'function')
+}
+
+function chatHintsInMessage(message: Message): readonly string[] {
+  return [
+    ...unknownInChatMessage(message).map((name) => `messages[].${name}`),
+    ...message.parts.flatMap(chatHintsInPart),
+  ]
+}
+
+function chatHintsInPart(part: Part): readonly string[] {
+  if (part.type === 'thinking') return part.signature === undefined ? [] : ['messages[].thinking']
+  return asObject(chatNative(part)['image_url'])?.['detail'] === undefined ? [] : ['image_url.detail']
+}
+
+/** Hints in `output_config`. Its `effort` is a setting of the canonical prompt. */
+const OUTPUT_HINTS: ReadonlySet<string> = nameSet('effort task_budget')
+
+const MESSAGES: SourceFormat = {
+  carried: nameSet(
+    'model max_tokens messages system temperature top_p top_k stop_sequences stream tools tool_choice ' +
+      'output_config output_format',
+  ),
+  hints: nameSet('metadata thinking service_tier container cache_control context_management speed'),
+  // A container given by its id is only reused. A container with skills changes the answer.
+  harmless: new Map([['container', (value: Json) => typeof value === 'string']]),
+  essential: new Map([
+    [
+      'thread',
+      {
+        what: 'a thread that the server holds (send the whole conversation instead)',
+        details: { error_code: 'thread_unsupported_request' },
+      },
+    ],
+  ]),
+  known: knownFields({
+    message: 'role content',
+    tool: 'type name description input_schema cache_control strict input_examples eager_input_streaming',
+    text: 'type text cache_control citations',
+    image: 'type source cache_control',
+    document: 'type source title cache_control',
+    tool_use: 'type id name input cache_control caller',
+    tool_result: 'type tool_use_id content is_error cache_control',
+  }),
+  // This format also disables features by `{ enabled: false }`.
+  isUnset: (field) =>
+    isUnset(field) || (isJsonObject(field) && Object.keys(field).length === 1 && field['enabled'] === false),
+  toolChoiceOf: (body) => body['tool_choice'],
+  shapeOf: (body) => asObject(body['output_config'])?.['format'] ?? body['output_format'],
+  innerHints: ({ native }) =>
+    innerFields(MESSAGES, native.value, 'output_config', 'format')
+      .filter((name) => name !== 'effort' && OUTPUT_HINTS.has(name))
+      .map((name) => `output_config.${name}`),
+  inner: unsupportedInMessages,
+  /** A system text outside the messages is the first message of the prompt. */
+  pathOf: (prompt, index) => {
+    const shift = prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
+    return index < shift ? 'system' : `messages[${index - shift}]`
+  },
+  names: { shape: 'output_config.format', effort: 'output_config.effort', stop: 'stop_sequences' },
+}
+
+function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
+  for (const name of innerFields(MESSAGES, prompt.native.value, 'output_config', 'format')) {
+    if (!OUTPUT_HINTS.has(name)) yield fieldAt('output_config', name)
+  }
+  for (const [index, { native }] of prompt.tools.entries()) {
+    if (native.dialect !== 'anthropic') continue
+    const type = native.value['type'] ?? 'custom'
+    if (type !== 'custom') yield { param: `tools[${index}]`, what: `a tool of type ${String(type)}` }
+    yield* unknownFields(MESSAGES, native.value, 'tool', `tools[${index}]`)
+  }
+  for (const [index, { native, parts }] of prompt.messages.entries()) {
+    const path = MESSAGES.pathOf(prompt, index)
+    if (native?.dialect === 'anthropic') yield* unknownFields(MESSAGES, native.value, 'message', path)
+    for (const part of parts) yield* unsupportedInBlock(part, path)
+  }
+  const last = prompt.messages.length - 1
+  if (prompt.messages[last]?.role === 'assistant') {
+    yield { param: MESSAGES.pathOf(prompt, last), what: 'the beginning of an answer' }
+  }
+}
+
+function* unsupportedInBlock(part: Part, param: string): UnsupportedFields {
+  const { native } = part
+  if (native?.dialect === 'anthropic' && part.type !== 'thinking') {
+    const type = String(native.value['type'])
+    if (MESSAGES.known.has(type)) yield* unknownFields(MESSAGES, native.value, type, `${param} (${type})`)
+    else yield { param, what: `a ${type} block` }
+  }
+  if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInBlock(inner, param)
+}
+
+const STORED = { what: 'this field' }
+
+const RESPONSES: SourceFormat = {
+  carried: nameSet(
+    'model input instructions max_output_tokens temperature top_p stream stream_options tools tool_choice ' +
+      'parallel_tool_calls text reasoning user safety_identifier store metadata client_metadata',
+  ),
+  hints: nameSet(
+    'service_tier prompt_cache_key prompt_cache_retention prompt_cache_options context_management max_tool_calls',
+  ),
+  harmless: new Map([
+    ['top_logprobs', (value: Json) => value === 0],
+    ['truncation', (value: Json) => value === 'disabled' || value === 'auto'],
+    ['include', (value: Json) => !asArray(value).includes('message.output_text.logprobs')],
+  ]),
+  essential: new Map([
+    ['previous_response_id', STORED],
+    ['conversation', STORED],
+    ['prompt', STORED],
+  ]),
+  known: knownFields({
+    message: 'type role content id status phase',
+    function_call: 'type id call_id name arguments status caller',
+    function_call_output: 'type id call_id output status caller',
+    input_text: 'type text prompt_cache_breakpoint',
+    output_text: 'type text annotations logprobs parsed',
+    refusal: 'type refusal parsed',
+    input_image: 'type image_url file_id detail prompt_cache_breakpoint',
+    input_file: 'type file_data file_id file_url filename detail prompt_cache_breakpoint',
+  }),
+  isUnset,
+  toolChoiceOf: (body) => body['tool_choice'],
+  shapeOf: (body) => structured(asObject(body['text'])?.['format']),
+  innerHints: ({ native: { value } }) => [
+    ...innerFields(RESPONSES, value, 'text', 'format').map((name) => `text.${name}`),
+    ...innerFields(RESPONSES, value, 'reasoning', 'effort').map((name) => `reasoning.${name}`),
+    ...(value['truncation'] === 'auto' ? ['truncation'] : []),
+  ],
+  inner: function* (prompt) {
+    for (const [index, message] of prompt.messages.entries()) {
+      const path = RESPONSES.pathOf(prompt, index)
+      for (const item of itemsOf(message)) yield* unknownInItem(item, path)
+      for (const part of message.parts) yield* unsupportedInItemPart(part, path)
+    }
+  },
+  /** Several items of an answer are one message of the prompt. */
+  pathOf: ({ messages, native: { value } }, index) => {
+    const shift = typeof value['instructions'] === 'string' ? 1 : 0
+    if (index < shift) return 'instructions'
+    if (typeof value['input'] === 'string') return 'input'
+    return `input[${messages.slice(0, index).reduce((sum, message) => sum + itemsOf(message).length, 0) - shift}]`
+  },
+  names: { shape: 'text.format', effort: 'reasoning.effort', stop: 'stop' },
+}
+
+function* unsupportedInItemPart(part: Part, path: string): UnsupportedFields {
+  if (part.native?.dialect !== 'responses') return
+  const { value } = part.native
+  if (part.type === 'opaque') yield { param: path, what: `an item or a part of type ${String(value['type'])}` }
+  yield* unknownInItem(value, path)
+  if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInItemPart(inner, path)
+}
+
+/** SDKs send back items with empty objects in fields that have no value. */
+function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
+  for (const name of unknownNames(RESPONSES, item, item['type'] ?? 'message')) {
+    const value = item[name]
+    if (!isJsonObject(value) || Object.keys(value).length > 0) yield fieldAt(path, name)
+  }
+}
+
+const SOURCES: Readonly<Record<Dialect, SourceFormat>> = { openai: CHAT, anthropic: MESSAGES, responses: RESPONSES }
+
+/** Returns the description of the format in which the caller wrote the prompt. */
+export function sourceOf({ native }: Pick<Prompt, 'native'>): SourceFormat {
+  return SOURCES[native.dialect]
+}
+
+function* unknownFields(
+  source: SourceFormat,
+  value: JsonObject,
+  type: Json | undefined,
+  path: string,
+): UnsupportedFields {
+  for (const name of unknownNames(source, value, type)) yield fieldAt(path, name)
+}
+
+/** Returns the fields of an object that its type does not have; none when the type is unknown. */
+function unknownNames(source: SourceFormat, value: JsonObject, type: Json | undefined): readonly string[] {
+  const known = typeof type === 'string' ? source.known.get(type) : undefined
+  return known === undefined
+    ? []
+    : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
+}
+
+/** Returns the fields of an object in the body, except for the one that the canonical prompt carries. */
+function innerFields(source: SourceFormat, body: JsonObject, field: string, carried: string): readonly string[] {
+  const value = asObject(body[field]) ?? {}
+  return Object.keys(value).filter((name) => name !== carried && !source.isUnset(value[name]))
+}
+
+const MAX_NAME_LENGTH = 100
+
+export function fieldAt(path: string, name: string): UnsupportedField {
+  const shown = name.slice(0, MAX_NAME_LENGTH)
+  return { param: path === '' ? shown : `${path}.${shown}`, what: 'this field' }
+}

@@ -1,0 +1,233 @@
+import { type Finish, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
+import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+
+/** No answer has more tokens. A greater count is an upstream's mistake, which a budget must not pay for. */
+const MAX_TOKENS = 1e9
+
+/** Returns a count of tokens, or undefined for an implausible value. */
+export function tokensOf(value: unknown): number | undefined {
+  const count = asCount(value)
+  return count === undefined || count > MAX_TOKENS ? undefined : count
+}
+
+/** Names of the counts in the chat and in the responses format. */
+const CHAT_COUNTS = { prompt: 'prompt_tokens', completion: 'completion_tokens' } as const
+const RESPONSE_COUNTS = { prompt: 'input_tokens', completion: 'output_tokens' } as const
+type CountNames = typeof CHAT_COUNTS | typeof RESPONSE_COUNTS
+
+export function readChatUsage(value: Json | undefined): Usage | undefined {
+  return readCounts(value, CHAT_COUNTS)
+}
+
+export function readResponseUsage(value: Json | undefined): Usage | undefined {
+  return readCounts(value, RESPONSE_COUNTS)
+}
+
+export function writeChatUsage(usage: Usage): JsonObject {
+  return writeCounts(usage, CHAT_COUNTS)
+}
+
+export function writeResponseUsage(usage: Usage): JsonObject {
+  return writeCounts(usage, RESPONSE_COUNTS)
+}
+
+/**
+ * Reads an upstream's usage in disjoint parts. The count of the prompt includes cached tokens. Undefined when the prompt
+ * or the completion has no valid count: the gateway then counts.
+ */
+function readCounts(value: Json | undefined, names: CountNames): Usage | undefined {
+  const usage = asObject(value) ?? {}
+  const prompt = tokensOf(usage[names.prompt])
+  const completion = tokensOf(usage[names.completion])
+  if (prompt === undefined || completion === undefined) return undefined
+  const inPrompt = asObject(usage[`${names.prompt}_details`])
+  const cached = tokensOf(inPrompt?.['cached_tokens']) ?? tokensOf(usage['prompt_cache_hit_tokens']) ?? 0
+  const cacheRead = Math.min(prompt, cached)
+  const cacheWrite = Math.min(prompt - cacheRead, tokensOf(inPrompt?.['cache_write_tokens']) ?? 0)
+  const reasoning = tokensOf(asObject(usage[`${names.completion}_details`])?.['reasoning_tokens']) ?? 0
+  // Some vendors of the chat format count reasoning in addition to the completion. Their total shows it.
+  const isApart =
+    names === CHAT_COUNTS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
+  const output = isApart ? completion + reasoning : completion
+  return {
+    inputTokens: prompt - cacheRead - cacheWrite,
+    cacheReadTokens: cacheRead,
+    cacheWriteTokens: cacheWrite,
+    cacheWrite1hTokens: 0,
+    outputTokens: output,
+    reasoningTokens: Math.min(output, reasoning),
+  }
+}
+
+function writeCounts(usage: Usage, names: CountNames): JsonObject {
+  const written = usage.cacheWriteTokens + usage.cacheWrite1hTokens
+  return {
+    [names.prompt]: promptTokens(usage),
+    [names.completion]: usage.outputTokens,
+    total_tokens: totalTokens(usage),
+    [`${names.prompt}_details`]: {
+      cached_tokens: usage.cacheReadTokens,
+      ...(written === 0 ? {} : { cache_write_tokens: written }),
+    },
+    [`${names.completion}_details`]: { reasoning_tokens: usage.reasoningTokens },
+  }
+}
+
+/** Returns the sum of prompt and output tokens. */
+export function totalTokens(usage: Usage): number {
+  return promptTokens(usage) + usage.outputTokens
+}
+
+/** Work that the vendor counts separately: a summary of the conversation, the advice of another model. */
+const COUNTED_APART: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
+
+/**
+ * Reads the usage of a message in disjoint parts, without missing and invalid counts. Adds the work that the vendor
+ * counts separately in `iterations`, which is paid for too.
+ */
+export function readMessageUsage(usage: JsonObject): Partial<Usage> {
+  const iterations = asArray(usage['iterations']).filter(isJsonObject)
+  const apart = iterations.filter((one) => COUNTED_APART.has(one['type']))
+  return apart.map(readMessageCounts).reduce(added, readMessageCounts(usage))
+}
+
+function added(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
+  const names = Object.keys(more) as (keyof Usage)[]
+  return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (more[name] ?? 0)])) }
+}
+
+/** `input_tokens` excludes the cached prompt, and `cache_creation` describes how the written part is divided. */
+function readMessageCounts(usage: JsonObject): Partial<Usage> {
+  return {
+    ...count('inputTokens', usage['input_tokens']),
+    ...count('cacheReadTokens', usage['cache_read_input_tokens']),
+    ...cacheWrites(usage),
+    ...count('outputTokens', usage['output_tokens']),
+    ...count('reasoningTokens', asObject(usage['output_tokens_details'])?.['thinking_tokens']),
+  }
+}
+
+function count(name: keyof Usage, value: unknown): Partial<Usage> {
+  const tokens = tokensOf(value)
+  return tokens === undefined ? {} : { [name]: tokens }
+}
+
+function cacheWrites(usage: JsonObject): Partial<Usage> {
+  const total = tokensOf(usage['cache_creation_input_tokens'])
+  const division = asObject(usage['cache_creation'])
+  const hour = tokensOf(division?.['ephemeral_1h_input_tokens'])
+  const minutes = tokensOf(division?.['ephemeral_5m_input_tokens'])
+  if (total === undefined && hour === undefined && minutes === undefined) return {}
+  const cacheWrite1hTokens = hour ?? 0
+  return { cacheWriteTokens: Math.max(minutes ?? 0, (total ?? 0) - cacheWrite1hTokens), cacheWrite1hTokens }
+}
+
+/** Writes usage in the fields of the message format, and `total_tokens`. */
+export function writeMessageUsage(usage: Usage): JsonObject {
+  return {
+    input_tokens: usage.inputTokens,
+    cache_creation_input_tokens: usage.cacheWriteTokens + usage.cacheWrite1hTokens,
+    cache_read_input_tokens: usage.cacheReadTokens,
+    cache_creation: {
+      ephemeral_5m_input_tokens: usage.cacheWriteTokens,
+      ephemeral_1h_input_tokens: usage.cacheWrite1hTokens,
+    },
+    output_tokens: usage.outputTokens,
+    ...(usage.reasoningTokens === 0 ? {} : { output_tokens_details: { thinking_tokens: usage.reasoningTokens } }),
+    total_tokens: totalTokens(usage),
+  }
+}
+
+/**
+ * Reads Gemini's usage in disjoint parts: `promptTokenCount` includes cached tokens, `candidatesTokenCount` excludes
+ * thinking, and results of the vendor's own tools have a count of their own. Undefined without a count of the prompt.
+ */
+export function readGeminiUsage(value: Json | undefined): Usage | undefined {
+  const usage = asObject(value) ?? {}
+  const prompt = tokensOf(usage['promptTokenCount'])
+  if (prompt === undefined) return undefined
+  const cached = Math.min(prompt, tokensOf(usage['cachedContentTokenCount']) ?? 0)
+  const thoughts = tokensOf(usage['thoughtsTokenCount']) ?? 0
+  return {
+    ...NO_USAGE,
+    inputTokens: prompt - cached + (tokensOf(usage['toolUsePromptTokenCount']) ?? 0),
+    cacheReadTokens: cached,
+    outputTokens: (tokensOf(usage['candidatesTokenCount']) ?? 0) + thoughts,
+    reasoningTokens: thoughts,
+  }
+}
+
+/** The reasons of all formats, which do not contradict each other. An unknown reason is an ordinary end. */
+const FINISHES: ReadonlyMap<unknown, Finish> = new Map([
+  ['length', 'length'],
+  ['tool_calls', 'tool-call'],
+  ['function_call', 'tool-call'],
+  ['content_filter', 'filtered'],
+  ['max_tokens', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['stop_sequence', 'stop-sequence'],
+  ['tool_use', 'tool-call'],
+  ['pause_turn', 'pause'],
+  ['refusal', 'filtered'],
+  ['MAX_TOKENS', 'length'],
+  ['SAFETY', 'filtered'],
+  ['RECITATION', 'filtered'],
+  ['BLOCKLIST', 'filtered'],
+  ['PROHIBITED_CONTENT', 'filtered'],
+  ['SPII', 'filtered'],
+  ['IMAGE_SAFETY', 'filtered'],
+])
+
+/** Reads why an answer ended, in the message format. */
+export function readStopReason(reason: Json | undefined): Finish {
+  return FINISHES.get(reason) ?? 'stop'
+}
+
+/**
+ * Reads why an answer ended, in the other formats. Upstreams report `stop` for calls that `tool_choice` forced. The
+ * caller must run those calls as well.
+ */
+export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal = false): Finish {
+  if (isRefusal) return 'filtered'
+  const finish = FINISHES.get(reason) ?? 'stop'
+  return finish === 'stop' && hasCalls ? 'tool-call' : finish
+}
+
+/** Reads why a response ended, complete or not. */
+export function readResponseFinish(response: JsonObject, hasCalls: boolean, isRefusal: boolean): Finish {
+  if (response['status'] !== 'incomplete') return hasCalls ? 'tool-call' : isRefusal ? 'filtered' : 'stop'
+  return asString(asObject(response['incomplete_details'])?.['reason']) === 'content_filter' ? 'filtered' : 'length'
+}
+
+/** How an answer ended, in the words of each format. */
+const REASONS: Readonly<
+  Record<Finish, { readonly chat: string; readonly message: string; readonly incomplete?: string }>
+> = {
+  stop: { chat: 'stop', message: 'end_turn' },
+  length: { chat: 'length', message: 'max_tokens', incomplete: 'max_output_tokens' },
+  'tool-call': { chat: 'tool_calls', message: 'tool_use' },
+  'stop-sequence': { chat: 'stop', message: 'stop_sequence' },
+  filtered: { chat: 'content_filter', message: 'refusal', incomplete: 'content_filter' },
+  pause: { chat: 'stop', message: 'pause_turn' },
+}
+
+export function writeFinish(finish: Finish): string {
+  return REASONS[finish].chat
+}
+
+export function writeStopReason(finish: Finish): string {
+  return REASONS[finish].message
+}
+
+interface ResponseStatus {
+  readonly status: 'completed' | 'incomplete'
+  readonly incomplete_details: { readonly reason: string } | null
+}
+
+/** Writes how an answer ended as fields of a response. */
+export function writeResponseStatus(finish: Finish): ResponseStatus {
+  const reason = REASONS[finish].incomplete
+  return reason === undefined
+    ? { status: 'completed', incomplete_details: null }
+    : { status: 'incomplete', incomplete_details: { reason } }
+}
