@@ -52,18 +52,26 @@ export function booleanAt(value: Json | undefined, param: string): boolean | und
   throw badField(param, value, 'true or false')
 }
 
+/** The range of a number, both ends included. */
+export interface NumberBounds {
+  readonly least: number
+  readonly most?: number
+  /** @default false */
+  readonly whole?: boolean
+}
+
 /** A number within bounds, or undefined where the field is absent. */
-export function numberAt(
-  value: Json | undefined,
-  param: string,
-  bounds: { readonly least: number; readonly most?: number; readonly whole?: boolean },
-): number | undefined {
+export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
   if (isAbsent(value)) return undefined
   const { least, most = Number.MAX_VALUE, whole = false } = bounds
   const isFine = typeof value === 'number' && value >= least && value <= most && (!whole || Number.isInteger(value))
   if (isFine) return value
-  const upTo = bounds.most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`
-  throw badField(param, value, `${whole ? 'an integer' : 'a number'}${upTo}`)
+  throw badField(param, value, rangeOf(bounds))
+}
+
+/** Describes a range in an error. */
+export function rangeOf({ least, most, whole = false }: NumberBounds): string {
+  return `${whole ? 'an integer' : 'a number'}${most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`}`
 }
 
 /** The name of a model. */

@@ -1,10 +1,10 @@
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
-import { arrayAt, badField, booleanAt, isAbsent, numberAt, objectAt, stringAt } from './fields.ts'
+import { arrayAt, badField, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
 
 /** No model generates more output tokens, so a greater limit is a mistake. */
 export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
-export const OUTPUT_LIMIT = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true } as const
+export const OUTPUT_LIMIT: NumberBounds = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true }
 
 const MAX_CHOICES = 128
 const MAX_STOPS = 16

@@ -1,6 +1,6 @@
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
-import { arrayAt, badField, isAbsent, numberAt, objectAt, stringAt } from '../fields.ts'
+import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
 import { type Changes, definedSettings, NO_PARAMETERS, OUTPUT_LIMIT } from '../settings.ts'
 
 /** The format documents no limit. This is the limit of the clouds that serve the vendor's models. */
@@ -30,9 +30,7 @@ export function readSettings(body: JsonObject): Settings {
 
 /** Throws when max_tokens is absent. The message format requires it. */
 export function requireMaxTokens(body: JsonObject): void {
-  const { least, most } = OUTPUT_LIMIT
-  if (isAbsent(body['max_tokens']))
-    throw badField('max_tokens', body['max_tokens'], `an integer from ${least} to ${most}`)
+  if (isAbsent(body['max_tokens'])) throw badField('max_tokens', body['max_tokens'], rangeOf(OUTPUT_LIMIT))
 }
 
 function readStop(value: Json | undefined): readonly string[] | undefined {
