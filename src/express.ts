@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { HttpHandling } from './core/http.ts'
-import { toNodeHandler } from './http/node-handler.ts'
+import { toNodeHandler } from './http/node-server.ts'
 import type { NodeIncoming } from './http/node-request.ts'
 
 export type { HttpHandling } from './core/http.ts'

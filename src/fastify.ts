@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { HttpHandling } from './core/http.ts'
-import { toNodeHandler } from './http/node-handler.ts'
+import { toNodeHandler } from './http/node-server.ts'
 import { keepHeaders } from './http/node-sink.ts'
 
 export type { HttpHandling } from './core/http.ts'

@@ -16,7 +16,7 @@ import {
   type GatewayOptions,
 } from './options.ts'
 import { rateStatusOfCaller } from './pipeline/authenticate.ts'
-import { asFailure } from './pipeline/fail.ts'
+import { asFailure } from './pipeline/settle.ts'
 import { INTERNAL } from './pipeline/observe-requests.ts'
 import type { Services } from './pipeline/services.ts'
 import { createTraffic } from './pipeline/traffic.ts'
@@ -34,13 +34,11 @@ import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/yield.ts'
 import { createBatches } from './wiring/batches.ts'
-import { createCache } from './wiring/cache.ts'
+import { createCache } from './wiring/savings.ts'
 import { createRoutes } from './wiring/endpoints.ts'
 import { createGovernance } from './wiring/governance.ts'
-import { createMetricsReports } from './wiring/metrics.ts'
+import { createMetricsReports, createServices, createStoreWarnings } from './wiring/services.ts'
 import { createReplay } from './wiring/replay.ts'
-import { createServices } from './wiring/services.ts'
-import { createStoreWarnings } from './wiring/store-warnings.ts'
 
 /** A running gateway: the handlers of its paths, and its administration in process. */
 export interface Gateway {

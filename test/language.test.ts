@@ -49,15 +49,10 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/testing.ts': 'an entry of the package',
   'src/platform/hash-node.ts': 'chosen by the import conditions of the package',
   'src/platform/hash-portable.ts': 'chosen by the import conditions of the package',
-  'src/pipeline/on-demand.ts': 'the border of a chunk that is loaded on demand',
   'src/pipeline/rare-stages.ts': 'the border of a chunk that is loaded on demand',
   'src/savings/on-demand.ts': 'the border of a chunk that is loaded on demand',
   'src/wiring/on-demand.ts': 'the border of a chunk that is loaded on demand',
   'src/governance/rate-status.ts': 'remains until its folder is restructured',
-  'src/http/node-handler.ts': 'remains until its folder is restructured',
-  'src/http/plain-failure.ts': 'remains until its folder is restructured',
-  'src/pipeline/run-embedding.ts': 'remains until its folder is restructured',
-  'src/pipeline/wants-explanation.ts': 'remains until its folder is restructured',
   'src/providers/provider-states.ts': 'remains until its folder is restructured',
 }
 

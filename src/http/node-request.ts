@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
 import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
-import { onceClosed } from './node-closed.ts'
+import type { Socket } from 'node:net'
 
 /** A request of node:http, and what a framework may have added to it. */
 export interface NodeIncoming extends IncomingMessage {
@@ -129,4 +129,37 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
     if (incoming.destroyed) return fail()
     incoming.on('data', take).on('end', end).on('error', fail).on('close', fail)
   })
+}
+
+/**
+ * Calls the listener once, when the response has been handed over or its connection is closed. Node reports the latter
+ * only to the response that is being sent: one that waits behind an earlier request of the same connection (pipelining)
+ * is destroyed here.
+ */
+export function onceClosed(incoming: IncomingMessage, outgoing: ServerResponse, listener: () => void): void {
+  outgoing.once('close', listener)
+  if (outgoing.socket !== null || incoming.httpVersionMajor > 1) return
+  const waiting = waitingOn(incoming.socket)
+  const close = (): void => {
+    outgoing.off('close', listener)
+    outgoing.destroy()
+    listener()
+  }
+  waiting.add(close)
+  outgoing.once('close', () => waiting.delete(close))
+}
+
+/** One listener on the connection, however many requests wait. */
+const waitingBySocket = new WeakMap<Socket, Set<() => void>>()
+
+function waitingOn(socket: Socket): Set<() => void> {
+  const known = waitingBySocket.get(socket)
+  if (known !== undefined) return known
+  const waiting = new Set<() => void>()
+  waitingBySocket.set(socket, waiting)
+  socket.once('close', () => {
+    for (const close of waiting) close()
+    waiting.clear()
+  })
+  return waiting
 }

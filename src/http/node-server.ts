@@ -1,8 +1,9 @@
-import { createServer, type Server } from 'node:http'
+import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { HttpHandling } from '../core/http.ts'
 import { checkOptions, expects, optionsOf, wholeFrom } from '../core/option-checks.ts'
-import { toNodeListener } from './node-handler.ts'
+import { type NodeIncoming, NodeRequest } from './node-request.ts'
+import { NodeSink } from './node-sink.ts'
 
 /** Options of `serve()`. */
 export interface ServeOptions {
@@ -180,4 +181,25 @@ async function readArrived(connections: Connections, deadline: number): Promise<
     if (now !== seen && Date.now() < deadline) quiet = -1
     seen = now
   }
+}
+
+export type { NodeIncoming } from './node-request.ts'
+
+/**
+ * Answers one request of node:http. Resolves when the response is written or the client has disconnected. Never
+ * rejects.
+ */
+export type NodeHandler = (incoming: NodeIncoming, outgoing: ServerResponse) => Promise<void>
+
+/** Returns a request listener for node:http: `http.createServer(toNodeHandler(gateway))`. */
+export function toNodeHandler(gateway: HttpHandling): NodeHandler {
+  return (incoming, outgoing) =>
+    new Promise((resolve) => {
+      gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing, resolve))
+    })
+}
+
+/** The same for `serve`, which does not wait for the response. */
+export function toNodeListener(gateway: HttpHandling): (incoming: NodeIncoming, outgoing: ServerResponse) => void {
+  return (incoming, outgoing) => gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing))
 }

@@ -1,7 +1,7 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
-import { onceClosed } from './node-closed.ts'
-import { plainFailure } from './plain-failure.ts'
+import { onceClosed } from './node-request.ts'
+import { plainFailure } from './router.ts'
 
 /** Milliseconds in which a client that still uploads may finish after it was answered. */
 const LINGER_MS = 1_000

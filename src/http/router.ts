@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import type { HeaderRecord } from '../core/http.ts'
 
 /** Path variables by name, already decoded. */
 export type PathVariables = Readonly<Record<string, string>>
@@ -124,4 +125,14 @@ function printable(text: string): string {
     .slice(0, 100)
     .replace(/[^\x20-\x7e]/g, '?')
     .replace(/\bsk-[\w-]*/gi, '[key]')
+}
+
+/** An error that the official clients of every format can read, for failures outside of the gateway. */
+export function plainFailure(
+  status: 400 | 500,
+  message: string,
+): { status: number; headers: HeaderRecord; body: string } {
+  const type = status === 400 ? 'invalid_request_error' : 'api_error'
+  const body = JSON.stringify({ type: 'error', error: { type, message, param: null, code: null } })
+  return { status, headers: { 'content-type': 'application/json' }, body }
 }

@@ -1,7 +1,7 @@
 import type { Batch } from '../batches/batch.ts'
-import { writeLine, type ItemResult, type StoredRequest } from '../batches/item-queue.ts'
+import { type ItemResult, type StoredRequest, writeLine } from '../batches/item-queue.ts'
 import type { Cancellation } from '../core/cancellation.ts'
-import { GatewayError, type FailureKind } from '../core/errors.ts'
+import { type FailureKind, GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { ZERO } from '../core/money.ts'
 import type { SettledEntry } from '../core/store.ts'
@@ -9,11 +9,11 @@ import { messagesClient } from '../formats/messages/client.ts'
 import type { Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkValid, withKey } from './authenticate.ts'
-import { Exchange, type Authenticated } from './exchange.ts'
-import type { RequestOutcome } from './request-values.ts'
-import { CollectedResponse, internalRequest } from './internal-request.ts'
+import { type Authenticated, Exchange, type RequestOutcome } from './exchange.ts'
 import { modelStages } from './run.ts'
 import type { Services } from './services.ts'
+import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
+import type { JsonObject } from '../core/json.ts'
 
 /** An item that went the whole line; nothing of it is settled or written down before `commit`. */
 export interface ItemAnswer {
@@ -157,4 +157,45 @@ function unbilled({ model, actual }: Used): Used {
     billed: ZERO,
     model,
   }
+}
+
+/** A request that the gateway sends to itself: the item of a batch. Its body has the same limits as other bodies. */
+export function internalRequest(
+  path: string,
+  headers: Readonly<Record<string, string>>,
+  body: JsonObject,
+): HttpRequest {
+  return {
+    method: 'POST',
+    path,
+    query: '',
+    origin: '',
+    header: (name) => (name === 'content-type' ? 'application/json' : headers[name]),
+    headerNames: () => [...Object.keys(headers), 'content-type'],
+    body: () => new TextEncoder().encode(JSON.stringify(body)),
+    onDisconnect: () => {},
+  }
+}
+
+/** Collects a response that is not a stream. */
+export class CollectedResponse implements ResponseSink {
+  status = 0
+  body = ''
+
+  whole(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
+    this.status = status
+    this.body = typeof body === 'string' ? body : new TextDecoder().decode(body)
+  }
+
+  begin(): void {}
+
+  write(): boolean {
+    return true
+  }
+
+  onDrain(): void {}
+
+  end(): void {}
+
+  destroy(): void {}
 }

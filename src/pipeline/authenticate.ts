@@ -6,7 +6,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { readSecret } from '../http/credentials.ts'
 import type { Authenticated, Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
-import { waitForStore } from './store-wait.ts'
+import { waitForStore } from './reserve.ts'
 
 /** Finds the key of a request. Throws 401 if there is none. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {

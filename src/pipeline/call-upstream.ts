@@ -9,9 +9,8 @@ import type { PortablePrompt } from '../formats/responses/portable-prompt.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { brokenUpstream, isTooDeep } from '../upstream/upstream-failure.ts'
 import { sourceOfStored, UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { Answered, Planned } from './exchange.ts'
+import type { Answer, Answered, AskPlan, Planned, Route } from './exchange.ts'
 import type { Services, UpstreamStreamCall } from './services.ts'
-import type { Answer, AskPlan, Route } from './request-values.ts'
 import { writeContext } from './turns.ts'
 
 /** Caller headers that belong to the message format and are passed on to an upstream of it. */

@@ -1,13 +1,13 @@
-import { makeBill, type Bill } from '../billing/bill.ts'
-import { NO_USAGE, promptTokens, type Completion, type Usage } from '../core/answer.ts'
+import { type Bill, makeBill, reductionPercent, savings, savingsPercent } from '../billing/bill.ts'
+import { type Completion, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { add, nano, times, ZERO } from '../core/money.ts'
+import { add, nano, times, toDollars, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { withPrompt } from '../upstream/attempts.ts'
-import type { Answered, Planned } from './exchange.ts'
+import type { Answered, AskPlan, Planned, Route } from './exchange.ts'
 import { quote } from './reserve.ts'
-import type { AskPlan, Route } from './request-values.ts'
+import type { SvcMetrics } from '../formats/format.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
@@ -140,4 +140,75 @@ function billOf(planned: Planned, plan: AskPlan, { route, usage, estimated }: Bi
 
 function routeOf({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
+}
+
+/** The bill as the formats show it in bodies and streams. Amounts become dollars when a format reads them. */
+export class BillMetrics implements SvcMetrics {
+  readonly #bill: Bill
+
+  constructor(bill: Bill) {
+    this.#bill = bill
+  }
+
+  get savingsPercent(): number {
+    return savingsPercent(this.#bill)
+  }
+
+  get originalCost(): number {
+    return toDollars(this.#bill.theoretical)
+  }
+
+  get yourCost(): number {
+    return toDollars(this.#bill.actual)
+  }
+
+  get originalTokens(): number {
+    return this.#bill.originalTokens
+  }
+
+  get optimizedTokens(): number {
+    return this.#bill.optimizedTokens
+  }
+
+  get tokensSaved(): number {
+    return this.#bill.originalTokens - this.#bill.optimizedTokens
+  }
+
+  get reductionPct(): number {
+    return reductionPercent(this.#bill)
+  }
+
+  get strategy(): string {
+    return this.#bill.strategy
+  }
+
+  get cache(): 'HIT' | 'MISS' {
+    return this.#bill.cache
+  }
+
+  get theoreticalCost(): number {
+    return toDollars(this.#bill.theoretical)
+  }
+
+  get actualCost(): number {
+    return toDollars(this.#bill.actual)
+  }
+
+  get billedAmount(): number {
+    return toDollars(this.#bill.billed)
+  }
+
+  get savingsUsd(): number {
+    return toDollars(savings(this.#bill))
+  }
+
+  get profitMargin(): number {
+    return this.#bill.margin
+  }
+
+  /** The three fields that the message format shows: what a stored answer needs to be streamed again. */
+  toJSON(): Pick<SvcMetrics, 'savingsPercent' | 'originalCost' | 'yourCost'> {
+    const { savingsPercent: percent, originalCost, yourCost } = this
+    return { savingsPercent: percent, originalCost, yourCost }
+  }
 }

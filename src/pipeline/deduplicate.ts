@@ -3,6 +3,10 @@ import type { MaybePromise } from '../core/async.ts'
 import { sha256 } from '#hash'
 import type { Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
+import type { RepeatedAnswer } from '../replay/idempotency.ts'
+import { eventSinkOf } from './stream-answer.ts'
+import { baseHeaders } from './response.ts'
+import { release } from './settle.ts'
 
 /** Printable ASCII, because headers transmit other characters differently. */
 const KEY = /^[\x20-\x7e]{1,255}$/
@@ -30,10 +34,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
     signal: cancellation.signal,
     patienceMs: services.timeouts.total,
   })
-  if (claimed.role === 'repetition') {
-    const { repeat } = await import('./rare-stages.ts')
-    return repeat(parsed, claimed.repeated, services)
-  }
+  if (claimed.role === 'repetition') return repeat(parsed, claimed.repeated, services)
   parsed.first = claimed.first
   return parsed
 }
@@ -44,4 +45,30 @@ function unusable(): GatewayError {
     'Idempotency-Key: expected 1 to 255 printable ASCII characters, such as a UUID.',
     { param: 'Idempotency-Key' },
   )
+}
+
+/**
+ * Sends the answer of the first request with this Idempotency-Key, byte for byte and with its bill. The repetition
+ * reserves, calls and bills nothing. An answer that is still being streamed is followed from its beginning.
+ */
+async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Services): Promise<undefined> {
+  const { key, id, sink } = parsed
+  try {
+    const status = repeated.kind === 'kept' ? repeated.answer.status : 200
+    const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
+    await release(parsed, { status }, services)
+    if (repeated.kind === 'kept') {
+      sink.whole(status, { ...headers, ...repeated.answer.head }, repeated.answer.body)
+      return
+    }
+    sink.begin(status, { ...headers, ...repeated.head })
+    const stopReading = repeated.recording.follow(0, eventSinkOf(parsed, services))
+    parsed.onLeave = () => {
+      stopReading()
+      repeated.leave()
+    }
+  } catch (error) {
+    if (repeated.kind === 'live') repeated.leave()
+    throw error
+  }
 }

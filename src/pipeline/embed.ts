@@ -1,4 +1,4 @@
-import { NO_USAGE, type Completion } from '../core/answer.ts'
+import { type Completion, NO_USAGE } from '../core/answer.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
@@ -6,17 +6,19 @@ import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import { checkAccess } from '../governance/access.ts'
 import { headersOf } from '../core/http.ts'
 import { billFor } from './charge.ts'
-import type { Authenticated, Parsed, Planned, Reserved } from './exchange.ts'
-import { answerHeaders, baseHeaders, sendJson } from './head.ts'
-import { embeddingRoutes } from './kind.ts'
-import { marginOf, readJson, routeName } from './parse-request.ts'
+import type { Authenticated, Counter, Exchange, Parsed, Planned, Reserved, Route, Size } from './exchange.ts'
+import { answerHeaders, baseHeaders, sendJson } from './response.ts'
+import { embeddingRoutes } from './resolve.ts'
+import { marginOf, readJson, readSteering, routeName } from './parse-request.ts'
 import { untouched } from './plan.ts'
-import { readSteering } from './read-steering.ts'
 import { settle } from './settle.ts'
 import { PromptSize } from './measure.ts'
 import { windowOf } from '../tokens/bound.ts'
 import type { Services } from './services.ts'
-import type { Counter, Route, Size } from './request-values.ts'
+import { authenticate } from './authenticate.ts'
+import { deduplicate } from './deduplicate.ts'
+import { reserve } from './reserve.ts'
+import { Stages } from './run.ts'
 
 type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest }
 
@@ -136,3 +138,10 @@ function completionOf(id: string, { model, inputTokens }: Embedded): Completion 
     ...(inputTokens === undefined ? {} : { usage: { ...NO_USAGE, inputTokens } }),
   }
 }
+
+/** The stages of an embeddings request: those of `run.ts` without cache and tiers. */
+export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate) // the key: 401
+  .next(parseEmbedding) //     texts, model, permissions: 400 403 404 413
+  .next(deduplicate) //        Idempotency-Key: the same vectors again, 409
+  .next(reserve) //            counters and worst-case cost: 402 429
+  .next(respondWithVectors) // in the caller's encoding; settles once

@@ -3,7 +3,7 @@ import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.
 import { type Store, quotaOf } from '../core/store.ts'
 import type { KeptTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Resolved } from './request-values.ts'
+import type { Resolved } from './exchange.ts'
 import type { RecalledBody, KeptRequests } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000

@@ -5,11 +5,10 @@ import type { Prompt } from '../core/prompt.ts'
 import { vendorWorkOf } from '../formats/prompt-size.ts'
 import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/counted-text.ts'
-import type { Authenticated } from './exchange.ts'
-import { callerLeft } from './fail.ts'
+import type { Authenticated, Counter, Route, Size } from './exchange.ts'
+import { callerLeft } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
-import type { Counter, Route, Size } from './request-values.ts'
 
 /** Shorter texts are their own digest: see core/digest.ts. */
 const MIN_LONG_MEDIA = 256 * 1024

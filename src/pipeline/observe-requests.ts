@@ -3,8 +3,7 @@ import type { Audit } from '../records/audit.ts'
 import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { LogEventFields, RequestLog } from '../records/request-log.ts'
-import type { Exchange } from './exchange.ts'
-import type { RequestOutcome } from './request-values.ts'
+import type { Exchange, RequestOutcome } from './exchange.ts'
 import type { Observers } from './services.ts'
 
 export interface ObserverTargets {

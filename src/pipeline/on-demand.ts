@@ -1,7 +1,39 @@
+import type { Completion } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
+
 /**
  * What few requests need, loaded with the first of them. It is one module, because each module that is loaded by itself
  * splits the code that it shares with the rest of the gateway into further pieces.
  */
 export { digestInTurns, longBlocksOf, longMediaOf } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'
-export * from './json-answer.ts'
+
+const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
+
+/** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` if it is not a JSON object. */
+export function checkJson(completion: Completion): Completion {
+  if (completion.finish !== 'stop') return completion
+  const said = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  const text = said.join('').trim()
+  const json = FENCED.exec(text)?.[1] ?? text
+  if (!isObjectText(json)) throw notJson()
+  if (json === text) return completion
+  const others = completion.parts.filter((part) => part.type !== 'text')
+  return { ...completion, parts: [...others, { type: 'text', text: json }] }
+}
+
+function isObjectText(text: string): boolean {
+  try {
+    return isJsonObject(JSON.parse(text))
+  } catch {
+    return false
+  }
+}
+
+function notJson(): GatewayError {
+  return new GatewayError(
+    'upstream',
+    'The model did not answer with a JSON object. Retry, or send a schema (response_format of type json_schema).',
+  )
+}

@@ -8,18 +8,18 @@ import type { ParseLimits } from '../formats/scan-json.ts'
 import { utf8Length } from '../tokens/bound.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { headersOf } from '../core/http.ts'
+import { checkSteeringNames, headersOf, type HeaderView, maySteer, readFlag } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
-import { answeringRoutes, operatingRoutes } from './kind.ts'
+import { answeringRoutes, operatingRoutes } from './resolve.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
 import { LARGE_BODY } from './body-room.ts'
-import type { Authenticated, Parsed } from './exchange.ts'
-import { readSteering } from './read-steering.ts'
+import type { Authenticated, Parsed, Resolved, Route } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
-import type { Resolved, Route } from './request-values.ts'
-import { waitForStore } from './store-wait.ts'
+import { waitForStore } from './reserve.ts'
+import { readCacheDirectives } from '../cache/cache-options.ts'
+import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
@@ -177,4 +177,27 @@ function oneSampler(filled: Settings, asked: Settings): Settings {
   if (filled.temperature === undefined || filled.topP === undefined) return filled
   const { temperature, topP, ...others } = filled
   return asked.temperature === undefined && asked.topP !== undefined ? { ...others, topP } : { ...others, temperature }
+}
+
+/**
+ * Checks all headers by which a caller steers a request and returns those for the savings tiers. Throws `invalid-request`
+ * before anything is reserved or spent: an ignored `X-Svc-Explain` would bill a request that was meant to be free.
+ */
+export function readSteering(headers: HeaderView, options: { readonly canExplain: boolean }): Steering {
+  if (!maySteer(headers)) return NO_WISHES
+  checkSteeringNames(headers)
+  if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()
+  readFlag(headers, 'X-Svc-Detach')
+  readCacheDirectives((name) => headers.get(name))
+  return readSteeringHeaders(headers)
+}
+
+const NO_WISHES: Steering = { vanishing: false, recursive: false }
+
+function cannotExplain(): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    'X-Svc-Explain is not available for this path. Send it with a chat completion, a message or a response.',
+    { param: 'X-Svc-Explain' },
+  )
 }

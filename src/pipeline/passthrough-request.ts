@@ -10,11 +10,9 @@ import { checkAccess, servesModel } from '../governance/access.ts'
 import type { ProviderConfig, VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
-import type { Authenticated } from './exchange.ts'
-import { readBytes } from './parse-request.ts'
+import type { Authenticated, Resolved } from './exchange.ts'
+import { readBytes, readSteering } from './parse-request.ts'
 import type { PassthroughEndpoint, PassthroughName, PassthroughRequest } from './passthrough-options.ts'
-import { readSteering } from './read-steering.ts'
-import type { Resolved } from './request-values.ts'
 import type { Services } from './services.ts'
 
 /** One action of an endpoint, for one request. */

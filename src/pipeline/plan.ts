@@ -5,10 +5,9 @@ import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
-import type { Planned, Reserved } from './exchange.ts'
+import type { Counted, Plan, Planned, Reserved, Size } from './exchange.ts'
 import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
-import type { Counted, Plan, Size } from './request-values.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 
 /** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */

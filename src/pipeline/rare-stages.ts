@@ -4,4 +4,3 @@
  */
 export { respondInBackground } from './background.ts'
 export { explain } from './explain.ts'
-export { repeat } from './repeat.ts'

@@ -1,11 +1,10 @@
 import { createQuote, type QuoteCandidate } from '../governance/quote.ts'
 import type { Quote, WaitForStore } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
-import { chain, type MaybePromise } from '../core/async.ts'
-import type { Parsed, Reserved } from './exchange.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import type { Exchange, Parsed, Reserved, Route } from './exchange.ts'
 import type { Services } from './services.ts'
-import type { Route } from './request-values.ts'
-import { waitForStore } from './store-wait.ts'
+import { storeFault } from '../core/errors.ts'
 
 /** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
@@ -41,5 +40,43 @@ export function quote(parsed: Parsed, asksUpstream: boolean = true): Quote {
     outputTokens: greatestAnswer(key, prompt, resolved.routes[0].model),
     choices: prompt.settings.choices ?? 1,
     margin,
+  })
+}
+
+type Waiting = Pick<Services, 'runtime' | 'storeTimeoutMs'>
+
+/**
+ * Waits for a call of the store on behalf of a request. If all calls of the request together take longer than
+ * `storeTimeoutMs`, rejects with `overloaded`. The call itself continues. Other time of the request does not count.
+ */
+export function waitForStore<value>(
+  exchange: Exchange,
+  given: MaybePromise<value>,
+  { runtime, storeTimeoutMs }: Waiting,
+): MaybePromise<value> {
+  if (!isPromise(given)) return given
+  const startedAt = runtime.now()
+  const left = Math.max(0, storeTimeoutMs - exchange.storeMs)
+  return new Promise((resolve, reject) => {
+    const expire = (): void => {
+      exchange.storeMs = storeTimeoutMs
+      reject(storeFault(`did not answer within ${storeTimeoutMs} ms`))
+    }
+    if (left === 0) expire()
+    const cancel = runtime.after(left, expire)
+    const finish = (): void => {
+      cancel()
+      exchange.storeMs += Math.max(0, runtime.now() - startedAt)
+    }
+    given.then(
+      (value) => {
+        finish()
+        resolve(value)
+      },
+      (error: unknown) => {
+        finish()
+        reject(error)
+      },
+    )
   })
 }

@@ -1,13 +1,11 @@
 import { chain, type MaybePromise } from '../core/async.ts'
 import type { Completion } from '../core/answer.ts'
-import { billFor, prepareBill } from './charge.ts'
+import { billFor, BillMetrics, prepareBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
-import { answerHeaders, baseHeaders, sendJson } from './head.ts'
+import { answerHeaders, baseHeaders, keepWhole, sendJson } from './response.ts'
 import { isAskedInWords, loadJsonCheck, respondWithStream } from './stream-answer.ts'
-import { keepWhole } from './keep-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
-import { BillMetrics } from './bill-metrics.ts'
 import { writeContext } from './turns.ts'
 
 async function respondLater(answered: Answered, completion: Completion, services: Services): Promise<undefined> {

@@ -23,8 +23,7 @@ import type { Recordings } from '../replay/recordings.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { SmallModel, Waterfall } from '../savings/tier.ts'
 import type { BodyRoom } from './body-room.ts'
-import type { Answered, Exchange, Reserved } from './exchange.ts'
-import type { RequestOutcome, Resolved, Route } from './request-values.ts'
+import type { Answered, Exchange, RequestOutcome, Reserved, Resolved, Route } from './exchange.ts'
 
 /** Finds what a model name resolves to, for a key; throws `invalid-model`. */
 export type Resolve = (name: string, key: VirtualKey) => Resolved

@@ -1,22 +1,19 @@
 import type { Completion } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
-import { lazy, chain } from '../core/async.ts'
-import type { StepWriter } from '../formats/format.ts'
+import { chain, lazy } from '../core/async.ts'
+import type { ClientFormat, StepWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { EventBuffer } from '../replay/event-buffer.ts'
-import { billFor, billForPart, expectedBill } from './charge.ts'
-import { asFailure, callerLeft } from './fail.ts'
-import type { Answered } from './exchange.ts'
-import type { RequestOutcome } from './request-values.ts'
-import { answerHeaders, baseHeaders, STREAM_HEADERS } from './head.ts'
-import { isRecorded } from './keep-answer.ts'
-import { BillMetrics } from './bill-metrics.ts'
-import { release, settle } from './settle.ts'
+import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.ts'
+import { billFor, billForPart, BillMetrics, expectedBill } from './charge.ts'
+import { asFailure, callerLeft, release, settle } from './settle.ts'
+import type { Answered, RequestOutcome } from './exchange.ts'
+import { answerHeaders, baseHeaders, isRecorded, STREAM_HEADERS } from './response.ts'
 import type { Services } from './services.ts'
 import { isInBackground } from './parse-request.ts'
 import { holderOf, keepTurn } from './turns.ts'
-import { eventSinkOf } from './event-sink.ts'
+import type { ResponseSink } from '../core/http.ts'
+import { comment, writeFrame } from '../http/sse.ts'
 
 /** True for an answer in JSON that only an instruction asked for: the message format has no setting for it. */
 export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
@@ -197,4 +194,62 @@ function stopped(): GatewayError {
     'cancelled',
     'The generation was stopped because its caller disconnected or the gateway was closed. Send X-Svc-Detach: true with a request that must continue without a reader.',
   )
+}
+
+/** One reader of an event stream. */
+export interface EventReader {
+  readonly sink: ResponseSink
+  readonly format: ClientFormat
+  /** Of this reader's own request. */
+  readonly id: string
+}
+
+/**
+ * Writes events into a response, and a heartbeat after each interval in which nothing else was written. A reader that takes
+ * nothing for `timeouts.total` is disconnected: what waits for it must not be held for ever.
+ */
+export function eventSinkOf(
+  { sink, format, id }: EventReader,
+  { limits, runtime, timeouts }: Pick<Services, 'limits' | 'runtime' | 'timeouts'>,
+): EventSink {
+  const { heartbeatMs } = limits
+  let writtenAt = runtime.now()
+  let isBlocked = false
+  let cancel: () => void = () => {}
+  const write = (chunk: EventChunk): boolean => {
+    writtenAt = runtime.now()
+    isBlocked = !sink.write(chunk)
+    return !isBlocked
+  }
+  // Re-armed only when it fires, not at every event.
+  const check = (): void => {
+    const silentMs = runtime.now() - writtenAt
+    if (isBlocked && silentMs >= timeouts.total) return sink.destroy()
+    if (!isBlocked && silentMs >= heartbeatMs) {
+      write(format.heartbeat === 'comment' ? comment('ping') : writeFrame(format.heartbeat))
+    }
+    arm(silentMs < heartbeatMs ? heartbeatMs - silentMs : heartbeatMs)
+  }
+  const arm = (ms: number): void => {
+    cancel = runtime.after(ms, check, { isBackground: true })
+  }
+  arm(heartbeatMs)
+  return {
+    write,
+    onDrain: (listener) =>
+      sink.onDrain(() => {
+        isBlocked = false
+        listener()
+      }),
+    end: () => {
+      cancel()
+      sink.end()
+    },
+    fail: (error) => {
+      cancel()
+      sink.write(writeFrame(format.writeFailureFrame(asFailure(error), id)))
+      sink.end()
+    },
+    leave: () => cancel(),
+  }
 }

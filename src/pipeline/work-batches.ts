@@ -1,14 +1,14 @@
 import { type Batch, placeOf } from '../batches/batch.ts'
 import type { OpenBatch } from '../batches/batch-storage.ts'
-import { writeLine, type ItemClaim, type ItemQueue, type ItemResult } from '../batches/item-queue.ts'
+import { type ItemClaim, type ItemQueue, type ItemResult, writeLine } from '../batches/item-queue.ts'
 import { createItemPoll, type ItemPoll } from '../batches/poll.ts'
-import type { Cancellation } from '../core/cancellation.ts'
+import { Cancellation } from '../core/cancellation.ts'
 import type { Settlement } from '../core/store.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import { answerItem, type KeyById } from './answer-item.ts'
-import { holdClaim } from './hold-claim.ts'
 import type { Services } from './services.ts'
 import type { Traffic } from './traffic.ts'
+import type { Runtime } from '../core/ports.ts'
 
 /** Works off the batches of a store, together with every other process that has the same store. */
 export interface BatchWork {
@@ -275,4 +275,39 @@ function failedLine(customId: string): string {
 function lostLine(customId: string): string {
   const error = { type: 'api_error', message: 'The request of this item was lost. Send it again.' }
   return writeLine(customId, 'errored', JSON.stringify({ type: 'error', error, request_id: null }))
+}
+
+export interface HoldOptions {
+  readonly queue: Pick<ItemQueue, 'renew'>
+  readonly after: Runtime['after']
+  readonly leaseMs: number
+  /** Running work, so that it can be ended. */
+  readonly running: Set<Cancellation>
+}
+
+/** Renews the lease of an item while its work runs. If the lease is lost, ends the work and discards its result. */
+export async function holdClaim<value>(
+  claim: ItemClaim,
+  { queue, after, leaseMs, running }: HoldOptions,
+  work: (cancellation: Cancellation) => Promise<value>,
+): Promise<value> {
+  const cancellation = new Cancellation()
+  let done = false
+  let cancel: () => void = () => {}
+  const arm = (): void => {
+    if (!done) cancel = after(leaseMs / 3, () => void renew().catch(arm), { isBackground: true })
+  }
+  const renew = async (): Promise<void> => {
+    if (await queue.renew(claim)) arm()
+    else if (!done) cancellation.cancel(new Error('Another worker has claimed the item.'))
+  }
+  running.add(cancellation)
+  arm()
+  try {
+    return await work(cancellation)
+  } finally {
+    done = true
+    running.delete(cancellation)
+    cancel()
+  }
 }

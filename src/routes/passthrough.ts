@@ -10,7 +10,7 @@ import { passThrough } from '../pipeline/pass-through.ts'
 import type { PassthroughName, PassthroughOptions } from '../pipeline/passthrough-options.ts'
 import { notOpen, type PassTarget } from '../pipeline/passthrough-request.ts'
 import type { Services } from '../pipeline/services.ts'
-import { Stages } from '../pipeline/stages.ts'
+import { Stages } from '../pipeline/run.ts'
 import { brokenUpstream } from '../upstream/upstream-failure.ts'
 import { exchangeOf, sendToKey, type Call, type Handler } from './endpoint.ts'
 

@@ -5,7 +5,7 @@ import type { HeldResponseCall } from '../core/ports.ts'
 import { takeRequest } from '../governance/places.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
-import { baseHeaders, sendJson } from '../pipeline/head.ts'
+import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { idOf, sendToKey, type Call, type Handler } from './endpoint.ts'
 

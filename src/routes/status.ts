@@ -1,7 +1,7 @@
 import { toWire } from '../core/field-names.ts'
 import type { ProviderStates, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { sendJson } from '../pipeline/head.ts'
+import { sendJson } from '../pipeline/response.ts'
 import type { MetricsSummary } from '../records/metrics.ts'
 import { PROMETHEUS_TYPE } from '../records/prometheus.ts'
 import { adminHeaders, type Handler } from './endpoint.ts'

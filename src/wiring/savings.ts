@@ -1,5 +1,5 @@
 import { lazy } from '../core/async.ts'
-import { expects, listOf, numberFrom, oneOf, optionsOf, type OptionCheck } from '../core/option-checks.ts'
+import { expects, listOf, numberFrom, oneOf, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import type { Model } from '../core/model.ts'
 import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
@@ -10,17 +10,20 @@ import {
   DEFAULT_THRESHOLDS,
   isShadowed,
   LEVEL_CAPS,
-  type WaterfallResult,
   shadow,
   type ShadowRecord,
   type Thresholds,
   type Tier,
   type TierJob,
   type Waterfall,
+  type WaterfallResult,
 } from '../savings/tier.ts'
 import type { SliderMode } from '../savings/slider.ts'
 import type { LeastTarget } from '../savings/vanishing.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
+import type { SemanticCacheOptions } from '../cache/cache-options.ts'
+import type { SemanticCache } from '../cache/semantic-cache.ts'
+import type { CacheStatistics } from '../cache/cache-parts.ts'
 
 /** The savings waterfall; see docs/tiers. */
 export interface SavingsOptions {
@@ -158,4 +161,33 @@ function isSteered({ steering }: TierJob): boolean {
 
 function untouched(job: TierJob): WaterfallResult {
   return { tokens: job.tokens, spent: ZERO, verdicts: [] }
+}
+
+const NO_STATISTICS: CacheStatistics = {
+  hitRate: 0,
+  totalRequests: 0,
+  hits: 0,
+  misses: 0,
+  exactHits: 0,
+  refused: {},
+  failures: 0,
+  entries: 0,
+  bytes: 0,
+}
+
+/** Returns the semantic cache, which is loaded at its first look-up. Its options are checked now. */
+export function createCache(options: SemanticCacheOptions): SemanticCache {
+  let loaded: SemanticCache | undefined
+  const load = lazy(async () => {
+    const { createSemanticCache } = await import('../cache/semantic-cache.ts')
+    return (loaded = createSemanticCache(options))
+  })
+  return {
+    lookUp: (question) => loaded?.lookUp(question) ?? load().then((cache) => cache.lookUp(question)),
+    peek: (question) => loaded?.peek(question) ?? load().then((cache) => cache.peek(question)),
+    reportWrongHit: (id) => loaded?.reportWrongHit(id),
+    clear: (which) => loaded?.clear(which),
+    stats: () => loaded?.stats() ?? NO_STATISTICS,
+    flush: async () => loaded?.flush(),
+  }
 }

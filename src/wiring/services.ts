@@ -12,12 +12,17 @@ import { createObservers, type ObserverTargets } from '../pipeline/observe-reque
 import type { Directory } from '../providers/catalog.ts'
 import type { Failover } from '../providers/failover.ts'
 import { smallModelFor } from '../providers/small-model.ts'
-import type { LogEventFields } from '../records/request-log.ts'
+import type { LogEventFields, RequestLog } from '../records/request-log.ts'
 import type { ShadowRecord, TierJob } from '../savings/tier.ts'
 import { createMeter, createTokenizer } from '../tokens/meter.ts'
 import type { Governance } from './governance.ts'
 import type { Replay } from './replay.ts'
 import { createPromptCache, createSavings, type SavingsOptions } from './savings.ts'
+import type { VectorIndex } from '../core/cache-ports.ts'
+import type { Unsettled } from '../governance/ledger.ts'
+import type { Audit } from '../records/audit.ts'
+import type { Metrics } from '../records/metrics.ts'
+import type { MetricsReports } from '../routes/status.ts'
 
 /** What the services of the pipeline are made of. */
 export interface ServiceSources {
@@ -110,5 +115,57 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
     original_tokens: record.originalTokens,
     optimized_tokens: record.optimizedTokens,
     small_models_usd: toDollars(record.spent),
+  }
+}
+
+/** A part that knows which promises its storage cannot keep. */
+type Warning = Pick<Store | VectorIndex, 'warnings'>
+
+/**
+ * Returns a function that asks the parts once and reports each warning once. The gateway calls it with every request,
+ * because it must do no work before the first one; while a storage is away, the next request asks again.
+ */
+export function createStoreWarnings(
+  parts: readonly (Warning | undefined)[],
+  report: (warning: string) => void,
+): () => void {
+  let isAsked = !parts.some((part) => part?.warnings !== undefined)
+  const ask = async (): Promise<void> => {
+    try {
+      const found = await Promise.all(parts.map((part) => part?.warnings?.() ?? []))
+      for (const warning of new Set(found.flat())) report(warning)
+    } catch {
+      isAsked = false
+    }
+  }
+  return () => {
+    if (isAsked) return
+    isAsked = true
+    void ask()
+  }
+}
+
+/** Reports on requests, money and the cache, and on records that were dropped. */
+export function createMetricsReports(parts: {
+  readonly metrics: Metrics
+  readonly audit: Pick<Audit, 'dropped'>
+  readonly log: Pick<RequestLog, 'dropped'>
+  readonly cache: Pick<SemanticCache, 'stats'> | undefined
+  readonly now: () => number
+  readonly unsettled: () => Unsettled
+}): MetricsReports {
+  const { metrics, audit, log, cache, now, unsettled } = parts
+  return {
+    summary: () => metrics.summary(now()),
+    cache: () => {
+      const { hitRate = 0, totalRequests = 0, hits = 0, misses = 0 } = cache?.stats() ?? {}
+      return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
+    },
+    prometheus: async () => {
+      const { writePrometheus } = await import('./on-demand.ts')
+      const { waiting, dropped } = unsettled()
+      const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
+      return writePrometheus(metrics.totals(), drops, waiting)
+    },
   }
 }

@@ -4,7 +4,7 @@ import type { BodyLimits } from '../../src/core/http.ts'
 import { checkJsonHeaders } from '../../src/http/body.ts'
 import { createServer } from 'node:http'
 import { once } from 'node:events'
-import { toNodeHandler } from '../../src/http/node-handler.ts'
+import { toNodeHandler } from '../../src/http/node-server.ts'
 import { toFetch } from '../../src/http/web-handler.ts'
 
 const limits: BodyLimits = { maxBytes: 10, readMs: 1000, after: () => () => {} }

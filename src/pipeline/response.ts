@@ -1,10 +1,43 @@
+import { type Bill, billHeaders, headerSafe } from '../billing/bill.ts'
+import type { HeaderRecord, ResponseSink } from '../core/http.ts'
+import type { RateStatus } from '../governance/reservation.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
-import type { HeaderRecord } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import type { Answered } from './exchange.ts'
-import type { BillMetrics } from './bill-metrics.ts'
+import type { BillMetrics } from './charge.ts'
 import type { Services } from './services.ts'
 import { keepTurn } from './turns.ts'
+
+/** Returns the headers of every response, errors included, as a new record without headers of the upstream. */
+export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
+  return {
+    'x-request-id': requestId,
+    'request-id': requestId,
+    'x-ratelimit-limit': String(rate.limit),
+    'x-ratelimit-remaining': String(rate.remaining),
+    'x-ratelimit-reset': String(Math.ceil(rate.resetAt / 1000)),
+  }
+}
+
+/** Returns the headers of an answer that a repetition also gets: its bill, and the fields that were dropped. */
+export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRecord {
+  const headers = billHeaders(bill)
+  if (ignored.length > 0) headers['x-svc-ignored'] = headerSafe(ignored.join(', '))
+  return headers
+}
+
+/** Sends a JSON body. */
+export function sendJson(sink: ResponseSink, status: number, headers: HeaderRecord, body: string | Uint8Array): void {
+  headers['content-type'] = 'application/json'
+  sink.whole(status, headers, body)
+}
+
+/** Headers of every event stream. They forbid proxies to cache or change it. */
+export const STREAM_HEADERS: Readonly<HeaderRecord> = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+}
 
 /** A whole answer as it is sent. */
 export interface WholeAnswer {
