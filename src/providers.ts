@@ -29,5 +29,5 @@ export { bedrock, type AwsCredentials, type BedrockOptions } from './providers/b
 export { gemini, vertex, type VertexOptions } from './providers/google.ts'
 export { priceList, type PriceListOptions } from './providers/price-list.ts'
 export type { PriceList } from './providers/model-book.ts'
-export type { SignRequest } from './providers/http-provider.ts'
+export type { SignRequest } from './providers/http-request.ts'
 export type { ApiKey, VendorOptions } from './providers/vendor.ts'

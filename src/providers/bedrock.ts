@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
-import type { SignRequest } from './http-provider.ts'
+import type { SignRequest } from './http-request.ts'
 import { functionSchema, parseOptions, trimSlash } from './provider-options.ts'
 import {
   CHAT,

@@ -2,7 +2,8 @@ import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
 import { parseObject } from '../upstream/upstream-failure.ts'
-import type { Address, SignRequest } from './http-provider.ts'
+import type { Address } from './http-provider.ts'
+import type { SignRequest } from './http-request.ts'
 import { functionSchema, parseOptions, trimSlash } from './provider-options.ts'
 import {
   GEMINI,

@@ -1,8 +1,50 @@
 import type { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Runtime } from '../core/ports.ts'
+import type { Model } from '../core/model.ts'
+import type { Provider, ProviderCall, Runtime, Timeouts } from '../core/ports.ts'
+import type { Attempt as PaidAttempt, Attempts } from '../upstream/attempts.ts'
+import type { CircuitBreaker, CircuitPass } from './circuit-breaker.ts'
 
-/** A try that failed. */
+/** A provider and a model that can answer a call. */
+export interface Candidate {
+  readonly provider: Provider
+  readonly model: Model
+}
+
+/** The part of a request that all its upstream calls share. */
+export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
+  readonly cancellation: Cancellation
+  readonly keyId: string
+  /** When `timeouts.total` began, in milliseconds since 1970. */
+  readonly startedAt: number
+  /** Counts every call, for the bill. */
+  readonly attempts: Attempts
+}
+
+export interface FailoverOptions {
+  readonly runtime: Runtime
+  readonly timeouts: Timeouts
+  /** Maximum number of calls to one candidate. @default 3 */
+  readonly tries?: number
+  readonly breaker?: CircuitBreaker
+}
+
+/** One call to one candidate. */
+export interface UpstreamAttempt {
+  readonly options: Required<FailoverOptions>
+  readonly call: FailoverRequest
+  readonly candidate: Candidate
+  /** `<provider>/<model_id>`. */
+  readonly circuit: string
+  readonly isFirstCandidate: boolean
+  readonly isLastCandidate: boolean
+  readonly pass: CircuitPass
+  /** 1 for the first call to this candidate. */
+  readonly number: number
+  readonly paid: PaidAttempt
+}
+
+/** A failed call. */
 export interface FailedTry {
   /** 1 for the first. */
   readonly attempt: number
@@ -22,21 +64,47 @@ const MAX_ADVISED_WAIT_MS = 20_000
  * obeyed only if no other candidate can answer.
  */
 export function waitBeforeRetry({ attempt, isLast, error }: FailedTry, random: Runtime['random']): number | undefined {
-  if (!isWorthRetrying(error)) return undefined
+  if (!isRetryable(error)) return undefined
   const advised = (error.details.retryAfterSeconds ?? 0) * 1000
   if (advised > 0 && (!isLast || advised > MAX_ADVISED_WAIT_MS)) return undefined
   const backoff = random() * Math.min(MAX_BACKOFF_MS, FIRST_WAIT_MS * 2 ** (attempt - 1))
   return Math.max(advised, backoff)
 }
 
-/** Timeouts are not retried on the same candidate: the next candidate may be faster. */
-function isWorthRetrying(error: unknown): error is GatewayError {
+/** Timeouts are not retried on the same candidate, because the next candidate may be faster. */
+function isRetryable(error: unknown): error is GatewayError {
   if (!GatewayError.is(error) || error.details.advice?.shouldRetry === 'false') return false
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
 }
 
+/**
+ * Waits before the next call to the same candidate. Reports the failure to the circuit and throws it if there must be
+ * no further call.
+ */
+export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void> {
+  attempt.paid.failed(error)
+  const wait = delayAfter(attempt, error)
+  if (wait === undefined) {
+    reportFailure(attempt, error)
+    throw error
+  }
+  await pause(attempt.options.runtime, wait, attempt.call.cancellation).catch((reason: unknown) => {
+    attempt.pass.undecided()
+    throw reason
+  })
+}
+
+function delayAfter(attempt: UpstreamAttempt, error: unknown): number | undefined {
+  const { options, call, circuit, number, isLastCandidate } = attempt
+  if (number >= options.tries || call.cancellation.isCancelled) return undefined
+  // A probe is one call, and a circuit that has opened in the meantime ends the retries of running requests.
+  if (options.breaker.isOpen(circuit, call.keyId)) return undefined
+  const wait = waitBeforeRetry({ attempt: number, isLast: isLastCandidate, error }, options.runtime.random)
+  return wait !== undefined && wait < msLeft(options, call) ? wait : undefined
+}
+
 /** Resolves after `ms`. Rejects with the reason as soon as the request is cancelled. */
-export function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
+function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
   return new Promise((resolve, reject) => {
     let cancel: () => void = () => {}
     const unsubscribe = cancellation.onCancel(() => {
@@ -49,4 +117,30 @@ export function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation:
       resolve()
     })
   })
+}
+
+/** Throws the error if no other candidate may be tried after it. */
+export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest): void {
+  // Other candidates would refuse the request, too.
+  const isRefusal = GatewayError.is(error) && error.kind === 'upstream-rejected'
+  if (isRefusal || cancellation.isCancelled) throw error
+}
+
+const FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'overloaded'])
+
+/** Reports a failure to the circuit. Only failures that the upstream caused count. */
+export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
+  const { options, call, pass, isFirstCandidate, number } = attempt
+  if (call.cancellation.isCancelled || !GatewayError.is(error)) return pass.undecided()
+  const isFault = FAULTS.has(error.kind) && error.details.isCallerSide !== true
+  // Later calls have only the rest of `timeouts.total`. A timeout after it does not prove a fault.
+  const hadWholeTime = isFirstCandidate && number === 1
+  const isShortOfTime = error.kind === 'upstream-timeout' && !hadWholeTime && msLeft(options, call) <= 0
+  if (isFault && !isShortOfTime) pass.failed(options.runtime.now())
+  else pass.undecided()
+}
+
+/** Returns the rest of `timeouts.total` in milliseconds. */
+export function msLeft({ runtime, timeouts }: FailoverOptions, { startedAt }: FailoverRequest): number {
+  return startedAt + timeouts.total - runtime.now()
 }

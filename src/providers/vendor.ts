@@ -5,7 +5,8 @@ import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
-import { httpProvider, type HttpProviderOptions, type SignRequest } from './http-provider.ts'
+import { httpProvider, type HttpProviderOptions } from './http-provider.ts'
+import type { SignRequest } from './http-request.ts'
 import { createModelBook, type KnownModel, type PriceList } from './model-book.ts'
 import {
   apiKeySchema,

@@ -3,12 +3,8 @@ import type { Completion, Step } from '../../src/core/answer.ts'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
 import type { Provider, ProviderCall } from '../../src/core/ports.ts'
 import type { Upstream as PipelineUpstream } from '../../src/pipeline/services.ts'
-import {
-  createFailover,
-  type Candidate,
-  type FailoverStreamCall,
-  type FailoverOptions,
-} from '../../src/providers/failover.ts'
+import { createFailover, type FailoverStreamCall } from '../../src/providers/failover.ts'
+import type { Candidate, FailoverOptions } from '../../src/providers/retry.ts'
 import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'

@@ -1,0 +1,194 @@
+import type { Frame, Step, StepReader, StreamFormat } from '../core/answer.ts'
+import type { MaybePromise } from '../core/async.ts'
+import { Cancellation } from '../core/cancellation.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'
+import type { UpstreamFormat } from '../formats/format.ts'
+import { brokenUpstream, parseObject, withoutSecrets } from '../upstream/upstream-failure.ts'
+import { bounded } from './bounded-provider.ts'
+import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
+
+/** Adds credentials to a request. */
+export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
+
+/** The options of an HTTP provider that apply to each of its requests. */
+export interface RequestOptions {
+  readonly name: string
+  /** The headers of the provider, credentials included. Names are in lower case. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Names of caller headers that are forwarded. They override `headers`. @default none */
+  readonly passes?: readonly string[] | undefined
+  /** Called for each request with its final headers and body. @default the request is not changed */
+  readonly sign?: SignRequest | undefined
+  /** Secrets that must not appear in messages. @default none */
+  readonly secrets?: readonly string[] | (() => readonly string[])
+  /** @default the transport of the call's runtime */
+  readonly transport?: Transport
+}
+
+/** An upstream whose format is loaded. */
+export interface LoadedUpstream extends RequestOptions {
+  readonly format: UpstreamFormat
+}
+
+/** The part of a provider call that its requests need. */
+export type RequestCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
+  Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
+
+export interface Outgoing {
+  readonly method: TransportRequest['method']
+  readonly url: string
+  readonly body?: string | Uint8Array
+  readonly contentType?: string
+  /** Returns true for an answer that is streamed to the receiver. @default never */
+  readonly isStream?: (status: number, header: ResponseHeader) => boolean
+}
+
+type UpstreamResponse = WholeResponse | StreamResponse
+
+/** Maximum size of a whole answer in bytes. */
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024
+/** Maximum size of an error body in bytes. Of a larger one only the status is used. */
+const MAX_ERROR_BYTES = 64 * 1024
+
+const JSON_TYPE = 'application/json'
+const STREAM_TYPE = 'text/event-stream'
+
+/** Sends one request. Resolves with any response, including a refusal. */
+export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<UpstreamResponse> {
+  const { runtime, timeouts } = call
+  const { name, sign } = upstream
+  const { method, url, body, isStream } = outgoing
+  const connectMs = Math.min(timeouts.connect, timeouts.total)
+  const headers = headersFor(upstream, call, outgoing)
+  const unsigned = body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs }
+  const send = (signed: TransportRequest): Promise<UpstreamResponse> =>
+    sendRequest(signed, {
+      provider: name,
+      transport: upstream.transport ?? runtime.transport,
+      runtime,
+      timeouts,
+      connectMs,
+      cancellation: call.cancellation ?? Cancellation.of(call.signal),
+      maxBytes,
+      isStream,
+      format: isStream === isEventStream ? redactingFormat(upstream) : undefined,
+    })
+  return sign === undefined ? send(unsigned) : bounded(name, call, async () => sign(unsigned)).then(send)
+}
+
+/** Returns a new record. Of the caller's headers, it contains only those that the format defines. */
+function headersFor(
+  { headers, passes = [] }: LoadedUpstream,
+  call: RequestCall,
+  { isStream, contentType = JSON_TYPE }: Outgoing,
+): Record<string, string> {
+  const accept = isStream === undefined ? JSON_TYPE : isStream === isAccepted ? '*/*' : STREAM_TYPE
+  const sent: Record<string, string> = {
+    'content-type': contentType,
+    accept,
+    'accept-encoding': 'identity',
+    ...headers,
+  }
+  for (const name of passes) {
+    const value = call.headers?.[name]
+    if (value !== undefined) sent[name] = value
+  }
+  return sent
+}
+
+function maxBytes(status: number): number {
+  return status === 200 ? MAX_ANSWER_BYTES : MAX_ERROR_BYTES
+}
+
+export function isEventStream(status: number, header: ResponseHeader): boolean {
+  const type = header('content-type') ?? ''
+  return status === 200 && type.trim().toLowerCase().startsWith(STREAM_TYPE) && !isEncoded(header)
+}
+
+export function isAccepted(status: number, header: ResponseHeader): boolean {
+  return status >= 200 && status < 300 && !isEncoded(header)
+}
+
+function isEncoded(header: ResponseHeader): boolean {
+  const encoding = header('content-encoding')?.trim().toLowerCase()
+  return encoding !== undefined && encoding !== '' && encoding !== 'identity'
+}
+
+/** Returns the format with secrets removed from error events. */
+function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
+  const { dialect, isPlain } = format
+  const stepReader = (): StepReader => {
+    const readStep = format.stepReader()
+    const read = (frame: Frame): Step => {
+      try {
+        return readStep(frame)
+      } catch (error) {
+        throw GatewayError.is(error) ? withoutSecrets(error, listOf(secrets)) : error
+      }
+    }
+    return Object.assign(read, { isWhole: () => readStep.isWhole?.() === true })
+  }
+  return { dialect, stepReader, ...(isPlain !== undefined && { isPlain }) }
+}
+
+export interface JsonAnswer {
+  readonly text: string
+  readonly value: JsonObject
+}
+
+/** Sends a request and resolves with the JSON of its answer. Rejects for every response that is not one. */
+export async function fetchJson(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<JsonAnswer> {
+  const response = await request(upstream, call, outgoing)
+  if (response.status >= 400) throw await refusalOf(upstream, call, response)
+  return readJson(upstream, call, response)
+}
+
+/** Returns the JSON of an accepted response. Throws for every other response. */
+export function readJson(upstream: LoadedUpstream, call: RequestCall, response: UpstreamResponse): JsonAnswer {
+  const { name } = upstream
+  checkAccepted(upstream, call, response)
+  const text = 'text' in response ? response.text : undefined
+  if (text === undefined) throw brokenUpstream(name, 'sent an answer of more than 32 MiB')
+  const value = parseObject(text)
+  if (value === undefined) throw brokenUpstream(name, 'sent an answer that is not a JSON object')
+  return { text, value }
+}
+
+/** Throws unless the status is 200 and the body is not compressed. Reports the accepted call. */
+export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { status, header }: UpstreamResponse): void {
+  if (status !== 200) {
+    const isRedirect = status >= 300 && status < 400 && status !== 304
+    const what = isRedirect ? 'answered with a redirect, which is not followed' : `answered with status ${status}`
+    throw brokenUpstream(name, what)
+  }
+  call.onAccepted?.()
+  if (isEncoded(header)) throw brokenUpstream(name, 'compressed its answer although it was asked not to')
+}
+
+/** Returns the failure for an error status. If the body cannot be parsed or is empty, only the status is used. */
+export async function refusalOf(
+  { name, format, secrets }: LoadedUpstream,
+  { runtime }: RequestCall,
+  response: UpstreamResponse,
+): Promise<GatewayError> {
+  if (response.status >= 600) return brokenUpstream(name, `answered with status ${response.status}`)
+  const { readRefusal } = await import('../upstream/refusal.ts')
+  const text = 'text' in response ? response.text : undefined
+  const failure = readable(name, () => format.readFailure(response.status, parseObject(text ?? '')))
+  return readRefusal(failure, { response, now: runtime.now(), secrets: listOf(secrets) })
+}
+
+function listOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
+  return typeof secrets === 'function' ? secrets() : secrets
+}
+
+/** Calls `read`. Attributes unexpected errors to the upstream whose answer is read. */
+export function readable<value>(provider: string, read: () => value): value {
+  try {
+    return read()
+  } catch (error) {
+    throw GatewayError.is(error) ? error : brokenUpstream(provider, 'sent an answer that cannot be read', error)
+  }
+}
