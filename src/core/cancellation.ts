@@ -1,16 +1,16 @@
 /**
- * The end of a request before its answer: its client left, or its deadline passed. Costs nothing until it happens or is
- * asked for; an AbortSignal exists only once code of the user's needs one.
+ * Cancels a request whose client left or whose deadline passed. An AbortSignal is created only if a custom provider or
+ * hook reads it.
  */
 export class Cancellation {
   #isCancelled = false
   #reason: unknown
-  /** The first listener: most requests have only one at a time. */
+  /** The first listener. Most requests have only one at a time, which needs no Set. */
   #listener: (() => void) | undefined
   #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
 
-  /** Follows a signal. The same signal has one cancellation: platforms warn of many listeners on one signal. */
+  /** Returns the cancellation of a signal. Each signal has one, because platforms warn of many listeners on a signal. */
   static of(signal: AbortSignal): Cancellation {
     const known = followers.get(signal)
     if (known !== undefined) return known
@@ -29,7 +29,7 @@ export class Cancellation {
     return this.#reason
   }
 
-  /** Only the first call counts. */
+  /** Only the first call has an effect. */
   cancel(reason: unknown): void {
     if (this.#isCancelled) return
     this.#isCancelled = true
@@ -42,7 +42,7 @@ export class Cancellation {
     if (others !== undefined) for (const listener of others) listener()
   }
 
-  /** Calls the listener once when the request is cancelled, at once when it is already. Returns a function that removes it. */
+  /** Calls the listener once on cancellation, synchronously if already cancelled. Returns a function that removes it. */
   onCancel(listener: () => void): () => void {
     if (this.#isCancelled) {
       listener()
@@ -59,7 +59,7 @@ export class Cancellation {
     return () => listeners.delete(listener)
   }
 
-  /** The same for platform code. */
+  /** The cancellation as an AbortSignal. Created when it is first read. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()

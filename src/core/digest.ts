@@ -5,22 +5,22 @@ import { lastUserIndex, type Native, type Part, type Prompt, type Source } from 
 const MAX_PLAIN = 256 * 1024
 const SLICE = 256 * 1024
 
-/** The hash of a text, as hex digits; the core itself has none. */
+/** Returns the hash of a text as hex digits. A parameter, because the core imports no hash. */
 export type TextHash = (text: string) => string
 
-/** Digests of long data, by the object that holds the data. Objects of a prompt never change. */
+/** Digests of long data, by the object that contains the data. Objects of a prompt are immutable. */
 const digests = new WeakMap<object, string>()
 
 /**
- * Names a text: equal texts have equal names, different ones never. A long text is named by SHA-256 over its slices, so
- * that it can be digested in turns. The name is remembered with `owner`, the object that holds the text.
+ * Returns a unique digest of a text. A short text is its own digest. Long texts are hashed in slices, so that the work
+ * can be done in turns. The digest is cached for `owner`, the object that contains the text.
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN) return text
   return finish(digestSteps(owner, text, hash))
 }
 
-/** The same for a JSON object, which is not even serialized when its name is known. */
+/** Returns a unique digest of a JSON object. An object with a cached digest is not serialized. */
 export function digestOfJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
@@ -43,7 +43,7 @@ function* digestSteps(owner: object, text: string, hash: TextHash): Generator<vo
   return name
 }
 
-/** A surrogate. A slice may end within a pair, and a hash takes all halves for the same sign; in JSON they differ. */
+/** A slice may split a surrogate pair. A hash replaces all lone surrogates by the same character, so JSON is hashed instead. */
 const SURROGATE = /[\uD800-\uDFFF]/
 
 function* textSteps(text: string, hash: TextHash): Generator<void, string, undefined> {
@@ -57,8 +57,8 @@ function* textSteps(text: string, hash: TextHash): Generator<void, string, undef
 }
 
 /**
- * Digests the long strings of an object one by one, and the JSON text of the rest, in which `null` takes their places. Its
- * position in the order of serialization distinguishes it from other nulls.
+ * Digests the long strings of an object one by one, and the JSON text of the rest, in which they are replaced by `null`.
+ * The position in the order of serialization distinguishes it from other nulls.
  */
 function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(value)
@@ -66,21 +66,21 @@ function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, 
   const long: (readonly [number, string])[] = []
   let visited = 0
   const rest = JSON.stringify(value, (_name, field: Json | undefined) => {
-    // A field without a value is in no JSON text.
+    // JSON omits undefined fields.
     if (field !== undefined) visited++
     if (typeof field !== 'string' || field.length <= MAX_PLAIN) return field
     long.push([visited, field])
     return null
   })
   let name = yield* textSteps(rest, hash)
-  for (const [place, text] of long) name += ` ${place} ${yield* textSteps(text, hash)}`
+  for (const [position, text] of long) name += ` ${position} ${yield* textSteps(text, hash)}`
   digests.set(value, name)
   return name
 }
 
-/** Something long to digest. */
+/** Data that is digested in steps. */
 interface LongData {
-  /** The steps that compute its digest and remember it with its object. */
+  /** Computes the digest and caches it for its object. */
   steps(hash: TextHash): Generator<void, string, undefined>
 }
 
@@ -89,7 +89,7 @@ interface DigestTools {
   readonly pause: () => Promise<void>
 }
 
-/** Computes the digests of data ahead of their use, with pauses. */
+/** Computes digests ahead of their use, with pauses. */
 export async function digestInTurns(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
   for (const one of data) {
     const steps = one.steps(hash)
@@ -97,7 +97,7 @@ export async function digestInTurns(data: readonly LongData[], { hash, pause }: 
   }
 }
 
-/** The long images and documents of a prompt. */
+/** Returns the long images and documents of a prompt. */
 export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
   const found: LongData[] = []
   const sources = messages.flatMap(({ parts }) => parts.flatMap(mediaOf)).map(({ source }) => source)
@@ -107,7 +107,7 @@ export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly Lo
   return found
 }
 
-/** The received blocks that hold long images or documents: those of the last user message, and other messages whole. */
+/** Returns the received blocks with long images or documents: those of the last user message, and other messages whole. */
 export function longBlocksOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
   const found: LongData[] = []
   const last = lastUserIndex(messages)

@@ -1,7 +1,7 @@
 import { GatewayError } from './errors.ts'
 import { isJsonObject } from './json.ts'
 
-/** The fields whose names in process differ from those on the wire: on the left in process, on the right on the wire. */
+/** Names of fields in process, and their names on the wire if these differ. */
 export const WIRE_NAMES = {
   actualUsd: 'actual_usd',
   allowedModels: 'allowed_models',
@@ -86,15 +86,15 @@ export type WireForm<value> = value extends readonly (infer item)[]
 const toWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
 const toOwnName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES).map(([own, wire]) => [wire, own]))
 
-/** Lists, records in them, and lists in those: no record is deeper, and a value that contains itself has no end. */
+/** Maximum depth of records. Deeper values, such as those of cyclic objects, are not renamed. */
 const MAX_DEPTH = 5
 
-/** Renames the fields to those of the wire. Throws `invalid-admin-request` for a field that is given in both spellings. */
+/** Renames fields to their wire names. Throws `invalid-admin-request` for a field that is given in both spellings. */
 export function toWire(value: unknown): unknown {
   return renamed(value, toWireName)
 }
 
-/** Renames the fields of an answer of the admin API to those of the records in process. */
+/** Renames the fields of an admin API response to their names in process. */
 export function fromWire(value: unknown): unknown {
   return renamed(value, toOwnName)
 }
@@ -118,8 +118,8 @@ function givenTwice(name: string, other: string): GatewayError {
 }
 
 /**
- * Calls a method that takes and returns records of the wire with those of the process. Errors name the fields as the
- * caller wrote them.
+ * Calls a method that takes and returns records with wire names, and renames the fields of both. Errors contain the
+ * names that the caller used.
  */
 export async function callInProcess(
   given: readonly unknown[],

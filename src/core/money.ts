@@ -3,7 +3,6 @@ import { promptTokens, type Usage } from './answer.ts'
 /** A whole number of billionths of a dollar, so that sums stay exact. */
 export type NanoUsd = number & { readonly unit: 'nano-usd' }
 
-/** Nothing. */
 export const ZERO: NanoUsd = 0 as NanoUsd
 
 /**
@@ -30,17 +29,15 @@ export interface LongPrice extends Omit<Price, 'long'> {
 
 const MAX_NANO = Number.MAX_SAFE_INTEGER
 
-/** A whole number of nano-dollars, rounded half up; what would leave the safe integers stays at their end. */
+/** Rounds to whole nano-dollars, half up, and clamps to the safe integers. */
 export function nano(value: number): NanoUsd {
   return Math.min(MAX_NANO, Math.max(-MAX_NANO, Math.round(value))) as NanoUsd
 }
 
-/** Dollars as nano-dollars. */
 export function usd(dollars: number): NanoUsd {
   return nano(dollars * 1e9)
 }
 
-/** Cents as nano-dollars. */
 export function cents(amount: number): NanoUsd {
   return nano(amount * 1e7)
 }
@@ -53,19 +50,18 @@ export function subtract(a: NanoUsd, b: NanoUsd): NanoUsd {
   return nano(a - b)
 }
 
-/** An amount times a factor (a margin), rounded half up. */
 export function times(amount: NanoUsd, factor: number): NanoUsd {
   return nano(amount * factor)
 }
 
-/** Dollars per million tokens as whole pico-dollars per token: 3 $ per million are 3,000,000. */
+/** Converts dollars per million tokens to whole pico-dollars per token: 3 becomes 3,000,000. */
 function picoPerToken(price: number): number {
   return Math.round(price * 1e6)
 }
 
 /**
- * What a usage costs: the disjoint parts times their prices, rounded half up once at the end.
- * Reasoning tokens are within the output tokens.
+ * Returns the cost of a usage: the disjoint parts times their prices, rounded half up once at the end.
+ * Reasoning tokens are part of the output tokens.
  */
 export function costOf(usage: Usage, price: Price): NanoUsd {
   if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
@@ -79,23 +75,23 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
   return nano(pico / 1000)
 }
 
-/** What a prompt without cached tokens and its answer cost. */
+/** Returns the cost of a prompt without cached tokens and its answer. */
 export function costOfTokens(price: Price, prompt: number, answer: number): NanoUsd {
   if (price.long !== undefined && prompt > price.long.above) return costOfTokens(price.long, prompt, answer)
   return nano((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
 }
 
-/** `$` and six fraction digits, half up: the only place where money becomes text. */
+/** Returns an amount as `$` and dollars with six decimals, rounded half up. */
 export function formatUsd(amount: NanoUsd): string {
   return `$${decimal(amount)}`
 }
 
-/** Dollars as a number with six fraction digits, for JSON bodies. */
+/** Returns dollars with six decimals, for JSON bodies. */
 export function toDollars(amount: NanoUsd): number {
   return Number(decimal(amount))
 }
 
-/** Whole cents, half up, for display only. */
+/** Returns whole cents, rounded half up, for display only. */
 export function toCents(amount: NanoUsd): number {
   return Math.round(amount / 1e7)
 }

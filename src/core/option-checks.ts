@@ -1,6 +1,5 @@
 import { GatewayError } from './errors.ts'
 
-/** What is wrong with an option. */
 export interface OptionProblem {
   readonly path: string
   readonly text: string
@@ -9,7 +8,7 @@ export interface OptionProblem {
 /** Checks the value of an option. Returns undefined for a valid one. */
 export type OptionCheck = (value: unknown, path: string) => OptionProblem | undefined
 
-/** Throws `invalid-request` that names the first wrong option by its path, what was expected, and what was given. */
+/** Throws `invalid-request` with the path of the first invalid option, the expected and the given value. */
 export function checkOptions(who: string, options: unknown, check: OptionCheck): void {
   const problem = check(options, '')
   if (problem === undefined) return
@@ -17,12 +16,12 @@ export function checkOptions(who: string, options: unknown, check: OptionCheck):
   throw new GatewayError('invalid-request', `${who}: ${path === '' ? '' : `${path}: `}${text}`, { param: path })
 }
 
-/** A value that is accepted, or described by what was expected instead of it. */
+/** Returns a check that describes a rejected value as `expected`. */
 export function expects(expected: string, accepts: (value: unknown) => boolean): OptionCheck {
   return (value, path) => (accepts(value) ? undefined : { path, text: expectedText(expected, value, path) })
 }
 
-/** An object with these options and no others. Options that are absent or undefined are valid unless they are required. */
+/** Checks an object with only these options. Absent and undefined options are valid unless they are required. */
 export function optionsOf(
   checks: Readonly<Record<string, OptionCheck>>,
   required: readonly string[] = [],
@@ -45,7 +44,7 @@ export function optionsOf(
   }
 }
 
-/** A list whose entries are all valid. */
+/** Checks a list and its entries. */
 export function listOf(expected: string, item: OptionCheck, min = 0): OptionCheck {
   return (value, path) => {
     if (!Array.isArray(value) || value.length < min) return { path, text: expectedText(expected, value, path) }
@@ -57,7 +56,7 @@ export function listOf(expected: string, item: OptionCheck, min = 0): OptionChec
   }
 }
 
-/** `false`, or a value that the check accepts. */
+/** Accepts `false` and all values that the check accepts. */
 export function offOr(check: OptionCheck): OptionCheck {
   return (value, path) => (value === false ? undefined : check(value, path))
 }
@@ -80,32 +79,32 @@ export function aFunction(signature: string): OptionCheck {
   return expects(`a function ${signature}`, (value) => typeof value === 'function')
 }
 
-/** An object with these methods or fields. */
+/** Checks an object with these methods or fields. */
 export function objectWith(expected: string, names: readonly string[]): OptionCheck {
   return expects(expected, (value) => isObject(value) && names.every((name) => name in value))
 }
 
-/** A value that is checked elsewhere. */
+/** Accepts any value, for options that are checked elsewhere. */
 export const unchecked: OptionCheck = () => undefined
 
-/** Refuses options with other names. The values are checked by the code that reads them. */
+/** Throws `invalid-request` for options with other names. The values are not checked. */
 export function checkNames(who: string, options: unknown, names: readonly string[]): void {
   checkOptions(who, options, optionsOf(Object.fromEntries(names.map((name) => [name, unchecked]))))
 }
 
-/** The text about an option or a field that does not exist: the nearest name, or all names. */
+/** Returns the message for an unknown option or field, with the nearest name or all names. */
 export function unknownOption(name: string, names: readonly string[], noun: 'option' | 'field' = 'option'): string {
   const near = nearestName(name, names)
   const hint = near === undefined ? `The ${noun}s are ${names.join(', ')}.` : `Did you mean ${near}?`
   return `there is no such ${noun}. ${hint}`
 }
 
-/** `expected …, got …`; the value of a secret is not repeated. */
+/** Returns `expected …, got …`. Secrets are not included. */
 export function expectedText(expected: string, value: unknown, path: string): string {
   return `expected ${expected}, got ${shown(value, path)}.`
 }
 
-/** A path as it is written in code: `providers[0].apiKey`. */
+/** Returns a path such as `providers[0].apiKey`. */
 export function pathText(path: readonly PropertyKey[]): string {
   return path
     .map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
@@ -113,7 +112,7 @@ export function pathText(path: readonly PropertyKey[]): string {
     .replace(/^\./, '')
 }
 
-/** Values at these paths, and addresses with credentials, are never part of a message. */
+/** Values at these paths are not included in messages, and neither are addresses with credentials. */
 const SECRET = /key|secret|token|headers|value/i
 const MAX_SHOWN = 60
 
@@ -136,7 +135,7 @@ function isWithin(value: unknown, min: number, max: number): boolean {
 }
 
 /**
- * Returns the known name nearest to a misspelled one, compared without case; undefined when none is near.
+ * Returns the known name nearest to a misspelled one, ignoring case. Returns undefined when none is near.
  *
  * @param far Maximum distance. Default: a third of the name, at least 2.
  */
@@ -151,12 +150,12 @@ export function nearestName(
   return least > far ? undefined : known[distances.indexOf(least)]
 }
 
-/** The beginning of a name is near to the whole name. */
+/** The distance of a prefix of a name is 0. */
 function distanceOf(known: string, given: string): number {
   return given.length > 2 && known.startsWith(given) ? 0 : distance(known, given)
 }
 
-/** The Levenshtein distance. */
+/** Returns the Levenshtein distance. */
 export function distance(left: string, right: string): number {
   let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
   for (let row = 1; row <= left.length; row++) {

@@ -6,32 +6,32 @@ import type { Dialect, Message, Prompt, UpstreamDialect, ReceivedBody } from './
 
 // ─── Tokens ──────────────────────────────────────────────────────────────────
 
-/** Counts the tokens of plain text: linear in time on any input, special-token spellings are plain text. */
+/** Counts the tokens of a text in linear time. Special tokens are counted as plain text. */
 export interface Tokenizer {
-  /** Cheap, from length and script; off by a few percent on prose and code. */
+  /** Returns an estimate from length and script, with an error of a few percent on prose and code. */
   estimate(text: string): number
   /**
-   * Exact; the first call loads the ranks. Long texts yield to the event loop.
+   * Returns the exact count. The first call loads the vocabulary. Long texts yield to the event loop.
    *
    * @param vocabulary @default 'o200k'
    */
   count(text: string, signal?: AbortSignal, vocabulary?: Vocabulary): Promise<number>
 }
 
-/** Sizes of prompts in tokens. The same rule counts before and after a tier; messages are counted once and remembered. */
+/** Returns sizes of prompts in tokens. Counts of messages are cached. */
 export interface Meter {
   readonly tokenizer: Tokenizer
-  /** Estimates every message that is new, with pauses: afterwards `estimateOf` only adds up. */
+  /** Estimates messages that are not cached, with pauses, so that `estimateOf` is fast. */
   prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
-  /** Cheap after `prepare`; without it a long prompt blocks the event loop. */
+  /** Requires `prepare`: otherwise a long prompt blocks the event loop. */
   estimateOf(prompt: Prompt): number
-  /** Exact for the texts; images, documents and the frame of messages and tools by fixed rules. */
+  /** Returns the exact count of the texts. Images, documents and the overhead of messages and tools follow fixed rules. */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
-  /** The exact count unless the estimate is far above every threshold or the bytes are below it; then the estimate. */
+  /** Returns the estimate if it is far above, or the bytes are below, every threshold. Otherwise returns the exact count. */
   sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
   countOfMessage(message: Message, signal?: AbortSignal): Promise<number>
-  /** Exact for every text of the body, fields that no format knows included; images and the frame are not counted. */
+  /** Returns the exact count of all texts of the body, unknown fields included. Images and overhead are not counted. */
   countOfBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }
 
@@ -43,7 +43,7 @@ export interface TransportRequest {
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
-  /** Milliseconds for connecting, for transports that can tell it from waiting for the response. */
+  /** Maximum time for connecting in milliseconds, for transports that support it. */
   readonly connectMs?: number
 }
 
@@ -58,20 +58,20 @@ export interface TransportHandler {
 
 /** A call under way. */
 export interface TransportCall {
-  /** Stops reading from the upstream until `resume`: the handler's reader is too slow. */
+  /** Stops reading from the upstream until `resume`, because the handler's reader is too slow. */
   pause(): void
   resume(): void
-  /** Closes the connection; the handler is not called again. */
+  /** Closes the connection. The handler is not called again. */
   abort(): void
 }
 
-/** Starts one call to an upstream, as cheaply as the platform allows. Redirects are not followed. Never throws. */
+/** Starts a call to an upstream. Does not follow redirects. Never throws. */
 export type Transport = (request: TransportRequest, handler: TransportHandler) => TransportCall
 
-/** A transport that keeps connections; `close` ends them, also those with a call under way. */
+/** A transport that keeps connections. `close` ends all of them, including those in use. */
 export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
 
-/** The world outside, so that tests can hold it still. */
+/** Clock, randomness, network and timers. Tests replace them. */
 export interface Runtime {
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -81,8 +81,8 @@ export interface Runtime {
   readonly uuid: () => string
   readonly transport: Transport
   /**
-   * Calls back once after so many milliseconds, unless the returned function is called before. A timer keeps the process
-   * alive, because a caller waits for its effect. Exception: a timer in the background does not.
+   * Calls back once after `ms` milliseconds, unless the returned function is called before. A timer keeps the process
+   * alive, unless it is in the background.
    */
   readonly after: (ms: number, callback: () => void, options?: { readonly isBackground?: boolean }) => () => void
 }
@@ -93,48 +93,47 @@ export interface Runtime {
 export interface ProviderCall {
   readonly prompt: Prompt
   readonly model: Model
-  /** Ends the call, before and after its first byte. Created when it is first read. */
+  /** Cancels the call, before and after its first byte. Created when it is first read. */
   readonly signal: AbortSignal
-  /** The same for code that needs no signal. @default the signal's */
+  /** The cancellation of the signal, for code that needs no signal. @default that of the signal */
   readonly cancellation?: Cancellation
   readonly runtime: Runtime
   readonly timeouts: Timeouts
-  /** Caller headers that the upstream's own format knows (`anthropic-version`, `anthropic-beta`). */
+  /** Caller headers that are part of the format (`anthropic-version`, `anthropic-beta`). */
   readonly headers: Readonly<Record<string, string>>
-  /** Called once when the upstream has accepted the call (status 200): from then on the vendor is paid for it. */
+  /** Called once when the upstream has accepted the call (status 200). The vendor bills accepted calls. */
   readonly onAccepted?: () => void
 }
 
 /** Timeouts of calls to upstreams, in milliseconds. */
 export interface Timeouts {
   readonly connect: number
-  /** From the request to the first byte of a stream. Whole answers are bounded by `total` alone. */
+  /** From the request to the first byte of a stream. Whole answers are limited by `total` alone. */
   readonly firstByte: number
-  /** Between two pieces of a stream. */
+  /** Between two chunks of a stream. */
   readonly idle: number
-  /** A request from its start to its end, over all tries and fallbacks. In a `ProviderCall`: what is left of it. */
+  /** A whole request with all retries and fallbacks. In a `ProviderCall`: the rest of it. */
   readonly total: number
 }
 
-/** Something that an upstream answered, and what of the request its format could not carry and did not need. */
+/** An answer, and the request fields that were dropped. */
 export interface Sent<answer> {
   readonly answer: answer
-  /** Names of request fields that were left out because the upstream's format has no such hint. */
+  /** Names of optional request fields that the upstream's format does not support. */
   readonly ignored: readonly string[]
 }
 
-/** How vectors are written: as numbers, or as the base64 of their 32-bit floats, least byte first. */
+/** The encoding of vectors: numbers, or the base64 of little-endian 32-bit floats. */
 export type Encoding = 'float' | 'base64'
 
-/** A text, or the tokens of one. */
+/** A text, or its tokens. */
 export type EmbedInput = string | readonly number[]
 
-/** One vector in one of the encodings. */
 export type Embedding = readonly number[] | string
 
-/** A request for vectors, independent of the format of its caller. */
+/** An embedding request. */
 export interface EmbeddingRequest {
-  /** The body as the caller wrote it; an upstream gets it with only the model replaced. */
+  /** The body as received. For an upstream, only the model is replaced. */
   readonly native: JsonObject
   /** The bytes of the body, in which the model can be replaced. @default none: the body is serialized again */
   readonly received?: ReceivedBody
@@ -146,16 +145,16 @@ export interface EmbeddingRequest {
   readonly dimensions?: number
 }
 
-/** One call of a provider that turns texts into vectors. */
+/** A call of a provider that embeds texts. */
 export interface EmbedCall extends Omit<ProviderCall, 'prompt'> {
   readonly request: EmbeddingRequest
 }
 
-/** The vectors of the texts of one call, and its usage. */
+/** The vectors of a call, and its usage. */
 export interface Embedded {
   /** The model as the upstream names it. */
   readonly model: string
-  /** One for each input, in their order. */
+  /** One vector per input, in order. */
   readonly embeddings: readonly Embedding[]
   /** Absent when the upstream reported none. */
   readonly inputTokens?: number
@@ -164,26 +163,26 @@ export interface Embedded {
 /** A call about a response that the upstream holds. */
 export interface HeldResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** Follows the address of all responses: `/resp_1/input_items?limit=2`. */
+  /** The path below `/responses`, such as `/resp_1/input_items?limit=2`. */
   readonly path: string
 }
 
-/** A call of an endpoint that the gateway does not read. */
+/** A call of an endpoint whose requests and answers are forwarded unread. */
 export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** Follows the base address: `/images/generations`. */
+  /** The path below the base URL, such as `/images/generations`. */
   readonly path: string
   readonly body?: string | Uint8Array
   /** @default 'application/json' */
   readonly contentType?: string
 }
 
-/** An accepted call. Its status is 200 to 299; every other one is a failure. */
+/** The answer of an accepted call. Its status is 200 to 299. */
 export interface PassedAnswer {
   readonly status: number
   /** The value of a header by its lower-case name. */
   readonly header: (name: string) => string | undefined
-  /** The body, byte for byte. */
+  /** The body, unchanged. */
   readonly source: AnswerSource
 }
 
@@ -192,38 +191,38 @@ export interface Provider {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
   readonly dialect: UpstreamDialect
-  /** Another dialect that the upstream speaks as well: requests in it are not translated. @default none */
+  /** Another dialect of the upstream. Requests in it are not translated. @default none */
   readonly secondDialect?: Dialect
-  /** True: the provider itself ends each call when it is cancelled or its time is over. @default the gateway ends it */
+  /** True if the provider ends calls that are cancelled or time out. @default the gateway ends them */
   readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */
   readonly models: readonly Model[]
-  /** The model of this id, listed or (open-ended providers) not; undefined for one that is not served. */
+  /** Returns the model of an id, or undefined if it is not served. Some providers serve models that are not listed. */
   readonly model: (id: string) => Model | undefined
   complete(call: ProviderCall): Promise<Sent<Completion>>
-  /** Resolves when the upstream has accepted the call; fails when it refuses, so that no header has left yet. */
+  /** Resolves when the upstream has accepted the call. Rejects when it refuses, before any header is sent to the caller. */
   stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step> | AnswerSource>>
-  /** Turns texts into vectors. Absent: the upstream cannot. */
+  /** Embeds texts. Absent if the upstream cannot. */
   embed?(call: EmbedCall): Promise<Embedded>
   /** Reads, cancels or deletes a response that the upstream holds. Resolves with the JSON text of the upstream's answer. */
   heldResponse?(call: HeldResponseCall): Promise<string>
-  /** Calls any endpoint of the upstream. Resolves when the upstream has accepted the call. Absent: none can be called. */
+  /** Calls any endpoint. Resolves when the upstream has accepted the call. Absent if no other endpoint can be called. */
   passThrough?(call: PassthroughCall): Promise<PassedAnswer>
-  /** Asks the upstream itself to count a prompt's tokens, where it can. */
+  /** Returns the upstream's count of the prompt's tokens. Absent if it has no such endpoint. */
   countTokens?(call: ProviderCall): Promise<number>
   /** Resolves when the upstream can be reached. */
   ping?(call: Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>): Promise<void>
 }
 
 /**
- * `degraded`: a circuit of the provider is not closed, and requests still reach the provider.
- * `away`: every model that was used lately has a circuit that is open for all keys.
+ * `degraded`: a circuit of the provider is not closed, but requests reach the provider.
+ * `away`: the circuits of all recently used models are open for all keys.
  */
 export type ProviderState = 'healthy' | 'degraded' | 'away'
 
 export type ProviderStates = Readonly<Record<string, ProviderState>>
 
-/** True when the provider takes prompts of this dialect as they are. */
+/** Returns true when the provider needs no translation for prompts of this dialect. */
 export function speaks(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
   return provider.dialect === dialect || provider.secondDialect === dialect
 }

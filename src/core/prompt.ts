@@ -6,43 +6,42 @@ export type Dialect = 'openai' | 'anthropic' | 'responses'
 /** The wire formats of upstreams. */
 export type UpstreamDialect = Dialect | 'gemini'
 
-/** A piece of some bytes: from `start` up to, but not including, `end`. */
+/** A range of bytes. `end` is exclusive. */
 export interface Span {
   readonly start: number
   readonly end: number
 }
 
-/** The bytes of a JSON body, and where they hold the value of the top-level `model`. */
+/** The bytes of a JSON body, and the position of the value of its top-level `model`. */
 export interface ReceivedBody {
   readonly bytes: Uint8Array
-  /** The bytes as text, for a short body in which each character is one byte. */
+  /** The bytes as text, for a short ASCII body. */
   readonly text?: string
   readonly modelSpan: Span
 }
 
-/** Something exactly as it arrived, kept so that it can leave unchanged. */
+/** A value exactly as received, so that it can be sent unchanged. */
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
-  /** The JSON text of `value` as it came over the wire, where it is a whole answer. */
+  /** The JSON text of `value` as received. Present for whole answers. */
   readonly text?: string
-  /** The body as it came over the wire. Present only where replacing its model alone is safe. */
+  /** The body as received. Present only if the model is the only value that must be replaced. */
   readonly received?: ReceivedBody | undefined
-  /** The settings as read from `value`: a prompt that holds the same object has changed none of them. */
+  /** The settings of `value`. A prompt with the same object has unchanged settings. */
   readonly settings?: Settings
 }
 
-/** Where the bytes of an image or a document are. */
+/** The content of an image or a document, or its location. */
 export type Source =
   | { readonly type: 'base64'; readonly mediaType: string; readonly data: string }
   | { readonly type: 'url'; readonly url: string }
-  /** An id that only the vendor of the native part can resolve. */
+  /** An id that only the vendor can resolve. */
   | { readonly type: 'file'; readonly id: string }
 
 /**
- * One piece of a message. Every part may remember the native block that it was read from; a writer of the same
- * dialect sends that block, so an edited part is a new part without `native`.
- * `opaque` parts are carried, never edited: what this library does not know.
+ * One piece of a message. `native` is the block that the part was read from. A writer of the same dialect sends this
+ * block, so an edited part is a new part without `native`. `opaque` parts are unknown blocks, which are never edited.
  */
 export type Part =
   | TextPart
@@ -65,7 +64,7 @@ export interface ImagePart {
   readonly native?: Native
 }
 
-/** A document of plain text: its words are counted, searched and translated as words, not as bytes. */
+/** A document of plain text. Its text is counted and searched like that of messages. */
 export interface TextSource {
   readonly type: 'text'
   readonly text: string
@@ -82,7 +81,7 @@ export interface ToolCallPart {
   readonly type: 'tool-call'
   readonly id: string
   readonly name: string
-  /** The arguments as JSON text, exactly as the model wrote them. */
+  /** The arguments as JSON text, unchanged. */
   readonly input: string
   readonly native?: Native
 }
@@ -96,7 +95,7 @@ export interface ToolResultPart {
   readonly native?: Native
 }
 
-/** What a model thought before it answered. `signature` is the vendor's seal; `redacted` thoughts are the vendor's cipher text. */
+/** The reasoning of a model. `signature` is created by the vendor. If `redacted`, the text is encrypted. */
 export interface ThinkingPart {
   readonly type: 'thinking'
   readonly text: string
@@ -108,14 +107,13 @@ export interface ThinkingPart {
 export type Role = 'system' | 'user' | 'assistant' | 'tool'
 
 /**
- * One message, in the caller's own order: message n here is message n of the body. A system text outside
- * the messages (message format) is the first message here. Tool results are in messages of role `tool` (chat format,
- * one result each) or `user` (message format).
+ * One message. Messages are in the order of the body. The system text of the message format is the first message. Tool
+ * results are in messages of role `tool` (chat format, one result each) or `user` (message format).
  */
 export interface Message {
   readonly role: Role
   readonly parts: readonly Part[]
-  /** Present until a tier rewrites the message; a writer of the same dialect sends it as it is. */
+  /** Present until a tier rewrites the message. A writer of the same dialect sends it unchanged. */
   readonly native?: Native
 }
 
@@ -123,7 +121,7 @@ export interface Message {
 export interface Tool {
   readonly name: string
   readonly description?: string
-  /** JSON schema of the arguments; undefined for a tool that the vendor runs itself. */
+  /** JSON schema of the arguments. Undefined for a tool that the vendor runs. */
   readonly parameters?: JsonObject
   readonly strict?: boolean
   readonly native: Native
@@ -133,12 +131,12 @@ export type ToolChoice =
   | { readonly type: 'auto' | 'none' | 'required' }
   | { readonly type: 'tool'; readonly name: string }
 
-/** The shape that the answer must have. */
+/** The required format of the answer. */
 export type AnswerShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
-/** The parameters that more than one format knows. Absent means that the caller did not set it. */
+/** The parameters that several formats support. Absent parameters were not set by the caller. */
 export interface Settings {
   readonly maxTokens?: number
   readonly temperature?: number
@@ -148,30 +146,30 @@ export interface Settings {
   readonly toolChoice?: ToolChoice
   readonly parallelToolCalls?: boolean
   readonly shape?: AnswerShape
-  /** How many answers at once. */
+  /** Number of answers (`n`). */
   readonly choices?: number
-  /** The reasoning effort, in the vendor's own word: `low`, `medium`, `high` … */
+  /** The reasoning effort in the vendor's terms: `low`, `medium`, `high` … */
   readonly effort?: string
-  /** The stable name of the caller's own user, by which a vendor recognizes abuse. */
+  /** A stable id of the end user, for the vendor's abuse detection. */
   readonly user?: string
 }
 
-/** A model request in no dialect: what the savings tiers read and rewrite. */
+/** A model request, independent of dialects. Savings tiers read and rewrite it. */
 export interface Prompt {
-  /** The body as received; an upstream of the same dialect gets it with only model and what was rewritten replaced. */
+  /** The body as received. For an upstream of the same dialect, only the model and rewritten fields are replaced. */
   readonly native: Native
   readonly model: string
   readonly messages: readonly Message[]
   readonly settings: Settings
   readonly tools: readonly Tool[]
   readonly stream: boolean
-  /** What is done with the conversation: `compact` has the vendor shorten it. @default it is answered */
+  /** The endpoint of the request: with `compact` the vendor shortens the conversation. @default it is answered */
   readonly operation?: 'compact'
-  /** True: what the upstream's format cannot say is left out and named. @default it is refused */
+  /** True if fields that the upstream's format does not support are dropped and reported. @default they are refused */
   readonly isLossy?: boolean
 }
 
-/** The text of one part that a model reads as words: text, thinking, tool calls and results, documents of plain text. Images, other documents and opaque parts have none. */
+/** Returns the text of a part: text, reasoning, tool calls and results, and plain text documents. Other parts have none. */
 export function textOfPart(part: Part): string {
   switch (part.type) {
     case 'text':
@@ -190,22 +188,22 @@ export function textOfPart(part: Part): string {
   }
 }
 
-/** The text of a message, its parts one below the other. */
+/** Returns the text of a message, with its parts separated by line feeds. */
 export function textOfMessage(message: Message): string {
   return message.parts.map(textOfPart).join('\n')
 }
 
-/** The message with other parts: it no longer leaves as it came, though parts that kept their `native` do. */
+/** Returns the message with other parts and without its `native`. */
 export function withParts(message: Message, parts: readonly Part[]): Message {
   return { role: message.role, parts }
 }
 
-/** True when a message holds nothing but tool results: the answer of a machine, not the word of a person. */
+/** Returns true when all parts of a message are tool results, so that no user wrote it. */
 export function holdsOnlyToolResults(message: Message): boolean {
   return message.parts.length > 0 && message.parts.every((part) => part.type === 'tool-result')
 }
 
-/** The index of the last message of role user that holds more than tool results, or -1. */
+/** Returns the index of the last user message with more than tool results, or -1. */
 export function lastUserIndex(messages: readonly Message[]): number {
   return messages.findLastIndex((message) => message.role === 'user' && !holdsOnlyToolResults(message))
 }

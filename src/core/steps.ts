@@ -1,18 +1,18 @@
 import { NO_USAGE, type AnswerEvent, type Completion, type Finish, type Step, type Usage } from './answer.ts'
 import type { Part } from './prompt.ts'
 
-/** Joins the steps of one answer. Linear in what it is given. */
+/** Joins the steps of one answer, in linear time. */
 export interface Collector {
   add(step: Step): void
-  /** What came until now, as an answer; its finish is `stop` as long as the upstream named none. */
+  /** Returns the answer so far. Its finish is `stop` until the upstream sends a finish reason. */
   completion(): Completion
-  /** The protocol's own last event has come: nothing is missing. */
+  /** Returns true when the protocol's last event has arrived. */
   isWhole(): boolean
-  /** The upstream has sent a finish reason. */
+  /** Returns true when the upstream has sent a finish reason. */
   isFinished(): boolean
 }
 
-/** A block that still grows: its pieces are joined once, at the end. */
+/** A block that is still incomplete. Its pieces are joined once, at the end. */
 interface TextBlock {
   readonly type: 'text'
   readonly pieces: string[]
@@ -166,8 +166,8 @@ function partOf(block: Block): Part {
 }
 
 /**
- * A stored answer as the steps of a stream, for a replay. Collecting them gives back its parts without their natives,
- * its finish and its usage. Images, documents and tool results are carried as what their vendor wrote.
+ * Returns the steps of a stream that replays a stored answer. A collector of them returns the same answer without the
+ * `native` of its parts. Images, documents and tool results are replayed as opaque parts.
  */
 export function stepsOf(completion: Completion): readonly Step[] {
   const { id, model, parts, finish, stopSequence, usage } = completion

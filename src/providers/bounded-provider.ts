@@ -1,19 +1,23 @@
 import type { AnswerSource, Step } from '../core/answer.ts'
 import { Cancellation } from '../core/cancellation.ts'
-import type { EmbedCall, HeldResponseCall, PassthroughCall, Provider, ProviderCall } from '../core/ports.ts'
+import type { Provider, ProviderCall } from '../core/ports.ts'
 import { tooSlow } from '../upstream/upstream-failure.ts'
 import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'
 
 type Call = Partial<Pick<ProviderCall, 'cancellation'>> & Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>
 
 /**
- * Returns the provider with calls that end: a provider of the user's own may ignore its signal and its timeouts, and a
- * call that never ends would leave its caller waiting and its reservation unsettled. Providers that state
- * `endsCalls` are returned as they are.
+ * Returns the provider with calls that end when they are cancelled or their time is over. A custom provider may ignore
+ * its signal and timeouts, and a call that never ends would leave its reservation unsettled. Providers that set
+ * `endsCalls` are returned unchanged.
  */
 export function boundedProvider(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
   const { name, dialect, secondDialect, embed, countTokens, heldResponse, passThrough, ping } = provider
+  const bound =
+    <call extends Call, value>(method: (call: call) => Promise<value>, discard?: (value: value) => void) =>
+    (call: call): Promise<value> =>
+      bounded(name, call, async () => method.call(provider, call), discard)
   return {
     name,
     dialect,
@@ -22,37 +26,20 @@ export function boundedProvider(provider: Provider): Provider {
       return provider.models
     },
     model: (id) => provider.model(id),
-    complete: (call) => bounded(name, call, async () => provider.complete(call)),
-    stream: (call) =>
-      bounded(
-        name,
-        call,
-        async () => provider.stream(call),
-        ({ answer }) => drop(answer),
-      ),
-    ...(embed !== undefined && {
-      embed: (call: EmbedCall) => bounded(name, call, async () => embed.call(provider, call)),
-    }),
-    ...(countTokens !== undefined && {
-      countTokens: (call: ProviderCall) => bounded(name, call, async () => countTokens.call(provider, call)),
-    }),
-    ...(heldResponse !== undefined && {
-      heldResponse: (call: HeldResponseCall) => bounded(name, call, async () => heldResponse.call(provider, call)),
-    }),
-    ...(passThrough !== undefined && {
-      passThrough: (call: PassthroughCall) =>
-        bounded(
-          name,
-          call,
-          async () => passThrough.call(provider, call),
-          ({ source }) => source.abort(),
-        ),
-    }),
+    complete: bound((call) => provider.complete(call)),
+    stream: bound(
+      (call) => provider.stream(call),
+      ({ answer }) => discardStream(answer),
+    ),
+    ...(embed !== undefined && { embed: bound(embed) }),
+    ...(countTokens !== undefined && { countTokens: bound(countTokens) }),
+    ...(heldResponse !== undefined && { heldResponse: bound(heldResponse) }),
+    ...(passThrough !== undefined && { passThrough: bound(passThrough, ({ source }) => source.abort()) }),
     ...(ping !== undefined && { ping: (call) => ping.call(provider, call) }),
   }
 }
 
-/** Settles like `start()`, but rejects when the call is cancelled or its time is over. A late value is given to `discard`. */
+/** Settles like `start()`, but rejects when the call is cancelled or its time is over. Passes a late value to `discard`. */
 export function bounded<value>(
   name: string,
   call: Call,
@@ -91,12 +78,12 @@ export function bounded<value>(
   })
 }
 
-/** Lets go of a stream that came too late. */
-function drop(answer: AsyncIterable<Step> | AnswerSource): void {
+/** Ends a stream that arrived too late. */
+function discardStream(answer: AsyncIterable<Step> | AnswerSource): void {
   try {
     if (isSource(answer)) answer.abort()
     else returnQuietly(answer[Symbol.asyncIterator]())
   } catch {
-    // A fault of the provider's, after its request has ended.
+    // The request has already failed.
   }
 }

@@ -47,16 +47,16 @@ export interface CatalogOptions {
 
 /** The provider and model that a name resolves to. */
 export interface CatalogRoute {
-  /** As received from the caller. */
+  /** The name in the request. */
   readonly name: string
   readonly provider: Provider
   /** If the name is an alias, this model has the settings and limits of the alias. */
   readonly model: Model
 }
 
-/** All models that callers can request. */
+/** The models that callers can request. */
 export interface Directory {
-  /** An alias, or `<provider>/<model_id>` split at the first slash; undefined when no provider serves the name. */
+  /** Resolves an alias or `<provider>/<model_id>`. Returns undefined when no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
   /**
    * Returns the routes of a model id without a provider: those of the providers that list it, in order. If none lists
@@ -64,7 +64,7 @@ export interface Directory {
    */
   serving(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
-  /** Aliases first, then the listed models of the providers in order. */
+  /** Returns the aliases, then the listed models of the providers in order. */
   list(): readonly CatalogRoute[]
 }
 
@@ -146,14 +146,14 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
       throw wrong(`providers[${index}].name: expected letters, digits, dots, dashes and underscores, not "${name}"`)
     }
     if (named.has(name)) {
-      throw wrong(`providers[${index}]: there is a provider "${name}" already: give each one a name of its own`)
+      throw wrong(`providers[${index}]: the name "${name}" is used by another provider: set a different name`)
     }
     named.set(name, boundedProvider(provider))
   }
   return named
 }
 
-/** The operator's models by their full names. They override those of the providers. */
+/** Returns the models of the options by their full names. They override those of the providers. */
 function changedModels(
   entries: readonly ModelEntry[],
   providers: ReadonlyMap<string, Provider>,
@@ -185,17 +185,17 @@ function aliasRoutes(
   find: (name: string) => CatalogRoute | undefined,
 ): ReadonlyMap<string, CatalogRoute> {
   const routes = new Map<string, CatalogRoute>()
-  const lay = (alias: CatalogAlias): boolean => {
+  const addRoute = (alias: CatalogAlias): boolean => {
     const route = find(alias.target)
     if (route === undefined) return false
     routes.set(alias.id, { name: alias.id, provider: route.provider, model: asAlias(alias, route.model) })
     return true
   }
   const replaced = new Set(own.map((alias) => alias.id))
-  for (const alias of anthropic.aliases) if (!replaced.has(alias.id)) lay(alias)
+  for (const alias of anthropic.aliases) if (!replaced.has(alias.id)) addRoute(alias)
   for (const [index, alias] of own.entries()) {
     if (routes.has(alias.id)) throw wrong(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice`)
-    if (lay(alias)) continue
+    if (addRoute(alias)) continue
     throw wrong(`catalog.aliases[${index}].target: no configured provider serves "${alias.target}"`)
   }
   return routes

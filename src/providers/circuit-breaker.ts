@@ -1,24 +1,25 @@
 import { numberFrom, optionsOf, type OptionCheck } from '../core/option-checks.ts'
-import { createFailureWindow, type FailureWindow } from './failure-window.ts'
+import type { ProviderState, ProviderStates } from '../core/ports.ts'
+import { FailureWindow } from './failure-window.ts'
 
-/** `open`: the upstream is skipped. `half-open`: the next request finds out whether it has recovered. */
+/** `open`: the upstream is skipped. `half-open`: the next request is a probe. */
 export type CircuitState = 'closed' | 'open' | 'half-open'
 
-/** When an upstream that fails is skipped. A circuit belongs to one model of one provider. */
+/** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has a circuit. */
 export interface CircuitBreakerOptions {
   /** The share of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
   readonly failureRate?: number
-  /** A circuit stays closed below this number of requests within the window. @default 20 */
+  /** Minimum number of requests within the window that can open a circuit. @default 20 */
   readonly minRequests?: number
   /** How long a request counts, in milliseconds. @default 30_000 */
   readonly windowMs?: number
   /** How long an open circuit refuses requests that have another candidate, in milliseconds. @default 30_000 */
   readonly openMs?: number
-  /** How many requests per second and key an open circuit admits where no other candidate is left. @default 1 */
+  /** Maximum number of requests per second and key that an open circuit admits if there is no other candidate. @default 1 */
   readonly probesPerSecond?: number
 }
 
-/** A request that wants to call an upstream. */
+/** A request for permission to call an upstream. */
 export interface CircuitRequest {
   /** `<provider>/<model_id>`. */
   readonly circuit: string
@@ -28,12 +29,11 @@ export interface CircuitRequest {
   readonly hasAlternative: boolean
 }
 
-/** An admitted request. The first of the three calls counts; each request is counted once, however often it is retried. */
+/** An admitted request. Only the first of the three calls counts, so that retries are not counted. */
 export interface CircuitPass {
   readonly succeeded: (now: number) => void
-  /** The upstream failed. */
   readonly failed: (now: number) => void
-  /** The request ended without evidence about the upstream: its caller left, or caused the failure. */
+  /** Reports a request without evidence about the upstream: its caller left, or caused the failure. */
   readonly undecided: () => void
 }
 
@@ -46,22 +46,21 @@ export interface CircuitReport {
 export interface CircuitBreaker {
   /** Returns undefined when the circuit refuses the request. */
   readonly admit: (request: CircuitRequest) => CircuitPass | undefined
-  /** Whether the circuit is open or half-open for the key. */
+  /** Returns true when the circuit is open or half-open for the key. */
   readonly isOpen: (circuit: string, keyId: string) => boolean
-  /** Milliseconds until the circuit admits a request of the key that has no other candidate. */
+  /** Returns the milliseconds until the circuit admits a request of the key that has no other candidate. */
   readonly waitMs: (circuit: string, keyId: string, now: number) => number
-  /** Every circuit with requests within the window, and every circuit that is not closed. */
+  /** Returns the circuits that had requests within the window or are not closed. */
   readonly reports: (now: number) => Readonly<Record<string, CircuitReport>>
 }
 
 interface Opening {
-  /** Undefined: the circuit is open for all keys. */
+  /** Undefined if the circuit is open for all keys. */
   readonly keyId: string | undefined
-  /** When the circuit opened, or the last probe failed. */
+  /** The time at which the circuit opened, or the last probe failed. */
   openedAt: number
-  /** When the last probe of any key was admitted. */
   probedAt: number
-  /** When the last probe of each key was admitted. */
+  /** The time of the last admitted probe, by key. */
   readonly probes: Map<string, number>
 }
 
@@ -70,7 +69,7 @@ interface Circuit {
   opening: Opening | undefined
 }
 
-/** Callers of open-ended providers choose model ids, so the number of circuits is bounded. The least recently used goes first. */
+/** Maximum number of circuits, because callers may choose model ids. The least recently used is removed first. */
 const MAX_CIRCUITS = 1000
 const MAX_PROBING_KEYS = 1000
 
@@ -102,7 +101,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     const known = circuits.get(name)
     if (known !== undefined && name === newest) return known
     newest = name
-    const circuit = known ?? { window: createFailureWindow(options), opening: undefined }
+    const circuit = known ?? { window: new FailureWindow(options), opening: undefined }
     circuits.delete(name)
     const [oldest] = circuits.keys()
     if (circuits.size >= MAX_CIRCUITS && oldest !== undefined) circuits.delete(oldest)
@@ -156,7 +155,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
 
 type Wait = Pick<CircuitRequest, 'now' | 'hasAlternative'>
 
-/** @param probing the opening that this request probes; undefined for a request through a closed circuit. */
+/** @param probing The opening that this request probes. Undefined if the circuit is closed. */
 function passFor(circuit: Circuit, keyId: string, probing: Opening | undefined): CircuitPass {
   let isOver = false
   const once = (end: () => void): void => {
@@ -180,13 +179,13 @@ function passFor(circuit: Circuit, keyId: string, probing: Opening | undefined):
       }),
     undecided: () =>
       once(() => {
-        // The next request may probe at once: a probe without a result must not cost another `openMs`.
+        // The next request may probe immediately, because this probe had no result.
         if (probing !== undefined) probing.probedAt = -Infinity
       }),
   }
 }
 
-/** Opens a closed circuit, and widens one that is open for a single key, when the window says so. */
+/** Opens a circuit whose requests fail, or widens one that is open for a single key. */
 function reconsider(circuit: Circuit, now: number): void {
   const failing = circuit.window.failing(now)
   if (failing === undefined) return
@@ -199,4 +198,24 @@ function reportOf({ opening }: Circuit, now: number, openMs: number): CircuitRep
   if (opening === undefined) return { state: 'closed', isForAllKeys: true }
   const state = now - opening.openedAt < openMs ? 'open' : 'half-open'
   return { state, isForAllKeys: opening.keyId === undefined }
+}
+
+/** Returns the state of each provider. `circuits` are reports by `<provider>/<model_id>`. */
+export function providerStates(
+  providers: readonly { readonly name: string }[],
+  circuits: Readonly<Record<string, CircuitReport>>,
+): ProviderStates {
+  const reports = Object.entries(circuits)
+  return Object.fromEntries(
+    providers.map(({ name }) => {
+      const own = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
+      return [name, stateOf(own)]
+    }),
+  )
+}
+
+/** A circuit that is open for one key does not make the provider unavailable. */
+function stateOf(reports: readonly CircuitReport[]): ProviderState {
+  if (reports.every(({ state }) => state === 'closed')) return 'healthy'
+  return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'
 }

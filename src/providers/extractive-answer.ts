@@ -1,27 +1,28 @@
+import { hashEmbedding } from '../cache/hashing-embedder.ts'
 import { NO_USAGE, type Completion, type Finish, type Step, type Usage } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type { ProviderCall } from '../core/ports.ts'
+import type { EmbedCall, Embedded, EmbedInput, ProviderCall } from '../core/ports.ts'
 import { lastUserIndex, textOfMessage, type Part, type Prompt, type Tool } from '../core/prompt.ts'
 import { stepsOf } from '../core/steps.ts'
-import { extractAnswer, extractDigest, splitSentences } from './extract-sentences.ts'
+import { extractAnswer, extractSummary, splitSentences } from './extract-sentences.ts'
 import { fillSchema } from './fill-schema.ts'
 
-/** Answers with the sentences of the prompt that fit the last question best, or with the tool that the caller demands. */
+/** Returns the sentences of the prompt that match the last question best, or a call of the required tool. */
 export function answer(call: ProviderCall): Completion {
   const { prompt, model, runtime } = call
   const head = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
-  const tool = demandedTool(prompt)
+  const tool = requiredTool(prompt)
   if (tool !== undefined) {
     const input = JSON.stringify(fillSchema(tool.parameters, questionOf(prompt)))
     const parts: readonly Part[] = [{ type: 'tool-call', id: `call_${runtime.uuid()}`, name: tool.name, input }]
     return { ...head, parts, finish: 'tool-call', usage: usageOf(prompt, tool.name + input) }
   }
-  const { text, ...end } = cut(compose(prompt, model), prompt, model)
+  const { text, ...end } = truncateAnswer(compose(prompt, model), prompt, model)
   return { ...head, parts: [{ type: 'text', text }], ...end, usage: usageOf(prompt, text) }
 }
 
-/** The tool that the caller insists on. */
-function demandedTool(prompt: Prompt): Tool | undefined {
+function requiredTool(prompt: Prompt): Tool | undefined {
   const choice = prompt.settings.toolChoice
   const callable = prompt.tools.filter((tool) => tool.parameters !== undefined)
   if (choice?.type === 'required') return callable[0]
@@ -35,25 +36,25 @@ function compose(prompt: Prompt, model: Model): string {
   return shape?.type === 'json' ? JSON.stringify({ answer: words }) : words
 }
 
-/** A last message that is longer than this and asks nothing is a text to be digested. */
+/** A last message that is longer than this and contains no question is summarized. */
 const MAX_QUESTION_LENGTH = 2000
 const SENTENCES = 5
-/** A digest keeps at most this share of its text. */
-const DIGEST_SHARE = 0.25
+/** Maximum length of a summary, as a share of the text. */
+const SUMMARY_SHARE = 0.25
 const CHARACTERS_PER_TOKEN = 4
 
 function sentencesFor(prompt: Prompt, model: Model): string {
   const question = questionOf(prompt)
   const texts = prompt.messages.map(textOfMessage)
-  const room = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARACTERS_PER_TOKEN
+  const characters = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARACTERS_PER_TOKEN
   const sentences = splitSentences(question)
   const query = sentences.findLast((sentence) => /[?？]$/.test(sentence))
   if (query === undefined && question.length > MAX_QUESTION_LENGTH) {
-    const characters = Math.min(room, question.length * DIGEST_SHARE)
-    return extractDigest([question], { sentences: Infinity, characters }).join(' ')
+    const limit = Math.min(characters, question.length * SUMMARY_SHARE)
+    return extractSummary([question], { sentences: Infinity, characters: limit }).join(' ')
   }
   const asked = query ?? sentences.at(-1) ?? ''
-  const found = extractAnswer(texts, asked, { sentences: SENTENCES, characters: room })
+  const found = extractAnswer(texts, asked, { sentences: SENTENCES, characters })
   if (found.length > 0) return found.join(' ')
   return `The conversation says nothing about this: ${asked.slice(0, 200)}`
 }
@@ -63,14 +64,14 @@ function questionOf(prompt: Prompt): string {
   return message === undefined ? '' : textOfMessage(message)
 }
 
-interface Cut {
+interface Truncated {
   readonly text: string
   readonly finish: Finish
   readonly stopSequence?: string
 }
 
-/** Stops before the first stop sequence, or at the answer's limit, whichever comes first. */
-function cut(text: string, prompt: Prompt, model: Model): Cut {
+/** Truncates a text at the first stop sequence or at the maximum output. */
+function truncateAnswer(text: string, prompt: Prompt, model: Model): Truncated {
   const { stop = [], maxTokens = model.maxOutputTokens } = prompt.settings
   const most = Math.min(maxTokens, model.maxOutputTokens) * CHARACTERS_PER_TOKEN
   const limited = text.length > most ? text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '') : text
@@ -84,22 +85,21 @@ function cut(text: string, prompt: Prompt, model: Model): Cut {
   return { text: limited, finish: limited.length < text.length ? 'length' : 'stop' }
 }
 
-/** Four characters a token: the same count for what goes in and what comes out. */
-function usageOf(prompt: Prompt, said: string): Usage {
+function usageOf(prompt: Prompt, output: string): Usage {
   const texts = [
     ...prompt.messages.map(textOfMessage),
     ...prompt.tools.map((tool) => JSON.stringify(tool.native.value)),
   ]
   const inputTokens = texts.reduce((sum, text) => sum + tokens(text), 0)
-  return { ...NO_USAGE, inputTokens: Math.max(1, inputTokens), outputTokens: tokens(said) }
+  return { ...NO_USAGE, inputTokens: Math.max(1, inputTokens), outputTokens: tokens(output) }
 }
 
-export function tokens(text: string): number {
+function tokens(text: string): number {
   return Math.ceil(text.length / CHARACTERS_PER_TOKEN)
 }
 
-/** The steps of an answer with their text in groups of words, as a model would say it. */
-export async function* pieceByPiece(
+/** Yields the steps of an answer, with its text in groups of words. */
+export async function* streamAnswer(
   completion: Completion,
   signal: AbortSignal,
 ): AsyncGenerator<Step, void, undefined> {
@@ -115,4 +115,36 @@ function inGroups(step: Step): readonly Step[] {
     const groups = event.text.match(/(?:\s*\S{1,40}){1,4}\s*/gu) ?? [event.text]
     return groups.map((text) => ({ events: [{ type: 'text-delta', text }] }))
   })
+}
+
+/** The length of the vectors of the hashing embedder. */
+const DIMENSIONS = 1024
+
+/**
+ * Embeds texts offline, by their spelling: texts with similar words have similar vectors. For fewer dimensions, the
+ * vector is truncated and normalized to length 1.
+ */
+export function embedOffline({ request, model }: EmbedCall): Embedded {
+  const { dimensions = DIMENSIONS, inputs } = request
+  if (dimensions > DIMENSIONS) {
+    throw new GatewayError('invalid-request', `dimensions is ${dimensions}; this model has at most ${DIMENSIONS}.`, {
+      param: 'dimensions',
+    })
+  }
+  return {
+    model: model.id,
+    embeddings: inputs.map((input) => truncate(hashEmbedding(wordsOf(input)), dimensions)),
+    inputTokens: inputs.reduce((sum, input) => sum + (typeof input === 'string' ? tokens(input) : input.length), 0),
+  }
+}
+
+/** Tokens cannot be decoded offline, so each token is a word of its own. */
+function wordsOf(input: EmbedInput): string {
+  return typeof input === 'string' ? input : input.map((token) => `t${token}`).join(' ')
+}
+
+function truncate(vector: Float32Array, dimensions: number): readonly number[] {
+  const numbers = [...vector.subarray(0, dimensions)]
+  const length = Math.hypot(...numbers)
+  return length === 0 ? numbers : numbers.map((number) => number / length)
 }

@@ -21,13 +21,11 @@ const schema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
 })
 
 /**
- * Answers offline, without a key and always the same, with the sentences of the prompt that fit the last question
- * best, and calls a tool when `tool_choice` demands one. For trying the gateway out, for tests and for demonstrations;
- * it is no language model. Nothing is paid for it, yet it has list prices, so that bills, budgets and savings show what
- * they would show with a real provider.
+ * A provider for tests and demonstrations that works offline and needs no key. It answers with the sentences of the
+ * prompt that match the last question best, and calls a tool if `tool_choice` requires one. Its answers are
+ * deterministic. Its models have list prices, so that bills, budgets and savings are as with a real provider.
  *
- * Models: `extractive` and, as the small model of its family, `extractive-small`; `extractive-embedding` turns texts into
- * vectors of 1024 dimensions.
+ * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (vectors of 1024 dimensions).
  */
 export function extractive(options: ExtractiveOptions = {}): Provider {
   const { name = 'extractive', price, smallPrice } = parseOptions('extractive', schema, options)
@@ -47,18 +45,16 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
       return { answer: answer(call), ignored: [] }
     },
     async stream(call) {
-      const { answer, pieceByPiece } = await import('./extractive-answer.ts')
+      const { answer, streamAnswer } = await import('./extractive-answer.ts')
       call.signal.throwIfAborted()
-      return { answer: pieceByPiece(answer(call), call.signal), ignored: [] }
+      return { answer: streamAnswer(answer(call), call.signal), ignored: [] }
     },
     async embed(call) {
-      const { embedOffline } = await import('./offline-embeddings.ts')
+      const { embedOffline } = await import('./extractive-answer.ts')
       call.signal.throwIfAborted()
       return embedOffline(call)
     },
-    async ping() {
-      // There is nothing to reach.
-    },
+    ping: async () => {},
   }
 }
 

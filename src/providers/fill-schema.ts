@@ -1,67 +1,69 @@
 import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
 
-const DEEPEST = 8
+const MAX_DEPTH = 8
 const MAX_TEXT_LENGTH = 200
 
-/** Values found in a text. Each is returned once before the first one is repeated. */
-interface Finds {
+/** The values of a text. Each is returned once before the first one is repeated. */
+interface TextValues {
   readonly text: string
   readonly nextText: () => string
   readonly nextNumber: () => number | undefined
 }
 
 /**
- * A value that fits a JSON schema, its required fields filled from a text: quoted words and names for strings, the
- * text's numbers for numbers, the enum values that the text mentions. Deterministic. Patterns and formats are not met.
+ * Returns a value for a JSON schema. Its required fields are filled from a text: strings with quoted words and names,
+ * numbers with its numbers, enums with the value that the text mentions. Patterns and formats are ignored.
  */
 export function fillSchema(schema: Json | undefined, text: string): Json {
-  return fill(asObject(schema) ?? {}, { finds: findIn(text), root: asObject(schema) ?? {}, depth: 0 })
+  return fill(asObject(schema) ?? {}, { values: valuesIn(text), root: asObject(schema) ?? {}, depth: 0 })
 }
 
-interface Place {
-  readonly finds: Finds
+interface Context {
+  readonly values: TextValues
   readonly root: JsonObject
   readonly depth: number
 }
 
-function fill(schema: JsonObject, place: Place): Json {
-  if (place.depth > DEEPEST) return null
-  const deeper = { ...place, depth: place.depth + 1 }
+function fill(schema: JsonObject, context: Context): Json {
+  if (context.depth > MAX_DEPTH) return null
+  const deeper = { ...context, depth: context.depth + 1 }
   const reference = asString(schema['$ref'])
-  if (reference !== undefined) return fill(resolve(reference, place.root), deeper)
+  if (reference !== undefined) return fill(resolve(reference, context.root), deeper)
   if (schema['const'] !== undefined) return schema['const']
   const choices = asArray(schema['enum'])
-  if (choices.length > 0) return mentioned(choices, place.finds.text)
+  if (choices.length > 0) return mentioned(choices, context.values.text)
   const [variant] = [schema['anyOf'], schema['oneOf'], schema['allOf']].flatMap((list) => asArray(list))
   if (variant !== undefined) return fill(asObject(variant) ?? {}, deeper)
   return fillType(typeOf(schema), schema, deeper)
 }
 
-function fillType(type: string, schema: JsonObject, place: Place): Json {
+function fillType(type: string, schema: JsonObject, context: Context): Json {
   switch (type) {
     case 'object':
-      return fillObject(schema, place)
+      return fillObject(schema, context)
     case 'array': {
       const length = Math.min(Number(schema['minItems'] ?? 1), 10)
-      return Array.from({ length }, () => fill(asObject(schema['items']) ?? {}, place))
+      return Array.from({ length }, () => fill(asObject(schema['items']) ?? {}, context))
     }
     case 'integer':
-      return Math.round(numberWithin(schema, place.finds))
+      return Math.round(numberWithin(schema, context.values))
     case 'number':
-      return numberWithin(schema, place.finds)
+      return numberWithin(schema, context.values)
     case 'boolean':
       return true
     case 'null':
       return null
     default:
-      return place.finds.nextText().slice(0, Math.min(MAX_TEXT_LENGTH, Number(schema['maxLength'] ?? MAX_TEXT_LENGTH)))
+      return context.values
+        .nextText()
+        .slice(0, Math.min(MAX_TEXT_LENGTH, Number(schema['maxLength'] ?? MAX_TEXT_LENGTH)))
   }
 }
 
-function fillObject(schema: JsonObject, place: Place): JsonObject {
+function fillObject(schema: JsonObject, context: Context): JsonObject {
   const properties = asObject(schema['properties']) ?? {}
   const required = asArray(schema['required']).filter((name) => typeof name === 'string')
-  const fields = required.map((name) => [name, fill(asObject(properties[name]) ?? {}, place)] as const)
+  const fields = required.map((name) => [name, fill(asObject(properties[name]) ?? {}, context)] as const)
   return Object.fromEntries(fields)
 }
 
@@ -76,21 +78,21 @@ function mentioned(choices: readonly Json[], text: string): Json {
   return choices.find((choice) => lower.includes(String(choice).toLowerCase())) ?? choices[0] ?? null
 }
 
-function numberWithin(schema: JsonObject, finds: Finds): number {
-  const least = Number(schema['minimum'] ?? -Infinity)
-  const most = Number(schema['maximum'] ?? Infinity)
-  const found = finds.nextNumber() ?? (Number.isFinite(least) ? least : 0)
-  return Math.min(most, Math.max(least, found))
+function numberWithin(schema: JsonObject, values: TextValues): number {
+  const min = Number(schema['minimum'] ?? -Infinity)
+  const max = Number(schema['maximum'] ?? Infinity)
+  const found = values.nextNumber() ?? (Number.isFinite(min) ? min : 0)
+  return Math.min(max, Math.max(min, found))
 }
 
-/** Local references only: `#/$defs/name`. */
+/** Resolves local references only, such as `#/$defs/name`. */
 function resolve(reference: string, root: JsonObject): JsonObject {
   if (!reference.startsWith('#/')) return {}
   const steps = reference.slice(2).split('/')
   return asObject(steps.reduce<unknown>((value, step) => asObject(value)?.[step], root)) ?? {}
 }
 
-function findIn(text: string): Finds {
+function valuesIn(text: string): TextValues {
   const quoted = [...text.matchAll(/"([^"\n]{1,200})"|“([^”\n]{1,200})”|`([^`\n]{1,200})`/g)]
   const names = text.match(/(?<=[\p{L}\p{N},;] )\p{Lu}[\p{L}\p{N}]*(?: \p{Lu}[\p{L}\p{N}]*)*/gu) ?? []
   const texts = [...quoted.map((match) => match[1] ?? match[2] ?? match[3] ?? ''), ...names]

@@ -38,7 +38,6 @@ export interface StreamResponse {
   readonly source: AnswerSource
 }
 
-/** Decodes whole bodies. It has no state between two of them. */
 const decoder = new TextDecoder()
 
 /** Maximum number of bytes and lines that are forwarded in one turn of the event loop. */
@@ -58,8 +57,8 @@ export function sendRequest(
 }
 
 /**
- * One call and its timeouts: `total` for every call; for streams also `firstByte` until the headers, and then `idle`
- * between two chunks while the reader accepts them.
+ * One call and its timeouts: `total` for every call, and for streams `firstByte` until the headers, then `idle` between
+ * two chunks while the reader accepts them.
  */
 class HttpCall implements TransportHandler, AnswerSource {
   readonly #options: HttpCallOptions
@@ -277,7 +276,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #stopAtTotal(): void {
-    // An upstream that has begun to answer is not at fault: the answer is long, or its reader is slow.
+    // If the upstream has begun to answer, the cause is a long answer or a slow reader.
     const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
     this.#stopLate('did not finish its answer', this.#options.timeouts.total, details)
   }

@@ -106,7 +106,8 @@ export function createModelBook(options: ModelBookOptions): ModelBook {
   }
   const byStem = new Map([...byId.values()].map((model) => [stemOf(model.id), model]))
   const find = (id: string): Model | undefined => {
-    const same = byId.get(id) ?? sameButDate(id, byStem)
+    // Vendors serve the same model as `name`, `name-latest` and `name-<date>`.
+    const same = byId.get(id) ?? byStem.get(stemOf(id))
     if (same !== undefined) return same.id === id ? same : { ...same, id }
     return defaultPrice === undefined ? undefined : complete({ id, price: defaultPrice }, options.family)
   }
@@ -143,13 +144,8 @@ function checkSmall(
   if (model?.small === undefined) return
   const small = find(model.small)
   if (small?.family === model.family) return
-  const problem = small === undefined ? 'is none of this provider' : `is of the family "${small.family}"`
+  const problem = small === undefined ? 'is not a model of this provider' : `is of the family "${small.family}"`
   throw wrong(options, `models: small: "${model.small}" ${problem}; expected a model of the family "${model.family}"`)
-}
-
-/** Vendors serve `name`, `name-latest` and `name-<date>` of the same model; the facts are those of the known one. */
-function sameButDate(id: string, byStem: ReadonlyMap<string, Model>): Model | undefined {
-  return byStem.get(stemOf(id))
 }
 
 /** Returns a model id without its date. */

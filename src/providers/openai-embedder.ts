@@ -1,9 +1,13 @@
 import { defaultTransport } from '#transport'
 import * as z from 'zod/mini'
+import { asArray, asObject, type JsonObject } from '../core/json.ts'
 import type { Embedder } from '../core/cache-ports.ts'
+import { Cancellation } from '../core/cancellation.ts'
 import type { Transport } from '../core/ports.ts'
-import type { EmbeddingEndpoint } from './embed-batch.ts'
+import { after } from '../http/runtime.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
+import { brokenUpstream, parseObject } from '../upstream/upstream-failure.ts'
+import { sendRequest } from './http-call.ts'
 import {
   apiKeySchema,
   baseUrlSchema,
@@ -26,7 +30,7 @@ export interface OpenaiEmbedderOptions {
   readonly dimensions?: number
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
-  /** One call from its start to its end, in milliseconds; the cache waits its own time as well. @default 5000 */
+  /** Maximum duration of a call in milliseconds. The cache has a limit of its own. @default 5000 */
   readonly timeoutMs?: number
   /** Replaces the transport of the platform; called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
@@ -46,8 +50,9 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 const MAX_TEXTS = 256
 
 /**
- * Embeddings of any endpoint that speaks OpenAI's format. Rejects with `upstream` for an answer that is not one vector of
- * the right length for each text; a cache takes that as a miss. Throws `invalid-request` for wrong options.
+ * Embeddings of any endpoint in OpenAI's format. Rejects with `upstream` for an answer that is not one vector of the
+ * right length for each text; a cache treats that as a miss. Throws `invalid-request` with the path and the expected
+ * value for invalid options.
  */
 export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
   const {
@@ -78,7 +83,6 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     name: `openai:${model}`,
     dimensions,
     embed: async (texts, signal) => {
-      const { embedBatch } = await import('./embed-batch.ts')
       const vectors: Float32Array[] = []
       for (let from = 0; from < texts.length; from += MAX_TEXTS) {
         vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MAX_TEXTS), signal)))
@@ -86,4 +90,60 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
       return vectors
     },
   }
+}
+
+interface EmbeddingEndpoint {
+  readonly url: string
+  readonly model: string
+  readonly dimensions: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly timeoutMs: number
+  readonly transport: () => Transport
+}
+
+/** Maximum size of an answer in bytes. */
+const MAX_BYTES = 32 * 1024 * 1024
+const NAME = 'embeddings'
+
+/** Sends one call. */
+async function embedBatch(
+  endpoint: EmbeddingEndpoint,
+  texts: readonly string[],
+  callerSignal: AbortSignal | undefined,
+): Promise<readonly Float32Array[]> {
+  const { url, model, dimensions, headers, timeoutMs } = endpoint
+  const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
+  const response = await sendRequest(
+    { method: 'POST', url, headers, body },
+    {
+      provider: NAME,
+      transport: endpoint.transport(),
+      runtime: { now: Date.now, after },
+      timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
+      cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
+      connectMs: timeoutMs,
+      maxBytes: () => MAX_BYTES,
+      isStream: undefined,
+      format: undefined,
+    },
+  )
+  if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
+  const text = 'text' in response ? response.text : undefined
+  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MAX_BYTES} bytes`)
+  return readVectors(parseObject(text), texts.length, dimensions)
+}
+
+/** Returns the vectors in the order of the texts, by `index`. */
+function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
+  const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
+  asArray(answer?.['data']).forEach((item, position) => {
+    const { index = position, embedding } = asObject(item) ?? {}
+    const vector = Float32Array.from(asArray(embedding), (value) => (typeof value === 'number' ? value : Number.NaN))
+    const isValid = vector.length === dimensions && vector.every(Number.isFinite)
+    if (isValid && typeof index === 'number' && index in vectors) vectors[index] = vector
+  })
+  return vectors.map((vector) => {
+    if (vector === undefined) throw brokenUpstream(NAME, `did not send a vector of ${dimensions} numbers for each text`)
+    return vector
+  })
 }

@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
 
-/** A model as an operator describes it. A field that is left out has the default that is named here. */
+/** A model in the options of a provider. */
 export interface ModelEntry extends Omit<
   Model,
   'id' | 'family' | 'contextWindow' | 'upstreamWindow' | 'maxOutputTokens' | 'price'
@@ -25,7 +25,7 @@ export const tokenCount: Schema<number> = z
   .int({ error: 'expected a whole number of tokens' })
   .check(z.gte(1, { error: 'expected at least 1 token' }))
 
-/** Prices per token, or per thousand, are the mistake that costs most. */
+/** The bounds catch prices per token and per thousand tokens. */
 const amount = z.number({ error: 'expected dollars per million tokens' }).check(
   z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
     error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3)',
@@ -51,9 +51,9 @@ export const modelId: Schema<string> = z
 
 export const nonEmpty: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a text that is not empty' }))
 
-const between = (least: number, most: number): Schema<number> => {
-  const error = `expected a number from ${least} to ${most}`
-  return z.number({ error }).check(z.gte(least, { error }), z.lte(most, { error }))
+const between = (min: number, max: number): Schema<number> => {
+  const error = `expected a number from ${min} to ${max}`
+  return z.number({ error }).check(z.gte(min, { error }), z.lte(max, { error }))
 }
 
 export const samplersSchema: Schema<NonNullable<Model['defaults']>> = z.strictObject({
@@ -92,7 +92,6 @@ export const providerName: Schema<string> = z
   .string()
   .check(z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, { error: 'expected letters, digits, dots, dashes and underscores' }))
 
-/** The address of an API; a slash at its end is left out by `trimSlash`. */
 export const baseUrlSchema: Schema<string> = z
   .string()
   .check(
@@ -105,7 +104,7 @@ function isPlainAddress(text: string): boolean {
   return (protocol === 'https:' || protocol === 'http:') && username + password + search + hash === ''
 }
 
-/** The address without slashes at its end. */
+/** Returns the address without slashes at its end. */
 export function trimSlash(address: string): string {
   return address.replace(/\/+$/, '')
 }
@@ -114,7 +113,7 @@ export const apiKeySchema: Schema<string> = z
   .string({ error: 'expected the key as a string' })
   .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without blanks' }))
 
-/** Headers that are the transport's or the format's own. */
+/** Headers that the transport or the format sets. */
 const RESERVED = [
   'host',
   'connection',
@@ -142,8 +141,8 @@ export function functionSchema<signature>(expected = 'a function'): Schema<signa
 export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a function like the global fetch')
 
 /**
- * Parses the options of a provider. Throws `invalid-request` with every wrong path, what was expected there and what was
- * given, such as `openai: baseUrl: expected an http or https address …, got "localhost".`
+ * Parses the options of a provider. Throws `invalid-request` with the path of every invalid option, the expected and the
+ * given value, such as `openai: baseUrl: expected an http or https address …, got "localhost".`
  */
 export function parseOptions<value>(who: string, schema: Schema<value>, options: unknown): value {
   const result = schema.safeParse(withoutUndefined(options))
@@ -154,7 +153,7 @@ export function parseOptions<value>(who: string, schema: Schema<value>, options:
   })
 }
 
-/** A field that is there and undefined, as an environment variable that is not set, is a field that is not there. */
+/** Removes undefined fields, such as those from environment variables that are not set. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined)
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
@@ -177,7 +176,7 @@ function expectationOf(issue: z.core.$ZodIssue): string {
   return issue.code === 'invalid_type' && issue.message === 'Invalid input' ? `a ${issue.expected}` : issue.message
 }
 
-/** The names of the options at a path of a schema. */
+/** Returns the names of the options at a path of a schema. */
 function namesAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonly string[] {
   if (schema instanceof z.core.$ZodExactOptional || schema instanceof z.core.$ZodOptional) {
     return namesAt(schema._zod.def.innerType, path)

@@ -8,15 +8,15 @@ import type { Candidate } from './retry.ts'
 export interface SmallModelOptions {
   readonly runtime: Runtime
   readonly timeouts: Timeouts
-  /** The longest a question may take, in milliseconds; a tier that cannot wait so long gives a signal. @default 30_000 */
+  /** Maximum duration of a call in milliseconds. Tiers with a shorter deadline pass a signal. @default 30_000 */
   readonly deadlineMs?: number
 }
 
 type Question = Parameters<SmallModel['ask']>[0]
 
 /**
- * The cheap model that the tiers ask beside a request's own: one of the same family at the same provider, so that data
- * never leaves the family. Undefined where there is none.
+ * Returns the small model that the tiers call for a request: one of the same family at the same provider, so that prompts
+ * are never sent to another family. Returns undefined if there is none.
  */
 export function smallModelFor(route: Candidate, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = route
@@ -25,7 +25,6 @@ export function smallModelFor(route: Candidate, options: SmallModelOptions): Sma
   return createSmallModel({ provider, model: small }, options)
 }
 
-/** A model as a tier sees it: an instruction and a text in, words and what they cost out. */
 export function createSmallModel(route: Candidate, options: SmallModelOptions): SmallModel {
   const { provider, model } = route
   const { runtime, timeouts, deadlineMs = 30_000 } = options
@@ -48,13 +47,10 @@ export function createSmallModel(route: Candidate, options: SmallModelOptions): 
   }
 }
 
-/**
- * The instruction as system text, the text as the user's. Short answers leave no room for thinking, so that is switched
- * off where the model says how.
- */
+/** Returns a prompt without reasoning, because its short answer leaves no tokens for it. */
 function promptFor(question: Question, { provider, model }: Candidate): Prompt {
   return {
-    // A format that no caller speaks is written from the canonical prompt alone.
+    // No caller uses the gemini format, so it is not a dialect of prompts.
     native:
       provider.dialect === 'gemini'
         ? { dialect: 'openai', value: {} }
@@ -74,7 +70,7 @@ function textOf(completion: Completion): string {
   return completion.parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** For upstreams that do not tell: four characters a token, which is rather too many than too few for prose. */
+/** Returns the usage for upstreams that report none, at four characters per token. */
 function estimate(question: Question, text: string): Usage {
   return {
     ...NO_USAGE,

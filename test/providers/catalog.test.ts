@@ -227,7 +227,7 @@ describe('the directory', () => {
   it('refuses two providers of one name', async () => {
     const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: [local, local] })))
     expect(failure.message).toBe(
-      'createGateway: providers[1]: there is a provider "local" already: give each one a name of its own.',
+      'createGateway: providers[1]: the name "local" is used by another provider: set a different name.',
     )
   })
 })

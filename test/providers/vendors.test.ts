@@ -297,7 +297,7 @@ describe('options that are not as described', () => {
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'm', price, small: 'claude-haiku-4-5' }] }),
-      'openai: models: small: "claude-haiku-4-5" is none of this provider; expected a model of the family "gpt".',
+      'openai: models: small: "claude-haiku-4-5" is not a model of this provider; expected a model of the family "gpt".',
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'llama-9', price, small: 'gpt-4o' }] }),
