@@ -52,7 +52,6 @@ const SMALL: Readonly<Record<string, string>> = {
   'src/pipeline/rare-stages.ts': 'the border of a chunk that is loaded on demand',
   'src/savings/on-demand.ts': 'the border of a chunk that is loaded on demand',
   'src/wiring/on-demand.ts': 'the border of a chunk that is loaded on demand',
-  'src/governance/rate-status.ts': 'remains until its folder is restructured',
 }
 
 /** Names that two exported types still share. */

@@ -1,9 +1,8 @@
 import { GatewayError } from '../core/errors.ts'
-import type { JsonObject } from '../core/json.ts'
+import { looseName, type Json, type JsonObject } from '../core/json.ts'
 import { matchesModel, splitModelName, type Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
-import { checkFields } from './restricted-fields.ts'
-import type { ProviderConfig, VirtualKey } from './virtual-key.ts'
+import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
 
 /** Maximum number of characters of a name in an error message. */
 const MAX_SHOWN = 100
@@ -15,7 +14,7 @@ const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
 const SEARCHING_MODEL = /:online$/
 
 /**
- * True when the key may use the model: by its permissions, and (for `<provider>/<model_id>`) by its provider
+ * Returns true when the key may use the model: by its permissions, and (for `<provider>/<model_id>`) by its provider
  * configurations. `also` are other names of the same model; one permitted name suffices.
  */
 export function mayUse(key: VirtualKey, name: string, also: readonly string[] = []): boolean {
@@ -66,12 +65,12 @@ function hasTools(prompt: Prompt): boolean {
     prompt.tools.length > 0 ||
     SEARCHING_MODEL.test(prompt.model) ||
     TOOL_FIELDS.some((field) => isGiven(prompt.native.value, field)) ||
-    prompt.messages.some(({ parts }) => parts.some(bringsTools))
+    prompt.messages.some(({ parts }) => parts.some(declaresTools))
   )
 }
 
-/** Items of a conversation may declare tools, too (`additional_tools`). */
-function bringsTools(part: Part): boolean {
+/** Returns true for items of a conversation that declare tools (`additional_tools`). */
+function declaresTools(part: Part): boolean {
   return part.type === 'opaque' && isGiven(part.native.value, 'tools')
 }
 
@@ -92,4 +91,105 @@ function checkLength(asked: number | undefined, permitted: number | undefined): 
 /** Returns the output limit in tokens: that of the request, or else the smaller maximum of the key and the model. */
 export function greatestAnswer(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
+}
+
+/** Fields of any format that choose a model, the length of the answer, or tools, or that hold the prompt. */
+const KNOWN_FIELDS = [
+  'model',
+  'messages',
+  'system',
+  'input',
+  'instructions',
+  'max_tokens',
+  'max_completion_tokens',
+  'max_output_tokens',
+  'n',
+  'best_of',
+  'stream',
+  'tools',
+  'tool_choice',
+  'functions',
+  'function_call',
+  'mcp_servers',
+  'web_search_options',
+  'response_format',
+  'thinking',
+  'reasoning',
+  'reasoning_effort',
+  'stop',
+  'stop_sequences',
+  'previous_response_id',
+  'conversation',
+  'prompt',
+]
+
+/** Fields that make vendors choose other models or run their own tools. */
+const VENDOR_SWITCHES = [
+  'models',
+  'route',
+  'preset',
+  'fallbacks',
+  'fallback_models',
+  'engine',
+  'deployment',
+  'deployment_id',
+  'extra_body',
+  'plugins',
+  'search_parameters',
+  'enable_search',
+  'web_search',
+  'container',
+]
+
+const KNOWN: ReadonlySet<string> = new Set(KNOWN_FIELDS)
+const SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(looseName))
+const LOOSE_KNOWN: ReadonlyMap<string, string> = new Map(KNOWN_FIELDS.map((name) => [looseName(name), name]))
+
+/**
+ * Throws for fields that could bypass the restrictions of a key: another spelling of a checked field (`MAX_TOKENS`,
+ * `maxTokens`), and switches of the vendor. A key without restrictions may send them.
+ */
+function checkFields(permissions: Permissions, body: JsonObject): void {
+  const { allowedModels, maxTokens, disableTools } = permissions
+  if (allowedModels === undefined && maxTokens === undefined && disableTools !== true) return
+  for (const [name, value] of Object.entries(body)) {
+    if (KNOWN.has(name) || isUnset(value)) continue
+    const spelled = looseName(name)
+    const meant = LOOSE_KNOWN.get(spelled)
+    if (meant !== undefined) throw refused(name, `it differs from ${meant} only by its spelling. Send ${meant} instead`)
+    if (SWITCHES.has(spelled)) throw refused(name, 'it lets the vendor choose models or tools. Leave it out')
+  }
+}
+
+function isUnset(value: Json | undefined): boolean {
+  return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
+}
+
+function refused(name: string, reason: string): GatewayError {
+  const param = name.slice(0, MAX_SHOWN)
+  const message = `This key is restricted and may not send the field ${JSON.stringify(param)}: ${reason}.`
+  return new GatewayError('model-not-allowed', message, { param, code: 'field_not_allowed' })
+}
+
+/**
+ * Returns the providers that serve a model for a key: the first is drawn by weight, the others are its fallbacks in
+ * descending order of weight. A provider with weight 0 is only a fallback. `random` returns a number from 0 up to 1.
+ */
+export function weighProviders(
+  configs: readonly ProviderConfig[],
+  modelId: string,
+  random: () => number,
+): readonly ProviderConfig[] {
+  const serving = configs.filter((config) => servesModel(config, modelId)).toSorted((a, b) => b.weight - a.weight)
+  const first = draw(serving, random)
+  return first === undefined ? [] : [first, ...serving.filter((config) => config !== first)]
+}
+
+function draw(configs: readonly ProviderConfig[], random: () => number): ProviderConfig | undefined {
+  let left = random() * configs.reduce((sum, config) => sum + config.weight, 0)
+  for (const config of configs) {
+    if (left < config.weight) return config
+    left -= config.weight
+  }
+  return configs[0]
 }

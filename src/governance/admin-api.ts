@@ -1,7 +1,7 @@
 import type { DurationCode } from '../core/period.ts'
 import type { WireForm } from '../core/field-names.ts'
-import type { PlanName } from './plans.ts'
-import type { KeyFormat } from './secret.ts'
+import type { PlanName } from './virtual-key.ts'
+import type { KeyFormat } from './key-lookup.ts'
 
 /** One page of a list. */
 export interface PageOptions {

@@ -1,9 +1,17 @@
+import type * as z from 'zod/mini'
+import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
+import type { WireForm } from '../core/field-names.ts'
+import { isJsonObject } from '../core/json.ts'
+import { usd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import type {
+  BudgetChange,
   BudgetPage,
   BudgetRecord,
+  ConfiguredBudget,
+  ConfiguredRateLimit,
   CreatedKey,
   DeletedRecord,
   KeyLimits,
@@ -12,29 +20,20 @@ import type {
   KeyRecord,
   KeyUsage,
   PageOptions,
+  RateLimitChange,
   RateLimitPage,
   RateLimitRecord,
 } from './admin-api.ts'
-import { UNLIMITED } from './field-schema.ts'
-import type { WireForm } from '../core/field-names.ts'
-import { listedKey, publicKey } from './key-fields.ts'
-import { parseKeyChange, parseNewKey } from './key-schema.ts'
+import { budgetFields, budgetSettings, rateLimitFields, rateLimitSettings, type Configured } from './configuration.ts'
+import * as field from './field-schema.ts'
+import { changeAllowance, given, listedKey, parseChange, parseKeyChange, parseNewKey, publicKey } from './key-fields.ts'
 import type { Keyring } from './keyring.ts'
-import { pageQuery } from './page-query.ts'
-import type { Page, PageQuery, RecordTable } from './record-table.ts'
-import type { SharedLimits } from './shared-limits.ts'
-import {
-  changeBudget,
-  changeRateLimit,
-  parseBudget,
-  parseBudgetChange,
-  parseRateLimit,
-  parseRateLimitChange,
-} from './shared-schema.ts'
-import { createUsageReports, type UsageReports } from './usage-report.ts'
-import type { Budget, RateLimit, VirtualKey } from './virtual-key.ts'
+import type { SharedLimits } from './limits.ts'
+import { pageQuery, type RecordTable } from './record-table.ts'
+import { createUsageReports, type BudgetStatus, type UsageReports } from './usage-report.ts'
+import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
-/** Operations on the records of one kind, in the names of the wire. Bodies may be anything: they are checked here. */
+/** Operations on the records of one kind, in the names of the wire. Bodies may be any values; they are validated here. */
 export interface WireRecords<shown extends object, page extends object, created extends object = shown> {
   create(body: unknown): Promise<created>
   get(id: string): Promise<shown>
@@ -66,141 +65,117 @@ export interface AdminRecordParts {
 
 export function createAdminRecords({ store, runtime, keyring, shared }: AdminRecordParts): AdminRecords {
   const reports = createUsageReports({ store, now: runtime.now, shared })
+  const { uuid } = runtime
   return {
-    keys: {
-      ...recordsOf(keyKind(keyring, reports)),
-      usage: async (id) => reports.usage(await keyring.read(id)),
-      rateLimit: async (id) => reports.rateLimit(await keyring.read(id)),
-      limits: async (id) => reports.limits(await keyring.read(id)),
-    },
-    budgets: recordsOf(budgetKind(shared.budgets, reports, runtime.uuid)),
-    rateLimits: recordsOf(rateLimitKind(shared.rateLimits, runtime.uuid)),
+    keys: keyRecords(keyring, reports),
+    budgets: sharedRecords(budgetKind(reports), { table: shared.budgets, uuid }),
+    rateLimits: sharedRecords(RATE_LIMITS, { table: shared.rateLimits, uuid }),
   }
 }
 
-/** What differs between keys, budgets and rate limits. */
-interface RecordKind<record, shown, page, created = shown> {
-  readonly object: DeletedRecord['object']
-  /** Reads the body of a creation and stores the record. */
-  readonly create: (body: unknown) => Promise<created>
-  readonly read: (id: string) => Promise<record>
-  /** Reads the body of an update and stores the changed record. */
-  readonly change: (id: string, body: unknown) => Promise<record>
-  readonly remove: (id: string) => Promise<unknown>
-  readonly page: (query: PageQuery) => Promise<Page<record>>
-  readonly show: (record: record) => Promise<shown>
-  readonly showPage: (records: readonly record[], hasMore: boolean) => Promise<page>
-}
-
-function recordsOf<record, shown extends object, page extends object, created extends object>(
-  kind: RecordKind<record, shown, page, created>,
-): WireRecords<shown, page, created> {
-  return {
-    create: async (body) => kind.create(body),
-    get: async (id) => kind.show(await kind.read(id)),
-    list: async (query = {}) => {
-      const { records, hasMore } = await kind.page(pageQuery(query))
-      return kind.showPage(records, hasMore)
-    },
-    update: async (id, body) => kind.show(await kind.change(id, body)),
-    delete: async (id) => {
-      await kind.remove(id)
-      return { id, object: kind.object, deleted: true }
-    },
-  }
-}
-
-function keyKind(
-  keyring: Keyring,
-  reports: UsageReports,
-): RecordKind<VirtualKey, WireForm<KeyRecord>, WireForm<KeyPage>, WireForm<CreatedKey>> {
+function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
   const show = async (key: VirtualKey): Promise<WireForm<KeyRecord>> => {
     const [spent = 0] = await reports.spentCents([key])
     return publicKey(key, spent)
   }
   return {
-    object: 'virtual_key',
     create: async (body) => {
       const { key, secret } = await keyring.create(parseNewKey(body))
       return { ...(await show(key)), value: secret }
     },
-    read: keyring.read,
-    change: (id, body) => keyring.update(id, parseKeyChange(body)),
-    remove: keyring.remove,
-    page: keyring.page,
-    show,
-    showPage: async (records, has_more) => {
+    get: async (id) => show(await keyring.read(id)),
+    list: async (query = {}) => {
+      const { records, hasMore } = await keyring.page(pageQuery(query))
       const spent = await reports.spentCents(records)
-      return { keys: records.map((key, index) => listedKey(key, spent[index] ?? 0)), has_more }
+      return { keys: records.map((key, index) => listedKey(key, spent[index] ?? 0)), has_more: hasMore }
+    },
+    update: async (id, body) => show(await keyring.update(id, parseKeyChange(body))),
+    delete: async (id) => {
+      await keyring.remove(id)
+      return { id, object: 'virtual_key', deleted: true }
+    },
+    usage: async (id) => reports.usage(await keyring.read(id)),
+    rateLimit: async (id) => reports.rateLimit(await keyring.read(id)),
+    limits: async (id) => reports.limits(await keyring.read(id)),
+  }
+}
+
+/** Differences between shared budgets and shared rate limits. */
+interface SharedKind<record, shown, page> {
+  readonly object: DeletedRecord['object']
+  /** Parses the body of a creation. A record without an id gets `newId`. */
+  make(body: unknown, newId: string): record
+  /** Parses the body of an update. Returns the function that applies it. */
+  change(body: unknown): (record: record) => record
+  /** Loads the usage of records. Returns the function that shows one of them. */
+  showing(records: readonly record[]): MaybePromise<(record: record) => shown>
+  page(shown: readonly shown[], hasMore: boolean): page
+}
+
+function sharedRecords<record extends { readonly id: string }, shown extends object, page extends object>(
+  kind: SharedKind<record, shown, page>,
+  { table, uuid }: { readonly table: RecordTable<record>; readonly uuid: () => string },
+): WireRecords<shown, page> {
+  const show = async (record: record): Promise<shown> => (await kind.showing([record]))(record)
+  return {
+    create: async (body) => {
+      const record = kind.make(body, uuid())
+      if (await table.insert(record.id, record)) return show(record)
+      const label = kind.object.replace('_', ' ')
+      throw new GatewayError(
+        'conflict',
+        `id: there is a ${label} with the id ${JSON.stringify(record.id)} already. Choose another id, or update that record.`,
+        { param: 'id' },
+      )
+    },
+    get: async (id) => show(await table.read(id)),
+    list: async (query = {}) => {
+      const { records, hasMore } = await table.page(pageQuery(query))
+      return kind.page(records.map(await kind.showing(records)), hasMore)
+    },
+    update: async (id, body) => show((await table.change(id, kind.change(body))).after),
+    delete: async (id) => {
+      await table.remove(id)
+      return { id, object: kind.object, deleted: true }
     },
   }
 }
 
-function budgetKind(
-  table: RecordTable<Budget>,
-  reports: UsageReports,
-  uuid: () => string,
-): RecordKind<Budget, WireForm<BudgetRecord>, WireForm<BudgetPage>> {
-  const show = async (budget: Budget): Promise<WireForm<BudgetRecord>> => {
-    const [window] = await reports.budgetWindows([budget])
-    return publicBudget(budget, window)
-  }
+type Schema<record> = z.ZodMiniType<WireForm<record>>
+
+const newBudget: Schema<ConfiguredBudget> = field.record(budgetFields, field.ignored(['resets_at']))
+const newRateLimit: Schema<ConfiguredRateLimit> = field.record(rateLimitFields, field.ignored([]))
+const budgetChange: Schema<BudgetChange> = field.record(budgetSettings, field.ignored(['id', 'resets_at']))
+const rateLimitChange: Schema<RateLimitChange> = field.record(rateLimitSettings, field.ignored(['id']))
+
+function withId(body: unknown, id: string): unknown {
+  return isJsonObject(body) ? { id, ...body } : body
+}
+
+function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRecord>, WireForm<BudgetPage>> {
   return {
-    ...tableKind(table),
     object: 'budget',
-    create: async (body) => show(await insert(table, parseBudget(body, uuid()), 'budget')),
-    change: async (id, body) => {
-      const change = parseBudgetChange(body)
-      return (await table.change(id, (budget) => changeBudget(budget, change))).after
+    make: (body, newId) => toBudget(field.parseWith(newBudget, withId(body, newId))),
+    change: (body) => {
+      const change = parseChange(budgetChange, body, { settable: budgetSettings, example: 'max_limit' })
+      return ({ id, name, limit }) => ({
+        id,
+        name: change.name ?? name,
+        limit: {
+          max: change.max_limit === undefined ? limit.max : usd(change.max_limit),
+          every: change.reset_duration ?? limit.every,
+        },
+      })
     },
-    show,
-    showPage: async (records, has_more) => {
-      const windows = await reports.budgetWindows(records)
-      return { budgets: records.map((budget, index) => publicBudget(budget, windows[index])), has_more }
+    showing: async (budgets) => {
+      const windows = await reports.budgetWindows(budgets)
+      return (budget) => publicBudget(budget, windows.get(budget.id))
     },
+    page: (budgets, has_more) => ({ budgets, has_more }),
   }
 }
 
-function rateLimitKind(
-  table: RecordTable<RateLimit>,
-  uuid: () => string,
-): RecordKind<RateLimit, WireForm<RateLimitRecord>, WireForm<RateLimitPage>> {
-  return {
-    ...tableKind(table),
-    object: 'rate_limit',
-    create: async (body) => publicRateLimit(await insert(table, parseRateLimit(body, uuid()), 'rate limit')),
-    change: async (id, body) => {
-      const change = parseRateLimitChange(body)
-      return (await table.change(id, (rateLimit) => changeRateLimit(rateLimit, change))).after
-    },
-    show: async (rateLimit) => publicRateLimit(rateLimit),
-    showPage: async (records, has_more) => ({ rate_limits: records.map(publicRateLimit), has_more }),
-  }
-}
-
-function tableKind<record>(
-  table: RecordTable<record>,
-): Pick<RecordKind<record, never, never>, 'read' | 'remove' | 'page'> {
-  return { read: table.read, remove: table.remove, page: table.page }
-}
-
-async function insert<record extends { readonly id: string }>(
-  table: RecordTable<record>,
-  record: record,
-  label: string,
-): Promise<record> {
-  if (await table.insert(record.id, record)) return record
-  throw new GatewayError(
-    'conflict',
-    `id: there is a ${label} with the id ${JSON.stringify(record.id)} already. Choose another id, or update that record.`,
-    { param: 'id' },
-  )
-}
-
-function publicBudget(
-  { id, name, limit }: Budget,
-  window: { readonly spentCents: number; readonly resetsAt: string } | undefined,
-): WireForm<BudgetRecord> {
+function publicBudget({ id, name, limit }: Budget, window: BudgetStatus | undefined): WireForm<BudgetRecord> {
   return {
     id,
     object: 'budget',
@@ -212,14 +187,63 @@ function publicBudget(
   }
 }
 
-function publicRateLimit({ id, name, requests, tokens }: RateLimit): WireForm<RateLimitRecord> {
+const RATE_LIMITS: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<RateLimitPage>> = {
+  object: 'rate_limit',
+  make: (body, newId) => toRateLimit(field.parseWith(newRateLimit, withId(body, newId))),
+  change: (body) => {
+    const change = parseChange(rateLimitChange, body, { settable: rateLimitSettings, example: 'request_max_limit' })
+    return (rateLimit) => changeRateLimit(rateLimit, change)
+  },
+  showing:
+    () =>
+    ({ id, name, requests, tokens }) => ({
+      id,
+      object: 'rate_limit',
+      name,
+      request_max_limit: requests?.max ?? UNLIMITED,
+      request_reset_duration: requests?.every ?? null,
+      token_max_limit: tokens?.max ?? UNLIMITED,
+      token_reset_duration: tokens?.every ?? null,
+    }),
+  page: (rate_limits, has_more) => ({ rate_limits, has_more }),
+}
+
+function toBudget({ id, name = id, max_limit, reset_duration = '1M' }: WireForm<ConfiguredBudget>): Budget {
+  return { id, name, limit: { max: usd(max_limit), every: reset_duration } }
+}
+
+function toRateLimit(fields: WireForm<ConfiguredRateLimit>): RateLimit {
+  return changeRateLimit({ id: fields.id, name: fields.id }, fields)
+}
+
+function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>): RateLimit {
+  const requests = changeAllowance(rateLimit.requests, {
+    max: change.request_max_limit,
+    every: change.request_reset_duration,
+  })
+  const tokens = changeAllowance(rateLimit.tokens, { max: change.token_max_limit, every: change.token_reset_duration })
   return {
-    id,
-    object: 'rate_limit',
-    name,
-    request_max_limit: requests?.max ?? UNLIMITED,
-    request_reset_duration: requests?.every ?? null,
-    token_max_limit: tokens?.max ?? UNLIMITED,
-    token_reset_duration: tokens?.every ?? null,
+    id: rateLimit.id,
+    name: change.name ?? rateLimit.name,
+    ...given('requests', requests),
+    ...given('tokens', tokens),
   }
+}
+
+/**
+ * Applies the configuration. It overrides stored records. Exception: a disabled key stays disabled unless the
+ * configuration sets `is_active`. Usage is not changed. Applying it again, also in several processes at once, changes
+ * nothing.
+ */
+export async function applyConfiguration(
+  configured: Configured,
+  parts: { readonly keyring: Keyring; readonly shared: SharedLimits },
+): Promise<void> {
+  for (const fields of configured.budgets) await put(parts.shared.budgets, toBudget(fields))
+  for (const fields of configured.rateLimits) await put(parts.shared.rateLimits, toRateLimit(fields))
+  for (const key of configured.keys) await parts.keyring.configure(key)
+}
+
+async function put<record extends { readonly id: string }>(table: RecordTable<record>, record: record): Promise<void> {
+  if (!(await table.insert(record.id, record))) await table.change(record.id, () => record)
 }

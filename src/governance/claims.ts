@@ -1,31 +1,34 @@
+import { GatewayError, type FailureDetails } from '../core/errors.ts'
+import { formatUsd, nano } from '../core/money.ts'
+import { periodOf, type DurationCode } from '../core/period.ts'
 import type { Claim } from '../core/store.ts'
-import { UNLIMITED } from './field-schema.ts'
-import { forgottenAt, type Limit } from './limits-in-force.ts'
-import type { Quote, Recount } from './reservation.ts'
+import { counterExpiry, type Limit } from './limits.ts'
+import type { Quote, RateStatus, Recount } from './reservation.ts'
+import { UNLIMITED } from './virtual-key.ts'
 
-/** What a request must take of its limits. */
+/** The claims of a request on its limits. */
 export interface Wanted {
-  /** The limits that a claim is made of, in the order of the claims. */
+  /** The claimed limits, in the order of the claims. */
   readonly limits: readonly Limit[]
   readonly claims: readonly Claim[]
-  /** The worst case's money. */
+  /** Worst-case cost. */
   readonly worst: number
-  /** The least money that is accepted. */
+  /** Minimum amount of money that is accepted. */
   readonly least: number
   readonly tokens: number
 }
 
-/** Fewer tokens than this are no useful answer, unless the caller asked for fewer. */
+/** Minimum useful length of an answer in tokens, unless the caller requests less. */
 const MIN_OUTPUT = 16
 /**
- * A grant in part is accepted where the prompt's bound is at most this share of it: there an exact count could lengthen
- * the answer by little. Below that the prompt is counted first.
+ * Maximum share of a partial grant that the uncounted part of the prompt may have. Above it, the prompt is counted
+ * first, because an exact count could lengthen the answer considerably.
  */
 const UNCOUNTED_SHARE = 0.1
 
 /**
- * The claims of a request. Budgets are not asked where nothing can cost anything, save those of 0. Counting a long prompt
- * costs time: only what a limit asks for is counted.
+ * Returns the claims of a request. A free request claims only budgets of 0. Only values that a limit needs are computed,
+ * because counting a long prompt takes time.
  */
 export function claimsFor(inForce: readonly Limit[], quote: Quote): Wanted {
   const limits = quote.requestOnly === true ? inForce.filter(({ kind }) => kind === 'requests') : inForce
@@ -42,14 +45,14 @@ function leastGrant(quote: Quote, worst: number): number {
   return Math.max(shortestCost(quote), Math.min(worst, countable(uncounted / UNCOUNTED_SHARE)))
 }
 
-/** The cost of the shortest answer that is of use. */
+/** Returns the cost of the shortest useful answer. */
 function shortestCost(quote: Quote): number {
   return countable(quote.cost(Math.min(MIN_OUTPUT, quote.outputTokens)))
 }
 
 /**
- * The recount by which a request may still pass a limit that refused it; undefined where no count can help, so that a
- * key whose budget is spent causes no counts.
+ * Returns the recount with which a refused request may still be accepted. Returns undefined if no count can help, so that
+ * a key whose budget is spent causes no counts.
  */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
   const left = limit.max - (limit.carried ?? 0) - level
@@ -62,33 +65,91 @@ function has(kind: Limit['kind'], limits: readonly Limit[]): boolean {
   return limits.some((limit) => limit.kind === kind)
 }
 
-/** A limit of 0 serves nothing, not even what is free. */
+/** A claim is at least 1, so that a limit of 0 refuses free requests too. */
 function claim(limit: Limit, tokens: number, worst: number): Claim {
   const { counter, kind, carried = 0 } = limit
   const max = Math.max(0, limit.max - carried)
-  const expiresAt = forgottenAt(limit.every, limit.period)
+  const expiresAt = counterExpiry(limit)
   if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worst), elastic: true }
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
 }
 
-/** The answer's limit for so much granted money. */
+/** Returns the output limit in tokens that the granted money covers. */
 export function outputFor(wanted: Wanted, quote: Quote, granted: number): number {
-  return granted < wanted.worst && has('budget', wanted.limits) ? paidFor(quote, granted) : quote.outputTokens
+  return granted < wanted.worst && has('budget', wanted.limits) ? coveredBy(granted, quote) : quote.outputTokens
 }
 
-/** The longest answer whose worst case the grant pays for. `least` saw to it that it pays for the shortest useful one. */
-function paidFor(quote: Quote, granted: number): number {
-  let paid = Math.min(MIN_OUTPUT, quote.outputTokens)
-  let unpaid = quote.outputTokens
-  while (unpaid - paid > 1) {
-    const middle = Math.floor((paid + unpaid) / 2)
-    if (countable(quote.cost(middle)) <= granted) paid = middle
-    else unpaid = middle
+/** Searches the longest answer whose worst case the grant covers. A grant covers the shortest useful one. */
+function coveredBy(granted: number, quote: Quote): number {
+  let covered = Math.min(MIN_OUTPUT, quote.outputTokens)
+  let tooLong = quote.outputTokens
+  while (tooLong - covered > 1) {
+    const middle = Math.floor((covered + tooLong) / 2)
+    if (countable(quote.cost(middle)) <= granted) covered = middle
+    else tooLong = middle
   }
-  return paid
+  return covered
 }
 
-/** A whole number from 0 to the greatest safe integer; a price that is no number is dearer than any budget. */
+/** Rounds up to an integer from 0 to the maximum safe integer. Returns the maximum for NaN, which no budget covers. */
 export function countable(amount: number): number {
   return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
+}
+
+/** Returns the request or token limit that refused, or else the request limit with the fewest requests left. */
+export function rateStatus(
+  limits: readonly Limit[],
+  levels: readonly number[],
+  { now, refused }: { readonly now: number; readonly refused: Limit | undefined },
+): RateStatus {
+  let shown: Limit | undefined
+  let remaining = Infinity
+  for (const [index, limit] of limits.entries()) {
+    const left = Math.max(0, limit.max - (levels[index] ?? 0))
+    const isRefused = limit === refused && limit.kind !== 'budget'
+    if (!isRefused && (limit.kind !== 'requests' || left >= remaining)) continue
+    shown = limit
+    remaining = left
+    if (isRefused) break
+  }
+  if (shown === undefined) return { limit: UNLIMITED, remaining: UNLIMITED, resetAt: periodOf(now, '1h').end }
+  return { limit: shown.max, remaining, resetAt: shown.period.end }
+}
+
+const WINDOW: Readonly<Record<DurationCode, string>> = {
+  '1m': 'minute',
+  '1h': 'hour',
+  '1d': 'day',
+  '1w': 'week',
+  '1M': 'month',
+}
+
+/** Returns the error of the limit that refused. It contains the limit, never the usage of others. */
+export function refusal(
+  limit: Limit,
+  request: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
+): GatewayError {
+  const again = new Date(limit.period.end).toISOString()
+  const window = WINDOW[limit.every]
+  const { rate } = request
+  if (limit.kind === 'budget') {
+    return new GatewayError(
+      'budget-exceeded',
+      `${limit.label} is reached: the rest of ${formatUsd(nano(limit.max))} per ${window} does not cover this request. Lower max_tokens, retry after ${again}, or raise the limit.`,
+      { rate },
+    )
+  }
+  const isTooLarge = limit.kind === 'tokens' && request.tokens > limit.max
+  const details: FailureDetails = {
+    code: 'rate_limit_exceeded',
+    retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - request.now) / 1000)),
+    rate,
+    // No later window accepts the request either.
+    ...((limit.max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
+  }
+  const text =
+    limit.kind === 'requests'
+      ? `${limit.max} requests per ${window}. Retry after ${again}.`
+      : `the rest of ${limit.max} tokens per ${window} does not cover the ${request.tokens} tokens of this prompt. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${again}.`}`
+  return new GatewayError('rate-limited', `${limit.label} is reached: ${text}`, details)
 }

@@ -1,12 +1,10 @@
-import * as z from 'zod/mini'
-import * as field from './field-schema.ts'
-import type { ConfiguredBudget, ConfiguredKey, ConfiguredRateLimit, NewKey } from './admin-api.ts'
-import type { WireForm } from '../core/field-names.ts'
-import { configuredKey } from './key-schema.ts'
-import { hashSecret, prefixOfSecret } from './secret.ts'
 import { sha256 } from '#hash'
-import { configuredBudget, configuredRateLimit, toBudget, toRateLimit } from './shared-schema.ts'
-import type { Budget, RateLimit } from './virtual-key.ts'
+import * as z from 'zod/mini'
+import type { WireForm } from '../core/field-names.ts'
+import type { ConfiguredBudget, ConfiguredKey, ConfiguredRateLimit, KeyProvider, NewKey } from './admin-api.ts'
+import * as field from './field-schema.ts'
+import { hashSecret, prefixOfSecret, type KeyFormat } from './key-lookup.ts'
+import { PLAN_NAMES } from './virtual-key.ts'
 
 /** Keys, budgets and rate limits that exist from the start, in the names of the HTTP API: at most 100,000 of each. */
 export interface GovernanceConfiguration {
@@ -15,67 +13,128 @@ export interface GovernanceConfiguration {
   readonly rate_limits?: readonly WireForm<ConfiguredRateLimit>[] | undefined
 }
 
+const optional = <value>(schema: z.ZodMiniType<value>) => z.optional(z.nullable(schema))
+
+const modelNames = field.list(field.text(1, 200), 1_000)
+
+const provider = field.record({
+  provider: field.matching(/^[\w.-]{1,100}$/, 'the name of a provider'),
+  weight: z.optional(field.weight),
+  allowed_models: optional(modelNames),
+})
+
+/** The fields of a key that a change can set, besides its name. */
+export const keySettings = {
+  description: optional(field.text(0, 2_000)),
+  budget_limit_cents: optional(field.cents),
+  budget_reset_duration: optional(field.duration),
+  rate_limit_requests: optional(field.count),
+  rate_limit_reset_duration: optional(field.duration),
+  rate_limit_tokens: optional(field.count),
+  token_reset_duration: optional(field.duration),
+  provider_configs: optional(field.list<WireForm<KeyProvider>>(provider, 100)),
+  allowed_models: optional(modelNames),
+  max_tokens: optional(field.whole(1, 1_000_000_000)),
+  disable_tools: optional(field.flag),
+  plan: optional(field.oneOf(PLAN_NAMES)),
+  expires_at: optional(field.moment),
+  budget_id: optional(field.recordId),
+  rate_limit_id: optional(field.recordId),
+  is_active: z.optional(field.flag),
+}
+
+const formats: readonly KeyFormat[] = ['sk-bf', 'sk-svc']
+
+export const newKeyFields = {
+  ...keySettings,
+  name: field.name,
+  key_format: z.optional(field.oneOf(formats)),
+  value: z.optional(field.text(16, 512)),
+}
+
+const configuredKey: z.ZodMiniType<WireForm<ConfiguredKey>> = field
+  .record({
+    ...newKeyFields,
+    id: z.optional(field.recordId),
+    value_sha256: z.optional(field.matching(/^[0-9a-fA-F]{64}$/, 'the SHA-256 of the secret as 64 hex digits')),
+  })
+  .check(
+    z.refine((key) => (key.value === undefined) !== (key.value_sha256 === undefined), {
+      error: 'either value or value_sha256',
+    }),
+  )
+
+/** The fields of a shared budget that a change can set. */
+export const budgetSettings = {
+  name: z.optional(field.name),
+  max_limit: z.optional(field.dollars),
+  reset_duration: z.optional(field.duration),
+}
+
+export const budgetFields = { ...budgetSettings, id: field.recordId, max_limit: field.dollars }
+
+/** The fields of shared rate limits that a change can set. */
+export const rateLimitSettings = {
+  name: z.optional(field.name),
+  request_max_limit: optional(field.count),
+  request_reset_duration: optional(field.duration),
+  token_max_limit: optional(field.count),
+  token_reset_duration: optional(field.duration),
+}
+
+export const rateLimitFields = { ...rateLimitSettings, id: field.recordId }
+
 const MAX_RECORDS = 100_000
 
 const configuration: z.ZodMiniType<GovernanceConfiguration> = field.record({
   virtual_keys: z.optional(field.list(configuredKey, MAX_RECORDS)),
-  budgets: z.optional(field.list(configuredBudget, MAX_RECORDS)),
-  rate_limits: z.optional(field.list(configuredRateLimit, MAX_RECORDS)),
+  budgets: z.optional(field.list<WireForm<ConfiguredBudget>>(field.record(budgetFields), MAX_RECORDS)),
+  rate_limits: z.optional(field.list<WireForm<ConfiguredRateLimit>>(field.record(rateLimitFields), MAX_RECORDS)),
 })
 
-/** A key of the configuration with what follows from its secret. */
-export interface KeyInPlace {
+/** The configuration after validation. */
+export interface Configured {
+  readonly keys: readonly HashedKey[]
+  readonly budgets: readonly WireForm<ConfiguredBudget>[]
+  readonly rateLimits: readonly WireForm<ConfiguredRateLimit>[]
+}
+
+/** A configured key with the hash of its secret instead of the secret. */
+export interface HashedKey {
   readonly id: string
   readonly hash: string
   readonly prefix: string
   readonly fields: WireForm<NewKey>
 }
 
-/** The configuration as records, checked: what the store must hold after the start. */
-export interface Configured {
-  readonly keys: readonly KeyInPlace[]
-  readonly budgets: readonly Budget[]
-  readonly rateLimits: readonly RateLimit[]
-}
-
-/** Reads `governance`; throws an error that names the path of the first wrong field. */
+/** Validates `governance`. Throws an error that contains the path of the first invalid field. */
 export function parseConfiguration(value: unknown): Configured {
-  const given = field.parseOption(configuration, value)
-  const keys = (given.virtual_keys ?? []).map(inPlace)
-  const budgets = (given.budgets ?? []).map(toBudget)
-  const rateLimits = (given.rate_limits ?? []).map(toRateLimit)
-  refuseDoubles(
-    'virtual_keys',
-    keys.map((key) => key.id),
-    'id',
-  )
-  refuseDoubles(
-    'virtual_keys',
-    keys.map((key) => key.hash),
-    'secret',
-  )
-  refuseDoubles(
-    'budgets',
-    budgets.map((record) => record.id),
-    'id',
-  )
-  refuseDoubles(
-    'rate_limits',
-    rateLimits.map((record) => record.id),
-    'id',
-  )
+  const { virtual_keys = [], budgets = [], rate_limits: rateLimits = [] } = field.parseOption(configuration, value)
+  const keys = virtual_keys.map(hashed)
+  checkUnique('virtual_keys', keys, 'id')
+  checkUnique('virtual_keys', keys, 'hash')
+  checkUnique('budgets', budgets, 'id')
+  checkUnique('rate_limits', rateLimits, 'id')
   return { keys, budgets, rateLimits }
 }
 
-function inPlace({ id, value, value_sha256, ...fields }: WireForm<ConfiguredKey>): KeyInPlace {
+function hashed({ id, value, value_sha256, ...fields }: WireForm<ConfiguredKey>): HashedKey {
   const hash = value === undefined ? (value_sha256 ?? '').toLowerCase() : (hashSecret(value) ?? '')
   const derived = `cfg-${sha256(`id of ${hash}`).slice(0, 24)}`
   return { id: id ?? derived, hash, prefix: prefixOfSecret(value ?? ''), fields }
 }
 
-function refuseDoubles(list: string, values: readonly string[], what: string): void {
+function checkUnique<name extends string>(
+  list: string,
+  records: readonly Readonly<Record<name, string>>[],
+  name: name,
+): void {
   const seen = new Set<string>()
-  const second = values.findIndex((value) => seen.size === seen.add(value).size)
+  const second = records.findIndex((record) => seen.size === seen.add(record[name]).size)
   if (second === -1) return
-  throw field.wrongOption(`governance.${list}[${second}]`, `its ${what} is that of an earlier entry. Make them differ.`)
+  const shown = name === 'hash' ? 'secret' : name
+  throw field.wrongOption(
+    `governance.${list}[${second}]`,
+    `its ${shown} is that of an earlier entry. Make them differ.`,
+  )
 }

@@ -3,9 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
 import { DURATION_CODES, type DurationCode } from '../core/period.ts'
-
-/** The integer that represents "no limit" in requests and responses. */
-export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
+import { UNLIMITED } from './virtual-key.ts'
 
 /** $9,000,000 in cents. A greater amount in nano-dollars would not be a safe integer. */
 const MAX_CENTS = 900_000_000
@@ -17,16 +15,16 @@ function expecting<value>(expectation: string, accepts: (value: unknown) => bool
   return z.custom<value>(accepts, { error: expectation })
 }
 
-function isWhole(value: unknown, least: number, most: number): boolean {
-  return Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most
+function isWhole(value: unknown, min: number, max: number): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= min && Number(value) <= max
 }
 
-function isText(value: unknown, least: number, most: number): boolean {
-  return typeof value === 'string' && value.length >= least && value.length <= most
+function isText(value: unknown, min: number, max: number): boolean {
+  return typeof value === 'string' && value.length >= min && value.length <= max
 }
 
-export function text(least: number, most: number): z.ZodMiniType<string> {
-  return expecting(`a text of ${least} to ${most} characters`, (value) => isText(value, least, most))
+export function text(min: number, max: number): z.ZodMiniType<string> {
+  return expecting(`a text of ${min} to ${max} characters`, (value) => isText(value, min, max))
 }
 
 export function matching(pattern: RegExp, expectation: string): z.ZodMiniType<string> {
@@ -37,14 +35,14 @@ export function oneOf<value extends string>(values: readonly value[]): z.ZodMini
   return expecting(`one of ${values.join(', ')}`, (value) => values.includes(value as value))
 }
 
-export function whole(least: number, most: number): z.ZodMiniType<number> {
-  return expecting(`a whole number from ${least} to ${most}`, (value) => isWhole(value, least, most))
+export function whole(min: number, max: number): z.ZodMiniType<number> {
+  return expecting(`a whole number from ${min} to ${max}`, (value) => isWhole(value, min, max))
 }
 
-export function list<item>(item: z.ZodMiniType<item>, most: number): z.ZodMiniType<item[]> {
+export function list<item>(item: z.ZodMiniType<item>, max: number): z.ZodMiniType<item[]> {
   return z
     .array(item, { error: 'a list' })
-    .check(z.refine((items) => items.length <= most, { error: `at most ${most} entries` }))
+    .check(z.refine((items) => items.length <= max, { error: `at most ${max} entries` }))
 }
 
 /** An object with these fields and with ignored fields. Other fields are refused. */
@@ -80,9 +78,9 @@ export const count: z.ZodMiniType<number> = limit(MAX_COUNT)
 /** A limit of money in cents. */
 export const cents: z.ZodMiniType<number> = limit(MAX_CENTS)
 
-function limit(most: number): z.ZodMiniType<number> {
-  const accepts = (value: unknown): boolean => value === UNLIMITED || isWhole(value, 0, most)
-  return expecting(`a whole number from 0 to ${most} (or null for no limit)`, accepts)
+function limit(max: number): z.ZodMiniType<number> {
+  const accepts = (value: unknown): boolean => value === UNLIMITED || isWhole(value, 0, max)
+  return expecting(`a whole number from 0 to ${max} (or null for no limit)`, accepts)
 }
 
 /** Share of the key's requests that a provider gets, relative to its other providers. */

@@ -1,35 +1,32 @@
 import type { GatewayError } from '../core/errors.ts'
 import type { Store } from '../core/store.ts'
-import { createCarryOver } from './carried.ts'
-import { claimsFor, outputFor, recountFor } from './claims.ts'
-import { limitsInForce, type Limit } from './limits-in-force.ts'
-import { rateStatus } from './rate-status.ts'
-import { refusal } from './refusal.ts'
+import { claimsFor, outputFor, rateStatus, recountFor, refusal } from './claims.ts'
+import { limitsInForce, type Limit, type SharedLimits } from './limits.ts'
+import { createCarryOver } from './key-windows.ts'
 import type { Quote, RateStatus, Recount } from './reservation.ts'
-import type { SharedLimits } from './shared-limits.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
-/** What a reservation would say at this moment. */
+/** The result that a reservation would currently have. */
 export interface Forecast {
   readonly rate: RateStatus
-  /** The quote by which the limits were looked at. */
+  /** The quote after recounts. */
   readonly quote: Quote
-  /** The answer's limit that the budgets would pay for. */
+  /** The output limit in tokens that the budgets would cover. */
   readonly outputTokens: number
-  /** How the request would be refused; absent: it would not. */
+  /** The error with which the request would be refused. Absent: it would be accepted. */
   readonly refused?: GatewayError
   readonly limits: readonly Standing[]
 }
 
-/** A limit, and what is left of it: requests, tokens or nano-dollars. */
+/** A limit and its remaining amount: requests, tokens or nano-dollars. */
 export interface Standing {
   readonly limit: Limit
   readonly left: number
-  /** What the request would take of it; of a budget the worst case, of which less may be enough. */
+  /** The amount that the request would claim: for a budget the worst case, although less may suffice. */
   readonly takes: number
 }
 
-/** Looks and takes nothing: between this and a real request others may take what is left. */
+/** Computes the result of a reservation without reserving. Other requests may change it before a real request. */
 export async function forecast(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Forecast> {
   for (let wanted = quote; ;) {
     const { recount, ...seen } = await look(key, wanted, parts)

@@ -1,16 +1,58 @@
+import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
+import type { WireForm } from '../core/field-names.ts'
 import { cents, toCents, type NanoUsd } from '../core/money.ts'
 import type { DurationCode } from '../core/period.ts'
-import { UNLIMITED } from './field-schema.ts'
 import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
-import type { WireForm } from '../core/field-names.ts'
-import { limitsOf } from './plans.ts'
-import type { Allowance, Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
+import { keySettings, newKeyFields } from './configuration.ts'
+import * as field from './field-schema.ts'
+import { wrongField } from './record-table.ts'
+import {
+  limitsOf,
+  UNLIMITED,
+  type Allowance,
+  type Permissions,
+  type ProviderConfig,
+  type VirtualKey,
+} from './virtual-key.ts'
 
-/** What a new key has before any field is set. */
+const newKey: z.ZodMiniType<WireForm<NewKey>> = field.record(newKeyFields, field.ignored(['id']))
+
+/** A change of a key, as an update sends it. `value` is compared with the key's secret and never changed. */
+export interface ParsedKeyChange extends WireForm<KeyChange> {
+  readonly value?: string | undefined
+}
+
+const changeableKey = { ...keySettings, name: z.optional(field.name), value: newKeyFields.value }
+const keyChange: z.ZodMiniType<ParsedKeyChange> = field.record(changeableKey, field.ignored(['id', 'key_format']))
+
+/** Parses the body of a creation. Fields that only the gateway sets are ignored, other unknown fields are refused. */
+export function parseNewKey(body: unknown): WireForm<NewKey> {
+  return field.parseWith(newKey, body)
+}
+
+export function parseKeyChange(body: unknown): ParsedKeyChange {
+  return parseChange(keyChange, body, { settable: changeableKey, example: 'is_active' })
+}
+
+/** Parses the body of an update. Throws if it sets none of the settable fields. */
+export function parseChange<change extends object>(
+  schema: z.ZodMiniType<change>,
+  body: unknown,
+  { settable, example }: { readonly settable: object; readonly example: string },
+): change {
+  const change = field.parseWith(schema, body)
+  if (Object.keys(change).some((name) => Object.hasOwn(settable, name))) return change
+  throw new GatewayError(
+    'invalid-admin-request',
+    `The body changes nothing. Send the fields to change, such as ${example}.`,
+  )
+}
+
+/** The fields of a key that its settings do not change. */
 export type BareKey = Pick<VirtualKey, 'id' | 'hash' | 'prefix' | 'createdAt'>
 
-/** A key as its creation or its configuration describes it. */
+/** Returns a new key with the given fields. */
 export function makeKey(bare: BareKey, fields: WireForm<NewKey>): VirtualKey {
   const empty: VirtualKey = {
     ...bare,
@@ -23,101 +65,89 @@ export function makeKey(bare: BareKey, fields: WireForm<NewKey>): VirtualKey {
   return changeKey(empty, fields)
 }
 
-/** The key with the given fields set: absent ones stay, `null` takes away. */
+/** Returns the key with the given fields set. Absent fields keep their values; `null` removes a value. */
 export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): VirtualKey {
-  const { budget, requests, tokens, budgetId, rateLimitId, plan, expiresAt, ...rest } = {
-    ...key,
-    ...limits(key, fields),
-  }
-  const chosen = {
-    budgetId: choose(fields.budget_id, budgetId),
-    rateLimitId: choose(fields.rate_limit_id, rateLimitId),
-    plan: choose(fields.plan, plan),
-    expiresAt: choose(toMoment(fields.expires_at), expiresAt),
-  }
+  const { id, hash, prefix, createdAt } = key
   return {
-    ...rest,
+    id,
+    hash,
+    prefix,
+    createdAt,
     name: fields.name ?? key.name,
     description: fields.description === undefined ? key.description : (fields.description ?? ''),
     active: fields.is_active ?? key.active,
     providers: fields.provider_configs === undefined ? key.providers : (fields.provider_configs ?? []).map(toConfig),
     permissions: changePermissions(key.permissions, fields),
-    ...(budget !== undefined && { budget }),
-    ...(requests !== undefined && { requests }),
-    ...(tokens !== undefined && { tokens }),
-    ...(chosen.budgetId !== undefined && { budgetId: chosen.budgetId }),
-    ...(chosen.rateLimitId !== undefined && { rateLimitId: chosen.rateLimitId }),
-    ...(chosen.plan !== undefined && { plan: chosen.plan }),
-    ...(chosen.expiresAt !== undefined && { expiresAt: chosen.expiresAt }),
+    ...changeLimits(key, fields),
+    ...given('budgetId', choose(fields.budget_id, key.budgetId)),
+    ...given('rateLimitId', choose(fields.rate_limit_id, key.rateLimitId)),
+    ...given('plan', choose(fields.plan, key.plan)),
+    ...given('expiresAt', choose(toMoment(fields.expires_at), key.expiresAt)),
   }
 }
 
-interface Limits {
-  readonly budget: Allowance<NanoUsd> | undefined
-  readonly requests: Allowance | undefined
-  readonly tokens: Allowance | undefined
+function changeLimits(
+  key: VirtualKey,
+  fields: WireForm<KeyChange>,
+): Pick<VirtualKey, 'budget' | 'requests' | 'tokens'> {
+  const budget = changeAllowance(key.budget, {
+    max: toMoney(fields.budget_limit_cents),
+    every: fields.budget_reset_duration,
+    otherwise: '1M',
+    field: 'budget_reset_duration',
+  })
+  const requests = changeAllowance(key.requests, {
+    max: fields.rate_limit_requests,
+    every: fields.rate_limit_reset_duration,
+    field: 'rate_limit_reset_duration',
+  })
+  const tokens = changeAllowance(key.tokens, {
+    max: fields.rate_limit_tokens,
+    every: fields.token_reset_duration,
+    field: 'token_reset_duration',
+  })
+  return { ...given('budget', budget), ...given('requests', requests), ...given('tokens', tokens) }
 }
 
-function limits(key: VirtualKey, fields: WireForm<KeyChange>): Limits {
-  return {
-    budget: allowance(key.budget, {
-      max: toMoney(fields.budget_limit_cents),
-      every: fields.budget_reset_duration,
-      otherwise: '1M',
-      field: 'budget_reset_duration',
-    }),
-    requests: allowance(key.requests, {
-      max: fields.rate_limit_requests,
-      every: fields.rate_limit_reset_duration,
-      otherwise: '1h',
-      field: 'rate_limit_reset_duration',
-    }),
-    tokens: allowance(key.tokens, {
-      max: fields.rate_limit_tokens,
-      every: fields.token_reset_duration,
-      otherwise: '1h',
-      field: 'token_reset_duration',
-    }),
-  }
-}
-
-interface AllowanceFields<amount> {
+export interface AllowanceFields<amount> {
   readonly max: amount | null | undefined
   readonly every: DurationCode | null | undefined
-  readonly otherwise: DurationCode
-  readonly field: string
+  /** The window of a new limit. @default '1h' */
+  readonly otherwise?: DurationCode
+  /** The name of the window's field. A window without a limit is then refused. @default it is ignored */
+  readonly field?: string
 }
 
-function allowance<amount extends number>(
+/** Returns the limit after a change. Returns undefined for no limit. */
+export function changeAllowance<amount extends number>(
   current: Allowance<amount> | undefined,
-  { max, every, otherwise, field }: AllowanceFields<amount>,
+  { max, every, otherwise = '1h', field: name }: AllowanceFields<amount>,
 ): Allowance<amount> | undefined {
   if (max === null || max === UNLIMITED) return undefined
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? otherwise }
-  if (every === undefined || every === null) return undefined
-  throw new GatewayError(
-    'invalid-admin-request',
-    `${field}: the key has no limit that this duration could apply to. Set the limit, too.`,
-    {
-      param: field,
-    },
-  )
+  if (every === undefined || every === null || name === undefined) return undefined
+  throw wrongField(name, 'the key has no limit that this duration could apply to. Set the limit, too.')
 }
 
 function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {
-  const allowedModels = choose(fields.allowed_models, permissions.allowedModels)
-  const maxTokens = choose(fields.max_tokens, permissions.maxTokens)
-  const disableTools = choose(fields.disable_tools, permissions.disableTools)
   return {
-    ...(allowedModels !== undefined && { allowedModels }),
-    ...(maxTokens !== undefined && { maxTokens }),
-    ...(disableTools !== undefined && { disableTools }),
+    ...given('allowedModels', choose(fields.allowed_models, permissions.allowedModels)),
+    ...given('maxTokens', choose(fields.max_tokens, permissions.maxTokens)),
+    ...given('disableTools', choose(fields.disable_tools, permissions.disableTools)),
   }
 }
 
-function choose<value>(given: value | null | undefined, current: value | undefined): value | undefined {
-  return given === undefined ? current : (given ?? undefined)
+/** Returns an object with the field, or an empty object if the value is undefined. */
+export function given<name extends string, value>(
+  name: name,
+  value: value | undefined,
+): { readonly [field in name]?: value } {
+  return value === undefined ? {} : ({ [name]: value } as { readonly [field in name]: value })
+}
+
+function choose<value>(change: value | null | undefined, current: value | undefined): value | undefined {
+  return change === undefined ? current : (change ?? undefined)
 }
 
 function toMoment(text: string | null | undefined): number | null | undefined {
@@ -133,7 +163,7 @@ function toConfig(input: WireForm<KeyProvider>): ProviderConfig {
   return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
 }
 
-/** A key as the admin API shows it, without its hash. `spentCents` is what its own counters state. */
+/** Returns the record of a key. `spentCents` is the amount that its own counter contains. */
 export function publicKey(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
   const { requests, tokens } = limitsOf(key)
   return {
@@ -161,7 +191,7 @@ export function publicKey(key: VirtualKey, spentCents: number): WireForm<KeyReco
   }
 }
 
-/** A key as lists show it. */
+/** Returns the fields of a key in a list. */
 export function listedKey(key: VirtualKey, spentCents: number): WireForm<ListedKey> {
   return {
     id: key.id,

@@ -1,50 +1,36 @@
+import { sha256 } from '#hash'
 import { chain, type MaybePromise } from '../core/async.ts'
-import type { Store } from '../core/store.ts'
-import { createRecent, orLast } from './recent.ts'
-import { parseKeyRecord } from './record-schema.ts'
-import { createRecordTable, type RecordTable } from './record-table.ts'
-import { hashSecret, isSameHash } from './secret.ts'
-import type { VirtualKey } from './virtual-key.ts'
+import {
+  CACHE_MS,
+  createRecent,
+  createRecordTable,
+  MAX_CACHED,
+  orLast,
+  type LookupOptions,
+  type RecordTable,
+} from './record-table.ts'
+import { storedKey, type VirtualKey } from './virtual-key.ts'
 
-/** Finds virtual keys by their secrets. The store contains their records, but not their secrets. */
+/** Finds virtual keys by their secrets. The store contains the hash of a secret, not the secret. */
 export interface KeyLookup {
   /**
-   * Returns the key of a secret, undefined for an unknown one. The caller checks whether the key is active and not
-   * expired. Changes by this process are found at once, those by others within `cacheMs`. Rejects `overloaded` for a
-   * record that cannot be read: it must not become a key without limits.
+   * Returns the key of a secret, or undefined for an unknown one. The caller checks whether the key is active and not
+   * expired. Changes by this process are visible at once, those by others within `cacheMs`. Rejects with `overloaded` for
+   * a record that cannot be parsed: it must not become a key without limits.
    */
   find(secret: string): MaybePromise<VirtualKey | undefined>
   readonly keys: RecordTable<VirtualKey>
-  /** Forgets the key of a hash, after that changed in the store. */
+  /** Removes a hash from memory. Called when its key changed in the store. */
   forget(hash: string): void
 }
 
-export interface KeyLookupOptions {
-  readonly store: Store
-  readonly now: () => number
-  /** How long a look-up may be answered from memory, in milliseconds. @default 2,000 */
-  readonly cacheMs?: number
-  /** While the store fails, a look-up returns the key that it last found. @default false: it rejects */
-  readonly keepsStale?: boolean
-}
-
-/** Maps the hash of a secret to the id of its key. */
+/** Prefix of the entries that map the hash of a secret to the id of its key. */
 export const HASHES = 'key-hash:'
-const MAX_CACHED = 10_000
-const CACHE_MS = 2_000
 
-export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
+export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
-  const keys: RecordTable<VirtualKey> = createRecordTable({
-    store,
-    now,
-    cacheMs,
-    keepsStale,
-    prefix: 'key:',
-    label: 'virtual key',
-    parse: parseKeyRecord,
-  })
-  /** Two pools, so that a flood of wrong secrets cannot push the right ones out. The full hash is the name. */
+  const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKey })
+  /** Two caches, so that a flood of wrong secrets cannot evict valid ones. Entries are named by the full hash. */
   const known = createRecent<string>(MAX_CACHED)
   const unknown = createRecent<undefined>(MAX_CACHED)
 
@@ -58,7 +44,7 @@ export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
     )
   }
 
-  /** A look-up that began before a change of a hash must not cache it as unknown. */
+  /** Counts changes of hashes. A look-up that began before a change must not cache its hash as unknown. */
   let changes = 0
 
   function idOf(hash: string): MaybePromise<string | undefined> {
@@ -82,4 +68,41 @@ export function createKeyLookup(options: KeyLookupOptions): KeyLookup {
   }
 
   return { find, keys, forget }
+}
+
+/** The beginning of a generated secret. */
+export type KeyFormat = 'sk-bf' | 'sk-svc'
+
+/** Maximum length of a secret. Longer texts are not hashed. */
+const MAX_SECRET = 512
+const PREFIX_LENGTH = 10
+
+/** Returns a new secret: the format and a version 4 UUID. */
+export function createSecret(format: KeyFormat, uuid: () => string): string {
+  return `${format}-${uuid()}`
+}
+
+/** Returns the SHA-256 of a secret as 64 hex digits, or undefined for a text that cannot be a secret. */
+export function hashSecret(secret: string): string | undefined {
+  return secret.length === 0 || secret.length > MAX_SECRET ? undefined : sha256(secret)
+}
+
+/** Returns the part of a secret that lists show. */
+export function prefixOfSecret(secret: string): string {
+  return secret.slice(0, PREFIX_LENGTH)
+}
+
+/** Compares the hashes of two secrets in constant time. */
+export function isSameSecret(given: string, expected: string): boolean {
+  return isSameHash(hashSecret(given) ?? '', hashSecret(expected) ?? '-')
+}
+
+/** Compares two texts in a time that depends only on their lengths. */
+export function isSameHash(given: string, expected: string): boolean {
+  if (given.length !== expected.length) return false
+  let difference = 0
+  for (let index = 0; index < given.length; index += 1) {
+    difference |= given.charCodeAt(index) ^ expected.charCodeAt(index)
+  }
+  return difference === 0
 }

@@ -1,14 +1,12 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Store } from '../core/store.ts'
-import { changeKey, makeKey } from './key-fields.ts'
-import type { NewKey } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
-import type { ParsedKeyChange } from './key-schema.ts'
-import { HASHES, type KeyLookup } from './key-lookup.ts'
-import type { Page, PageQuery, RecordTable } from './record-table.ts'
-import { createSecret, hashSecret, prefixOfSecret } from './secret.ts'
-import type { Configured, KeyInPlace } from './configuration.ts'
-import type { SharedLimits } from './shared-limits.ts'
+import type { Store } from '../core/store.ts'
+import type { NewKey } from './admin-api.ts'
+import type { HashedKey } from './configuration.ts'
+import { changeKey, makeKey, type ParsedKeyChange } from './key-fields.ts'
+import { createSecret, HASHES, hashSecret, prefixOfSecret, type KeyLookup } from './key-lookup.ts'
+import type { SharedLimits } from './limits.ts'
+import { wrongField, type Page, type PageQuery, type RecordTable } from './record-table.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /** Reads and changes virtual keys. */
@@ -16,17 +14,17 @@ export interface Keyring extends Pick<KeyLookup, 'find'> {
   /** Returns the current key. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /**
-   * The secret is returned only here. Throws `invalid-admin-request` when a shared record does not exist, `conflict` for a
-   * given secret that another key has.
+   * Returns the new key with its secret, which is returned only here. Throws `invalid-admin-request` when a shared record
+   * does not exist, `conflict` for a given secret that another key has.
    */
   create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
   /** Returns the key after the change. Throws `not-found` or `invalid-admin-request`. */
   update(id: string, fields: ParsedKeyChange): Promise<VirtualKey>
-  /** Throws `not-found`. */
+  /** Deletes a key. Throws `not-found`. */
   remove(id: string): Promise<void>
   page(query: PageQuery): Promise<Page<VirtualKey>>
   /** Applies a key of the configuration: creates it, or changes it to match the configuration. */
-  configure(configured: KeyInPlace): Promise<VirtualKey>
+  configure(configured: HashedKey): Promise<VirtualKey>
 }
 
 export interface KeyringOptions {
@@ -41,14 +39,14 @@ export interface KeyringOptions {
 export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptions): Keyring {
   const { keys } = lookup
 
-  async function point(hash: string, id: string): Promise<void> {
+  async function mapHash(hash: string, id: string): Promise<void> {
     if (!(await store.swap(HASHES + hash, undefined, id)) && (await store.get(HASHES + hash)) !== id) {
       throw new GatewayError('conflict', 'The secret belongs to another virtual key. Choose another secret.')
     }
     lookup.forget(hash)
   }
 
-  async function unpoint(hash: string): Promise<void> {
+  async function unmapHash(hash: string): Promise<void> {
     await store.delete(HASHES + hash)
     lookup.forget(hash)
   }
@@ -61,7 +59,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
     if (!(await keys.insert(key.id, key))) {
       throw new GatewayError('conflict', 'The generated id of the new virtual key is taken. Retry.')
     }
-    await point(hash, key.id).catch(async (error: unknown) => {
+    await mapHash(hash, key.id).catch(async (error: unknown) => {
       await keys.remove(key.id)
       throw error
     })
@@ -70,7 +68,12 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
 
   async function update(id: string, fields: ParsedKeyChange): Promise<VirtualKey> {
     const key = await keys.read(id)
-    if (fields.value !== undefined && hashSecret(fields.value) !== key.hash) throw secretGiven()
+    if (fields.value !== undefined && hashSecret(fields.value) !== key.hash) {
+      throw wrongField(
+        'value',
+        'the secret of a key cannot be changed. Create a new key with this secret and delete this one.',
+      )
+    }
     await checkShared(changeKey(key, fields), fields)
     return (await keys.change(id, (key) => changeKey(key, fields))).after
   }
@@ -84,62 +87,27 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
 
   async function remove(id: string): Promise<void> {
     const key = await keys.remove(id)
-    if (key !== undefined) await unpoint(key.hash)
+    if (key !== undefined) await unmapHash(key.hash)
   }
 
-  async function configure({ id, hash, prefix, fields }: KeyInPlace): Promise<VirtualKey> {
+  async function configure({ id, hash, prefix, fields }: HashedKey): Promise<VirtualKey> {
     const wanted = (createdAt: number): VirtualKey => makeKey({ id, hash, prefix, createdAt }, fields)
     await checkShared(wanted(0))
-    await point(hash, id)
+    await mapHash(hash, id)
     const fresh = wanted(now())
     if (await keys.insert(id, fresh)) return fresh
     const { before, after } = await keys.change(id, (present) => ({
       ...wanted(present.createdAt),
       active: fields.is_active ?? present.active,
     }))
-    if (before.hash !== hash) await unpoint(before.hash)
+    if (before.hash !== hash) await unmapHash(before.hash)
     return after
   }
 
   return { find: lookup.find, read: keys.read, create, update, remove, page: keys.page, configure }
 }
 
-function secretGiven(): GatewayError {
-  return new GatewayError(
-    'invalid-admin-request',
-    'value: the secret of a key cannot be changed. Create a new key with this secret and delete this one.',
-    { param: 'value' },
-  )
-}
-
 async function checkExists(field: string, id: string | null | undefined, table: RecordTable<unknown>): Promise<void> {
   if (id === undefined || id === null || (await table.find(id)) !== undefined) return
-  throw new GatewayError(
-    'invalid-admin-request',
-    `${field}: there is no record with the id ${JSON.stringify(id)}. Create it first.`,
-    {
-      param: field,
-    },
-  )
-}
-
-/**
- * Applies the configuration. It overrides stored records. Exception: a disabled key stays disabled unless the
- * configuration sets `is_active`. Usage is not changed. Applying it again, also in several processes at once, changes
- * nothing.
- */
-export async function applyConfiguration(
-  configured: Configured,
-  parts: { readonly keyring: Keyring; readonly shared: SharedLimits },
-): Promise<void> {
-  for (const record of configured.budgets) await putInPlace(parts.shared.budgets, record)
-  for (const record of configured.rateLimits) await putInPlace(parts.shared.rateLimits, record)
-  for (const key of configured.keys) await parts.keyring.configure(key)
-}
-
-async function putInPlace<record extends { readonly id: string }>(
-  table: RecordTable<record>,
-  record: record,
-): Promise<void> {
-  if (!(await table.insert(record.id, record))) await table.change(record.id, () => record)
+  throw wrongField(field, `there is no record with the id ${JSON.stringify(id)}. Create it first.`)
 }

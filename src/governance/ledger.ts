@@ -3,38 +3,34 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { nano } from '../core/money.ts'
 import { periodOf } from '../core/period.ts'
 import type { ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../core/store.ts'
-import { createCarryOver } from './carried.ts'
-import { claimsFor, outputFor, recountFor, type Wanted } from './claims.ts'
+import { claimsFor, outputFor, rateStatus, recountFor, refusal, type Wanted } from './claims.ts'
 import type { Forecast } from './forecast.ts'
-import { createKeyWindows, type KeyWindows } from './key-windows.ts'
-import type { Limit } from './limits-in-force.ts'
-import { rateStatus } from './rate-status.ts'
-import { refusal } from './refusal.ts'
+import { createCarryOver, createKeyWindows, type KeyWindows } from './key-windows.ts'
+import type { Limit, SharedLimits } from './limits.ts'
 import type { Quote, RateStatus, Recount, Reservation, Used, WaitForStore } from './reservation.ts'
-import { checkedUsage, settlementOf } from './settlement-of.ts'
-import { createSettlements, type SettlementsOptions } from './settlements.ts'
-import type { SharedLimits } from './shared-limits.ts'
+import { checkedUsage, createSettlements, settlementOf, type SettlementsOptions } from './settlements.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
-/** Who may use how much: takes places and money in advance and settles what was really used. */
+/** Enforces limits: reserves requests, tokens and money in advance, and settles the actual usage. */
 export interface Ledger {
   /**
-   * Takes one request, the prompt's tokens and the worst case's money of every limit of the key, in one atomic step.
-   * Where that does not fit, the prompt is counted more exactly, if it can be, and the step is repeated. Throws `rate-limited` or `budget-exceeded`, and then nothing is taken; rejects when the store fails.
-   * A request that failed later is settled with zeros: it keeps its place in the request limits (it was served an
-   * upstream call or the attempt of one), and gets back tokens and money. Settling rejects when the store does not
-   * take it; it is then tried again by later settlements.
+   * Reserves one request, the prompt's tokens and the worst-case cost from every limit of the key, in one atomic step. If
+   * that fails, the prompt is counted more exactly, if possible, and the step is repeated. Throws `rate-limited` or
+   * `budget-exceeded`; nothing is reserved then. Rejects when the store fails.
    *
-   * @param wait Limits how long a call of the store is waited for. @default without a limit
+   * A request that fails later is settled with zeros: it counts against the request limits, because it may have called
+   * an upstream, and releases its tokens and money.
+   *
+   * @param wait Limits the time of waiting for the store. @default no limit
    */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  /** What `X-RateLimit-*` say where nothing was reserved; without a valid key both limits are 0. */
+  /** Returns the values of `X-RateLimit-*` without a reservation. Without a valid key, both limits are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
-  /** What `reserve` would say at this moment; takes nothing. */
+  /** Returns the current result of `reserve`, without reserving anything. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
-  /** Tries once more the settlements that the store did not take; resolves to how many are left. */
+  /** Sends failed settlements once more. Resolves with the number that failed again. */
   retry(): Promise<number>
-  /** Settlements that wait for the store, and those that were given up. */
+  /** Returns the numbers of failed and of discarded settlements. */
   unsettled(): Unsettled
 }
 
@@ -43,18 +39,18 @@ export interface LedgerOptions {
   readonly now: () => number
   readonly uuid: () => string
   readonly shared: SharedLimits
-  /** Time in milliseconds after which the held amounts of a reservation that is not settled expire. Longer than any request. @default 600,000 */
+  /** Time in milliseconds after which an unsettled reservation expires. Longer than any request. @default 600,000 */
   readonly expiresAfterMs?: number
-  /** Sends settlements that the store did not take again. @default only later settlements send them */
+  /** Retries of failed settlements. @default only later settlements send them */
   readonly settlements?: SettlementsOptions
-  /** Serves requests whose reservation the store did not take, and bills them when it is back. @default false */
+  /** Serves requests while the store fails, and bills them when it has recovered. @default false */
   readonly allowsUnreserved?: boolean
 }
 
-const LAPSE_MS = 600_000
+const EXPIRES_AFTER_MS = 600_000
 
 export function createLedger(options: LedgerOptions): Ledger {
-  const { store, now, uuid, shared, expiresAfterMs = LAPSE_MS, allowsUnreserved = false } = options
+  const { store, now, uuid, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
   const windowsOf = createKeyWindows(shared, createCarryOver(store, allowsUnreserved))
 
@@ -64,33 +60,33 @@ export function createLedger(options: LedgerOptions): Ledger {
     )
   }
 
-  /** Repeats the step with exact counts, until nothing more can be counted. */
+  /** Repeats the reservation with exact counts until it is accepted or no count is left. */
   async function reserveCounted(key: VirtualKey, refused: Refused, wait: WaitForStore): Promise<Reservation> {
-    let places: RateStatus | undefined
+    let reserved: RateStatus | undefined
     for (let { recount, refusal: failure } = refused; ;) {
       if (recount === undefined) throw failure
-      if (recount.asksUpstream) places ??= await takePlaces(key, wait)
-      const outcome = await attempt({ key, quote: await recount.run(), places, wait })
+      if (recount.asksUpstream) reserved ??= await takeRequests(key, wait)
+      const outcome = await attempt({ key, quote: await recount.run(), requests: reserved, wait })
       if ('reservation' in outcome) return outcome.reservation
       recount = outcome.recount
       failure = outcome.refusal
     }
   }
 
-  function attempt({ key, quote, places, wait }: Attempt): MaybePromise<Outcome> {
+  function attempt({ key, quote, requests, wait }: Attempt): MaybePromise<Outcome> {
     const at = now()
     return chain(wait(windowsOf(key, at)), (windows) => {
       const inForce = windows.limits
-      const limits = places === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
+      const limits = requests === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
       const wanted = claimsFor(limits, quote)
       const request = { reservationId: uuid(), claims: wanted.claims, least: wanted.least, expiresAfterMs }
-      const step = { quote, places, at, windows, limits, wanted, reservationId: request.reservationId }
+      const step = { quote, requests, at, windows, limits, wanted, reservationId: request.reservationId }
       const taken = chain(take(request, wait), (result) => outcomeOf(step, result))
       return allowsUnreserved && isPromise(taken) ? taken.catch((error) => unreserved(step, error)) : taken
     })
   }
 
-  /** The store failed: the request is served without a reservation, and billed under a reservationId that is opened later. */
+  /** Returns a reservation for a request that is served while the store fails. Its settlement opens it in the store. */
   function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { reservationId: uuid(), claims: [], expiresAfterMs }
@@ -104,11 +100,11 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   function outcomeOf(step: Step, result: ReserveResult): Outcome {
-    const { quote, places, at, wanted } = step
+    const { quote, requests, at, wanted } = step
     const { limits: claimed, worst, tokens } = wanted
     const refused = result.accepted ? undefined : claimed[result.refused]
     const found = rateStatus(claimed, result.levels, { now: at, refused })
-    const rate = places === undefined || refused?.kind === 'tokens' ? found : places
+    const rate = requests === undefined || refused?.kind === 'tokens' ? found : requests
     if (!result.accepted && refused !== undefined) {
       const recount = recountFor(refused, result.levels[result.refused] ?? 0, quote)
       return { refusal: refusal(refused, { rate, now: at, tokens }), recount }
@@ -135,8 +131,8 @@ export function createLedger(options: LedgerOptions): Ledger {
     }
   }
 
-  /** Takes a place of each request limit and does not return it: the upstream is asked even if the request is refused afterwards. */
-  async function takePlaces(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
+  /** Takes one request from each request limit. It is not returned, because the count that follows calls an upstream. */
+  async function takeRequests(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
     const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
@@ -152,15 +148,15 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   /**
-   * A step that failed on the way back may have happened, and one that takes too long may still happen: what it took is
-   * given back at once, not when it expires.
+   * Reserves in the store. If the call fails or times out, the store may have reserved nevertheless: the reservation is
+   * then released when the call ends, not when the reservation expires.
    */
   function take(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
     const result = store.reserve(request)
-    return isPromise(result) ? waitOrGiveBack(result, request.reservationId, wait) : result
+    return isPromise(result) ? waitOrRelease(result, request.reservationId, wait) : result
   }
 
-  async function waitOrGiveBack(
+  async function waitOrRelease(
     result: Promise<ReserveResult>,
     reservationId: string,
     wait: WaitForStore,
@@ -168,12 +164,12 @@ export function createLedger(options: LedgerOptions): Ledger {
     try {
       return await wait(result)
     } catch (error) {
-      void giveBackAfter(result, reservationId)
+      void releaseAfter(result, reservationId)
       throw error
     }
   }
 
-  async function giveBackAfter(result: Promise<ReserveResult>, reservationId: string): Promise<void> {
+  async function releaseAfter(result: Promise<ReserveResult>, reservationId: string): Promise<void> {
     await Promise.allSettled([result])
     try {
       await store.settle({ reservationId, charges: [], tallies: [] })
@@ -205,18 +201,18 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 }
 
-/** Settlements that the store did not take. */
+/** Numbers of settlements that the store did not accept. */
 export interface Unsettled {
   readonly waiting: number
   readonly dropped: number
 }
 
-/** One atomic step to make. */
+/** The parameters of one atomic step. */
 interface Attempt {
   readonly key: VirtualKey
   readonly quote: Quote
-  /** Present where the places of the request limits are taken already. */
-  readonly places?: RateStatus | undefined
+  /** The status of the request limits if the request was already taken from them. */
+  readonly requests?: RateStatus | undefined
   readonly wait: WaitForStore
 }
 
@@ -227,18 +223,17 @@ interface Granted {
   readonly opening?: ReserveRequest
 }
 
-/** A step that took nothing. */
+/** The result of a step that reserved nothing. */
 interface Refused {
   readonly refusal: GatewayError
   readonly recount: Recount | undefined
 }
 
-/** What became of a step: it took everything, or nothing. */
 type Outcome = { readonly reservation: Reservation } | Refused
 
 interface Step {
   readonly quote: Quote
-  readonly places: RateStatus | undefined
+  readonly requests: RateStatus | undefined
   readonly at: number
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]

@@ -1,13 +1,11 @@
+import type * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
-import type { MaybePromise } from '../core/async.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Store } from '../core/store.ts'
-import { createRecent, orLast } from './recent.ts'
 
 /** Records of one kind in the store, as JSON text under `<prefix><id>`. */
 export interface RecordTable<record> {
-  /**
-   * Returns the record from memory. Changes of other processes are seen within `cacheMs`, those of this one at once.
-   */
+  /** Returns the record from memory. Changes by other processes are seen within `cacheMs`, those by this one at once. */
   find(id: string): MaybePromise<record | undefined>
   /** Returns the current record. Throws `not-found`. */
   read(id: string): Promise<record>
@@ -32,23 +30,25 @@ export interface Page<record> {
   readonly hasMore: boolean
 }
 
-export interface RecordTableOptions<record> {
+export interface LookupOptions {
   readonly store: Store
   readonly now: () => number
-  readonly prefix: string
-  /** The name of a record in messages, such as `virtual key`. */
-  readonly label: string
-  /** Parses a stored value. Returns undefined if it is not a record. */
-  readonly parse: (value: unknown) => record | undefined
-  /** How long `find` may answer from memory, in milliseconds. @default 2,000 */
-  readonly cacheMs?: number
-  /** True if `find` returns the last known record while the store fails. @default false: it rejects */
+  /** Time for which a look-up may be answered from memory, in milliseconds. @default 2,000 */
+  readonly cacheMs?: number | undefined
+  /** True if a look-up returns the last known value while the store fails. @default false: it rejects */
   readonly keepsStale?: boolean
 }
 
-const CACHED = 10_000
-const CACHE_MS = 2_000
-/** Maximum number of tries of a change. Of concurrent changes of one record, one succeeds in each round. */
+export interface RecordTableOptions<record> extends LookupOptions {
+  readonly prefix: string
+  /** The name of a record in messages, such as `virtual key`. */
+  readonly label: string
+  readonly schema: z.ZodMiniType<record>
+}
+
+export const MAX_CACHED = 10_000
+export const CACHE_MS = 2_000
+/** Maximum number of attempts of a change. Of concurrent changes of one record, one succeeds in each round. */
 const MAX_ROUNDS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 
@@ -58,9 +58,9 @@ export function isSafeId(id: string): boolean {
 }
 
 export function createRecordTable<record>(options: RecordTableOptions<record>): RecordTable<record> {
-  const { store, now, prefix, label, cacheMs = CACHE_MS, keepsStale = false } = options
-  const recent = createRecent<record | undefined>(CACHED)
-  /** The result of a look-up that began before a change must not be cached after it. */
+  const { store, now, prefix, label, schema, cacheMs = CACHE_MS, keepsStale = false } = options
+  const recent = createRecent<record | undefined>(MAX_CACHED)
+  /** Counts changes. The result of a look-up that began before a change must not be cached after it. */
   let changes = 0
 
   function load(id: string): MaybePromise<string | undefined> {
@@ -76,8 +76,16 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     )
   }
 
+  function tryParse(text: string): record | undefined {
+    try {
+      return schema.safeParse(JSON.parse(text)).data
+    } catch {
+      return undefined
+    }
+  }
+
   function parse(text: string): record {
-    const parsed = options.parse(parseJson(text))
+    const parsed = tryParse(text)
     if (parsed !== undefined) return parsed
     throw new GatewayError(
       'overloaded',
@@ -123,7 +131,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
   async function remove(id: string): Promise<record | undefined> {
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
       const text = await present(id)
-      if (await write(id, text, undefined)) return options.parse(parseJson(text))
+      if (await write(id, text, undefined)) return tryParse(text)
     }
     throw contended()
   }
@@ -136,7 +144,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     const from = after === undefined ? {} : { after: prefix + after }
     const keys = await store.list(prefix, { limit: limit + 1, ...from })
     const texts = await Promise.all(keys.slice(0, limit).map((key) => store.get(key)))
-    const records = texts.map((text) => (text === undefined ? undefined : options.parse(parseJson(text))))
+    const records = texts.map((text) => (text === undefined ? undefined : tryParse(text)))
     return { records: records.filter((record) => record !== undefined), hasMore: keys.length > limit }
   }
 
@@ -150,10 +158,61 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
   }
 }
 
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
+/** A bounded cache of recent look-ups. When it is full, the oldest entry is removed. */
+export interface Recent<value> {
+  get(key: string, now: number): { readonly value: value } | undefined
+  /** Returns the last value, regardless of its age. */
+  last(key: string): { readonly value: value } | undefined
+  put(key: string, value: value, until: number): void
+  forget(key: string): void
+}
+
+export function createRecent<value>(maxEntries: number): Recent<value> {
+  const entries = new Map<string, { readonly value: value; readonly until: number }>()
+
+  function get(key: string, now: number): { readonly value: value } | undefined {
+    const entry = entries.get(key)
+    return entry !== undefined && now < entry.until ? entry : undefined
   }
+
+  function put(key: string, value: value, until: number): void {
+    entries.delete(key)
+    entries.set(key, { value, until })
+    if (entries.size <= maxEntries) return
+    const [oldest] = entries.keys()
+    if (oldest !== undefined) entries.delete(oldest)
+  }
+
+  return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
+}
+
+/** Continues with the result of a look-up. If the look-up fails, returns the last value if there is one. */
+export function orLast<found, value>(
+  finding: MaybePromise<found>,
+  goOn: (found: found) => value,
+  last: { readonly value: value } | undefined,
+): MaybePromise<value> {
+  if (last === undefined || !isPromise(finding)) return chain(finding, goOn)
+  return finding.then(goOn, () => last.value)
+}
+
+const DEFAULT_PAGE = 100
+const MAX_PAGE = 1000
+
+/** Parses the query of a page. Throws `invalid-admin-request` for a wrong limit or id. */
+export function pageQuery(given: { readonly limit?: number; readonly after?: string }): PageQuery {
+  const { limit = DEFAULT_PAGE, after } = given
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE) {
+    throw wrongField('limit', `expected a whole number from 1 to ${MAX_PAGE}, got ${limit}.`)
+  }
+  if (after !== undefined && (typeof after !== 'string' || !isSafeId(after))) {
+    const shown = JSON.stringify(String(after).slice(0, 100))
+    throw wrongField('after', `expected the id of the last record of the page before, got ${shown}.`)
+  }
+  return after === undefined ? { limit } : { limit, after }
+}
+
+/** Returns the error of an invalid field of an admin request. */
+export function wrongField(param: string, text: string): GatewayError {
+  return new GatewayError('invalid-admin-request', `${param}: ${text}`, { param })
 }

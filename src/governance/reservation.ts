@@ -1,7 +1,8 @@
 import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/model.ts'
-import type { NanoUsd } from '../core/money.ts'
+import { costOfTokens, times, ZERO, type NanoUsd } from '../core/money.ts'
 import type { SettledEntry, Settlement } from '../core/store.ts'
+import type { VirtualKey } from './virtual-key.ts'
 
 /** The values of `X-RateLimit-*`. Without a limit: the maximum safe integer, and the end of the current hour. */
 export interface RateStatus {
@@ -34,11 +35,12 @@ export interface Quote {
   }
 }
 
-/** Waits for a call of the store within the timeout of the request; see pipeline/store-wait. */
+/** Waits for a call of the store within the timeout of the request. */
 export type WaitForStore = <value>(given: MaybePromise<value>) => MaybePromise<value>
 
-/** Counts the prompt and returns a quote by that count, without this counter. */
+/** Counts the prompt exactly. */
 export interface Recount {
+  /** Returns a quote with the exact count, and without this recount. */
   readonly run: () => Promise<Quote>
   /** True when the count calls an upstream, which counts against the request limits. */
   readonly asksUpstream: boolean
@@ -73,8 +75,142 @@ export interface Reservation {
    */
   settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
   /**
-   * Returns what `settle` writes, as data. A caller that must not lose it with this process stores it, and may pass it
-   * to the store again later. The store applies the settlement of a reservation once.
+   * Returns the data that `settle` writes. A caller can store it and pass it to the store after a restart. The store
+   * applies the settlement of a reservation once.
    */
   settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
+}
+
+/** A model that may answer. */
+export interface QuoteCandidate {
+  readonly model: Model
+  /** Upper bound of the prompt's tokens. */
+  readonly promptTokens: number
+  /** Counts the prompt exactly for this model; undefined when the count failed. Absent: no exact counter exists. */
+  readonly count?: () => Promise<number | undefined>
+  /** True when `count` calls an upstream. */
+  readonly asksUpstream?: boolean
+}
+
+export interface QuoteParts {
+  /** Read only when a budget is in force. */
+  readonly candidates: () => readonly QuoteCandidate[]
+  /** The prompt's bound for token limits. */
+  readonly promptTokens: () => number
+  /** Counts the prompt exactly in this process. Used if the bound does not fit a token limit. */
+  readonly countPrompt?: () => Promise<number>
+  readonly outputTokens: number
+  /** Number of requested answers. */
+  readonly choices: number
+  readonly margin: number
+}
+
+/** Returns the worst case of a request: the cost of the most expensive candidate, because any of them may answer. */
+export function createQuote(parts: QuoteParts): Quote {
+  return new WorstCase(parts)
+}
+
+/** Values are computed when they are read. */
+class WorstCase implements Quote {
+  readonly outputTokens: number
+  readonly #parts: QuoteParts
+  #candidates: readonly QuoteCandidate[] | undefined
+  #promptTokens: number | undefined
+
+  constructor(parts: QuoteParts) {
+    this.#parts = parts
+    this.outputTokens = parts.outputTokens
+  }
+
+  get promptTokens(): number {
+    return (this.#promptTokens ??= this.#parts.promptTokens())
+  }
+
+  get #all(): readonly QuoteCandidate[] {
+    return (this.#candidates ??= this.#parts.candidates())
+  }
+
+  cost(outputTokens: number): NanoUsd {
+    return highestCost(this.#all, outputTokens, this.#parts)
+  }
+
+  get uncounted(): NanoUsd {
+    return highestCost(
+      this.#all.filter(({ count }) => count !== undefined),
+      0,
+      this.#parts,
+    )
+  }
+
+  promptBound(model: Model): number {
+    const own = this.#all.find((one) => one.model === model)
+    return own?.promptTokens ?? Math.max(...this.#all.map(({ promptTokens }) => promptTokens))
+  }
+
+  get recount(): NonNullable<Quote['recount']> {
+    const known = { ...this.#parts, candidates: () => this.#all, promptTokens: () => this.promptTokens }
+    return { ...tokenRecount(known), ...budgetRecount(known) }
+  }
+}
+
+function tokenRecount(parts: QuoteParts): { readonly tokens?: Recount } {
+  const { countPrompt, promptTokens, ...others } = parts
+  if (countPrompt === undefined) return {}
+  const run = async (): Promise<Quote> => {
+    const counted = Math.min(promptTokens(), await countPrompt())
+    return createQuote({ ...others, promptTokens: () => counted })
+  }
+  return { tokens: { run, asksUpstream: false } }
+}
+
+function budgetRecount(parts: QuoteParts): { readonly budget?: Recount } {
+  const candidates = parts.candidates()
+  const countable = candidates.filter(({ count }) => count !== undefined)
+  if (countable.length === 0) return {}
+  const run = async (): Promise<Quote> => {
+    const counted = await Promise.all(candidates.map(recounted))
+    return createQuote({ ...parts, candidates: () => counted })
+  }
+  return { budget: { run, asksUpstream: countable.some(({ asksUpstream }) => asksUpstream === true) } }
+}
+
+async function recounted({ model, promptTokens, count }: QuoteCandidate): Promise<QuoteCandidate> {
+  const counted = (await count?.()) ?? promptTokens
+  return { model, promptTokens: Math.min(promptTokens, counted) }
+}
+
+function highestCost(
+  candidates: readonly QuoteCandidate[],
+  outputTokens: number,
+  { choices, margin }: QuoteParts,
+): NanoUsd {
+  let highest = ZERO
+  for (const { model, promptTokens } of candidates) {
+    const cost = times(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
+    if (cost > highest) highest = cost
+  }
+  return highest
+}
+
+/** The quote of a free call that calls an upstream, or starts work that does. */
+export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
+
+/** Takes one request of the key's request limits. Throws `rate-limited` when one of them is reached. */
+export async function takeRequest(
+  ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> },
+  key: VirtualKey,
+): Promise<RateStatus> {
+  const reservation = await ledger.reserve(key, ONE_REQUEST)
+  await reservation.settle(NOTHING_USED)
+  return reservation.rate
+}
+
+const NOTHING_USED: Used = {
+  promptTokens: 0,
+  completionTokens: 0,
+  savedTokens: 0,
+  theoretical: ZERO,
+  actual: ZERO,
+  billed: ZERO,
+  model: '',
 }

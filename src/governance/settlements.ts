@@ -1,21 +1,27 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { ReserveRequest, Settlement, Store } from '../core/store.ts'
+import { nano } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
+import type { Charge, ReserveRequest, SettledEntry, Settlement, Store } from '../core/store.ts'
+import { countable } from './claims.ts'
+import type { KeyWindows } from './key-windows.ts'
+import { counterExpiry, type Limit } from './limits.ts'
+import type { Used } from './reservation.ts'
+import { talliesOf } from './usage-tally.ts'
 
-/** Hands settlements to the store, and again those that it did not take. */
+/** Sends settlements to the store, and keeps those that failed to send them again. */
 export interface Settlements {
   /**
-   * Rejects when the store fails. The settlement is then kept and sent again: by later settlements, by `retry`, and by
-   * itself while any is kept.
+   * Rejects when the store fails. The settlement is then sent again: after a later settlement, by `retry`, and
+   * periodically.
    *
-   * @param opening Opens the reservation first, for a request that was served without a reservation. @default the reservation is open
+   * @param opening Opens the reservation of a request that was served without one. @default the reservation is open
    */
   settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
-  /** Waits for settlements under way, then sends once more what is kept; resolves to how many are still left. */
+  /** Waits for running settlements, then sends failed ones once more. Resolves with the number that failed again. */
   retry(): Promise<number>
-  /** How many are kept to be sent again. */
+  /** Number of settlements that will be sent again. */
   waiting(): number
-  /** How many were given up: too many were kept, or the store refused the amounts. */
+  /** Number of discarded settlements: too many failed, or the store refused the amounts. */
   dropped(): number
 }
 
@@ -27,22 +33,21 @@ interface Sending {
 }
 
 export interface SettlementsOptions {
-  /** Sends kept settlements again without waiting for a request. @default only later calls send them again */
+  /** Schedules retries. @default only later calls send them again */
   readonly after?: Runtime['after']
-  /** Maximum number of kept settlements. @default 10,000 */
-  readonly maxKept?: number
-  /** Notified of each settlement that is given up. */
+  /** Maximum number of failed settlements. Beyond it the oldest is discarded; its reservation expires. @default 10,000 */
+  readonly maxFailed?: number
+  /** Called with each discarded settlement. */
   readonly onDropped?: (settlement: Settlement) => void
 }
 
-/** Beyond so many the oldest is given up: its reservation expires in the store. */
-const MAX_KEPT = 10_000
+const MAX_FAILED = 10_000
 const RETRY_MS = 1_000
 
-/** A reservation is settled once, however often it is sent, so sending again is safe. */
+/** Sending a settlement again is safe, because the store settles a reservation once. */
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
-  const { after, maxKept = MAX_KEPT, onDropped } = options
-  const kept: Sending[] = []
+  const { after, maxFailed = MAX_FAILED, onDropped } = options
+  const failed: Sending[] = []
   const underWay = new Set<Promise<void>>()
   let isRetrying = false
   let isScheduled = false
@@ -50,7 +55,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
 
   function settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void> {
     const sending: Sending = { settlement, opening }
-    const failed = (error: unknown): never => {
+    const onFailed = (error: unknown): never => {
       if (isRefused(error)) drop(settlement)
       else keep(sending)
       throw error
@@ -59,9 +64,9 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     try {
       settled = send(sending)
     } catch (error) {
-      return failed(error)
+      return onFailed(error)
     }
-    return isPromise(settled) ? track(settled.then(retryKept, failed)) : retryKept()
+    return isPromise(settled) ? track(settled.then(retryFailed, onFailed)) : retryFailed()
   }
 
   function send(sending: Sending): MaybePromise<boolean> {
@@ -73,7 +78,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     try {
       await store.reserve(opening)
     } catch (error) {
-      // An earlier try has opened the reservation.
+      // An earlier attempt opened the reservation.
       if (!isRefused(error)) throw error
     }
     sending.opening = undefined
@@ -90,8 +95,8 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   function keep(sending: Sending): void {
-    kept.push(sending)
-    const oldest = kept.length > maxKept ? kept.shift() : undefined
+    failed.push(sending)
+    const oldest = failed.length > maxFailed ? failed.shift() : undefined
     if (oldest !== undefined) drop(oldest.settlement)
     schedule()
   }
@@ -102,33 +107,33 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   function schedule(): void {
-    if (after === undefined || isScheduled || kept.length === 0) return
+    if (after === undefined || isScheduled || failed.length === 0) return
     isScheduled = true
     after(
       RETRY_MS,
       () => {
         isScheduled = false
-        void sendKept().then(schedule)
+        void sendFailed().then(schedule)
       },
       { isBackground: true },
     )
   }
 
-  function retryKept(): MaybePromise<void> {
-    return kept.length === 0 ? undefined : chain(sendKept(), () => undefined)
+  function retryFailed(): MaybePromise<void> {
+    return failed.length === 0 ? undefined : chain(sendFailed(), () => undefined)
   }
 
   async function retry(): Promise<number> {
     await Promise.allSettled(underWay)
-    return sendKept()
+    return sendFailed()
   }
 
-  async function sendKept(): Promise<number> {
-    if (isRetrying) return kept.length
+  async function sendFailed(): Promise<number> {
+    if (isRetrying) return failed.length
     isRetrying = true
     try {
-      for (let next = kept.shift(); next !== undefined; next = kept.shift()) {
-        if (!(await isTaken(next))) return kept.unshift(next)
+      for (let next = failed.shift(); next !== undefined; next = failed.shift()) {
+        if (!(await isTaken(next))) return failed.unshift(next)
       }
       return 0
     } finally {
@@ -136,7 +141,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     }
   }
 
-  /** A settlement that the store will never take must not keep others back. */
+  /** Drops a settlement that the store refuses, so that it does not block the others. */
   async function isTaken(sending: Sending): Promise<boolean> {
     try {
       await send(sending)
@@ -147,10 +152,48 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     return true
   }
 
-  return { settle, retry, waiting: () => kept.length, dropped: () => dropped }
+  return { settle, retry, waiting: () => failed.length, dropped: () => dropped }
 }
 
-/** The store answered that the settlement is wrong: sending it again cannot help. */
+/** Returns true if the store refused the settlement itself, so that a retry cannot succeed. */
 function isRefused(error: unknown): boolean {
   return error instanceof RangeError
+}
+
+interface Settled {
+  readonly reservationId: string
+  /** The windows at the time of the reservation. */
+  readonly windows: KeyWindows
+  readonly limits: readonly Limit[]
+  readonly used: Used
+  readonly entries: readonly SettledEntry[]
+}
+
+/** Returns the data that settles a reservation. */
+export function settlementOf({ reservationId, windows, limits, used, entries }: Settled): Settlement {
+  const tokens = countable(used.promptTokens + used.completionTokens)
+  const amounts = { requests: 1, tokens, budget: used.billed }
+  const charges: Charge[] = []
+  for (const limit of limits) {
+    const amount = amounts[limit.kind]
+    if (amount > 0) charges.push({ counter: limit.counter, amount, expiresAt: counterExpiry(limit) })
+  }
+  return { reservationId, charges, tallies: talliesOf(windows.tallies, used), entries }
+}
+
+/** Clamps usage to integers of at least 0. If the billed amount is not a number, bills the reserved amount. */
+export function checkedUsage(used: Used, reserved: number): Used {
+  return {
+    promptTokens: orElse(used.promptTokens, 0),
+    completionTokens: orElse(used.completionTokens, 0),
+    savedTokens: Number.isSafeInteger(used.savedTokens) ? used.savedTokens : 0,
+    theoretical: nano(orElse(used.theoretical, 0)),
+    actual: nano(orElse(used.actual, 0)),
+    billed: nano(orElse(used.billed, reserved)),
+    model: used.model,
+  }
+}
+
+function orElse(amount: number, otherwise: number): number {
+  return Number.isFinite(amount) ? countable(amount) : otherwise
 }

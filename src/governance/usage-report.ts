@@ -3,33 +3,40 @@ import { periodOf } from '../core/period.ts'
 import type { Store } from '../core/store.ts'
 import type { KeyLimits, KeyRateLimit, KeyUsage, UsageTotals } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
-import { readSpent, type BudgetWindow } from './carried.ts'
-import { UNLIMITED } from './field-schema.ts'
-import { counterName, keyOwner, limitsInForce, sharedOwner, type Limit, type LimitKind } from './limits-in-force.ts'
-import type { SharedLimits } from './shared-limits.ts'
+import { UNLIMITED, type Budget, type VirtualKey } from './virtual-key.ts'
+import {
+  counterName,
+  keyOwner,
+  limitsInForce,
+  sharedOwner,
+  type Limit,
+  type LimitKind,
+  type SharedLimits,
+} from './limits.ts'
+import { readSpent, type BudgetWindow } from './key-windows.ts'
 import { modelsIn, reportWindow, sumTallies, tallyNames, type UsageSums } from './usage-tally.ts'
-import type { Budget, VirtualKey } from './virtual-key.ts'
 
-/** What keys have used and what remains, in the shapes of the admin API. Times are ISO 8601. */
+/** Usage and remaining limits of keys, in the form of the admin API. Times are ISO 8601. */
 export interface UsageReports {
-  /** `GET …/virtual-keys/limits`: of several limits of one kind, the one with the smallest rest. */
+  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the one with the smallest rest. */
   limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
   /** `GET …/virtual-keys/{id}/rate-limit`. */
   rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
-  /** `GET …/virtual-keys/{id}/usage`: the present window of the key's budget, else the month. */
+  /** `GET …/virtual-keys/{id}/usage`: the current window of the key's budget, or the month without a budget. */
   usage(key: VirtualKey): Promise<WireForm<KeyUsage>>
-  /** What each key has spent in the present window of its budget (else the month), in cents. */
+  /** Returns the amount in cents that each key spent in that window. */
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
-  /** What all keys of each shared budget have spent together in its present window, and when that ends. */
-  budgetWindows(budgets: readonly Budget[]): Promise<readonly BudgetStatus[]>
+  /** Returns the current windows of shared budgets, by the ids of the budgets. */
+  budgetWindows(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>>
 }
 
 export interface BudgetStatus {
+  /** Billed to all keys of the budget. */
   readonly spentCents: number
   readonly resetsAt: string
 }
 
-/** A limit as callers see it. */
+/** The status of one limit. */
 interface LimitStatus {
   readonly max: number
   readonly left: number
@@ -116,12 +123,14 @@ export function createUsageReports(parts: {
     return centsIn(keys.map((key) => ({ owner: keyOwner(key.id), every: reportWindow(key) })))
   }
 
-  async function budgetWindows(budgets: readonly Budget[]): Promise<readonly BudgetStatus[]> {
+  async function budgetWindows(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>> {
     const spent = await centsIn(budgets.map(({ id, limit }) => ({ owner: sharedOwner(id), every: limit.every })))
-    return budgets.map(({ limit }, index) => ({
-      spentCents: spent[index] ?? 0,
-      resetsAt: iso(periodOf(now(), limit.every).end),
-    }))
+    return new Map(
+      budgets.map(({ id, limit }, index) => [
+        id,
+        { spentCents: spent[index] ?? 0, resetsAt: iso(periodOf(now(), limit.every).end) },
+      ]),
+    )
   }
 
   async function centsIn(owners: readonly Pick<BudgetWindow, 'owner' | 'every'>[]): Promise<readonly number[]> {
@@ -136,7 +145,7 @@ export function createUsageReports(parts: {
   return { limits, rateLimit, usage, spentCents, budgetWindows }
 }
 
-/** What others hold at the moment counts as used, as a reservation would find it. */
+/** Held amounts count as used, as they do for a reservation. */
 function toLimitStatus(
   limit: Limit,
   level: { readonly spent: number; readonly held: number } = { spent: 0, held: 0 },

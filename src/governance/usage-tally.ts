@@ -1,10 +1,10 @@
 import type { Tally } from '../core/store.ts'
 import { periodOf, type DurationCode, type Period } from '../core/period.ts'
-import { keyOwner, sharedOwner } from './limits-in-force.ts'
+import { keyOwner, sharedOwner } from './limits.ts'
 import type { Used } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
-/** Sums of a key over one window, by the names of their fields. */
+/** Sums of a key over one window. */
 export type UsageSums = Readonly<Record<UsageField, number>>
 
 export type UsageField = 'requests' | 'prompt' | 'completion' | 'saved' | 'theoretical' | 'actual' | 'billed'
@@ -20,8 +20,8 @@ export const USAGE_FIELDS: readonly UsageField[] = [
 ]
 
 const DAY = 86_400_000
-/** Reports reach back over a year; those of hours and minutes two days. */
-const KEPT: Readonly<Record<DurationCode, number>> = {
+/** Retention of tallies after their window, in milliseconds. Tallies of weeks and months are sums of days. */
+const RETENTION: Readonly<Record<DurationCode, number>> = {
   '1m': 2 * DAY,
   '1h': 2 * DAY,
   '1d': 400 * DAY,
@@ -29,7 +29,7 @@ const KEPT: Readonly<Record<DurationCode, number>> = {
   '1M': 0,
 }
 /** The tallies of a shared budget are read for windows of at most a month. */
-const KEPT_BILLED = 32 * DAY
+const BILLED_RETENTION = 32 * DAY
 const MAX_MODEL = 200
 
 /** A tally of one window that the requests of a key are added to. */
@@ -48,7 +48,7 @@ export function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[
   const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
   const targets = codes.flatMap((code): readonly TallyTarget[] => {
     const { start, end } = periodOf(at, code)
-    const [expiresAt, hourField] = [end + KEPT[code], code === '1d' ? billedInHour(at) : undefined]
+    const [expiresAt, hourField] = [end + RETENTION[code], code === '1d' ? billedInHour(at) : undefined]
     return [
       { name: totalName(key.id, code, start), kind: 'total', hourField, expiresAt },
       { name: modelsName(key.id, code, start), kind: 'models', hourField, expiresAt },
@@ -57,10 +57,10 @@ export function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[
   if (key.budgetId === undefined) return targets
   const { start, end } = periodOf(at, '1d')
   const name = billedName(sharedOwner(key.budgetId), start)
-  return [...targets, { name, kind: 'billed', hourField: billedInHour(at), expiresAt: end + KEPT_BILLED }]
+  return [...targets, { name, kind: 'billed', hourField: billedInHour(at), expiresAt: end + BILLED_RETENTION }]
 }
 
-/** What a request adds to the reports. */
+/** Returns the amounts that a request adds to the tallies. */
 export function talliesOf(targets: readonly TallyTarget[], used: Used): readonly Tally[] {
   const amounts: UsageSums = {
     requests: 1,
@@ -84,7 +84,7 @@ export function talliesOf(targets: readonly TallyTarget[], used: Used): readonly
   return tallies
 }
 
-/** Models whose field names are remembered. */
+/** Maximum number of models whose field names are cached. */
 const MAX_MODELS = 200
 const fieldNames = new Map<string, readonly (readonly [UsageField, string])[]>()
 
@@ -103,17 +103,17 @@ function fieldNamesOf(model: string): readonly (readonly [UsageField, string])[]
   return names
 }
 
-/** Names of models that never answered stay out of the reports: callers may invent as many as they like. */
+/** Requests without usage are not counted by model, because callers can invent any number of model names. */
 function isAnswered(used: Used): boolean {
   return used.promptTokens > 0 || used.completionTokens > 0 || used.theoretical > 0
 }
 
-/** The window of a key's report: its budget's, else the month. */
+/** Returns the window of a key's report: that of its budget, or a month. */
 export function reportWindow(key: VirtualKey): DurationCode {
   return key.budget?.every ?? '1M'
 }
 
-/** The tallies that together make the report of one period. */
+/** Returns the names of the tallies whose sums are the report of one period. */
 export function tallyNames(
   id: string,
   every: DurationCode,
@@ -128,7 +128,7 @@ export function tallyNames(
   }
 }
 
-/** The sums of several tallies. */
+/** Adds several tallies. */
 export function sumTallies(tallies: readonly Readonly<Record<string, number>>[], suffix: string = ''): UsageSums {
   const sum = (field: UsageField): number => tallies.reduce((total, tally) => total + (tally[field + suffix] ?? 0), 0)
   return {
@@ -142,7 +142,7 @@ export function sumTallies(tallies: readonly Readonly<Record<string, number>>[],
   }
 }
 
-/** The models that tallies by model speak of, in alphabetical order. */
+/** Returns the model names in tallies by model, in alphabetical order. */
 export function modelsIn(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
   const names = tallies.flatMap((tally) => Object.keys(tally).filter((field) => field.startsWith('requests ')))
   return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()

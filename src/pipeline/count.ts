@@ -1,6 +1,5 @@
 import { headersOf } from '../core/http.ts'
-import { ONE_REQUEST } from '../governance/places.ts'
-import type { WaitForStore } from '../governance/reservation.ts'
+import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
 import { authenticate } from './authenticate.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Authenticated, Exchange, Parsed } from './exchange.ts'

@@ -1,5 +1,4 @@
-import { createQuote, type QuoteCandidate } from '../governance/quote.ts'
-import type { Quote, WaitForStore } from '../governance/reservation.ts'
+import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
 import { greatestAnswer } from '../governance/access.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Exchange, Parsed, Reserved, Route } from './exchange.ts'

@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { chain, isPromise, type MaybePromise, lazy } from '../core/async.ts'
+import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Settlement, Store } from '../core/store.ts'
 import type { Budgets, Keys, RateLimits } from '../governance/admin-api.ts'
@@ -7,7 +7,7 @@ import type { AdminRecords } from '../governance/admin-records.ts'
 import { parseConfiguration } from '../governance/configuration.ts'
 import { createKeyLookup } from '../governance/key-lookup.ts'
 import { createLedger, type Ledger } from '../governance/ledger.ts'
-import { createSharedLimits } from '../governance/shared-limits.ts'
+import { createSharedLimits } from '../governance/limits.ts'
 import type { KeyById } from '../pipeline/answer-item.ts'
 import type { FindKey } from '../pipeline/services.ts'
 
@@ -54,7 +54,7 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const shared = createSharedLimits({ store, now, ...remembering })
   const lookup = createKeyLookup({ store, now, ...remembering })
   const load = lazy(async () => {
-    const [{ createAdminRecords }, { applyConfiguration, createKeyring }] = await Promise.all([
+    const [{ applyConfiguration, createAdminRecords }, { createKeyring }] = await Promise.all([
       import('../governance/admin-records.ts'),
       import('../governance/keyring.ts'),
     ])

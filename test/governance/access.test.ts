@@ -4,13 +4,13 @@ import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/model.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { checkAccess, greatestAnswer, mayUse } from '../../src/governance/access.ts'
-import { makeKey } from '../../src/governance/key-fields.ts'
-import { parseNewKey, type KeyFields } from '../../src/governance/key-schema.ts'
+import { checkAccess, greatestAnswer, mayUse, weighProviders } from '../../src/governance/access.ts'
+import { makeKey, parseNewKey } from '../../src/governance/key-fields.ts'
+import type { WireForm } from '../../src/core/field-names.ts'
+import type { KeySettings } from '../../src/governance/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { weighProviders } from '../../src/governance/weights.ts'
 
-const key = (fields: KeyFields): VirtualKey =>
+const key = (fields: WireForm<KeySettings>): VirtualKey =>
   makeKey({ id: 'id', hash: '', prefix: '', createdAt: 0 }, parseNewKey({ name: 'app', ...fields }))
 
 const prompt = (body: JsonObject, maxTokens?: number): Prompt => ({
@@ -22,7 +22,7 @@ const prompt = (body: JsonObject, maxTokens?: number): Prompt => ({
   stream: false,
 })
 
-const refused = (asked: Prompt, fields: KeyFields): string | undefined => {
+const refused = (asked: Prompt, fields: WireForm<KeySettings>): string | undefined => {
   try {
     checkAccess(key(fields), { prompt: asked, modelName: asked.model })
     return undefined
@@ -32,7 +32,7 @@ const refused = (asked: Prompt, fields: KeyFields): string | undefined => {
 }
 
 describe('models', () => {
-  it.each<[string, KeyFields, boolean]>([
+  it.each<[string, WireForm<KeySettings>, boolean]>([
     ['openai/gpt-x', {}, true],
     ['openai/gpt-x', { allowed_models: ['openai/gpt-x'] }, true],
     ['openai/gpt-x-mini', { allowed_models: ['openai/gpt-x'] }, false],

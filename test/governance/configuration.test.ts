@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfiguration } from '../../src/governance/configuration.ts'
-import { applyConfiguration } from '../../src/governance/keyring.ts'
-import { parseKeyChange } from '../../src/governance/key-schema.ts'
-import { sha256 } from '#hash'
-import { parseBudget, parseRateLimit } from '../../src/governance/shared-schema.ts'
+import { applyConfiguration, createAdminRecords } from '../../src/governance/admin-records.ts'
+import { parseKeyChange } from '../../src/governance/key-fields.ts'
 import { quote, room, used } from './room.ts'
+import { sha256 } from '#hash'
 
 const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'
 const given = {
@@ -134,16 +133,13 @@ describe('the configuration', () => {
   })
 })
 
-it('bodies of shared records get an id where they have none', () => {
-  expect(parseBudget({ name: 'Team', max_limit: 0 }, 'new')).toEqual({
-    id: 'new',
-    name: 'Team',
-    limit: { max: 0, every: '1M' },
-  })
-  expect(parseRateLimit({ id: 'mine', token_max_limit: 3 }, 'new')).toEqual({
-    id: 'mine',
-    name: 'mine',
-    tokens: { max: 3, every: '1h' },
-  })
-  expect(() => parseBudget(null, 'new')).toThrow('a JSON object was expected')
+it('gives a shared record that is created without an id a new one', async () => {
+  const { store, clock, keyring, shared } = room()
+  const runtime = { now: () => clock.at, uuid: () => 'new' }
+  const records = createAdminRecords({ store, runtime, keyring, shared })
+  await records.budgets.create({ name: 'Team', max_limit: 0 })
+  expect(await shared.budgets.read('new')).toEqual({ id: 'new', name: 'Team', limit: { max: 0, every: '1M' } })
+  await records.rateLimits.create({ id: 'mine', token_max_limit: 3 })
+  expect(await shared.rateLimits.read('mine')).toEqual({ id: 'mine', name: 'mine', tokens: { max: 3, every: '1h' } })
+  await expect(records.budgets.create(null)).rejects.toThrow('a JSON object was expected')
 })

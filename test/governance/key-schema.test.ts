@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { changeKey, makeKey } from '../../src/governance/key-fields.ts'
-import { parseKeyChange, parseNewKey } from '../../src/governance/key-schema.ts'
-import { limitsOf } from '../../src/governance/plans.ts'
+import { changeKey, makeKey, parseKeyChange, parseNewKey } from '../../src/governance/key-fields.ts'
+import { limitsOf } from '../../src/governance/virtual-key.ts'
 
 function failure(action: () => unknown): GatewayError {
   try {

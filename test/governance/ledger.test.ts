@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { nano, usd } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/period.ts'
-import { parseKeyChange, parseNewKey, type KeyFields } from '../../src/governance/key-schema.ts'
+import { parseKeyChange, parseNewKey } from '../../src/governance/key-fields.ts'
+import type { WireForm } from '../../src/core/field-names.ts'
+import type { KeySettings } from '../../src/governance/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { NOON, quote, room, used, type Room } from './room.ts'
 import { attempt } from '../support/attempt.ts'
@@ -9,7 +11,7 @@ import { attempt } from '../support/attempt.ts'
 const UNLIMITED = Number.MAX_SAFE_INTEGER
 const HOUR_END = NOON + 3_600_000
 
-async function keyWith(place: Room, fields: KeyFields): Promise<VirtualKey> {
+async function keyWith(place: Room, fields: WireForm<KeySettings>): Promise<VirtualKey> {
   return (await place.keyring.create(parseNewKey({ name: 'app', ...fields }))).key
 }
 

@@ -1,10 +1,10 @@
-import { type NanoUsd, nano } from '../../src/core/money.ts'
+import { nano, type NanoUsd } from '../../src/core/money.ts'
 import type { Store } from '../../src/core/store.ts'
 import { createKeyLookup } from '../../src/governance/key-lookup.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, Used } from '../../src/governance/reservation.ts'
-import { createSharedLimits, type SharedLimits } from '../../src/governance/shared-limits.ts'
+import { createSharedLimits, type SharedLimits } from '../../src/governance/limits.ts'
 import { createUsageReports, type UsageReports } from '../../src/governance/usage-report.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 

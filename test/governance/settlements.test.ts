@@ -7,7 +7,7 @@ import { settled } from '../support/attempt.ts'
 const named = (reservationId: string): Settlement => ({ reservationId, charges: [], tallies: [] })
 
 /** A store that fails while `failure` is set, and timers that the test runs. */
-function room(maxKept?: number) {
+function room(maxFailed?: number) {
   const inner = memoryStore()
   const state: { failure: Error | undefined; readonly taken: string[]; readonly timers: (() => void)[] } = {
     failure: undefined,
@@ -29,7 +29,7 @@ function room(maxKept?: number) {
       return () => {}
     },
     onDropped: ({ reservationId }) => void dropped.push(reservationId),
-    ...(maxKept !== undefined && { maxKept }),
+    ...(maxFailed !== undefined && { maxFailed }),
   })
   return { state, settlements, dropped }
 }

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createGateway, extractive, type Gateway } from '../../src/index.ts'
 import { DURATION_CODES } from '../../src/core/period.ts'
-import { PLAN_NAMES } from '../../src/governance/plans.ts'
+import { PLAN_NAMES } from '../../src/governance/virtual-key.ts'
 import {
   ADMIN_KEY,
   AUDIT,

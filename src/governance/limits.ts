@@ -1,10 +1,17 @@
-import { periodOf, type DurationCode, type Period } from '../core/period.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
-import { limitsOf } from './plans.ts'
-import type { SharedLimits } from './shared-limits.ts'
-import type { Allowance, Budget, RateLimit, VirtualKey } from './virtual-key.ts'
+import { periodOf, type DurationCode, type Period } from '../core/period.ts'
+import { createRecordTable, type LookupOptions, type RecordTable } from './record-table.ts'
+import {
+  limitsOf,
+  storedBudget,
+  storedRateLimit,
+  type Allowance,
+  type Budget,
+  type RateLimit,
+  type VirtualKey,
+} from './virtual-key.ts'
 
-/** What a limit counts: requests, tokens, or nano-dollars. */
+/** The unit of a limit: requests, tokens, or nano-dollars. */
 export type LimitKind = 'requests' | 'tokens' | 'budget'
 
 /** One limit in its current window. */
@@ -13,17 +20,27 @@ export interface Limit {
   /** The name of the limit in messages: `The budget of this key`. */
   readonly label: string
   readonly max: number
-  /** The part of `max` that was spent in this window and is missing in the counter. See carried.ts. @default 0 */
-  readonly carried?: number
   readonly every: DurationCode
   readonly period: Period
   readonly counter: string
   /** The key or shared record that the limit belongs to. Each window of an owner has its own counter. */
   readonly owner: string
+  /** The part of `max` that was spent in this window and is missing in the counter. See key-windows.ts. @default 0 */
+  readonly carried?: number
 }
 
-/** A deleted record that keys still refer to allows nothing. */
-const NOTHING: Allowance = { max: 0, every: '1h' }
+/** The records that keys refer to by `budget_id` and `rate_limit_id`. */
+export interface SharedLimits {
+  readonly budgets: RecordTable<Budget>
+  readonly rateLimits: RecordTable<RateLimit>
+}
+
+export function createSharedLimits(options: LookupOptions): SharedLimits {
+  return {
+    budgets: createRecordTable({ ...options, prefix: 'budget:', label: 'budget', schema: storedBudget }),
+    rateLimits: createRecordTable({ ...options, prefix: 'rate-limit:', label: 'rate limit', schema: storedRateLimit }),
+  }
+}
 
 /** The shared records of a key. Undefined if the key refers to none, or to a deleted one. */
 export interface SharedOfKey {
@@ -47,51 +64,38 @@ export function limitsInForce(key: VirtualKey, shared: SharedLimits, now: number
   return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
 }
 
+/** Limits of a deleted record that keys still refer to. */
+const NOTHING: Allowance = { max: 0, every: '1h' }
+
 export function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
   const { rateLimitId, budgetId } = key
   const own = limitsOf(key)
-  const owner = keyOwner(key.id)
   const limits: Limit[] = []
-  addLimit(limits, { kind: 'requests', label: 'The request limit of this key', owner }, own.requests, now)
-  addLimit(limits, { kind: 'tokens', label: 'The token limit of this key', owner }, own.tokens, now)
-  if (rateLimitId !== undefined) addRateLimits(limits, rateLimitId, rate, now)
-  addLimit(limits, { kind: 'budget', label: 'The budget of this key', owner }, key.budget, now)
+  const add = (kind: LimitKind, owner: string, label: string, allowance: Allowance | undefined): void => {
+    if (allowance === undefined) return
+    const { max, every } = allowance
+    const period = periodOf(now, every)
+    limits.push({ kind, label, max, every, period, owner, counter: counterName(kind, owner, every, period) })
+  }
+  const owner = keyOwner(key.id)
+  add('requests', owner, 'The request limit of this key', own.requests)
+  add('tokens', owner, 'The token limit of this key', own.tokens)
+  if (rateLimitId !== undefined) {
+    const record: RateLimit = rate ?? { id: rateLimitId, name: deletedName(rateLimitId), requests: NOTHING }
+    const name = JSON.stringify(record.name)
+    add('requests', sharedOwner(rateLimitId), `The shared request limit ${name}`, record.requests)
+    add('tokens', sharedOwner(rateLimitId), `The shared token limit ${name}`, record.tokens)
+  }
+  add('budget', owner, 'The budget of this key', key.budget)
   if (budgetId !== undefined) {
-    const { name, limit } = budget ?? { name: gone(budgetId), limit: NOTHING }
-    const label = `The shared budget ${JSON.stringify(name)}`
-    addLimit(limits, { kind: 'budget', label, owner: sharedOwner(budgetId) }, limit, now)
+    const name = JSON.stringify(budget?.name ?? deletedName(budgetId))
+    add('budget', sharedOwner(budgetId), `The shared budget ${name}`, budget?.limit ?? NOTHING)
   }
   return limits
 }
 
-function addRateLimits(limits: Limit[], id: string, found: RateLimit | undefined, now: number): void {
-  const record: RateLimit = found ?? { id, name: gone(id), requests: NOTHING }
-  const name = JSON.stringify(record.name)
-  const owner = sharedOwner(id)
-  addLimit(limits, { kind: 'requests', label: `The shared request limit ${name}`, owner }, record.requests, now)
-  addLimit(limits, { kind: 'tokens', label: `The shared token limit ${name}`, owner }, record.tokens, now)
-}
-
-function gone(id: string): string {
+function deletedName(id: string): string {
   return `${id}, which no longer exists`
-}
-
-interface Counted {
-  readonly kind: LimitKind
-  readonly label: string
-  readonly owner: string
-}
-
-function addLimit(
-  limits: Limit[],
-  { kind, label, owner }: Counted,
-  allowance: Allowance | undefined,
-  now: number,
-): void {
-  if (allowance === undefined) return
-  const { max, every } = allowance
-  const period = periodOf(now, every)
-  limits.push({ kind, label, max, every, period, owner, counter: counterName(kind, owner, every, period) })
 }
 
 export function keyOwner(id: string): string {
@@ -113,6 +117,6 @@ const MINUTE = 60_000
  * Returns the time at which a counter expires. It outlives its window, so that late settlements are counted and a clock
  * that is set back finds it again. Windows of a minute are kept for a shorter time, because there are many.
  */
-export function forgottenAt(every: DurationCode, period: Period): number {
+export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
   return period.end + (every === '1m' ? 15 * MINUTE : 120 * MINUTE)
 }
