@@ -1,4 +1,3 @@
-import type * as z from 'zod/mini'
 import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
@@ -7,7 +6,6 @@ import { usd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import type {
-  BudgetChange,
   BudgetPage,
   BudgetRecord,
   ConfiguredBudget,
@@ -24,9 +22,9 @@ import type {
   RateLimitPage,
   RateLimitRecord,
 } from './admin-api.ts'
-import { budgetFields, budgetSettings, rateLimitFields, rateLimitSettings, type Configured } from './configuration.ts'
+import { budgetChange, newBudget, newRateLimit, rateLimitChange, type Configured } from './configuration.ts'
 import * as field from './field-schema.ts'
-import { changeAllowance, given, listedKey, parseChange, parseKeyChange, parseNewKey, publicKey } from './key-fields.ts'
+import { changeAllowance, given, listedKey, parseKeyChange, parseNewKey, publicKey } from './key-fields.ts'
 import type { Keyring } from './keyring.ts'
 import type { SharedLimits } from './limits.ts'
 import { pageQuery, type RecordTable } from './record-table.ts'
@@ -141,13 +139,6 @@ function sharedRecords<record extends { readonly id: string }, shown extends obj
   }
 }
 
-type Schema<record> = z.ZodMiniType<WireForm<record>>
-
-const newBudget: Schema<ConfiguredBudget> = field.record(budgetFields, field.ignored(['resets_at']))
-const newRateLimit: Schema<ConfiguredRateLimit> = field.record(rateLimitFields, field.ignored([]))
-const budgetChange: Schema<BudgetChange> = field.record(budgetSettings, field.ignored(['id', 'resets_at']))
-const rateLimitChange: Schema<RateLimitChange> = field.record(rateLimitSettings, field.ignored(['id']))
-
 function withId(body: unknown, id: string): unknown {
   return isJsonObject(body) ? { id, ...body } : body
 }
@@ -157,7 +148,7 @@ function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRe
     object: 'budget',
     make: (body, newId) => toBudget(field.parseWith(newBudget, withId(body, newId))),
     change: (body) => {
-      const change = parseChange(budgetChange, body, { settable: budgetSettings, example: 'max_limit' })
+      const change = field.parseChange(budgetChange, body, 'max_limit')
       return ({ id, name, limit }) => ({
         id,
         name: change.name ?? name,
@@ -191,7 +182,7 @@ const RATE_LIMITS: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<Rat
   object: 'rate_limit',
   make: (body, newId) => toRateLimit(field.parseWith(newRateLimit, withId(body, newId))),
   change: (body) => {
-    const change = parseChange(rateLimitChange, body, { settable: rateLimitSettings, example: 'request_max_limit' })
+    const change = field.parseChange(rateLimitChange, body, 'request_max_limit')
     return (rateLimit) => changeRateLimit(rateLimit, change)
   },
   showing:

@@ -1,7 +1,16 @@
 import { sha256 } from '#hash'
 import * as z from 'zod/mini'
 import type { WireForm } from '../core/field-names.ts'
-import type { ConfiguredBudget, ConfiguredKey, ConfiguredRateLimit, KeyProvider, NewKey } from './admin-api.ts'
+import type {
+  BudgetChange,
+  ConfiguredBudget,
+  ConfiguredKey,
+  ConfiguredRateLimit,
+  KeyChange,
+  KeyProvider,
+  NewKey,
+  RateLimitChange,
+} from './admin-api.ts'
 import * as field from './field-schema.ts'
 import { hashSecret, prefixOfSecret, type KeyFormat } from './key-lookup.ts'
 import { PLAN_NAMES } from './virtual-key.ts'
@@ -23,8 +32,7 @@ const provider = field.record({
   allowed_models: optional(modelNames),
 })
 
-/** The fields of a key that a change can set, besides its name. */
-export const keySettings = {
+const keySettings = {
   description: optional(field.text(0, 2_000)),
   budget_limit_cents: optional(field.cents),
   budget_reset_duration: optional(field.duration),
@@ -45,12 +53,25 @@ export const keySettings = {
 
 const formats: readonly KeyFormat[] = ['sk-bf', 'sk-svc']
 
-export const newKeyFields = {
+const newKeyFields = {
   ...keySettings,
   name: field.name,
   key_format: z.optional(field.oneOf(formats)),
   value: z.optional(field.text(16, 512)),
 }
+
+/** The body that creates a key. */
+export const newKey: z.ZodMiniType<WireForm<NewKey>> = field.record(newKeyFields, field.ignored(['id']))
+
+/** A change of a key, as an update sends it. `value` is compared with the key's secret and never changed. */
+export interface ParsedKeyChange extends WireForm<KeyChange> {
+  readonly value?: string | undefined
+}
+
+export const keyChange: z.ZodMiniType<ParsedKeyChange> = field.record(
+  { ...keySettings, name: z.optional(field.name), value: newKeyFields.value },
+  field.ignored(['id', 'key_format']),
+)
 
 const configuredKey: z.ZodMiniType<WireForm<ConfiguredKey>> = field
   .record({
@@ -64,17 +85,20 @@ const configuredKey: z.ZodMiniType<WireForm<ConfiguredKey>> = field
     }),
   )
 
-/** The fields of a shared budget that a change can set. */
-export const budgetSettings = {
+type Schema<record> = z.ZodMiniType<WireForm<record>>
+
+const budgetSettings = {
   name: z.optional(field.name),
   max_limit: z.optional(field.dollars),
   reset_duration: z.optional(field.duration),
 }
 
-export const budgetFields = { ...budgetSettings, id: field.recordId, max_limit: field.dollars }
+const budgetFields = { ...budgetSettings, id: field.recordId, max_limit: field.dollars }
 
-/** The fields of shared rate limits that a change can set. */
-export const rateLimitSettings = {
+export const newBudget: Schema<ConfiguredBudget> = field.record(budgetFields, field.ignored(['resets_at']))
+export const budgetChange: Schema<BudgetChange> = field.record(budgetSettings, field.ignored(['id', 'resets_at']))
+
+const rateLimitSettings = {
   name: z.optional(field.name),
   request_max_limit: optional(field.count),
   request_reset_duration: optional(field.duration),
@@ -82,7 +106,10 @@ export const rateLimitSettings = {
   token_reset_duration: optional(field.duration),
 }
 
-export const rateLimitFields = { ...rateLimitSettings, id: field.recordId }
+const rateLimitFields = { ...rateLimitSettings, id: field.recordId }
+
+export const newRateLimit: Schema<ConfiguredRateLimit> = field.record(rateLimitFields, field.ignored([]))
+export const rateLimitChange: Schema<RateLimitChange> = field.record(rateLimitSettings, field.ignored(['id']))
 
 const MAX_RECORDS = 100_000
 

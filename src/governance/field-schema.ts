@@ -100,7 +100,9 @@ export const moment: z.ZodMiniType<string> = expecting(
 )
 
 /** Fields that only the gateway sets. They are ignored, so that a client may send back a record that it has read. */
-const IGNORED = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin'] as const
+const IGNORED: readonly string[] = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin']
+/** Further fields that the schema of an update may ignore. */
+const IGNORED_IN_CHANGES: readonly string[] = ['id', 'key_format', 'resets_at']
 
 type Anything = z.ZodMiniOptional<z.ZodMiniUnknown>
 
@@ -119,6 +121,20 @@ export function parseWith<value>(schema: z.ZodMiniType<value>, given: unknown): 
   const param = path.map(String).join('.').slice(0, MAX_NAME)
   const message = param === '' ? `The body is not valid: ${text}` : `${param}: ${text}`
   throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
+}
+
+/** Parses the body of an update. Throws if it sets no field. `example` is a field that an update can set. */
+export function parseChange<change extends object>(
+  schema: z.ZodMiniType<change>,
+  body: unknown,
+  example: string,
+): change {
+  const change = parseWith(schema, body)
+  if (Object.keys(change).some((name) => !IGNORED.includes(name) && !IGNORED_IN_CHANGES.includes(name))) return change
+  throw new GatewayError(
+    'invalid-admin-request',
+    `The body changes nothing. Send the fields to change, such as ${example}.`,
+  )
 }
 
 /** Parses `governance` of the gateway's options. Throws a GatewayError with the path of the first invalid field. */

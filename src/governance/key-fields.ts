@@ -1,10 +1,8 @@
-import * as z from 'zod/mini'
-import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { cents, toCents, type NanoUsd } from '../core/money.ts'
 import type { DurationCode } from '../core/period.ts'
 import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
-import { keySettings, newKeyFields } from './configuration.ts'
+import { keyChange, newKey, type ParsedKeyChange } from './configuration.ts'
 import * as field from './field-schema.ts'
 import { wrongField } from './record-table.ts'
 import {
@@ -16,37 +14,14 @@ import {
   type VirtualKey,
 } from './virtual-key.ts'
 
-const newKey: z.ZodMiniType<WireForm<NewKey>> = field.record(newKeyFields, field.ignored(['id']))
-
-/** A change of a key, as an update sends it. `value` is compared with the key's secret and never changed. */
-export interface ParsedKeyChange extends WireForm<KeyChange> {
-  readonly value?: string | undefined
-}
-
-const changeableKey = { ...keySettings, name: z.optional(field.name), value: newKeyFields.value }
-const keyChange: z.ZodMiniType<ParsedKeyChange> = field.record(changeableKey, field.ignored(['id', 'key_format']))
-
 /** Parses the body of a creation. Fields that only the gateway sets are ignored, other unknown fields are refused. */
 export function parseNewKey(body: unknown): WireForm<NewKey> {
   return field.parseWith(newKey, body)
 }
 
+/** Parses the body of an update. */
 export function parseKeyChange(body: unknown): ParsedKeyChange {
-  return parseChange(keyChange, body, { settable: changeableKey, example: 'is_active' })
-}
-
-/** Parses the body of an update. Throws if it sets none of the settable fields. */
-export function parseChange<change extends object>(
-  schema: z.ZodMiniType<change>,
-  body: unknown,
-  { settable, example }: { readonly settable: object; readonly example: string },
-): change {
-  const change = field.parseWith(schema, body)
-  if (Object.keys(change).some((name) => Object.hasOwn(settable, name))) return change
-  throw new GatewayError(
-    'invalid-admin-request',
-    `The body changes nothing. Send the fields to change, such as ${example}.`,
-  )
+  return field.parseChange(keyChange, body, 'is_active')
 }
 
 /** The fields of a key that its settings do not change. */
