@@ -1,6 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { isSafeModelName } from '../core/model.ts'
+import type { Part, Source } from '../core/prompt.ts'
 
 const MAX_ECHO_LENGTH = 100
 
@@ -103,4 +104,29 @@ export function blameUpstream<value>(read: () => value): value {
     if (!GatewayError.is(error) || error.kind !== 'invalid-request') throw error
     throw new GatewayError('upstream', `The model provider's answer cannot be read: ${error.message}`)
   }
+}
+
+const MAX_PARTS = 1000
+
+/** Reads the content of a message or a tool result: one text, or an array of parts. */
+export function readContentParts(
+  content: Json | undefined,
+  param: string,
+  readPart: (value: Json, param: string) => Part,
+): readonly Part[] {
+  if (typeof content === 'string') return [{ type: 'text', text: content }]
+  if (!Array.isArray(content)) throw badField(param, content, 'a string or an array of content parts')
+  return arrayAt(content, param, MAX_PARTS).map((part, index) => readPart(part, `${param}[${index}]`))
+}
+
+const BASE64_MARK = ';base64'
+
+/** Returns the bytes of `data:<media type>;base64,<data>`, and any other URL as itself. */
+export function urlSource(url: string): Source {
+  if (!url.startsWith('data:')) return { type: 'url', url }
+  const comma = url.indexOf(',')
+  const head = url.slice('data:'.length, comma)
+  if (comma === -1 || !head.endsWith(BASE64_MARK)) return { type: 'url', url }
+  const mediaType = head.slice(0, -BASE64_MARK.length).split(';')[0] ?? ''
+  return { type: 'base64', mediaType, data: url.slice(comma + 1) }
 }

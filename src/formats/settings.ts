@@ -24,11 +24,14 @@ export function definedSettings(settings: { readonly [K in keyof Settings]?: Set
  * maximum temperature is an option of the operator and is checked elsewhere.
  */
 export function readChatSettings(body: JsonObject): Settings {
-  const limits = LIMIT_FIELDS.flatMap((field) => numberAt(body[field], field, OUTPUT_LIMIT) ?? [])
+  const old = numberAt(body['max_tokens'], 'max_tokens', OUTPUT_LIMIT)
+  const limit = numberAt(body['max_completion_tokens'], 'max_completion_tokens', OUTPUT_LIMIT)
   const topK = body['top_k']
   return definedSettings({
-    ...readShared(body),
-    maxTokens: limits.length === 0 ? undefined : Math.max(...limits),
+    topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
+    parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
+    user: asString(body['user'] ?? body['safety_identifier']) || undefined,
+    maxTokens: old === undefined || limit === undefined ? (limit ?? old) : Math.max(old, limit),
     temperature: numberAt(body['temperature'], 'temperature', { least: 0 }),
     topK: typeof topK === 'number' && Number.isInteger(topK) && topK > 0 ? topK : undefined,
     stop: readStop(body['stop']),
@@ -46,7 +49,9 @@ export function readResponseSettings(body: JsonObject): Settings {
   const text = isAbsent(body['text']) ? {} : objectAt(body['text'], 'text')
   const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
   return definedSettings({
-    ...readShared(body),
+    topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
+    parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
+    user: asString(body['user'] ?? body['safety_identifier']) || undefined,
     maxTokens: numberAt(body['max_output_tokens'], 'max_output_tokens', OUTPUT_LIMIT),
     temperature: numberAt(body['temperature'], 'temperature', { least: 0, most: 2 }),
     toolChoice: readToolChoice(body['tool_choice'], (choice) =>
@@ -55,14 +60,6 @@ export function readResponseSettings(body: JsonObject): Settings {
     shape: readShape(text['format'], 'text.format'),
     effort: asString(reasoning['effort']),
   })
-}
-
-function readShared(body: JsonObject): { readonly [K in keyof Settings]?: Settings[K] | undefined } {
-  return {
-    topP: numberAt(body['top_p'], 'top_p', { least: 0, most: 1 }),
-    parallelToolCalls: booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'),
-    user: asString(body['user'] ?? body['safety_identifier']) || undefined,
-  }
 }
 
 function readStop(value: Json | undefined): readonly string[] | undefined {

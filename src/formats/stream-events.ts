@@ -1,7 +1,7 @@
-import type { AnswerEvent, Completion, ByteSearch } from '../core/answer.ts'
+import type { Frame, AnswerEvent, Completion, ByteSearch } from '../core/answer.ts'
 import type { Dialect, Native } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
-import { asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
+import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
 
 /** Returns the id and the model of an answer, which most formats name alike. */
 export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
@@ -18,6 +18,11 @@ export function parseEvent(data: string): JsonObject {
   const value = parseJson(data)
   if (isJsonObject(value)) return value
   throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
+}
+
+/** Parses the data of an event that the gateway has read before. */
+export function parseFrame(frame: Frame): JsonObject {
+  return asObject(parseJson(frame.data)) ?? {}
 }
 
 /** The block of text or thinking that the next delta of its kind continues. */

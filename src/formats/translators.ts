@@ -7,7 +7,7 @@ import { writeBlocks } from './messages/blocks.ts'
 import { changedSettings, toolsOnceUsed, writeMessageTool } from './messages/settings.ts'
 import { checkToolPairs, type PathedMessage, writeTurns } from './messages/upstream.ts'
 import { changedChatSettings, writeChatTool } from './settings.ts'
-import { type RefuseContent, refuseContentFor, setTranslators } from './translation.ts'
+import { type RefuseContent, refuseContentFor, setTranslators } from './write-prompt.ts'
 import { fieldAt, type SourceFormat, sourceOf, type UnsupportedFields } from './unsupported-fields.ts'
 
 export { readEmbeddings } from './embeddings.ts'

@@ -10,41 +10,41 @@ export function tokensOf(value: unknown): number | undefined {
   return count === undefined || count > MAX_TOKENS ? undefined : count
 }
 
-/** Names of the counts in the chat and in the responses format. */
-const CHAT_COUNTS = { prompt: 'prompt_tokens', completion: 'completion_tokens' } as const
-const RESPONSE_COUNTS = { prompt: 'input_tokens', completion: 'output_tokens' } as const
-type CountNames = typeof CHAT_COUNTS | typeof RESPONSE_COUNTS
-
-export function readChatUsage(value: Json | undefined): Usage | undefined {
-  return readCounts(value, CHAT_COUNTS)
+interface CountNames {
+  readonly prompt: string
+  readonly promptDetails: string
+  readonly completion: string
+  readonly completionDetails: string
 }
 
-export function readResponseUsage(value: Json | undefined): Usage | undefined {
-  return readCounts(value, RESPONSE_COUNTS)
+export const CHAT_COUNTS: CountNames = {
+  prompt: 'prompt_tokens',
+  promptDetails: 'prompt_tokens_details',
+  completion: 'completion_tokens',
+  completionDetails: 'completion_tokens_details',
 }
 
-export function writeChatUsage(usage: Usage): JsonObject {
-  return writeCounts(usage, CHAT_COUNTS)
-}
-
-export function writeResponseUsage(usage: Usage): JsonObject {
-  return writeCounts(usage, RESPONSE_COUNTS)
+export const RESPONSE_COUNTS: CountNames = {
+  prompt: 'input_tokens',
+  promptDetails: 'input_tokens_details',
+  completion: 'output_tokens',
+  completionDetails: 'output_tokens_details',
 }
 
 /**
- * Reads an upstream's usage in disjoint parts. The count of the prompt includes cached tokens. Undefined when the prompt
+ * Reads the usage of the chat or the responses format in disjoint parts. The count of the prompt includes cached tokens. Undefined when the prompt
  * or the completion has no valid count: the gateway then counts.
  */
-function readCounts(value: Json | undefined, names: CountNames): Usage | undefined {
+export function readUsage(value: Json | undefined, names: CountNames): Usage | undefined {
   const usage = asObject(value) ?? {}
   const prompt = tokensOf(usage[names.prompt])
   const completion = tokensOf(usage[names.completion])
   if (prompt === undefined || completion === undefined) return undefined
-  const inPrompt = asObject(usage[`${names.prompt}_details`])
+  const inPrompt = asObject(usage[names.promptDetails])
   const cached = tokensOf(inPrompt?.['cached_tokens']) ?? tokensOf(usage['prompt_cache_hit_tokens']) ?? 0
   const cacheRead = Math.min(prompt, cached)
   const cacheWrite = Math.min(prompt - cacheRead, tokensOf(inPrompt?.['cache_write_tokens']) ?? 0)
-  const reasoning = tokensOf(asObject(usage[`${names.completion}_details`])?.['reasoning_tokens']) ?? 0
+  const reasoning = tokensOf(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
   // Some vendors of the chat format count reasoning in addition to the completion. Their total shows it.
   const isApart =
     names === CHAT_COUNTS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
@@ -59,17 +59,18 @@ function readCounts(value: Json | undefined, names: CountNames): Usage | undefin
   }
 }
 
-function writeCounts(usage: Usage, names: CountNames): JsonObject {
+/** Writes usage in the fields of the chat or the responses format. */
+export function writeUsage(usage: Usage, names: CountNames): JsonObject {
   const written = usage.cacheWriteTokens + usage.cacheWrite1hTokens
   return {
     [names.prompt]: promptTokens(usage),
     [names.completion]: usage.outputTokens,
     total_tokens: totalTokens(usage),
-    [`${names.prompt}_details`]: {
+    [names.promptDetails]: {
       cached_tokens: usage.cacheReadTokens,
       ...(written === 0 ? {} : { cache_write_tokens: written }),
     },
-    [`${names.completion}_details`]: { reasoning_tokens: usage.reasoningTokens },
+    [names.completionDetails]: { reasoning_tokens: usage.reasoningTokens },
   }
 }
 

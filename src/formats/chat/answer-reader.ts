@@ -4,7 +4,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../../c
 import { textOfPart, type Native, type Part, type ToolCallPart } from '../../core/prompt.ts'
 import { isAbsent } from '../fields.ts'
 import { fillChatCallIds, idOf, chatCallIdFiller, generateCallId } from '../call-ids.ts'
-import { readFinish, readChatUsage } from '../usage.ts'
+import { readFinish, CHAT_COUNTS, readUsage } from '../usage.ts'
 import { blockEvents, identityOf, nativeAnswer, parseEvent, type OpenBlock } from '../stream-events.ts'
 import { streamFailure } from '../upstream-failures.ts'
 
@@ -23,7 +23,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const calls = callsOf(message)
   const refusal = asString(message['refusal']) ?? ''
   const parts = [...thinkingOf(message), ...contentOf(message['content']), ...refusalPart(refusal), ...calls]
-  const usage = readChatUsage(body['usage'])
+  const usage = readUsage(body['usage'], CHAT_COUNTS)
   const furtherText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
   return {
     ...identityOf(body),
@@ -149,7 +149,7 @@ export function stepReader(): StepReader {
 }
 
 function usageEvents(chunk: JsonObject): readonly AnswerEvent[] {
-  const usage = readChatUsage(chunk['usage'])
+  const usage = readUsage(chunk['usage'], CHAT_COUNTS)
   return usage === undefined ? [] : [{ type: 'usage', usage }]
 }
 

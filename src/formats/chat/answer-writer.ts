@@ -1,3 +1,4 @@
+import { parseFrame } from '../stream-events.ts'
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
 import { asksForUsage, writeChatCall } from '../settings.ts'
@@ -11,7 +12,7 @@ import {
   type Usage,
   type Completion,
 } from '../../core/answer.ts'
-import { writeFinish, writeChatUsage } from '../usage.ts'
+import { writeFinish, CHAT_COUNTS, writeUsage } from '../usage.ts'
 import type { Part } from '../../core/prompt.ts'
 
 /**
@@ -97,7 +98,9 @@ function chunkMaker(created: number): ChunkMaker {
     },
     finish: () => (finish === undefined ? undefined : chunk({}, writeFinish(finish))),
     usage: () =>
-      usage === undefined ? undefined : frame({ choices: [], usage: writeChatUsage({ ...NO_USAGE, ...usage }) }),
+      usage === undefined
+        ? undefined
+        : frame({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }, CHAT_COUNTS) }),
   }
 }
 
@@ -207,11 +210,11 @@ function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | '
 
 /** Also matches a chunk whose counts are not numbers. */
 function isUsageChunk(frame: Frame): boolean {
-  return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parsed(frame)['usage'])
+  return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parseFrame(frame)['usage'])
 }
 
 function choicesOf(frame: Frame): readonly JsonObject[] {
-  return asArray(parsed(frame)['choices'])
+  return asArray(parseFrame(frame)['choices'])
     .map(asObject)
     .filter((choice) => choice !== undefined)
 }
@@ -220,15 +223,10 @@ function endsHere(choice: JsonObject): boolean {
   return typeof choice['finish_reason'] === 'string'
 }
 
-function parsed(frame: Frame): JsonObject {
-  const value: unknown = JSON.parse(frame.data)
-  return isJsonObject(value) ? value : {}
-}
-
 /** Removes the usage that some vendors add to the last chunk. The gateway requested it, not the caller. */
 function withoutUsage(frame: Frame): Frame {
   if (!frame.data.includes('"usage"')) return frame
-  const { usage, ...others } = parsed(frame)
+  const { usage, ...others } = parseFrame(frame)
   return isJsonObject(usage) ? { ...frame, data: JSON.stringify(others) } : frame
 }
 
@@ -236,7 +234,7 @@ function withoutUsage(frame: Frame): Frame {
 function withField(frame: Frame, name: string, value: JsonObject): Frame {
   const data = frame.data.trimEnd()
   const hasOwn = data.includes(`"${name}"`)
-  if (hasOwn) return { ...frame, data: JSON.stringify({ ...parsed(frame), [name]: value }) }
+  if (hasOwn) return { ...frame, data: JSON.stringify({ ...parseFrame(frame), [name]: value }) }
   return { ...frame, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
@@ -257,7 +255,7 @@ export function writeCompletion(completion: Completion, _metrics: SvcMetrics, co
         finish_reason: writeFinish(completion.finish),
       },
     ],
-    ...(completion.usage === undefined ? {} : { usage: writeChatUsage(completion.usage) }),
+    ...(completion.usage === undefined ? {} : { usage: writeUsage(completion.usage, CHAT_COUNTS) }),
   })
 }
 

@@ -1,8 +1,17 @@
 import type { Json, JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } from '../../core/prompt.ts'
-import { arrayAt, badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
+import {
+  arrayAt,
+  badField,
+  booleanAt,
+  isAbsent,
+  modelAt,
+  objectAt,
+  stringAt,
+  readContentParts,
+  urlSource,
+} from '../fields.ts'
 import { readChatSettings, readChatTools } from '../settings.ts'
-import { readContentParts, urlSource } from '../content.ts'
 import type { ClientFormat } from '../format.ts'
 import { writeCompletion, stepWriter } from './answer-writer.ts'
 import { writeChatFailure, writeChatFailureFrame } from '../failures.ts'

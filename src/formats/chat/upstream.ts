@@ -1,13 +1,20 @@
-import { type RefuseContent, refuseContentFor, translate } from '../translation.ts'
-import { documentText, urlOf } from '../content.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import type { DocumentPart, Message, Native, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
+import {
+  changedTools,
+  writeOwnBody,
+  isAsReceived,
+  type RefuseContent,
+  refuseContentFor,
+  translate,
+  documentText,
+  urlOf,
+} from '../write-prompt.ts'
+import { asArray, asObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { DocumentPart, Message, Native, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
 import { isPlainChat } from '../stream-events.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
 import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../upstream-failures.ts'
-import { replaceModel } from '../parse-body.ts'
 
 /**
  * Writes the body for an upstream of this format. Unchanged parts are sent as received. Streams request usage, because
@@ -18,20 +25,15 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 }
 
 function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
-  const { value, received } = prompt.native
-  const changes: Changes = {
-    ...(prompt.settings === prompt.native.settings ? {} : changedChatSettings(value, prompt.settings, model)),
+  const { value, settings } = prompt.native
+  const tools = [...asArray(value['tools']), ...asArray(value['functions'])]
+  const isSame = isAsReceived(prompt.tools, tools)
+  return writeOwnBody(prompt, model, {
+    ...(prompt.settings === settings ? {} : changedChatSettings(value, prompt.settings, model)),
     ...changedStream(value, prompt.stream),
-    ...changedTools(value, prompt.tools),
+    ...(isSame ? {} : { ...changedTools(tools, prompt.tools, writeChatTool), functions: undefined }),
     ...changedMessages(value, prompt),
-  }
-  const canSplice = received !== undefined && onlyAdds(value, changes)
-  const body = canSplice ? replaceModel(received, model, changes) : JSON.stringify({ ...value, model, ...changes })
-  return { body, ignored: [] }
-}
-
-function onlyAdds(value: JsonObject, changes: Changes): boolean {
-  return Object.entries(changes).every(([field, now]) => now !== undefined && value[field] === undefined)
+  })
 }
 
 function changedStream(value: JsonObject, stream: boolean): Changes {
@@ -42,26 +44,12 @@ function changedStream(value: JsonObject, stream: boolean): Changes {
 }
 
 function withUsage(options: Json | undefined): JsonObject {
-  return { ...(isJsonObject(options) ? options : {}), include_usage: true }
+  return { ...asObject(options), include_usage: true }
 }
 
-function changedTools(value: JsonObject, tools: readonly Tool[]): Changes {
-  const before = [...listOf(value['tools']), ...listOf(value['functions'])]
-  const isSame = before.length === tools.length && tools.every((tool, index) => tool.native.value === before[index])
-  if (isSame) return {}
-  return { tools: tools.length === 0 ? undefined : tools.map(writeChatTool), functions: undefined }
-}
-
-function changedMessages(value: JsonObject, prompt: Prompt): Changes {
-  const before = listOf(value['messages'])
-  const { messages } = prompt
-  const isSame =
-    before.length === messages.length && messages.every((message, index) => message.native?.value === before[index])
-  return isSame ? {} : { messages: writeMessages(messages, (index) => `messages[${index}]`) }
-}
-
-function listOf(value: Json | undefined): readonly Json[] {
-  return Array.isArray(value) ? (value as readonly Json[]) : []
+function changedMessages(value: JsonObject, { messages }: Prompt): Changes {
+  if (isAsReceived(messages, asArray(value['messages']))) return {}
+  return { messages: writeMessages(messages, (index) => `messages[${index}]`) }
 }
 
 /** Writes messages in this format. Unchanged messages are sent as received. */

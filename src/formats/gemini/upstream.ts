@@ -1,4 +1,4 @@
-import { type RefuseContent, refuseContentFor } from '../translation.ts'
+import { type RefuseContent, refuseContentFor } from '../write-prompt.ts'
 import { omittedFields } from '../translators.ts'
 import { sourceOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'

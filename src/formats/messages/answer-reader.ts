@@ -1,5 +1,5 @@
 import { NO_USAGE, type Completion, type AnswerEvent, type Step, type StepReader } from '../../core/answer.ts'
-import { asObject, asString, type Json, type JsonObject, isJsonObject } from '../../core/json.ts'
+import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import { badField, blameUpstream, objectAt, stringAt } from '../fields.ts'
 import { messageFailure } from '../upstream-failures.ts'
 import { fillMessageCallIds, fillEventCallId } from '../call-ids.ts'
@@ -241,11 +241,6 @@ function stopEvents(block: OpenBlock): readonly AnswerEvent[] {
 
 /** Returns the block as in an answer without streaming. */
 function wholeBlock({ block, input }: OpaqueBlock): JsonObject {
-  if (input.length === 0) return block
-  try {
-    const value: unknown = JSON.parse(input.join(''))
-    return isJsonObject(value) ? { ...block, input: value } : block
-  } catch {
-    return block
-  }
+  const value = asObject(parseJson(input.join('')))
+  return value === undefined ? block : { ...block, input: value }
 }

@@ -1,5 +1,6 @@
+import { parseFrame } from '../stream-events.ts'
 import { NO_USAGE, type AnswerEvent, type Finish, type Frame, type Usage, type Completion } from '../../core/answer.ts'
-import { asObject, type JsonObject, isJsonObject, type Json } from '../../core/json.ts'
+import { asArray, asObject, type JsonObject, isJsonObject } from '../../core/json.ts'
 import type { SvcMetrics, StepWriter } from '../format.ts'
 import { totalTokens, writeStopReason, writeMessageUsage } from '../usage.ts'
 import { blockWriter, frameOf, type BlockWriter, isDelta } from './block-writer.ts'
@@ -108,7 +109,7 @@ function writeLastDelta(writing: Writing, metrics: SvcMetrics): Frame {
     const delta = { stop_reason: writeStopReason(writing.finish), stop_sequence: writing.stopSequence ?? null }
     return frameOf({ type: 'message_delta', delta, usage: writeMessageUsage(usage), svc_metrics })
   }
-  const data = JSON.parse(heldDelta.data) as JsonObject
+  const data = parseFrame(heldDelta)
   const counted = { ...asObject(data['usage']), total_tokens: totalTokens(usage) }
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
@@ -189,6 +190,5 @@ function citationOf(part: Part): JsonObject | undefined {
 }
 
 function withCitation(block: JsonObject, citation: JsonObject): JsonObject {
-  const before = Array.isArray(block['citations']) ? (block['citations'] as readonly Json[]) : []
-  return { ...block, citations: [...before, citation] }
+  return { ...block, citations: [...asArray(block['citations']), citation] }
 }

@@ -1,4 +1,4 @@
-import { isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import { asArray, asObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import type {
   DocumentPart,
   ImagePart,
@@ -10,8 +10,7 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { readContentParts } from '../content.ts'
-import { isAbsent, objectAt, stringAt } from '../fields.ts'
+import { readContentParts, isAbsent, objectAt, stringAt } from '../fields.ts'
 
 /** Reads the content of a message: a string as one text, an array block by block. */
 export function readContent(content: Json | undefined, path: string): readonly Part[] {
@@ -117,13 +116,7 @@ function readToolResult(block: JsonObject, path: string): ToolResultPart {
  * JSON. Such text becomes `{ "raw": "<text>" }` instead of being lost or refused.
  */
 export function readToolInput(text: string): JsonObject {
-  if (text.trim() === '') return {}
-  try {
-    const value: unknown = JSON.parse(text)
-    return isJsonObject(value) ? value : { raw: text }
-  } catch {
-    return { raw: text }
-  }
+  return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
 
 /**
@@ -163,7 +156,7 @@ export function blocksOf(message: Message, path: string): readonly Json[] {
   if (message.native?.dialect !== 'anthropic') return writeBlocks(message.parts, path)
   const content = message.native.value['content']
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
-  return Array.isArray(content) ? (content as readonly Json[]) : []
+  return asArray(content)
 }
 
 /** Chat clients that support prompt caching mark a part as this format does. */

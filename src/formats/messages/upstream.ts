@@ -1,12 +1,12 @@
+import type { Changes } from '../settings.ts'
+import { changedTools, writeOwnBody, isAsReceived, translate } from '../write-prompt.ts'
 import { asArray, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Prompt } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
 import { isPlainMessages } from '../stream-events.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
 import { readFailure } from '../upstream-failures.ts'
-import { replaceModel } from '../parse-body.ts'
 import { isAbsent } from '../fields.ts'
-import { translate } from '../translation.ts'
 import { changedSettings, writeMessageTool } from './settings.ts'
 import { blocksOf } from './blocks.ts'
 import { GatewayError } from '../../core/errors.ts'
@@ -17,38 +17,27 @@ import { GatewayError } from '../../core/errors.ts'
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
-  const changes = changesOf(prompt)
-  const { value, received } = prompt.native
-  if (Object.keys(changes).length === 0 && received !== undefined) {
-    return { body: replaceModel(received, model), ignored: [] }
-  }
-  return { body: JSON.stringify({ ...value, ...changes, model }), ignored: [] }
+  const { value, settings } = prompt.native
+  return writeOwnBody(prompt, model, {
+    ...(prompt.settings === settings ? {} : changedSettings(value, prompt.settings)),
+    ...((value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream }),
+    ...changedTools(asArray(value['tools']), prompt.tools, writeMessageTool),
+    ...changedMessages(prompt),
+  })
 }
 
-/** Returns the fields of the native body that no longer match the prompt; `undefined` removes a field. */
-function changesOf(prompt: Prompt): JsonObject {
-  const body = prompt.native.value
-  const changes: Record<string, Json | undefined> =
-    prompt.settings === prompt.native.settings ? {} : changedSettings(body, prompt.settings)
-  if ((body['stream'] === true) !== prompt.stream) changes['stream'] = prompt.stream
-  const tools = asArray(body['tools'])
-  const sameTools =
-    tools.length === prompt.tools.length && prompt.tools.every((tool, at) => tool.native.value === tools[at])
-  if (!sameTools) changes['tools'] = prompt.tools.length === 0 ? undefined : prompt.tools.map(writeMessageTool)
-  return { ...changes, ...changedMessages(prompt) }
-}
-
-function changedMessages(prompt: Prompt): JsonObject {
+function changedMessages(prompt: Prompt): Changes {
   const body = prompt.native.value
   const [first, ...rest] = prompt.messages
   const system = isOuterSystem(first, body) ? first : undefined
   const conversation = system === undefined ? prompt.messages : rest
-  const changes: Record<string, Json | undefined> = {}
-  if (!isAsItCame(system, body)) changes['system'] = system === undefined ? undefined : blocksOf(system, 'system')
-  if (!areAsTheyCame(conversation, asArray(body['messages']))) {
-    changes['messages'] = writeTurns(conversation.map(placeAt))
+  const isSameSystem = system === undefined ? isAbsent(body['system']) : system.native !== undefined
+  return {
+    ...(isSameSystem ? {} : { system: system && blocksOf(system, 'system') }),
+    ...(isAsReceived(conversation, asArray(body['messages']))
+      ? {}
+      : { messages: writeTurns(conversation.map((message, index) => ({ message, path: `messages[${index}]` }))) }),
   }
-  return changes
 }
 
 /**
@@ -58,19 +47,6 @@ function changedMessages(prompt: Prompt): JsonObject {
 function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false
   return first.native === undefined || first.native.value['content'] === body['system']
-}
-
-function isAsItCame(system: Message | undefined, body: JsonObject): boolean {
-  if (system === undefined) return isAbsent(body['system'])
-  return system.native !== undefined
-}
-
-function areAsTheyCame(messages: readonly Message[], natives: readonly Json[]): boolean {
-  return messages.length === natives.length && messages.every((message, at) => message.native?.value === natives[at])
-}
-
-function placeAt(message: Message, index: number): PathedMessage {
-  return { message, path: `messages[${index}]` }
 }
 
 /** A message and its path in the caller's request. */
@@ -145,7 +121,7 @@ function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObj
 
 function contentBlocks(content: Json | undefined): readonly Json[] {
   if (typeof content === 'string') return content.trim() === '' ? [] : [{ type: 'text', text: content }]
-  return Array.isArray(content) ? (content as readonly Json[]) : []
+  return asArray(content)
 }
 
 /**

@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Native, Part } from '../../core/prompt.ts'
 import { responseFailure } from '../upstream-failures.ts'
-import { readResponseFinish, readResponseUsage } from '../usage.ts'
+import { readResponseFinish, RESPONSE_COUNTS, readUsage } from '../usage.ts'
 import { fillResponseCallIds, responseCallIdFiller } from '../call-ids.ts'
 import { readThought, decodeReasoning } from './items.ts'
 import { identityOf, nativeAnswer, parseEvent } from '../stream-events.ts'
@@ -19,7 +19,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
     throw new GatewayError('upstream', 'The model provider sent no answer: its body has no output.')
   }
   const items = asArray(body['output']).filter(isJsonObject)
-  const usage = readResponseUsage(body['usage'])
+  const usage = readUsage(body['usage'], RESPONSE_COUNTS)
   const calls = items.some((item) => item['type'] === 'function_call')
   const refusal = items.some((item) =>
     asArray(item['content']).some((block) => asObject(block)?.['type'] === 'refusal'),
@@ -185,7 +185,7 @@ function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[]
 
 function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   const response = asObject(data['response']) ?? {}
-  const usage = readResponseUsage(response['usage'])
+  const usage = readUsage(response['usage'], RESPONSE_COUNTS)
   const finish = readResponseFinish(response, reading.calls.size > 0, reading.refused)
   return [
     ...readStart(reading, data),

@@ -1,9 +1,10 @@
+import { parseFrame } from '../stream-events.ts'
 import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Usage, type Completion } from '../../core/answer.ts'
-import { asObject, isJsonObject, type JsonObject, type Json } from '../../core/json.ts'
+import { asObject, type JsonObject, type Json } from '../../core/json.ts'
 import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
 import { writeMetrics } from '../chat/answer-writer.ts'
 import { writeResponseFailureFrame } from '../failures.ts'
-import { writeResponseStatus, writeResponseUsage } from '../usage.ts'
+import { writeResponseStatus, RESPONSE_COUNTS, writeUsage } from '../usage.ts'
 import { outputWriter, type OutputWriter, type ResponseEvent } from './output-items.ts'
 import { LAST_EVENTS } from './answer-reader.ts'
 import { declaredTools, type CalledTool } from './portable-prompt.ts'
@@ -36,17 +37,12 @@ export function stepWriter(context: WriteContext): StepWriter {
     },
     end: (metrics) => {
       if (held === undefined) return writer.end(metrics).map(frameOf)
-      const data = parsed(held)
+      const data = parseFrame(held)
       const response = { ...asObject(data['response']), svc_metrics: writeMetrics(metrics) }
       return [{ ...held, data: JSON.stringify({ ...data, response }) }]
     },
     fail: (failure) => [writeResponseFailureFrame(failure, sequence)],
   }
-}
-
-function parsed(frame: Frame): JsonObject {
-  const value: unknown = JSON.parse(frame.data)
-  return isJsonObject(value) ? value : {}
 }
 
 /** Writes one answer as stream events. The last event contains the whole response. */
@@ -94,7 +90,7 @@ export function responseWriter(context: WriteContext): ResponseWriter {
       const { frame, output } = writing.head ?? start('', context.prompt.model)
       const ending = writeResponseStatus(writing.finish)
       const closing = output.finish(ending.status)
-      const usage = writing.usage === undefined ? null : writeResponseUsage({ ...NO_USAGE, ...writing.usage })
+      const usage = writing.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...writing.usage }, RESPONSE_COUNTS)
       const svc_metrics = writeMetrics(metrics)
       const response = { ...frame, ...ending, output: output.items(), usage, svc_metrics }
       return [...opening, ...closing, { type: `response.${ending.status}`, response }]

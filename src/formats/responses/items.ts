@@ -1,7 +1,6 @@
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Role } from '../../core/prompt.ts'
-import { arrayAt, badField, isAbsent, objectAt, stringAt } from '../fields.ts'
-import { readContentParts, urlSource } from '../content.ts'
+import { arrayAt, badField, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
 
 /**
  * Returns the items that a message was read from; none for a rewritten message. The native of one item is the item. The

@@ -1,5 +1,5 @@
 import type { AnswerEvent } from '../../core/answer.ts'
-import { asObject, type JsonObject } from '../../core/json.ts'
+import { asObject, asString, type JsonObject, parseJson } from '../../core/json.ts'
 import { CUSTOM_INPUT, type CalledTool } from './portable-prompt.ts'
 import { itemId, reasoningItem } from './items.ts'
 
@@ -164,13 +164,7 @@ function callItem(item: JsonObject, text: string, call: Call | undefined): JsonO
 
 /** Returns the text of a custom call. Arguments of another form are passed on unchanged. */
 function customInput(text: string): string {
-  try {
-    const input = asObject(JSON.parse(text))?.[CUSTOM_INPUT]
-    if (typeof input === 'string') return input
-  } catch {
-    // The arguments are not JSON.
-  }
-  return text
+  return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }
 
 function growCall(call: Open, delta: string): readonly ResponseEvent[] {

@@ -1,14 +1,19 @@
-import { type RefuseContent, refuseContentFor } from '../translation.ts'
+import {
+  changedTools,
+  writeOwnBody,
+  type RefuseContent,
+  refuseContentFor,
+  documentText,
+  urlOf,
+} from '../write-prompt.ts'
 import { omittedFields } from '../translators.ts'
 import { sourceOf } from '../unsupported-fields.ts'
-import { documentText, urlOf } from '../content.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
-import type { DocumentPart, Message, Part, Prompt, Tool, ToolResultPart } from '../../core/prompt.ts'
+import type { DocumentPart, Message, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
 import { readFailure } from '../upstream-failures.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
 import { isPlainResponses } from '../stream-events.ts'
-import { replaceModel } from '../parse-body.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
 import { type Changes, changedResponseSettings, writeResponseTool } from '../settings.ts'
 
@@ -18,24 +23,13 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 }
 
 function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
-  const { value, received } = prompt.native
-  const changes: Changes = {
+  const { value } = prompt.native
+  return writeOwnBody(prompt, model, {
     ...changedResponseSettings(value, prompt.settings),
     ...((value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream }),
-    ...changedTools(value, prompt.tools),
+    ...changedTools(asArray(value['tools']), prompt.tools, writeResponseTool),
     ...changedInput(prompt),
-  }
-  const isUntouched = Object.keys(changes).length === 0
-  if (isUntouched && received !== undefined) {
-    return { body: replaceModel(received, model), ignored: [] }
-  }
-  return { body: JSON.stringify({ ...value, ...changes, model }), ignored: [] }
-}
-
-function changedTools(value: JsonObject, tools: readonly Tool[]): Changes {
-  const before = asArray(value['tools'])
-  const isSame = before.length === tools.length && tools.every((tool, index) => tool.native.value === before[index])
-  return isSame ? {} : { tools: tools.length === 0 ? undefined : tools.map(writeResponseTool) }
+  })
 }
 
 function changedInput(prompt: Prompt): Changes {
@@ -43,13 +37,13 @@ function changedInput(prompt: Prompt): Changes {
   const [first, ...others] = prompt.messages
   const isInstructed = typeof value['instructions'] === 'string' && first?.role === 'system'
   const messages = isInstructed ? others : prompt.messages
-  if (isAsItCame(value, messages)) return {}
+  if (isInputAsReceived(value, messages)) return {}
   const { pathOf } = sourceOf(prompt)
   const items = writeItems(messages, (index) => pathOf(prompt, index + (isInstructed ? 1 : 0)))
   return { input: items.filter((item) => !isEncodedReasoning(item)) }
 }
 
-function isAsItCame({ input }: JsonObject, messages: readonly Message[]): boolean {
+function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]): boolean {
   const items = messages.flatMap(itemsOf)
   if (typeof input === 'string') return items.length === 1 && items[0]?.['content'] === input
   const before = asArray(input)
