@@ -1,24 +1,24 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /**
- * Returns an id for a tool call that its upstream sent without one. It is random, not counted: the caller sends it back with
- * the result, and a conversation with two calls of the same id is refused by vendors.
+ * Returns an id for a tool call that the upstream sent without one. The id is random, because vendors refuse a conversation
+ * with two calls of the same id.
  */
 export function generateCallId(prefix: 'call' | 'toolu'): string {
   return `${prefix}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`
 }
 
-/** The value when it is a string with at least one character. */
+/** Returns the value if it is a string of at least one character. */
 export function idOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** The object with another value in one field; the same object where nothing differs, so that it leaves as it came. */
+/** Replaces one field. Returns the same object when the value is equal, so that it is sent as received. */
 function replaceField(object: JsonObject, field: string, value: Json | undefined): JsonObject {
   return object[field] === value ? object : { ...object, [field]: value }
 }
 
-/** The object with changed objects in the list that one of its fields holds; the same object where nothing differs. */
+/** Changes the objects in the list in one field. Returns the same object when none of them changes. */
 export function replaceItems(
   object: JsonObject,
   field: string,
@@ -31,7 +31,7 @@ export function replaceItems(
   return after.every((item, index) => item === before[index]) ? object : { ...object, [field]: after }
 }
 
-/** The object with a changed object in one of its fields; the same object where nothing differs. */
+/** Changes the object in one field. Returns the same object when it does not change. */
 export function replaceObject(
   object: JsonObject,
   field: string,
@@ -41,7 +41,7 @@ export function replaceObject(
   return isJsonObject(inner) ? replaceField(object, field, change(inner)) : object
 }
 
-/** Returns an answer in which every tool call has an id; the same object when none was missing. */
+/** Adds missing ids to the tool calls of an answer. Returns the same object when none is missing. */
 export function fillChatCallIds(body: JsonObject): JsonObject {
   return replaceItems(body, 'choices', (choice) =>
     replaceObject(choice, 'message', (message) => replaceItems(message, 'tool_calls', withChatCallId)),
@@ -57,8 +57,8 @@ interface StreamedCall {
 }
 
 /**
- * Returns a function that gives an id to each tool call of a stream that begins without one. A call begins with its name, and
- * the pieces after that may come without an id. A piece without a number belongs to the call before it unless it has a name.
+ * Returns a function that adds ids to the tool calls of a stream. The first piece of a call has its name; later pieces may
+ * have no id. A piece without an index belongs to the preceding call unless it has a name.
  */
 export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, StreamedCall>()
@@ -75,7 +75,7 @@ export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
     }
     if (id === undefined || known.hasOwnId) return piece
     if (!isNamed(piece)) return replaceField(piece, 'id', undefined)
-    // A second call under the same number: it begins with an id and a name of its own.
+    // A second call with the same index: its first piece has an id and a name.
     known.hasOwnId = true
     return piece
   }
@@ -92,12 +92,12 @@ function isNamed(piece: JsonObject): boolean {
   return isJsonObject(called) && idOf(called['name']) !== undefined
 }
 
-/** Returns an answer in which every tool call has an id; the same object when none was missing. */
+/** Adds missing ids to the tool calls of an answer. Returns the same object when none is missing. */
 export function fillMessageCallIds(message: JsonObject): JsonObject {
   return replaceItems(message, 'content', withMessageCallId)
 }
 
-/** Returns an event in which a starting tool call has an id; the same object when it has one. */
+/** Adds a missing id to the tool call that an event starts. Returns the same object when none is missing. */
 export function fillEventCallId(event: JsonObject): JsonObject {
   return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', withMessageCallId) : event
 }
@@ -110,27 +110,27 @@ function withMessageCallId(block: JsonObject): JsonObject {
 
 const CALLS: ReadonlySet<Json | undefined> = new Set(['function_call', 'custom_tool_call'])
 
-/** Returns a response in which every tool call has a `call_id`; the same object when none was missing. */
+/** Adds missing `call_id`s to a response. Returns the same object when none is missing. */
 export function fillResponseCallIds(response: JsonObject): JsonObject {
   return replaceItems(response, 'output', (item) => withId(item))
 }
 
-/** The id of the item, which is unique, replaces a missing `call_id`. */
+/** A missing `call_id` becomes the id of the item, which is unique. */
 function withId(item: JsonObject, known?: string): JsonObject {
   if (!CALLS.has(item['type']) || idOf(item['call_id']) !== undefined) return item
   return { ...item, call_id: known ?? idOf(item['id']) ?? generateCallId('call') }
 }
 
 /**
- * Returns a function that gives a `call_id` to each tool call of a stream that comes without one: the same in all events
- * that show the call, which are distinguished by the place of the call in the output.
+ * Returns a function that adds a `call_id` to the tool calls of a stream. All events of one call get the same id. Calls are
+ * identified by their index in the output.
  */
 export function responseCallIdFiller(): (event: JsonObject) => JsonObject {
   const ids = new Map<Json | undefined, string>()
-  const fill = (item: JsonObject, place: Json | undefined): JsonObject => {
-    const filled = withId(item, ids.get(place))
+  const fill = (item: JsonObject, index: Json | undefined): JsonObject => {
+    const filled = withId(item, ids.get(index))
     const id = idOf(filled['call_id'])
-    if (id !== undefined) ids.set(place, id)
+    if (id !== undefined) ids.set(index, id)
     return filled
   }
   return (event) => {

@@ -67,8 +67,8 @@ function readTokens(value: Json, param: string): readonly number[] {
 /** Reads an upstream's answer loosely. Throws `upstream` unless there is one vector for each input. */
 export function readEmbeddings(body: JsonObject, count: number): Embedded {
   const found = Array.from({ length: count }, (): Embedding | undefined => undefined)
-  asArray(body['data']).forEach((item, place) => {
-    const { index = place, embedding } = asObject(item) ?? {}
+  asArray(body['data']).forEach((item, position) => {
+    const { index = position, embedding } = asObject(item) ?? {}
     if (typeof index === 'number' && index in found) found[index] = vectorOf(embedding)
   })
   const embeddings = found.map((embedding) => {
@@ -111,16 +111,17 @@ function encode(embedding: Embedding, encoding: Encoding): Embedding {
 }
 
 const BYTES_PER_NUMBER = 4
-/** Number of bytes per call: the number of arguments of a call is limited. */
-const LETTERS = 8_192
+/** Bytes converted per call, because engines limit the number of arguments. */
+const MAX_ARGUMENTS = 8_192
 
-/** 32-bit floats, little-endian on every machine. */
+/** Writes 32-bit floats, little-endian on every machine. */
 function toBase64(numbers: readonly number[]): string {
   const view = new DataView(new ArrayBuffer(numbers.length * BYTES_PER_NUMBER))
   numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))
   const bytes = new Uint8Array(view.buffer)
   let letters = ''
-  for (let at = 0; at < bytes.length; at += LETTERS) letters += String.fromCharCode(...bytes.subarray(at, at + LETTERS))
+  for (let at = 0; at < bytes.length; at += MAX_ARGUMENTS)
+    letters += String.fromCharCode(...bytes.subarray(at, at + MAX_ARGUMENTS))
   return btoa(letters)
 }
 

@@ -68,17 +68,17 @@ export function describeFailure(failure: GatewayError): FailureText {
   }
 }
 
-/** The HTTP status of a failure. */
+/** Returns the HTTP status of a failure. */
 export function failureStatus(failure: GatewayError): number {
   if (failure.kind !== 'upstream-rejected') return FAILURES[failure.kind].status
   return failure.details.upstream?.status ?? FAILURES['upstream-rejected'].status
 }
 
-/** Maximum wait that a client is asked for. */
+/** Maximum wait in seconds for which clients are asked to retry. */
 const MAX_WAIT_SECONDS = 60
 
 const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
-/** Seconds, or a date as HTTP writes it. */
+/** Seconds, or an HTTP date. */
 const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const YES_OR_NO = /^(true|false)$/
 
@@ -91,7 +91,7 @@ const ADVISED: ReadonlySet<FailureKind> = new Set([
   'conflict',
 ])
 
-/** The headers that a failure adds to its response, names in lower case. */
+/** Returns the headers that a failure adds to its response, with names in lower case. */
 export function failureHeaders(failure: GatewayError): Record<string, string> {
   const headers: Record<string, string> = {}
   const { details } = failure
@@ -101,13 +101,13 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   set(headers, 'retry-after-ms', advice?.retryAfterMs, NUMBER)
   set(headers, 'x-should-retry', details.advice?.shouldRetry, YES_OR_NO)
   const wait = Number(headers['retry-after'] ?? 0)
-  const isHopeless = failure.kind === 'budget-exceeded' || wait > MAX_WAIT_SECONDS
-  if (isHopeless && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
+  const isPermanent = failure.kind === 'budget-exceeded' || wait > MAX_WAIT_SECONDS
+  if (isPermanent && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
   if (failure.kind === 'method-not-allowed') headers['allow'] = (details.allow ?? []).join(', ')
   return headers
 }
 
-/** Passes on an upstream's header only when its value has the expected form. */
+/** Sets a header only when the upstream's value has the expected form. */
 function set(headers: Record<string, string>, name: string, value: string | undefined, form: RegExp): void {
   if (value !== undefined && form.test(value)) headers[name] = value
 }

@@ -35,18 +35,18 @@ export function stringAt(value: Json | undefined, param: string, expected = 'a s
   throw badField(param, value, expected)
 }
 
-export function arrayAt(value: Json | undefined, param: string, longest: number): readonly Json[] {
-  if (!Array.isArray(value)) throw badField(param, value, `an array of at most ${longest} elements`)
+export function arrayAt(value: Json | undefined, param: string, maximum: number): readonly Json[] {
+  if (!Array.isArray(value)) throw badField(param, value, `an array of at most ${maximum} elements`)
   const items = value as readonly Json[]
-  if (items.length <= longest) return items
+  if (items.length <= maximum) return items
   throw new GatewayError(
     'invalid-request',
-    `${param} has ${items.length} elements; expected at most ${longest}. Send fewer.`,
+    `${param} has ${items.length} elements; expected at most ${maximum}. Send fewer.`,
     { param },
   )
 }
 
-/** A boolean, or undefined where the field is absent. */
+/** Returns a boolean, or undefined for an absent field. */
 export function booleanAt(value: Json | undefined, param: string): boolean | undefined {
   if (isAbsent(value)) return undefined
   if (typeof value === 'boolean') return value
@@ -61,7 +61,7 @@ export interface NumberBounds {
   readonly whole?: boolean
 }
 
-/** A number within bounds, or undefined where the field is absent. */
+/** Returns a number within bounds, or undefined for an absent field. */
 export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
   if (isAbsent(value)) return undefined
   const { least, most = Number.MAX_VALUE, whole = false } = bounds
@@ -75,13 +75,13 @@ export function rangeOf({ least, most, whole = false }: NumberBounds): string {
   return `${whole ? 'an integer' : 'a number'}${most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`}`
 }
 
-/** The name of a model. */
+/** Returns the name of a model. */
 export function modelAt(value: Json | undefined): string {
   if (typeof value !== 'string' || value === '') throw badField('model', value, 'the name of a model')
   if (isSafeModelName(value)) return value
   throw new GatewayError(
     'invalid-request',
-    'model is no valid name; expected <provider>/<model_id> of at most 200 letters, digits and the signs . _ : @ + - /',
+    'model is not a valid name; expected <provider>/<model_id> of at most 200 letters, digits and the signs . _ : @ + - /',
     { param: 'model', code: 'invalid_model' },
   )
 }
@@ -96,7 +96,7 @@ export function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
-/** Runs a reader of callers' fields on an upstream's answer, in which an invalid field is the fault of the upstream. */
+/** Runs a reader of callers' fields on an upstream's answer. An invalid field is then a failure of the upstream. */
 export function blameUpstream<value>(read: () => value): value {
   try {
     return read()
@@ -121,7 +121,7 @@ export function readContentParts(
 
 const BASE64_MARK = ';base64'
 
-/** Returns the bytes of `data:<media type>;base64,<data>`, and any other URL as itself. */
+/** Returns the data of a base64 `data:` URL, and any other URL unchanged. */
 export function urlSource(url: string): Source {
   if (!url.startsWith('data:')) return { type: 'url', url }
   const comma = url.indexOf(',')

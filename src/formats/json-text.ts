@@ -6,7 +6,7 @@ export type Steps<value> = Generator<void, value, undefined>
 const MAX_REASON = 100
 const REPLACEMENT = '\uFFFD'
 
-/** Throws `invalid-request`. For a part of a text, the message omits positions, which would mislead. */
+/** Parses JSON or throws `invalid-request`. The message for a part of a text omits positions, which would mislead. */
 export function parseJson(text: string, isPart = true): unknown {
   try {
     return JSON.parse(text)
@@ -21,14 +21,14 @@ export function notAnObject(reason: string): GatewayError {
   return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
 }
 
-/** Throws `invalid-request`. */
+/** Decodes UTF-8 or throws `invalid-request`. */
 export function decodeUtf8(bytes: Uint8Array): string {
-  // Node's own conversion is several times faster than a decoder that checks, and writes U+FFFD where bytes are wrong.
+  // Node's own conversion is several times faster than a strict decoder, and replaces invalid bytes by U+FFFD.
   const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT
   return text.includes(REPLACEMENT) ? decoder()(bytes, false) : text
 }
 
-/** A strict decoder of pieces that follow each other. Throws `invalid-request`. */
+/** Returns a strict decoder of consecutive pieces, which throws `invalid-request`. */
 export function decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   return (bytes, hasMore) => {
@@ -40,7 +40,7 @@ export function decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   }
 }
 
-/** The method of Node's Buffer that is used. */
+/** Methods of Node's Buffer. */
 interface NodeBytes {
   utf8Slice(): string
   latin1Slice(): string
@@ -53,18 +53,18 @@ export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes 
 const QUOTE = 34
 export const BACKSLASH = 92
 
-/** Looking at the next bytes one by one keeps short strings cheap; searching keeps long ones cheap. */
-const SHORT = 24
+/** Bytes that are compared one by one before a search, which is slower for short strings. */
+const SHORT_BYTES = 24
 
 /**
- * Returns the index of the quote that ends a string, or the end of the text. Returns the negative index at which the search
- * goes on where `limit` comes first. Linear: each backslash is looked at once.
+ * Returns the index of the quote that ends a string, or the end of the text. When `limit` is reached first, returns the
+ * negative index at which the search continues. Linear: each backslash is read once.
  */
 export function closingQuote(bytes: Uint8Array, start: number, limit: number): number {
   const { length } = bytes
   let at = start
   while (at < length) {
-    for (const near = Math.min(length, at + SHORT); at < near; at++) {
+    for (const near = Math.min(length, at + SHORT_BYTES); at < near; at++) {
       const byte = bytes[at]
       if (byte === QUOTE) return at
       if (byte === BACKSLASH) at++
@@ -88,14 +88,13 @@ const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[\w+/=\\-]/.test(String.fromCharCode(byte)) ? 1 : 0,
 )
 
-/** Returns how far the bytes are base64 of either alphabet, padding and backslashes of escaped signs included. */
+/** Returns the end of base64 data of either alphabet, including padding and backslashes of escaped characters. */
 export function endOfBase64(bytes: Uint8Array, start: number, end: number): number {
   let at = start
   while (at < end && BASE64[bytes[at] ?? 0] === 1) at++
   return at
 }
 
-/** Counts backslashes. */
 export function countEscapes(bytes: Uint8Array): number {
   let count = 0
   for (let at = bytes.indexOf(BACKSLASH); at !== -1; at = bytes.indexOf(BACKSLASH, at + 1)) count++
@@ -105,7 +104,7 @@ export function countEscapes(bytes: Uint8Array): number {
 /** Maximum bytes of a `data:` URL before its data. */
 export const MAX_URL_START = 200
 
-/** Returns where the data of a string begins: after `;base64,` in a `data:` URL. */
+/** Returns the start of the data in a string: after `;base64,` in a `data:` URL. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
   const prefix = latin1(bytes, start, start + MAX_URL_START)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1
@@ -113,7 +112,7 @@ export function startOfBase64(bytes: Uint8Array, start: number): number {
 }
 
 const MODEL = [...'model'].map((letter) => letter.charCodeAt(0))
-/** Every letter as `\uXXXX`. */
+/** Length with every letter written as `\uXXXX`. */
 const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
 /** Distinguishes the key `model`, the same key written with escapes, and any other key. */
@@ -122,9 +121,9 @@ export function modelKey(bytes: Uint8Array, start: number, end: number): 'plain'
   if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'another'
   if (length === MODEL.length && MODEL.every((byte, index) => bytes[start + index] === byte)) return 'plain'
   if (!holdsBackslash(bytes, start, end)) return 'another'
-  const written = latin1(bytes, start, end)
+  const escaped = latin1(bytes, start, end)
   try {
-    return JSON.parse(`"${written}"`) === 'model' ? 'escaped' : 'another'
+    return JSON.parse(`"${escaped}"`) === 'model' ? 'escaped' : 'another'
   } catch {
     return 'another'
   }

@@ -2,12 +2,12 @@ import { searchBytes, type ByteSearch } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 
-/** A form as received, and where its model is written. */
+/** A form as received, with the position of its model. */
 export interface ReceivedForm {
   readonly bytes: Uint8Array
-  /** The texts of the form; files are left out. A field that appears more than once is an array. */
+  /** The texts of the form, without files. A field that appears more than once is an array. */
   readonly fields: JsonObject
-  /** Where the value of `model` begins and ends. */
+  /** The bytes of the value of `model`. */
   readonly modelSpan: { readonly start: number; readonly end: number } | undefined
 }
 
@@ -20,12 +20,12 @@ interface FormPart {
 
 const MAX_PARTS = 1_000
 const MAX_PART_HEAD = 8 * 1024
-/** Bytes of all texts of a form. */
+/** Maximum bytes of all texts of a form. */
 const MAX_TEXT = 1024 * 1024
 
 /**
- * Returns the boundary of a `multipart/form-data` content type, undefined for another type. A quoted one holds no blanks:
- * parsers differ in whether they trim them.
+ * Returns the boundary of a `multipart/form-data` content type, undefined for another type. Boundaries with blanks are not
+ * accepted, because parsers differ in whether they trim them.
  */
 export function boundaryOf(contentType: string): string | undefined {
   const found = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
@@ -35,8 +35,8 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * Reads which texts a form holds. Throws `invalid-request` for every form that a vendor's parser could read in another way:
- * the gateway bills and permits the model that it has read.
+ * Reads the texts of a form. Throws `invalid-request` for a form that a vendor's parser could read differently, because the
+ * gateway bills and permits the model that it has read.
  */
 export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const texts = new Map<string, string[]>()
@@ -54,15 +54,15 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   return { bytes, fields: Object.fromEntries(fields), modelSpan }
 }
 
-/** Returns the bytes of a form with another model in its place. */
+/** Returns the bytes of a form with its model replaced. */
 export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: string): Uint8Array {
   if (modelSpan === undefined) return bytes
-  const written = new TextEncoder().encode(model)
+  const replacement = new TextEncoder().encode(model)
   const { start, end } = modelSpan
-  const whole = new Uint8Array(bytes.length - (end - start) + written.length)
+  const whole = new Uint8Array(bytes.length - (end - start) + replacement.length)
   whole.set(bytes.subarray(0, start))
-  whole.set(written, start)
-  whole.set(bytes.subarray(end), start + written.length)
+  whole.set(replacement, start)
+  whole.set(bytes.subarray(end), start + replacement.length)
   return whole
 }
 
@@ -80,7 +80,7 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
     const end = lineFeed - 1
     if (!isAt(bytes, end, '\r')) throw malformed('has a boundary behind a bare line feed')
     if (parts.length === MAX_PARTS) throw malformed(`has more than ${MAX_PARTS} parts`)
-    // An empty value begins where the next delimiter begins.
+    // An empty value starts at the next delimiter.
     const start = headEnd + 4
     if (end < start) throw malformed('has a part without a blank line')
     parts.push({ ...readHead(decode(bytes.subarray(at + 2, headEnd))), start, end })

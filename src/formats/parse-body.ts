@@ -6,11 +6,11 @@ import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits } from '.
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** True where an object has the same key twice: the last one counts, and the body leaves serialized again. */
+  /** True when an object has the same key twice. The last one counts, and the body is serialized again. */
   readonly hasRepeatedKeys: boolean
-  /** The body as received, without a byte order mark; absent where replacing its model alone is not safe. */
+  /** The body as received, without a byte order mark. Absent when its model cannot be replaced safely. */
   readonly received?: ReceivedBody
-  /** The most bytes that the body can take as UTF-8, as received or serialized again: `1e20` becomes 21 digits. */
+  /** Maximum bytes of the body, as received or serialized again: `1e20` becomes 21 digits. */
   readonly bytes: number
 }
 
@@ -20,9 +20,9 @@ const EXPONENT_GROWTH = 22
 /**
  * Reads bytes of a caller as one JSON object. Throws `invalid-request`.
  *
- * The structure is counted in one linear pass before `JSON.parse`, which would take a depth of millions. Servers disagree
- * about a key that appears twice, so such a body leaves as this library understood it. A key `__proto__` is an own
- * property like any other.
+ * The structure is counted in one linear pass before `JSON.parse`, which accepts a depth of millions. Servers disagree
+ * about a key that appears twice, so such a body is sent as this library has parsed it. A key `__proto__` is an own
+ * property.
  */
 export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
   const steps = parseSteps(bytes, limits)
@@ -32,13 +32,13 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   }
 }
 
-/** Serves the event loop between the steps of a parse. */
+/** Lets the event loop run between the steps of a parse. */
 export interface ParsePauses {
   readonly pause: () => Promise<void>
   readonly uuid: () => string
 }
 
-/** The same in steps of a few milliseconds, between which the event loop serves others. */
+/** Parses like `parseBody`, in steps of a few milliseconds between which the event loop runs. */
 export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: ParsePauses): MaybePromise<ParsedBody> {
   if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, turns)
   const steps = parseSteps(bytes, limits)
@@ -64,26 +64,26 @@ async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void
   }
 }
 
-/** The JSON text of a body as received, without a byte order mark; serialized again where a key appears twice. */
+/** Returns the JSON text of a body as received, serialized again when a key appears twice. */
 export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
 
-/** Parses a text above 1 MiB, of which the scan has found the long strings. */
+/** Parses a text above 1 MiB, given the long strings that the scan has found. */
 type ParseLarge = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
 
 const MANY_KEYS = 10_000
 
 function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: ParseLarge): Steps<ParsedBody> {
-  const bytes = withoutMark(received)
+  const bytes = withoutByteOrderMark(received)
   const { keys, exponents, modelSpan, longStrings } = yield* scanJson(bytes, limits)
   const size = received.length + exponents * EXPONENT_GROWTH
-  const takesLong = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
-  if (takesLong) yield
+  const isLong = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
+  if (isLong) yield
   const text = parseLarge === undefined ? decodeUtf8(bytes) : ''
   const body = parseLarge === undefined ? parseJson(text, false) : yield* parseLarge(bytes, longStrings)
   if (!isJsonObject(body)) throw notAnObject(`is ${nameOfType(body)}`)
-  if (takesLong) yield
+  if (isLong) yield
   if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: size }
   if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: size }
   const isSpliced = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT
@@ -93,10 +93,10 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Par
 
 const encoder = new TextEncoder()
 const OPEN_BRACE = 123
-/** Below this many characters joining pieces of text costs less than arrays of bytes. */
+/** Maximum length at which joining texts is faster than joining bytes. */
 const MAX_SPLICED_TEXT = 64 * 1024
 
-/** Returns the body with another model in its place, and with `added` fields right behind its opening brace. */
+/** Returns the body with its model replaced, and with `added` fields after its opening brace. */
 export function replaceModel(received: ReceivedBody, model: string, added: JsonObject = {}): string | Uint8Array {
   const { bytes, modelSpan, text } = received
   const inside = bytes.indexOf(OPEN_BRACE) + 1
@@ -125,7 +125,7 @@ function joined(pieces: readonly Uint8Array[]): Uint8Array {
   return whole
 }
 
-function withoutMark(bytes: Uint8Array): Uint8Array {
+function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes
 }
 
@@ -133,7 +133,7 @@ function nameOfType(value: unknown): string {
   return Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
 }
 
-/** Fewer than were scanned: some object has the same key twice. */
+/** Counts the keys of all objects. Fewer than in the text when a key appears twice. */
 function countKeys(value: Json | undefined): number {
   if (typeof value !== 'object' || value === null) return 0
   let keys = 0

@@ -12,8 +12,8 @@ export interface LongStrings {
 }
 
 /**
- * Parses JSON text of many megabytes. `JSON.parse` blocks for milliseconds per megabyte and cannot be divided, so it is given
- * the text with placeholders for long strings, which are parsed in steps of their own. Throws `invalid-request`.
+ * Parses JSON text of many megabytes. `JSON.parse` blocks for milliseconds per megabyte and cannot be divided, so it parses
+ * the text with placeholders for long strings, which are parsed in separate steps. Throws `invalid-request`.
  */
 export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongStrings): Steps<unknown> {
   let outline = ''
@@ -45,11 +45,11 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
   return parsed
 }
 
-/** Characters that a JSON string does not hold as they are, and the beginning of an escape. */
-// oxlint-disable-next-line no-control-regex -- these are the ones
+/** Characters that a JSON string must escape, and the backslash. */
+// oxlint-disable-next-line no-control-regex -- JSON strings must escape them
 const UNPLAIN = /[\0-\x1f\\]/
 
-/** The string of base64 data without escapes, behind what may be the start of a `data:` URL. */
+/** Returns a string of base64 data without escapes, which may begin like a `data:` URL. */
 function* parseBase64(bytes: Uint8Array): Steps<string> {
   const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_URL_START)))
   if (!isPlain) return yield* parseString(bytes)
@@ -91,7 +91,7 @@ function* decodeInSteps(bytes: Uint8Array): Steps<string> {
   return joinPieces(text)
 }
 
-/** Reading a character joins the pieces of a string here, instead of in a longer step that uses it. */
+/** Reading a character makes the engine join the pieces in this step, instead of in a longer step later. */
 function joinPieces(text: string): string {
   text.charCodeAt(0)
   return text
@@ -99,7 +99,7 @@ function joinPieces(text: string): string {
 
 const LETTER_U = 117
 
-/** Returns `limit`, or the end of the escape that begins before `limit` and ends behind it. `start` is in no escape. */
+/** Returns `limit`, or the end of an escape that crosses `limit`. `start` must not be inside an escape. */
 function endOfEscapes(bytes: Uint8Array, start: number, limit: number): number {
   const before = bytes.subarray(start, limit)
   let at = 0

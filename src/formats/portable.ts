@@ -64,7 +64,7 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
-    const parts = sayableParts(message.parts, dialect)
+    const parts = portableParts(message.parts, dialect)
     if (parts === message.parts) return [message]
     ignored.push(pathOf(prompt, index))
     return parts.length === 0 ? [] : [withParts(message, parts)]
@@ -88,21 +88,21 @@ function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored:
 }
 
 /** Returns the same array when no part is left out. */
-function sayableParts(parts: readonly Part[], dialect: UpstreamDialect): readonly Part[] {
+function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readonly Part[] {
   let isWhole = true
-  const sayable = parts.flatMap((part): readonly Part[] => {
-    const isKept = isSayable(part, dialect)
+  const portable = parts.flatMap((part): readonly Part[] => {
+    const isKept = isPortable(part, dialect)
     isWhole &&= isKept
     if (!isKept || part.type !== 'tool-result') return isKept ? [part] : []
-    const content = sayableParts(part.content, dialect)
+    const content = portableParts(part.content, dialect)
     isWhole &&= content === part.content
     return [{ type: part.type, callId: part.callId, failed: part.failed, content }]
   })
-  return isWhole ? parts : sayable
+  return isWhole ? parts : portable
 }
 
 /** Returns false for content that only the vendor of its own format can resolve. */
-function isSayable(part: Part, dialect: UpstreamDialect): boolean {
+function isPortable(part: Part, dialect: UpstreamDialect): boolean {
   switch (part.type) {
     case 'opaque':
       return part.native.value['type'] === 'refusal'

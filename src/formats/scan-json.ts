@@ -2,11 +2,11 @@ import { GatewayError } from '../core/errors.ts'
 import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, modelKey, startOfBase64 } from './json-text.ts'
 
-/** Bounds of a JSON body. Together they bound how long `JSON.parse` and the walks after it block the event loop. */
+/** Limits of a JSON body. Together they limit how long `JSON.parse` and later traversals block the event loop. */
 export interface ParseLimits {
-  /** How deep objects and arrays may be nested. @default 64 */
+  /** Nesting of objects and arrays. @default 64 */
   readonly depth?: number
-  /** Keys of all objects and elements of all arrays, numbers in arrays excepted. @default 100,000 */
+  /** Keys of all objects and elements of all arrays, except numbers in arrays. @default 100,000 */
   readonly keys?: number
   /** Numbers in arrays. @default 500,000 */
   readonly numbers?: number
@@ -18,24 +18,24 @@ export interface ParseLimits {
 
 export interface JsonScan {
   readonly keys: number
-  /** Numbers that are written with an exponent. */
+  /** Numbers written with an exponent. */
   readonly exponents: number
-  /** The bytes of the top-level `model`; absent unless it is one string under one unescaped key. */
+  /** The bytes of the top-level `model`. Absent unless exactly one unescaped key holds a string. */
   readonly modelSpan: Span | undefined
-  /** The strings of 4 KiB or more that are no keys, between their quotes; none where the body is not large. */
+  /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */
   readonly longStrings: readonly LongString[]
 }
 
 /** The bytes of a long string between its quotes. */
 export interface LongString extends Span {
-  /** True where the bytes are known to be base64 without escapes, but for what precedes the data. */
+  /** True for base64 without escapes, after an optional `data:` prefix. */
   readonly isBase64: boolean
 }
 
 interface State {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
-  /** For each level from 1 on, at its number less 1: 1 for an array. 64 bytes are the most that V8 keeps on its heap. */
+  /** 1 for each level that is an array, from level 1. V8 keeps at most 64 bytes on its heap. */
   readonly inArray: Uint8Array
   at: number
   depth: number
@@ -57,18 +57,18 @@ interface State {
   readonly longStrings: LongString[]
 }
 
-/** A body above this size yields between its steps. */
+/** Larger bodies yield between their steps. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** Bytes between two yields of the scan. */
 const SLICE = 256 * 1024
 /** A shorter string counts as text even when it is base64. */
 const MIN_LONG_STRING = 4096
-/** Base64 may hold escaped slashes and line ends; a string with more escapes than this is slow to parse. */
+/** Base64 may contain escaped slashes and line ends. A string with more escapes is slow to parse and counts as text. */
 const MIN_BYTES_PER_ESCAPE = 16
 
 /**
  * Counts the structure of a JSON text in one linear pass and throws `invalid-request` at the first limit that it
- * exceeds. The text need not be valid: `JSON.parse` finds what is malformed. Yields between slices.
+ * exceeds. Malformed text is left to `JSON.parse`. Yields between slices.
  */
 export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Generator<void, JsonScan, undefined> {
   const state = initialState(bytes, limits)
@@ -131,7 +131,7 @@ function kindOf(sign: string): number {
   return /[a-z]/i.test(sign) ? LETTER : 0
 }
 
-/** One sign, number or literal outside of strings. */
+/** Reads one punctuation character, number or literal outside of strings. */
 function readToken(state: State): void {
   const byte = state.bytes[state.at] ?? 0
   switch (byte) {
@@ -178,7 +178,7 @@ function countKey(state: State): void {
   if (state.depth !== 1) return
   const key = modelKey(state.bytes, state.stringStart, state.stringEnd)
   state.isModelNext = key !== 'another'
-  // An escaped key cannot be spliced: it counts like a second one.
+  // An escaped key cannot be replaced in the bytes, so it counts twice.
   if (state.isModelNext) state.models += key === 'plain' ? 1 : 2
 }
 
@@ -197,7 +197,7 @@ function checkKeys({ keys, elements, limits }: State): void {
   throw refused(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
-/** Checked once for each slice: blanks are no tokens of their own. */
+/** Runs once for each slice, because blanks are not read as tokens. */
 function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: State): void {
   const bytes = (isInString ? stringStart : at) - stringBytes
   if (bytes <= limits.syntaxBytes) return
@@ -218,7 +218,7 @@ function isExponent(byte: number | undefined): boolean {
   return byte === 69 || byte === 101
 }
 
-/** `true`, `false` or `null`. */
+/** Reads `true`, `false` or `null`. */
 function readLiteral(state: State): void {
   countElement(state)
   state.isModelNext = false
@@ -251,7 +251,7 @@ function findEnd(state: State, sliceEnd: number): void {
   state.at = Math.abs(at)
   if (at < 0) return
   state.stringEnd = at
-  // A body that is smaller than the limit needs no look into its strings.
+  // A body below the limit cannot exceed it with its strings.
   if (bytes.length <= limits.textBytes || at - stringStart < MIN_LONG_STRING) return closeString(state, true)
   state.at = startOfBase64(bytes, stringStart)
   state.escapes = 0
@@ -282,7 +282,7 @@ function closeString(state: State, isText: boolean): void {
   if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)
 }
 
-/** The one error for a prompt that no model takes; the code is the one by which clients begin to shorten a prompt. */
+/** Returns the error for a prompt that no model accepts. Clients recognize the code and shorten the prompt. */
 export function promptTooLong(limit: number): GatewayError {
   return new GatewayError(
     'invalid-request',

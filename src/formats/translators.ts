@@ -67,26 +67,26 @@ const JSON_INSTRUCTION: JsonObject = {
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
 }
 
-/** The answer's limit where the caller set none: the format requires one. */
+/** Limit of output tokens when the caller sets none. The format requires one. */
 const DEFAULT_MAX_TOKENS = 4096
 
 /**
- * A request of another format as a message request. Throws `invalid-request`, naming the field, for what cannot be said there and
- * would change the answer; what is only a hint is left out and named in `ignored`.
+ * Writes a prompt of another format as a message request. Throws `invalid-request` for required content that this format
+ * cannot express. Hints are omitted and named in `ignored`.
  */
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, refuse, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
-  const placed = withUniqueCalls(prompt.messages).map((message, index): PathedMessage => ({
+  const messagesWithPaths = withUniqueCalls(prompt.messages).map((message, index): PathedMessage => ({
     message,
     path: sourceOf(prompt).pathOf(prompt, index),
   }))
   const system = [
-    ...placed.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path)),
+    ...messagesWithPaths.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path)),
     ...(settings.shape?.type === 'json' ? [JSON_INSTRUCTION] : []),
   ]
   const written = changedSettings({}, settings)
-  const messages = writeTurns(placed.filter((item) => !isSystem(item)))
+  const messages = writeTurns(messagesWithPaths.filter((item) => !isSystem(item)))
   if (messages.length === 0) {
     throw cannot('messages', 'messages hold nothing to answer: send at least one user message that is not empty')
   }
@@ -109,7 +109,7 @@ function isSystem({ message }: PathedMessage): boolean {
   return message.role === 'system'
 }
 
-/** Without tools there is nothing to choose from, and the format refuses a choice. */
+/** The format refuses a choice without tools. */
 function writeTools(prompt: Prompt): JsonObject {
   if (prompt.tools.length > 0) return { tools: prompt.tools.map(writeMessageTool) }
   const tools = toolsOnceUsed(prompt)
@@ -123,8 +123,8 @@ function cannot(param: string, problem: string): GatewayError {
 }
 
 /**
- * The messages with ids of tool calls as this format wants them: letters, digits, `_` and `-` only, and never the same
- * id for two calls of a conversation. Chat clients number their calls from the start in each turn, or name them by the function.
+ * Renames tool calls so that their ids consist of letters, digits, `_` and `-`, and are unique within the conversation, as
+ * this format requires. Chat clients number calls from the start in each turn, or use the name of the function.
  */
 function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
   const names: Names = { taken: new Set(), latest: new Map(), numbers: new Map() }
@@ -136,9 +136,9 @@ function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
 
 interface Names {
   readonly taken: Set<string>
-  /** From an id as the caller wrote it to the one of its latest call. */
+  /** The new id of the latest call, by the caller's id. */
   readonly latest: Map<string, string>
-  /** The last number that was added to an id: a conversation of thousands of equal ones stays linear. */
+  /** The last number added to an id, so that thousands of equal ids take linear time. */
   readonly numbers: Map<string, number>
 }
 

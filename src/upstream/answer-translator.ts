@@ -16,7 +16,7 @@ import type { StepWriter } from '../formats/format.ts'
 import { joinBytes } from '../http/body.ts'
 import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
 
-/** Whole events as they leave. */
+/** Whole events as sent to the caller. */
 export type TranslatedChunk = Uint8Array | string
 
 /** Maximum size of a whole answer in bytes. */
@@ -26,28 +26,28 @@ export interface TranslatorOptions {
   /** The upstream's format; absent for providers that produce steps themselves. */
   readonly format?: StreamFormat | undefined
   readonly writer: StepWriter
-  /** Both sides use one format: events of no interest leave as received. @default false */
+  /** True when caller and upstream use one format, so that plain events are relayed unchanged. @default false */
   readonly isSameFormat?: boolean
-  /** Events carry ids, counted from 1, so that a client can resume after any of them. */
+  /** True when events carry ids, counted from 1, so that a client can resume after any of them. */
   readonly isNumbered: boolean
   /** Throws for an event that must not be parsed. */
   readonly checkEvent?: (data: string) => void
-  /** Makes the failure of a stream that is not as it must be; `what` says what the provider did. */
+  /** Returns the failure of a faulty stream. `what` completes "The provider …". */
   readonly broken: (what: string, cause?: unknown) => GatewayError
 }
 
 /**
- * Turns what an upstream streams into what the caller reads, and remembers what the bill, the cache and recordings need.
+ * Translates an upstream's stream for the caller, and collects the answer for the bill, the cache and recordings.
  *
- * Both sides in one format: once the first content has come, whole events that hold nothing of interest leave as the
- * received bytes, unparsed. The bytes are kept, and parsed only when someone asks for the completion.
+ * When both sides use one format, plain events after the first content are relayed as the received bytes. The bytes are
+ * kept, and parsed only when the completion is read.
  */
 export class AnswerTranslator {
-  /** The id that the upstream gave the answer. */
+  /** The upstream's id of the answer. */
   answerId: string | undefined
-  /** Something came that a caller sees. */
+  /** True after the first event that a caller sees. */
   hasContent = false
-  /** The protocol's last event has come: nothing is missing. */
+  /** True after the last event of the protocol. */
   isWhole = false
 
   readonly writer: StepWriter
@@ -58,8 +58,8 @@ export class AnswerTranslator {
   readonly #collected: Collector = collector()
   readonly #received: Uint8Array[] = []
   #size = 0
-  #saidSomething = false
-  /** The frame reader holds the beginning of an event. */
+  #hasAnswer = false
+  /** True while the frame reader holds the beginning of an event. */
   #isOpen = false
   #endsInLineFeed = false
   #hasRelayed = false
@@ -73,7 +73,7 @@ export class AnswerTranslator {
     this.#frames = this.#reader && createFrameReader(MAX_BYTES)
   }
 
-  /** Takes bytes of the upstream, cut anywhere; returns the events that can leave. Throws `upstream` for a faulty stream. */
+  /** Takes bytes of the upstream, cut anywhere. Returns the events that can be sent. Throws `upstream` for a faulty stream. */
   push(bytes: Uint8Array): TranslatedChunk {
     this.#size += bytes.byteLength
     if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer of more than 32 MiB')
@@ -90,7 +90,7 @@ export class AnswerTranslator {
     return this.#number(this.#options.writer.write(step))
   }
 
-  /** The upstream's body has ended. Throws `upstream` when the answer is not whole. */
+  /** Called when the upstream's body has ended. Throws `upstream` when the answer is not complete. */
   finish(): string {
     const frames = this.#frames?.end() ?? []
     let text = ''
@@ -107,7 +107,7 @@ export class AnswerTranslator {
     return this.#collected.isFinished()
   }
 
-  /** True when the answer says anything so far: text, thinking or a tool call. */
+  /** True when the answer so far has text, thinking or a tool call. */
   get hasText(): boolean {
     if (this.#hasRelayed) return true
     const { parts, furtherText = '' } = this.completion()
@@ -128,12 +128,12 @@ export class AnswerTranslator {
     try {
       for (const bytes of this.#received) for (const frame of frames.read(bytes)) again.add(reader(frame))
     } catch {
-      // The event that broke the stream: what came before it counts.
+      // The events before the faulty one are the answer so far.
     }
     return again.completion()
   }
 
-  /** Events that the caller reads outside of the answer: its last ones, or an error. */
+  /** Writes events that end the stream: the last events of the answer, or an error. */
   write(frames: readonly Frame[]): string {
     return this.#number(frames)
   }
@@ -186,13 +186,13 @@ export class AnswerTranslator {
   }
 
   #translate(frame: Frame): string {
-    // What follows the last event is dropped.
+    // Events after the last one are dropped.
     if (this.isWhole || this.#reader === undefined) return ''
     this.#options.checkEvent?.(frame.data)
     return this.pushStep(this.#read(frame, this.#reader))
   }
 
-  /** Anything that goes wrong while an event is read is the upstream's fault. */
+  /** An event that cannot be read is a failure of the upstream. */
   #read(frame: Frame, reader: StepReader): Step {
     try {
       return reader(frame)
@@ -204,11 +204,11 @@ export class AnswerTranslator {
   #note(step: Step): void {
     for (const event of step.events) {
       if (event.type === 'answer-start') this.answerId = event.id
-      this.#saidSomething ||= event.type !== 'done' && event.type !== 'usage'
+      this.#hasAnswer ||= event.type !== 'done' && event.type !== 'usage'
       this.hasContent ||= isContent(event)
       if (event.type === 'done') this.isWhole = true
     }
-    if (this.isWhole && !this.#saidSomething) {
+    if (this.isWhole && !this.#hasAnswer) {
       throw this.#options.broken('ended its stream without an answer')
     }
     this.#collected.add(step)
@@ -237,14 +237,14 @@ export class AnswerTranslator {
 const LF = 10
 const EVENT_END = '\n\n'
 
-/** The index after the event that began in an earlier piece, or -1 when it does not end in this one. */
+/** Returns the index after the event that began in an earlier chunk, or -1 when it does not end in this one. */
 function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {
   if (endsInLineFeed && bytes[0] === LF) return 1
   const end = searchBytes(bytes).find('\n\n')
   return end === -1 ? -1 : end + 2
 }
 
-/** The index after the last whole event, at least `from`. */
+/** Returns the index after the last whole event, at least `from`. */
 function lastEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.length; at - 2 >= from; at--) {
     if (bytes[at - 1] === LF && bytes[at - 2] === LF) return at
@@ -264,7 +264,7 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
   )
 }
 
-/** Greetings, empty beginnings of blocks and token counts are not what a caller waits for. */
+/** Returns false for starts of answers and blocks, empty text, and token counts, which show the caller no content. */
 function isContent(event: AnswerEvent): boolean {
   switch (event.type) {
     case 'answer-start':

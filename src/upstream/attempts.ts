@@ -17,25 +17,24 @@ interface Reporting {
 }
 
 /**
- * One upstream call. It is paid from the moment the upstream accepts it (status 200), and also when the gateway gives it
- * up before its answer: a timeout, or a caller who left. A call that the upstream refused, or that did not reach it,
- * costs nothing.
+ * One upstream call. It is paid once the upstream accepts it (status 200), and also when the gateway ends it before its
+ * answer: on a timeout, or when the client disconnects. A call that was refused or that did not reach the upstream is free.
  */
 export class Attempt {
   readonly route: AttemptRoute
   isPaid = false
   readonly #cancellation: Cancellation
-  /** The caller had left before: the call was never sent. */
-  readonly #isTooLate: boolean
+  /** True when the client disconnected before: the call was never sent. */
+  readonly #isUnsent: boolean
   #answer: Reporting = {}
 
   constructor(route: AttemptRoute, cancellation: Cancellation) {
     this.route = route
     this.#cancellation = cancellation
-    this.#isTooLate = cancellation.isCancelled
+    this.#isUnsent = cancellation.isCancelled
   }
 
-  /** The usage that the upstream has reported so far. */
+  /** The usage reported so far. */
   get usage(): Usage {
     return this.#answer.usage ?? NO_USAGE
   }
@@ -46,7 +45,7 @@ export class Attempt {
   }
 
   failed(error: unknown): void {
-    this.isPaid ||= !this.#isTooLate && (this.#cancellation.isCancelled || isTimeout(error))
+    this.isPaid ||= !this.#isUnsent && (this.#cancellation.isCancelled || isTimeout(error))
   }
 }
 
@@ -70,17 +69,17 @@ export class Attempts {
     return this.#all.some(({ isPaid, usage }) => isPaid && promptTokens(usage) === 0)
   }
 
-  /** Cost of all paid calls. `sent` is the local count of the prompt, for calls whose usage the upstream did not report. */
+  /** Returns the cost of all paid calls. `sent` counts the prompt locally, for calls without reported usage. */
   cost(sent: () => number): NanoUsd {
     return costOfPaid(this.#all, sent)
   }
 
-  /** Cost of all paid calls but the last one, which is the answer. */
+  /** Returns the cost of all paid calls except the last one, which is the answer. */
   costOfUnused(sent: () => number): NanoUsd {
     return this.#all.length < 2 ? ZERO : costOfPaid(this.#all.slice(0, -1), sent)
   }
 
-  /** The paid call that was ended before its answer, undefined when there is none. */
+  /** Returns the last call if it is paid. */
   last(): Attempt | undefined {
     const attempt = this.#all.at(-1)
     return attempt?.isPaid === true ? attempt : undefined
@@ -95,7 +94,7 @@ function costOfAttempt({ route, usage }: Attempt, sent: () => number): NanoUsd {
   return costOf(withPrompt(usage, sent), route.model.price)
 }
 
-/** No prompt is empty: an upstream that reports no prompt tokens did not count them. */
+/** Adds a local count of the prompt to usage that has none: no prompt is empty, so the upstream did not count it. */
 export function withPrompt(usage: Usage, sent: () => number): Usage {
   return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: sent() }
 }

@@ -8,25 +8,25 @@ interface Refused {
   readonly secrets: readonly string[]
 }
 
-/** Adds to what the body of an error says what its status and headers say, and removes the provider's secrets. */
+/** Adds the status and the retry headers of a response to the failure in its body, and removes the provider's secrets. */
 export function readRefusal(failure: GatewayError, { response, now, secrets }: Refused): GatewayError {
   const { status } = response
   const advised = readAdvice(response, now)
   const refusal = new GatewayError(failure.kind, failure.message, {
     ...failure.details,
     ...advised,
-    ...(refusesUs(status) && { advice: { ...advised.advice, shouldRetry: 'false' } }),
+    ...(refusesGateway(status) && { advice: { ...advised.advice, shouldRetry: 'false' } }),
     ...(status < 500 && { isCallerSide: true }),
   })
   return withoutSecrets(refusal, secrets)
 }
 
-/** Our own credentials or rights are refused: asking again changes nothing, and the upstream works. */
-function refusesUs(status: number): boolean {
+/** Returns true when the upstream refused the gateway's credentials or rights, so that a retry is useless. */
+function refusesGateway(status: number): boolean {
   return status === 401 || status === 402 || status === 403
 }
 
-/** The waiting advice of a response, and the seconds that it means. Milliseconds are read before seconds and dates. */
+/** Returns the retry advice of a response, and its wait in seconds. Milliseconds take precedence over seconds and dates. */
 export function readAdvice(
   response: { readonly header: (name: string) => string | undefined },
   now: number,
@@ -52,7 +52,7 @@ function secondsFrom(value: string | undefined, perSecond: number): number | und
 }
 
 function secondsUntil(value: string | undefined, now: number): number | undefined {
-  // Only the form that HTTP knows: Date.parse makes a day of many other texts, "-5" among them.
+  // Date.parse also accepts texts such as "-5", so only the date format of HTTP is read.
   const at = /^[a-z]{3}, /i.test(value ?? '') ? Date.parse(value ?? '') : NaN
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now) / 1000))
 }

@@ -1,25 +1,25 @@
 import { asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** An answer nested deeper than this is none: writing it on would exhaust the stack. */
-const DEEPEST = 128
+/** Maximum nesting of an answer. Serializing a deeper one would exhaust the stack. */
+const MAX_DEPTH = 128
 
-/** A failure of the provider itself. The message names the provider and never its address. */
+/** Returns a failure of the provider. The message names the provider and never its address. */
 export function brokenUpstream(provider: string, what: string, cause?: unknown): GatewayError {
   return new GatewayError('upstream', `The provider "${provider}" ${what}.`, cause === undefined ? {} : { cause })
 }
 
 const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
 
-/** What a rejected transport means: refused, reset, no such host, too many headers, no connection in time. */
+/** Returns the failure for a rejected transport: refused, reset, unknown host, too many headers, connect timeout. */
 export function unreachable(provider: string, connectMs: number, cause: unknown): GatewayError {
   if (GatewayError.is(cause)) return cause
   if (codeOf(cause) !== CONNECT_TIMEOUT) return brokenUpstream(provider, 'could not be reached', cause)
-  const message = `The provider "${provider}" took no connection within ${connectMs / 1000} seconds.`
+  const message = `The provider "${provider}" did not accept a connection within ${connectMs / 1000} seconds.`
   return new GatewayError('upstream-timeout', message, { isUnsent: true, cause })
 }
 
-/** The JSON object of a text; undefined for every other text, and for one nested too deep. */
+/** Parses a JSON object. Returns undefined for every other text, and for one that is nested too deep. */
 export function parseObject(text: string): JsonObject | undefined {
   if (isTooDeep(text)) return undefined
   try {
@@ -33,7 +33,7 @@ function hider(secrets: readonly string[]): (text: string) => string {
   return (text) => secrets.reduce((rest, secret) => rest.replaceAll(secret, '[removed]'), text)
 }
 
-/** Replaces the provider's own secrets in a failure: some upstreams repeat the key that they refuse. */
+/** Removes the provider's secrets from a failure. Some upstreams repeat the key that they refuse. */
 export function withoutSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
   const hide = hider(secrets)
   const { param, upstream } = failure.details
@@ -54,21 +54,21 @@ function hideIn(value: Json, hide: (text: string) => string): Json {
   return Object.fromEntries(fields) as JsonObject
 }
 
-/** True for JSON text that opens more than 128 objects and arrays within each other. Linear, and cheap on short texts. */
+/** Returns true for JSON text in which more than 128 objects and arrays are nested. Linear in the length of the text. */
 export function isTooDeep(text: string): boolean {
-  if (text.length <= 2 * DEEPEST) return false
+  if (text.length <= 2 * MAX_DEPTH) return false
   let depth = 0
   for (let at = 0; at < text.length; at += 1) {
     const unit = text.charCodeAt(at)
     if (unit === 0x22) at = endOfString(text, at)
     else if (unit === 0x7b || unit === 0x5b) depth += 1
     else if (unit === 0x7d || unit === 0x5d) depth -= 1
-    if (depth > DEEPEST) return true
+    if (depth > MAX_DEPTH) return true
   }
   return false
 }
 
-/** The place of the quote that ends the string which begins at `start`. Searching is faster than looking at each unit. */
+/** Returns the index of the quote that ends the string at `start`. Searching is faster than reading each unit. */
 function endOfString(text: string, start: number): number {
   for (let quote = text.indexOf('"', start + 1); quote !== -1; quote = text.indexOf('"', quote + 1)) {
     let backslashes = 0

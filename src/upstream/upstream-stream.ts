@@ -3,10 +3,10 @@ import type { Step, AnswerSource, SourceReceiver } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 
-/** Milliseconds for which a request waits for the first content of its stream, once an upstream has answered 200. */
+/** Milliseconds that a request waits for the first content of a stream, after the upstream has answered 200. */
 export const MAX_HOLD_MS = 5000
 
-/** How a stream ended, for the circuit breaker: one of these is called, once. */
+/** Reports how a stream ended to the circuit breaker. One of the methods is called, once. */
 export interface StreamEnd {
   readonly whole: () => void
   readonly broken: (error: unknown) => void
@@ -22,14 +22,14 @@ export interface StreamListener {
 }
 
 /**
- * A streamed answer on its way through a translator. It counts as open once it says something that a caller sees: a
- * break before that can still be answered by another candidate. A stream that says nothing for five seconds is passed on
- * silent: the headers and heartbeats of the response show the caller that it lives.
+ * A streamed answer that passes through a translator. It is open after its first content. Until then a failure can still
+ * be answered by another candidate. After five seconds without content it is passed on, so that the headers and heartbeats
+ * of the response keep the client connected.
  */
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator
   readonly #source: AnswerSource
-  readonly #held: TranslatedChunk[] = []
+  readonly #buffered: TranslatedChunk[] = []
   #listener: StreamListener | undefined
   #end: StreamEnd | undefined
   #outcome: { readonly error?: unknown } | undefined
@@ -42,7 +42,7 @@ export class UpstreamStream implements SourceReceiver {
     this.translator = translator
   }
 
-  /** Reads until the first content, at most `holdMs`. Rejects with what broke the stream before. */
+  /** Reads until the first content, at most `holdMs`. Rejects with the failure of a stream that breaks before. */
   open({ after }: Pick<Runtime, 'after'>, holdMs: number = MAX_HOLD_MS): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onOpen = resolve
@@ -52,16 +52,16 @@ export class UpstreamStream implements SourceReceiver {
     })
   }
 
-  /** Names who counts how the stream ends. */
+  /** Registers the observer of the end of the stream. */
   countEnd(end: StreamEnd): void {
     this.#end = end
     if (this.#outcome !== undefined) this.#count(this.#outcome)
   }
 
-  /** Passes on what has come, and then everything as it comes. */
+  /** Passes the chunks so far to the listener, and then each chunk as it arrives. */
   attach(listener: StreamListener): void {
     this.#listener = listener
-    for (const chunk of this.#held.splice(0)) listener.onChunk(chunk)
+    for (const chunk of this.#buffered.splice(0)) listener.onChunk(chunk)
     if (this.#outcome !== undefined) this.#finish(this.#outcome, listener)
   }
 
@@ -117,7 +117,7 @@ export class UpstreamStream implements SourceReceiver {
       return
     }
     if (chunk.length > 0) {
-      if (this.#listener === undefined) this.#held.push(chunk)
+      if (this.#listener === undefined) this.#buffered.push(chunk)
       else this.#listener.onChunk(chunk)
     }
     if (this.translator.isWhole) {
@@ -126,12 +126,12 @@ export class UpstreamStream implements SourceReceiver {
     } else if (this.translator.hasContent) this.#opened()
   }
 
-  /** A source of the user's own may throw: the request ends all the same. */
+  /** A custom source may throw. The request ends nevertheless. */
   #abortSource(): void {
     try {
       this.#source.abort()
     } catch {
-      // Its connection is its own to close.
+      // The source is responsible for its connection.
     }
   }
 
@@ -168,35 +168,35 @@ export class UpstreamStream implements SourceReceiver {
   }
 }
 
-/** True for a stream that sends by itself; else its steps are drawn one by one. */
+/** Returns true for a stream that pushes its events; the steps of an iterable are pulled. */
 export function isSource(answer: AsyncIterable<Step> | AnswerSource): answer is AnswerSource {
   return 'read' in answer
 }
 
-/** The steps of an answer that is there already. */
+/** Returns a source for the steps of a stored answer. */
 export function sourceOfStored(steps: readonly Step[]): AnswerSource {
-  const nothing = (): void => {}
+  const ignore = (): void => {}
   return {
     read: (receiver) => {
       for (const step of steps) receiver.onStep(step)
     },
-    pause: nothing,
-    resume: nothing,
-    complete: nothing,
-    abort: nothing,
+    pause: ignore,
+    resume: ignore,
+    complete: ignore,
+    abort: ignore,
   }
 }
 
-/** An iterator of the user's own may throw: its stream has ended by then. */
+/** Ends an iterator. A custom iterator may throw, which no longer matters. */
 export function returnQuietly(iterator: AsyncIterator<Step>): void {
   try {
     void Promise.resolve(iterator.return?.()).catch(() => {})
   } catch {
-    // As if it had rejected.
+    // Ignored like a rejection.
   }
 }
 
-/** The steps of a provider without a wire format, as a source. Reads on only while it is not paused. */
+/** Returns a source for the steps of a provider without a wire format. Reads only while it is not paused. */
 export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): AnswerSource {
   const iterator = steps[Symbol.asyncIterator]()
   let isOver = false

@@ -470,7 +470,7 @@ describe('deadlines', () => {
     const failure = await failureOf(complete())
     expect([failure.kind, failure.message]).toEqual([
       'upstream-timeout',
-      'The provider "tiny" took no connection within 10 seconds.',
+      'The provider "tiny" did not accept a connection within 10 seconds.',
     ])
   })
 })

@@ -42,8 +42,8 @@ export function textOfMessage(message: JsonObject = {}): string {
     const called = asObject(call?.['function']) ?? asObject(call?.['custom']) ?? call ?? {}
     return `${asString(called['name']) ?? ''}${inputOf(called)}`
   })
-  const said = contentOf(message['content']).map(textOfPart)
-  return [reasoningOf(message), ...said, asString(message['refusal']) ?? '', ...calls].join('')
+  const content = contentOf(message['content']).map(textOfPart)
+  return [reasoningOf(message), ...content, asString(message['refusal']) ?? '', ...calls].join('')
 }
 
 function refusalPart(refusal: string): readonly Part[] {
@@ -116,8 +116,8 @@ interface Reading extends OpenBlock {
 }
 
 /**
- * Reads chunks: the first choice in canonical events, further ones only natively. Many local servers close a stream
- * without `[DONE]`; it is whole all the same when every choice that began has a finish reason.
+ * Reads chunks: the first choice as canonical events, further ones only natively. Many local servers close a stream
+ * without `[DONE]`. Such a stream is complete when every choice has a finish reason.
  */
 export function stepReader(): StepReader {
   const reading: Reading = {
@@ -134,7 +134,7 @@ export function stepReader(): StepReader {
     const received = parseEvent(frame.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
-    // Clients break on an event that is no chunk, so it stays here.
+    // Clients fail on an event that is not a chunk, so it is not passed on.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
     const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
     const furtherText = furtherTextOf(chunk)
@@ -219,7 +219,7 @@ interface Call {
   id: string | undefined
   name: string | undefined
   started: boolean
-  /** Arguments that came before the name. */
+  /** Arguments received before the name. */
   waiting: string
 }
 
@@ -230,12 +230,12 @@ interface CallReader {
   count(): number
 }
 
-/** The key of the one call of the old form, beside the numbered ones. */
+/** The key of a deprecated function call. Other calls are identified by numbers and ids. */
 const OLD_FORM = 'function_call'
 
 /**
- * Upstreams number calls from 0, from 1, or all alike; some repeat id and name in each piece, some leave the number out.
- * Here a call starts once, when its name is known, and calls count from 0 in the order of their starts.
+ * Upstreams number calls from 0, from 1, or all alike. Some repeat id and name in each piece, some omit the number. The
+ * events of this reader start each call once, when its name is known, and number calls from 0 in order.
  */
 function callReader(): CallReader {
   const calls = new Map<string | number, Call>()

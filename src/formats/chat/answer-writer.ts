@@ -64,11 +64,11 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
 
 /** Creates the chunks of one answer from canonical events. */
 interface ChunkMaker {
-  /** The frames of an event that can leave now. */
+  /** Returns the frames of an event. */
   frames(event: AnswerEvent): readonly Frame[]
-  /** The chunk with the finish reason, once it is known. */
+  /** Returns the chunk with the finish reason, once it is known. */
   finish(): Frame | undefined
-  /** The chunk with the usage, once it is known. */
+  /** Returns the chunk with the usage, once it is known. */
   usage(): Frame | undefined
 }
 
@@ -93,8 +93,8 @@ function chunkMaker(created: number): ChunkMaker {
       if (event.type === 'answer-start') return begin(event.id, event.model)
       if (event.type === 'usage') usage = { ...usage, ...event.usage }
       if (event.type === 'answer-end') finish = event.finish
-      const said = deltas(event)
-      return said.length === 0 ? [] : [...begin('', ''), ...said.map((delta) => chunk(delta))]
+      const added = deltas(event)
+      return added.length === 0 ? [] : [...begin('', ''), ...added.map((delta) => chunk(delta))]
     },
     finish: () => (finish === undefined ? undefined : chunk({}, writeFinish(finish))),
     usage: () =>
@@ -141,11 +141,11 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
 
 /** Passes on chunks of this format, and holds back chunks that must wait for the end of the stream. */
 interface ChunkRelay {
-  /** The frames that can leave now. */
+  /** Returns the frames that can be sent now. */
   pass(step: Step, frame: Frame): readonly Frame[]
   /** The chunk that ends the answer; undefined before it arrives. */
   held(): Frame | undefined
-  /** Chunks that came after it. */
+  /** Chunks after the held chunk. */
   late(): readonly Frame[]
   /** The upstream's usage chunk. */
   usage(): Frame | undefined
@@ -154,7 +154,7 @@ interface ChunkRelay {
 /** Maximum number of chunks after the held chunk. Some vendors send a few more. */
 const MAX_LATE = 64
 
-/** `choices` is how many answers the caller asked for: each ends with a chunk of its own, and the last one waits. */
+/** Each of the requested `choices` ends with a chunk of its own. The last one is held back. */
 function chunkRelay(choices: number): ChunkRelay {
   let held: Frame | undefined
   let usage: Frame | undefined
@@ -238,7 +238,7 @@ function withField(frame: Frame, name: string, value: JsonObject): Frame {
   return { ...frame, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
-/** An answer of this dialect leaves as it came, down to its text; any other is written in full. */
+/** Writes an answer. An answer of this format is sent as received, byte for byte. */
 export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)

@@ -91,7 +91,7 @@ function readResult(value: JsonObject, param: string): readonly Part[] {
   return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
-/** The old form of functions has no ids. Call and result are matched by name. */
+/** Deprecated function calls have no ids. Call and result are matched by name. */
 function callIdOf(value: JsonObject, param: string): string {
   if (value['role'] !== 'function') return stringAt(value['tool_call_id'], `${param}.tool_call_id`)
   return stringAt(value['name'], `${param}.name`)
@@ -111,12 +111,13 @@ const INSTEAD_OF_CONTENT = [
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
-  const said = isAbsent(content) && isWhole ? refusalOf(value) : readContentParts(content, `${param}.content`, readPart)
+  const written =
+    isAbsent(content) && isWhole ? refusalOf(value) : readContentParts(content, `${param}.content`, readPart)
   const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
   const old = isAbsent(value['function_call'])
     ? []
     : [readFunctionCall(value['function_call'], `${param}.function_call`)]
-  return [...said, ...called, ...old]
+  return [...written, ...called, ...old]
 }
 
 function refusalOf(value: JsonObject): readonly Part[] {
@@ -151,7 +152,7 @@ function readCall(item: Json, param: string): ToolCallPart {
   }
 }
 
-/** Keeps no native: it is a field of its message, not an element of `tool_calls`. */
+/** The call has no native, because it is a field of its message and not an element of `tool_calls`. */
 function readFunctionCall(item: Json | undefined, param: string): ToolCallPart {
   const called = objectAt(item, param)
   const name = stringAt(called['name'], `${param}.name`)
@@ -190,7 +191,7 @@ function readFile(file: JsonObject, native: Native): Part {
   return { type: 'document', source, ...title, native }
 }
 
-/** The chat-completions format as callers speak it. */
+/** The caller's side of the chat-completions format. */
 export const chatClient: ClientFormat = {
   dialect: 'openai',
   readPrompt,

@@ -77,9 +77,9 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   const content = contentOf(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')
   if (content.length === 0 && calls.length === 0) return []
-  const said = content.length === 0 ? null : writeContent(content, param)
-  if (calls.length === 0) return [{ role: 'assistant', content: said }]
-  return [{ role: 'assistant', content: said, tool_calls: calls.map(writeChatCall) }]
+  const text = content.length === 0 ? null : writeContent(content, param)
+  if (calls.length === 0) return [{ role: 'assistant', content: text }]
+  return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
 /** The results of tools come first, each in a message of its own; images of results follow in the user's message. */
@@ -104,7 +104,7 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
   return { role: 'tool', tool_call_id: result.callId, content: result.failed ? asFailed(text) : text }
 }
 
-/** The chat format cannot mark a call as failed, so the text must say so. */
+/** The chat format cannot mark a call as failed, so the text of the result does. */
 function asFailed(text: string): string {
   if (text === '') return 'Error'
   return /^\W*error/i.test(text) ? text : `Error: ${text}`
@@ -134,7 +134,7 @@ function writeContent(parts: readonly ContentPart[], param: string): Json {
   return parts.map((part) => writeContentPart(part, param))
 }
 
-/** Returns the part's own block when it came in this format, else a new block. */
+/** Returns the block as received for a part of this format, else a new block. */
 function writeContentPart(part: ContentPart, param: string): JsonObject {
   const native = nativeOf(part.native)
   if (native !== undefined) return native
@@ -165,7 +165,7 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
 
 export const cannotCarry: RefuseContent = refuseContentFor('a model of the chat format')
 
-/** The chat-completions format as upstreams speak it. */
+/** The upstream's side of the chat-completions format. */
 export const chatUpstream: UpstreamFormat = {
   dialect: 'openai',
   writePrompt,

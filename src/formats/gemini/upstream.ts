@@ -19,8 +19,8 @@ import { readFailure as readAnyFailure } from '../upstream-failures.ts'
 import { readCompletion, stepReader } from './answer.ts'
 
 /**
- * The body of `generateContent`; the model is part of the address. Throws `invalid-request` that names the field for
- * what this format cannot say and would change the answer.
+ * Writes the body of `generateContent`. The model is part of the address. Throws `invalid-request` for required content
+ * that this format cannot express.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
@@ -43,12 +43,12 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (asArray(body['contents']).length > 0) {
     return { body: JSON.stringify(body), ignored: [...hints, ...ignoredOf(settings)] }
   }
-  throw new GatewayError('invalid-request', 'messages hold nothing to answer. Send at least one user message.', {
+  throw new GatewayError('invalid-request', 'messages have no content to answer. Send at least one user message.', {
     param: 'messages',
   })
 }
 
-/** From version 3 on, a tool call of the present turn without the signature of its thoughts is refused. */
+/** Models from version 3 refuse a tool call of the current turn without the signature of its thoughts. */
 function needsSignature(model: string): boolean {
   return /gemini-(?:[3-9]|\d\d)/.test(model)
 }
@@ -98,7 +98,7 @@ function writeShape(shape: AnswerShape): JsonObject {
   return { responseMimeType: 'application/json', ...schema }
 }
 
-/** The budgets that Google's own chat-completions endpoint gives to these words. */
+/** Thinking budgets that Google's own chat-completions endpoint uses for these efforts. */
 const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 1024, low: 1024, medium: 8192, high: 24_576 }
 
 function writeEffort(effort: string, model: string): JsonObject {
@@ -111,16 +111,16 @@ function nonEmpty(field: string, value: JsonObject): JsonObject {
 }
 
 interface ContentOptions {
-  /** Where the caller finds message `index`. */
+  /** Returns the path of a message in the caller's body. */
   readonly pathOf: (index: number) => string
-  /** The model refuses tool calls without a signature. */
+  /** True when the model refuses tool calls without a signature. */
   readonly needsSignature: boolean
 }
 
 /** The value that Google documents for calls without a known signature, such as those of another vendor's model. */
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
-/** Messages as contents: roles must alternate, so neighbors of one role become one content. */
+/** Writes messages as contents. Roles must alternate, so neighbors of one role become one content. */
 function writeContents(messages: readonly Message[], options: ContentOptions): readonly JsonObject[] {
   const names = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
@@ -140,27 +140,27 @@ function writeContents(messages: readonly Message[], options: ContentOptions): r
 
 interface ContentState {
   readonly path: string
-  /** The names of the calls so far, by their ids: a result names its function. */
+  /** The names of the calls so far, by id, because a result names its function. */
   readonly names: Map<string, string>
 }
 
 /** Reasoning is left out, because only the model that produced it can read it. */
-function writePart(part: Part, place: ContentState): readonly JsonObject[] {
+function writePart(part: Part, state: ContentState): readonly JsonObject[] {
   switch (part.type) {
     case 'text':
       return part.text === '' ? [] : [{ text: part.text }]
     case 'image':
     case 'document':
-      return [writeFile(part, place.path)]
+      return [writeFile(part, state.path)]
     case 'tool-call':
-      place.names.set(part.id, part.name)
+      state.names.set(part.id, part.name)
       return [{ functionCall: { id: part.id, name: part.name, args: asObject(parseJson(part.input)) ?? {} } }]
     case 'tool-result':
-      return writeResult(part, place)
+      return writeResult(part, state)
     case 'thinking':
       return []
     case 'opaque':
-      throw cannotCarry(place.path, `a ${String(part.native.value['type'])} block`)
+      throw cannotCarry(state.path, `a ${String(part.native.value['type'])} block`)
   }
 }
 
@@ -171,16 +171,16 @@ function writeFile(part: ImagePart | DocumentPart, path: string): JsonObject {
   throw cannotCarry(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
 }
 
-function writeResult(result: ToolResultPart, place: ContentState): readonly JsonObject[] {
-  const name = place.names.get(result.callId)
-  if (name === undefined) throw cannotCarry(place.path, `a result without its tool call ("${result.callId}")`)
+function writeResult(result: ToolResultPart, state: ContentState): readonly JsonObject[] {
+  const name = state.names.get(result.callId)
+  if (name === undefined) throw cannotCarry(state.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   const value = asObject(parseJson(text)) ?? { result: text }
   const response = result.failed ? { error: text } : value
   return [
     { functionResponse: { id: result.callId, name, response } },
-    ...files.map((part) => writeFile(part, place.path)),
+    ...files.map((part) => writeFile(part, state.path)),
   ]
 }
 
@@ -193,7 +193,7 @@ function signFirstCall(parts: JsonObject[]): void {
 
 export const cannotCarry: RefuseContent = refuseContentFor('a Gemini model')
 
-/** The format of Google's `generateContent`, for upstreams alone: no caller speaks it to the gateway. */
+/** The upstream's side of Google's `generateContent`. The gateway does not offer this format to callers. */
 export const geminiUpstream: UpstreamFormat = {
   dialect: 'gemini',
   writePrompt,
@@ -202,7 +202,7 @@ export const geminiUpstream: UpstreamFormat = {
   readFailure,
 }
 
-/** Its errors have the fields of the chat format. A wrong key is answered with 400, which must not blame the caller. */
+/** Google answers a wrong key with 400, which must not blame the caller. */
 function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const error = asObject(body?.['error'])
   const isOurKey = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')

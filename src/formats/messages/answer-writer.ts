@@ -114,14 +114,14 @@ function writeLastDelta(writing: Writing, metrics: SvcMetrics): Frame {
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
 
-/** The JSON text of a message with its bill. An upstream's own message keeps all its fields. */
+/** Returns the JSON text of a message with its bill. A message of this format keeps all its fields. */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
   return JSON.stringify({ ...message, usage, svc_metrics: writeMetrics(metrics) })
 }
 
-/** The bill as this format shows it. */
+/** Returns the bill in the fields of this format. */
 export function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     savings_percent: metrics.savingsPercent,

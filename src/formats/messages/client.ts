@@ -63,7 +63,7 @@ function readSystem(value: Json | undefined): Message | undefined {
   return { role: 'system', parts, native }
 }
 
-/** The message format as callers speak it. */
+/** The caller's side of the message format. */
 export const messagesClient: ClientFormat = {
   dialect: 'anthropic',
   readPrompt,

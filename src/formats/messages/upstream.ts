@@ -41,7 +41,7 @@ function changedMessages(prompt: Prompt): Changes {
 }
 
 /**
- * Returns true when the first message belongs into `system`: it was read from there, or it was rewritten and was not
+ * Returns true when the first message belongs to `system`: it was read from there, or it was rewritten and was not
  * read from `messages`.
  */
 function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
@@ -71,9 +71,9 @@ interface Turn {
  * one result per call. Messages that are neither merged nor rewritten are sent as received. Empty messages are dropped
  * before neighbors are joined.
  */
-export function writeTurns(placed: readonly PathedMessage[]): readonly JsonObject[] {
+export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
-  for (const { message, path } of placed) {
+  for (const { message, path } of messages) {
     const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined
     const member: Member = { native, blocks: blocksOf(message, path) }
     const role = message.role === 'tool' ? 'user' : message.role
@@ -148,7 +148,7 @@ function unpaired(id: string, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
 }
 
-/** The message format as upstreams speak it. */
+/** The upstream's side of the message format. */
 export const messagesUpstream: UpstreamFormat = {
   dialect: 'anthropic',
   writePrompt,

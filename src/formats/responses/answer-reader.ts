@@ -38,7 +38,7 @@ function partsOf(item: JsonObject): readonly Part[] {
   const native: Native = { dialect: 'responses', value: item }
   switch (item['type']) {
     case 'message':
-      return asArray(item['content']).flatMap((block) => wordsOf(asObject(block)))
+      return asArray(item['content']).flatMap((block) => textPartOf(asObject(block)))
     case 'function_call':
       return [
         {
@@ -56,7 +56,7 @@ function partsOf(item: JsonObject): readonly Part[] {
   }
 }
 
-function wordsOf(block: JsonObject | undefined): readonly Part[] {
+function textPartOf(block: JsonObject | undefined): readonly Part[] {
   const text = asString(block?.['text']) ?? asString(block?.['refusal'])
   return block === undefined || text === undefined
     ? []
@@ -78,7 +78,7 @@ interface Reading {
   readonly calls: Map<unknown, Call>
 }
 
-/** Reads the events of one upstream stream. A frame keeps its data word for word, under the name that its data has. */
+/** Reads the events of one upstream stream. A frame keeps its data unchanged, under the event name in its data. */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, refused: false, calls: new Map() }
   const fillResponseCallIds = responseCallIdFiller()
@@ -107,7 +107,7 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
     case 'response.output_item.done':
       return readItemEnd(reading, data)
     case 'response.content_part.added':
-      return startsWords(data) ? [{ type: 'text-start' }] : []
+      return startsText(data) ? [{ type: 'text-start' }] : []
     default:
       return readDelta(reading, type, data)
   }
@@ -136,7 +136,7 @@ function readDelta(reading: Reading, type: string, data: JsonObject): readonly A
   }
 }
 
-function startsWords(data: JsonObject): boolean {
+function startsText(data: JsonObject): boolean {
   const type = asObject(data['part'])?.['type']
   return type === 'output_text' || type === 'refusal'
 }

@@ -43,10 +43,10 @@ function readInstructions(value: Json | undefined): Message | undefined {
 }
 
 function readConversation(body: JsonObject): readonly Message[] {
-  const isHeld = STORED_FIELDS.some((field) => !isAbsent(body[field]))
-  if (isHeld && isAbsent(body['input'])) return []
+  const isStored = STORED_FIELDS.some((field) => !isAbsent(body[field]))
+  if (isStored && isAbsent(body['input'])) return []
   const messages = readInput(body['input'])
-  if (messages.length === 0 && !isHeld) throw badField('input', body['input'], 'a string or at least one item')
+  if (messages.length === 0 && !isStored) throw badField('input', body['input'], 'a string or at least one item')
   return messages
 }
 
@@ -128,7 +128,7 @@ function conversationOf(id: string, { continued }: RecalledTurns): readonly Json
   if (continued !== undefined) return [...continued.input, ...asArray(continued.answer['output'])]
   throw new GatewayError(
     'invalid-request',
-    `Previous response with id ${shown(id)} not found: responses are kept for a day, for the key that asked, and not with store: false. Send the whole conversation as input.`,
+    `Previous response with id ${quote(id)} not found: responses are kept for a day, for the key that asked, and not with store: false. Send the whole conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }
@@ -141,14 +141,14 @@ function resolved(item: Json, param: string, { quoted, held }: RecalledTurns): J
   if (found !== undefined) return found
   throw new GatewayError(
     'invalid-request',
-    `Item with id ${shown(id)} not found: items are kept for a day, for the key that asked, and not with store: false. Send the item itself.`,
+    `Item with id ${quote(id)} not found: items are kept for a day, for the key that asked, and not with store: false. Send the item itself.`,
     { param },
   )
 }
 
 const MAX_ID_LENGTH = 100
 
-function shown(id: string): string {
+function quote(id: string): string {
   return JSON.stringify(id.slice(0, MAX_ID_LENGTH))
 }
 
@@ -168,7 +168,7 @@ export function compactClient(): ClientFormat {
   }
 }
 
-/** The responses format as callers speak it. Its errors outside of streams are those of the chat format. */
+/** The caller's side of the responses format. Its errors outside of streams are those of the chat format. */
 export const responsesClient: ClientFormat = {
   dialect: 'responses',
   readPrompt,

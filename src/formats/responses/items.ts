@@ -178,8 +178,8 @@ function readFile(block: JsonObject, native: Native): Part {
  * A vendor's signature of reasoning, and encrypted reasoning, are carried in `encrypted_content` of a reasoning item. A
  * prefix distinguishes them from content of another vendor.
  */
-const SEAL = 'svc-seal:'
-const CIPHER = 'svc-cipher:'
+const SIGNATURE_PREFIX = 'svc-seal:'
+const REDACTED_PREFIX = 'svc-cipher:'
 
 interface ReasoningSecrets {
   readonly signature?: string
@@ -188,8 +188,8 @@ interface ReasoningSecrets {
 
 /** Returns the `encrypted_content` of a signature or of redacted reasoning. */
 export function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
-  if (redacted !== undefined) return CIPHER + redacted
-  return signature === undefined || signature === '' ? undefined : SEAL + signature
+  if (redacted !== undefined) return REDACTED_PREFIX + redacted
+  return signature === undefined || signature === '' ? undefined : SIGNATURE_PREFIX + signature
 }
 
 /** Returns true for reasoning that only another vendor can read. */
@@ -201,8 +201,8 @@ export function isEncodedReasoning(item: JsonObject): boolean {
 /** Reads what `encodeReasoning` wrote. Returns an empty object for content of a vendor. */
 export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (typeof content !== 'string') return {}
-  if (content.startsWith(SEAL)) return { signature: content.slice(SEAL.length) }
-  return content.startsWith(CIPHER) ? { redacted: content.slice(CIPHER.length) } : {}
+  if (content.startsWith(SIGNATURE_PREFIX)) return { signature: content.slice(SIGNATURE_PREFIX.length) }
+  return content.startsWith(REDACTED_PREFIX) ? { redacted: content.slice(REDACTED_PREFIX.length) } : {}
 }
 
 /** Returns the reasoning item that carries reasoning to the next request. */
@@ -225,7 +225,7 @@ export function responseId(stem: string): string {
   return `resp_${stem}`
 }
 
-/** Item ids hold the request's stem: a reference to an item leads to the response that it is in. */
+/** Item ids contain the request's stem, so that a reference to an item leads to its response. */
 export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`
 }

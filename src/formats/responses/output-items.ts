@@ -137,7 +137,7 @@ function begin(
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
-/** Returns the item. Until it ends it is shown empty. */
+/** Returns the item, which is empty until it ends. */
 function itemOf({ kind, id, pieces, signature, call }: Open, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {

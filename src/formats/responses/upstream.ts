@@ -162,11 +162,12 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
-/** The responses format cannot mark a call as failed, so the text must say so. */
+/** The responses format cannot mark a call as failed, so the text of the result does. */
 function writeOutput(result: ToolResultPart, path: string): Json {
-  const said = result.failed ? [{ type: 'text', text: 'Error: ' } as const, ...result.content] : result.content
-  if (said.every((part) => part.type === 'text')) return said.map((part) => part.text).join(result.failed ? '' : '\n')
-  return said.map((part) => writeBlock(part, 'user', path))
+  const content = result.failed ? [{ type: 'text', text: 'Error: ' } as const, ...result.content] : result.content
+  if (content.every((part) => part.type === 'text'))
+    return content.map((part) => part.text).join(result.failed ? '' : '\n')
+  return content.map((part) => writeBlock(part, 'user', path))
 }
 
 function nativeOf(part: Part): JsonObject | undefined {
@@ -175,7 +176,7 @@ function nativeOf(part: Part): JsonObject | undefined {
 
 export const cannotCarry: RefuseContent = refuseContentFor('a model of the responses format')
 
-/** The responses format as upstreams speak it. */
+/** The upstream's side of the responses format. */
 export const responsesUpstream: UpstreamFormat = {
   dialect: 'responses',
   writePrompt,
