@@ -1,10 +1,10 @@
-import { asArray, isJsonObject, type JsonObject } from '../core/json.ts'
+import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 
 /** Upper bounds of a prompt's tokens, computed without a tokenizer. */
 export interface PromptWeight {
-  /** UTF-8 bytes of the body without the base64 text of images. No tokenizer makes more tokens of a text than bytes. */
+  /** UTF-8 bytes of the body without the base64 text of images. A text never has more tokens than bytes. */
   readonly bytes: number
   readonly images: number
   /** Tokens that a vendor adds for the frame of the request, its messages and its tools. */
@@ -19,23 +19,29 @@ const MESSAGE_TOKENS = 8
 const TOOL_TOKENS = 16
 /** Vendors explain to the model how tools are called. */
 const TOOL_INSTRUCTION_TOKENS = 1000
-/** The most tokens of one image, at the vendors of the catalog; `Model.imageTokens` names the exceptions. */
-const IMAGE_TOKENS = 9600
-/** Braces, quotes and field names that another format puts around a part or a tool, and around the request. */
+/** Maximum number of tokens of one image at the vendors of the catalog. @see Model.imageTokens for exceptions */
+const MAX_IMAGE_TOKENS = 9600
+/** Braces, quotes and field names that another format adds around a part, a tool and the request. */
 const TRANSLATED_PART = 32
 const TRANSLATED_TOOL = 32
 const TRANSLATED_REQUEST = 32
-/** An instruction in place of a setting that the other format does not have. */
+/** An instruction that replaces a setting which the other format does not have. */
 const TRANSLATED_SHAPE = 128
 /** The schema of the function that replaces a tool which takes one text. */
 const CUSTOM_TOOL = 160
-/** Base64 has 4 characters for 3 bytes; a byte that is not UTF-8 is replaced by a character of 3 bytes. */
+/** Base64 has 4 characters for 3 bytes. A byte that is not UTF-8 is replaced by a character of 3 bytes. */
 const DECODED_GROWTH = 1.25
-/** A number with an exponent can grow to 25 characters, the name of a call can appear three times, escaped. */
+/** A number with an exponent can grow to 25 characters. The name of a call can appear three times, escaped. */
 const EXPONENT_GROWTH = 22
 const NAME_GROWTH = 18
 
-/** Returns the bounds of a prompt whose body has `bytes` bytes. Visits objects and reads lengths only, no text. */
+interface Weighing {
+  bytes: number
+  images: number
+  translation: number
+}
+
+/** Returns the bounds of a prompt whose body has `bytes` bytes. Reads no text, only lengths. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   const weight = { bytes, images: 0, frame: REQUEST_TOKENS, translation: 0 }
   for (const message of prompt.messages) {
@@ -50,24 +56,18 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   return weight
 }
 
-/** A tool of another kind than a function, and tools within it: in other formats each carries the name of its group. */
+/** Weighs a tool that is not a function, and the tools in it. In other formats each has the name of its group as a prefix. */
 function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
   weight.translation += CUSTOM_TOOL + groupName
   const name = typeof tool['name'] === 'string' ? tool['name'].length : 0
   for (const inner of asArray(tool['tools'])) if (isJsonObject(inner)) weighTool(inner, weight, name)
 }
 
-/** Custom calls become functions whose one argument is JSON text; items may bring tools. */
+/** Custom calls become functions whose only argument is JSON text. Items may contain tools. */
 function weighOpaque({ input, namespace, ...item }: JsonObject, weight: Weighing): void {
   if (typeof input === 'string') weight.translation += rewrittenInput(input)
   if (typeof namespace === 'string') weight.translation += namespace.length
   for (const tool of asArray(item['tools'])) if (isJsonObject(tool)) weighTool(tool, weight, 0)
-}
-
-interface Weighing {
-  bytes: number
-  images: number
-  translation: number
 }
 
 function weighPart(part: Part, weight: Weighing): void {
@@ -88,8 +88,9 @@ function weighPart(part: Part, weight: Weighing): void {
     case 'opaque':
       return weighOpaque(part.native.value, weight)
     case 'tool-call':
-      if (typeof part.native?.value['namespace'] === 'string')
+      if (typeof part.native?.value['namespace'] === 'string') {
         weight.translation += part.native.value['namespace'].length
+      }
       weight.translation += rewrittenInput(part.input) + NAME_GROWTH * (part.name.length + part.id.length)
       return
     case 'tool-result':
@@ -100,49 +101,36 @@ function weighPart(part: Part, weight: Weighing): void {
   }
 }
 
-/** Arguments are an object in one format and JSON text in the others: each quote and backslash gains one more. */
+/** Arguments are an object in one format and JSON text in the others, where each quote and backslash is escaped. */
 function rewrittenInput(input: string): number {
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH
   return growth
 }
 
-/** The base64 text of an image; undefined for an image that is given otherwise, and for what calls itself an image only. */
+/** Returns the base64 text of an image; undefined for other sources and for media types that are not images. */
 function imageData(part: Extract<Part, { readonly type: 'image' }>): string | undefined {
   const { source } = part
   return source.type === 'base64' && source.mediaType.startsWith('image/') ? source.data : undefined
 }
 
-/** The blocks of the body that hold images, each with its base64 text. */
-export function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
-  const blocks = new Map<JsonObject, string>()
-  const visit = (part: Part): void => {
-    if (part.type === 'tool-result') part.content.forEach(visit)
-    if (part.type !== 'image' || part.native === undefined) return
-    const data = imageData(part)
-    if (data !== undefined) blocks.set(part.native.value, data)
-  }
-  for (const message of prompt.messages) message.parts.forEach(visit)
-  return blocks
-}
-
-/** The most tokens that any tokenizer makes of a prompt for this model. */
+/** Returns the maximum number of tokens of a prompt for this model. */
 export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: boolean): number {
   const written = weight.bytes + (isTranslated ? weight.translation : 0)
   return written + tokensBesideText(weight, model)
 }
 
-/** Returns what must be added to an exact count of the text: the frame and the images. */
+/** Returns the tokens of the frame and the images, which an exact count of the text does not include. */
 export function tokensBesideText({ frame, images }: PromptWeight, model: Model): number {
-  return frame + images * (model.imageTokens ?? IMAGE_TOKENS)
+  return frame + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
 
-/** The prompt and its answer together never pass the window of the model itself. */
+/** Returns the window of the model itself, which limits the prompt and its answer together. */
 export function windowOf(model: Model): number {
   return model.upstreamWindow ?? model.contextWindow
 }
 
-/** The UTF-8 bytes of a text; a lone surrogate takes 3. */
+/** Returns the UTF-8 bytes of a text. A lone surrogate takes 3. */
 export function utf8Length(text: string): number {
   let bytes = text.length
   for (let at = 0; at < text.length; at++) {
@@ -153,4 +141,77 @@ export function utf8Length(text: string): number {
     if (isPair) at++
   }
   return bytes
+}
+
+/** Maximum length of the head of a data URL: `data:image/png;base64,`. */
+const MAX_HEAD = 200
+
+/**
+ * Returns the texts of the body that a tokenizer would see, in pieces: each element of a top-level list is one piece.
+ * Strings are unescaped, as in the templates of vendors. The base64 text of images is left out.
+ */
+export function* textsOfBody(prompt: Prompt): Generator<string> {
+  const images = imageBlocks(prompt)
+  for (const [name, value] of Object.entries(prompt.native.value)) {
+    if (!Array.isArray(value)) yield rawText({ [name]: value }, images)
+    else for (const element of value as readonly Json[]) yield rawText(element, images)
+  }
+}
+
+function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string>): string {
+  const pieces: string[] = []
+
+  const write = (item: Json | undefined): void => {
+    if (typeof item === 'string') pieces.push('"', item, '"')
+    else if (Array.isArray(item)) writeList(item as readonly Json[])
+    else if (typeof item === 'object' && item !== null) writeObject(item as JsonObject)
+    else pieces.push(String(item))
+  }
+
+  const writeList = (items: readonly Json[]): void => {
+    pieces.push('[')
+    for (const item of items) {
+      write(item)
+      pieces.push(',')
+    }
+    pieces.push(']')
+  }
+
+  const writeObject = (fields: JsonObject): void => {
+    const data = images.get(fields)
+    pieces.push('{')
+    for (const [name, field] of Object.entries(fields)) {
+      pieces.push('"', name, '":')
+      write(data === undefined ? field : withoutImage(field, data))
+      pieces.push(',')
+    }
+    pieces.push('}')
+  }
+
+  write(value)
+  return pieces.join('')
+}
+
+/** Removes the base64 text from a field of an image's block: bare, in a data URL or in an object. */
+function withoutImage(field: Json | undefined, data: string): Json | undefined {
+  if (typeof field === 'string') {
+    const isImage = field.length - data.length <= MAX_HEAD && field.endsWith(data)
+    return isImage ? field.slice(0, field.length - data.length) : field
+  }
+  if (typeof field !== 'object' || field === null || Array.isArray(field)) return field
+  const entries = Object.entries(field as JsonObject).map(([name, inner]) => [name, withoutImage(inner, data)])
+  return Object.fromEntries(entries)
+}
+
+/** Returns the blocks of the body that contain images, each with its base64 text. */
+function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
+  const blocks = new Map<JsonObject, string>()
+  const visit = (part: Part): void => {
+    if (part.type === 'tool-result') part.content.forEach(visit)
+    if (part.type !== 'image' || part.native === undefined) return
+    const data = imageData(part)
+    if (data !== undefined) blocks.set(part.native.value, data)
+  }
+  for (const message of prompt.messages) message.parts.forEach(visit)
+  return blocks
 }

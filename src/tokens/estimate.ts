@@ -18,12 +18,12 @@ function classOf(sign: string): number {
   return /\d/.test(sign) ? DIGIT : SIGN
 }
 
-/** Tokens that each thing adds. */
+/** Tokens that each feature of a text adds. */
 interface Weights {
   readonly word: number
   readonly letterBeyondFive: number
   readonly letterBeyondFourteen: number
-  /** Runs of consonants occur in keys, hashes and codes. */
+  /** Long runs of consonants occur in keys, hashes and codes. */
   readonly consonantBeyondThree: number
   readonly threeDigits: number
   readonly lineEnds: number
@@ -56,8 +56,8 @@ const WEIGHTS: Weights = {
 }
 
 /**
- * About how many o200k tokens a text has, in one pass over its signs (some 200 MB a second). Off by a tenth on most
- * texts and by 1 % over many. Never below bytes / 8, never above the bytes.
+ * Estimates the o200k tokens of a text in one pass, at about 200 MB per second. The error is about a tenth for one text
+ * and 1 % over many. The estimate is between bytes / 8 and bytes.
  */
 export function estimateTokens(text: string): number {
   let sum = 0
@@ -92,7 +92,7 @@ function endOfRun(text: string, start: number, kind: number): number {
   return end
 }
 
-/** Capitals and then small letters, as the tokenizer cuts `fooBar` and `JSONText`. */
+/** Upper case and then lower case, as the tokenizer splits `fooBar` and `JSONText`. */
 function endOfWord(text: string, start: number): number {
   let end = start
   while (end < text.length && CLASSES[text.charCodeAt(end)] === UPPER) end++

@@ -2,14 +2,14 @@ import type { Vocabulary } from '../core/model.ts'
 import { yieldToEventLoop } from './yield.ts'
 import { type Ranks, readRanks } from './ranks.ts'
 
-/** The text is read through a window, so that neither a pattern nor a merge ever sees more than this at once. */
+/** Maximum number of UTF-16 units that the pattern and the merges process at once. */
 const WINDOW = 8192
-/** Pieces that end this close to the window's end might be longer in truth: the next window begins with them. */
+/** A piece that ends this close to the end of a window may be cut off. The next window begins with it. */
 const MARGIN = 4
 /** UTF-16 units that are counted between two yields to the event loop. */
 const SLICE = 32_768
 
-/** The tokens of a vocabulary, and the pattern that cuts text into pieces before they are merged. */
+/** The tokens of a vocabulary, and the pattern that splits text into pieces before they are merged. */
 interface Loaded {
   readonly ranks: Ranks
   readonly pattern: RegExp
@@ -21,13 +21,13 @@ const SOURCES = {
   cl100k: () => import('js-tiktoken/ranks/cl100k_base'),
 }
 
-/** Exact counts of tokens. Spellings of special tokens are plain text. */
+/** Counts tokens exactly. Special tokens in the text count as plain text. */
 export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
 
-/** A counter of one vocabulary, which is loaded at the first call. */
+/** Returns a counter for one vocabulary, which is loaded at the first call. */
 export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
   let loading: Promise<Loaded> | undefined
-  let sinceBreath = 0
+  let sinceYield = 0
 
   const vocabularyOf = async (): Promise<Loaded> => {
     loading ??= load(name)
@@ -49,9 +49,9 @@ export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
       const step = countWindow(vocabulary, text.slice(at, at + WINDOW), at + WINDOW >= text.length)
       tokens += step.tokens
       at += step.length
-      sinceBreath += step.length
-      if (sinceBreath < SLICE) continue
-      sinceBreath = 0
+      sinceYield += step.length
+      if (sinceYield < SLICE) continue
+      sinceYield = 0
       await yieldToEventLoop()
       signal?.throwIfAborted()
     }
@@ -66,7 +66,7 @@ async function load(name: Vocabulary): Promise<Loaded> {
 
 const scratch: Uint8Array = new Uint8Array(WINDOW * 3)
 
-/** Counts the pieces that surely end within the window; one piece that fills it is counted cut. */
+/** Counts the pieces that certainly end in the window. A piece that is longer than the window is counted in parts. */
 function countWindow(
   { ranks, pattern }: Loaded,
   window: string,
@@ -85,7 +85,7 @@ function countWindow(
   return { tokens, length: window.length }
 }
 
-/** Writes text[start, end) to `scratch` as UTF-8, lone surrogates as U+FFFD, and answers the number of bytes. */
+/** Writes text[start, end) to `scratch` as UTF-8, lone surrogates as U+FFFD. Returns the number of bytes. */
 function writeUtf8(text: string, start: number, end: number): number {
   let size = 0
   for (let at = start; at < end; at++) {
@@ -120,11 +120,11 @@ function writeCodePoint(code: number, at: number): number {
 /** Maximum size of a piece for `countPiece`, in bytes. */
 const MAX_PIECE = 32_768
 
-/** A pair's place in the queue is `rank × MAX_PIECE + position`: lowest rank first, leftmost first. */
+/** The queue contains `rank × MAX_PIECE + position` of each pair: lowest rank first, then leftmost. */
 interface Workspace {
   readonly next: Int32Array
   readonly previous: Int32Array
-  /** The rank of the pair that begins at a position, or -1. */
+  /** Rank of the pair that begins at a position, or -1. */
   readonly pairRank: Int32Array
   readonly queue: Float64Array
 }
@@ -137,8 +137,8 @@ const workspace: Workspace = {
 }
 
 /**
- * The number of tokens of one piece: byte-pair merges in the order of their ranks, as every tokenizer of the family
- * does them, but from a queue, so that a piece of n bytes takes n log n steps where the usual loop takes n².
+ * Returns the number of tokens of one piece: byte-pair merges in the order of their ranks. The queue makes that
+ * n log n steps for n bytes, instead of n² for the usual loop.
  */
 function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
   if (length < 2 || ranks.rankOf(bytes, 0, length) !== -1) return 1
@@ -152,7 +152,7 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE + at)
   }
 
-  /** Looks up the pair that now begins at `at`, and queues it. */
+  /** Queues the pair that now begins at `at`. */
   const renew = (at: number): void => {
     const middle = next[at] ?? length
     const end = middle < length ? (next[middle] ?? length) : length

@@ -1,23 +1,34 @@
 import { LRUCache } from 'lru-cache'
-import type { Meter, Tokenizer } from '../core/ports.ts'
-import type { Message, Prompt, Tool } from '../core/prompt.ts'
-import { yieldToEventLoop } from './yield.ts'
-import { createPause, measureInSlices, lazy } from '../core/async.ts'
+import { createPause, lazy, measureInSlices } from '../core/async.ts'
 import { fingerprintOf } from '../core/digest.ts'
-import { imageBlocks, utf8Length } from './bound.ts'
-import { countedText, fixedTokens, IMAGE_TOKENS, rawPieces, TOOL_FRAME, toolText } from './counted-text.ts'
 import type { Vocabulary } from '../core/model.ts'
+import type { Meter, Tokenizer } from '../core/ports.ts'
+import { textOfPart, type DocumentPart, type Message, type Part, type Prompt, type Tool } from '../core/prompt.ts'
+import { textsOfBody, utf8Length } from './bound.ts'
 import { estimateTokens } from './estimate.ts'
 import type { ExactCount } from './exact.ts'
+import { yieldToEventLoop } from './yield.ts'
 
-/** Number of exact counts that are cached. A conversation is sent again with every turn. */
-const REMEMBERED_COUNTS = 50_000
-/** Shorter texts are not cached: counting is as cheap as a lookup. */
-const MIN_REMEMBERED_LENGTH = 64
-/** An estimate this many times above a threshold decides without a count. */
+/** Number of texts whose counts are cached. A conversation is sent again with every turn. */
+const MAX_CACHED_COUNTS = 50_000
+/** Shorter texts are not cached, because counting is as cheap as a look-up. */
+const MIN_CACHED_LENGTH = 64
+/** An estimate of at least this multiple of a threshold is not counted. */
 const SURE_ABOVE = 1.6
-/** Every upstream opens the answer with a few tokens, and adds an instruction of its own when there are tools. */
+/** Tokens with which every upstream opens the answer. */
 const ANSWER_FRAME = 3
+
+/** Tokens of the frame of each message (role and separators), of each tool call and of each tool. */
+const MESSAGE_FRAME = 4
+const TOOL_CALL_FRAME = 4
+const TOOL_FRAME = 8
+/** An image of 1,092 × 1,092 pixels in the message format; about a 1,024 × 2,048 one in the chat format. */
+export const IMAGE_TOKENS = 1600
+/** A page of a document is about 50 KB of base64 and, with its picture, 2,500 tokens. */
+const PAGE_TOKENS = 2500
+const PAGE_CHARACTERS = 50_000
+/** Maximum length of an unknown part's JSON that counts as text. The rest counts like a document. */
+const MAX_UNKNOWN_LENGTH = 8000
 
 /** The estimate of one text, and its exact count in each vocabulary. */
 interface Sizes {
@@ -27,71 +38,75 @@ interface Sizes {
   bytes?: number
 }
 
+type Counted = Message | Tool
+
 /**
- * The default meter over a tokenizer. Nothing is counted exactly before it is asked for.
+ * Returns the default meter over a tokenizer.
  *
- * @param seed Returns a number that no caller can know: it keys the memory of counts, which all tenants share. It is called
- * once, by the first count, because a Worker draws no random numbers before its first request.
+ * @param seed Returns a number unknown to callers. It keys the cache of counts, which all tenants share. It is called
+ * once, at the first count, because a Worker draws no random numbers before its first request.
  */
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
-  const seen = new WeakMap<Message | Tool, Sizes>()
-  const remembered = new LRUCache<number, Sizes>({ max: REMEMBERED_COUNTS })
+  const seen = new WeakMap<Counted, Sizes>()
+  const cached = new LRUCache<number, Sizes>({ max: MAX_CACHED_COUNTS })
   let seedValue: number | undefined
 
   const sizesOfText = (text: string): Sizes => {
-    if (text.length < MIN_REMEMBERED_LENGTH) return {}
+    if (text.length < MIN_CACHED_LENGTH) return {}
     const key = fingerprintOf(text, (seedValue ??= seed()))
-    const known = remembered.get(key)
+    const known = cached.get(key)
     if (known !== undefined) return known
     const sizes: Sizes = {}
-    remembered.set(key, sizes)
+    cached.set(key, sizes)
     return sizes
   }
 
-  const sizesOf = (thing: Message | Tool): Sizes => {
-    const known = seen.get(thing)
+  const sizesOf = (item: Counted): Sizes => {
+    const known = seen.get(item)
     if (known !== undefined) return known
-    const sizes = sizesOfText(textOf(thing))
-    seen.set(thing, sizes)
+    const sizes = sizesOfText(textOf(item))
+    seen.set(item, sizes)
     return sizes
   }
 
-  const estimateText = (thing: Message | Tool): number => {
-    const sizes = sizesOf(thing)
-    return sizes.exact ?? (sizes.estimate ??= tokenizer.estimate(textOf(thing)))
+  const estimate = (item: Counted): number => {
+    const sizes = sizesOf(item)
+    return (sizes.exact ?? (sizes.estimate ??= tokenizer.estimate(textOf(item)))) + fixedTokens(item)
   }
 
-  const countText = async (thing: Message | Tool, signal?: AbortSignal): Promise<number> => {
-    const sizes = sizesOf(thing)
-    return (sizes.exact ??= await tokenizer.count(textOf(thing), signal))
+  const count = async (item: Counted, signal?: AbortSignal): Promise<number> => {
+    const sizes = sizesOf(item)
+    return (sizes.exact ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
   }
 
-  const estimateOf = (prompt: Prompt): number => {
+  /** A text never has more tokens than bytes. Rare words come near to that bound and exceed their estimate. */
+  const bound = (item: Counted): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
+
+  const sumOf = (prompt: Prompt, measure: (item: Counted) => number): number => {
     let sum = ANSWER_FRAME
-    for (const message of prompt.messages) sum += estimateText(message) + fixedTokens(message, IMAGE_TOKENS)
-    for (const tool of prompt.tools) sum += estimateText(tool) + TOOL_FRAME
+    for (const message of prompt.messages) sum += measure(message)
+    for (const tool of prompt.tools) sum += measure(tool)
     return sum
   }
 
   const countOf = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
     let sum = ANSWER_FRAME
-    for (const message of prompt.messages) {
-      sum += (await countText(message, signal)) + fixedTokens(message, IMAGE_TOKENS)
+    for (const item of [...prompt.messages, ...prompt.tools]) {
+      sum += await count(item, signal)
       const due = pause()
       if (due !== undefined) await due
     }
-    for (const tool of prompt.tools) sum += (await countText(tool, signal)) + TOOL_FRAME
     return sum
   }
 
   const prepare = async (prompt: Prompt, signal?: AbortSignal): Promise<void> => {
-    for (const thing of [...prompt.messages, ...prompt.tools]) {
-      const known = seen.get(thing)
+    for (const item of [...prompt.messages, ...prompt.tools]) {
+      const known = seen.get(item)
       if (known !== undefined && hasEstimate(known)) continue
-      const text = textOf(thing)
+      const text = textOf(item)
       const sizes = known ?? sizesOfText(text)
-      seen.set(thing, sizes)
+      seen.set(item, sizes)
       if (!hasEstimate(sizes)) sizes.estimate = await measureInSlices(text, tokenizer.estimate, pause)
       const due = pause()
       if (due === undefined) continue
@@ -100,36 +115,25 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     }
   }
 
-  /** No text has more tokens than bytes: words of rare letters come near to that, and far above their estimate. */
-  const mostTokensOf = (prompt: Prompt): number => {
-    const bytesOf = (thing: Message | Tool): number => (sizesOf(thing).bytes ??= utf8Length(textOf(thing)))
-    let sum = ANSWER_FRAME
-    for (const message of prompt.messages) sum += bytesOf(message) + fixedTokens(message, IMAGE_TOKENS)
-    for (const tool of prompt.tools) sum += bytesOf(tool) + TOOL_FRAME
-    return sum
-  }
-
   return {
     tokenizer,
     prepare,
-    estimateOf,
+    estimateOf: (prompt) => sumOf(prompt, estimate),
     countOf,
     async sizeNear(prompt, thresholds, signal) {
       await prepare(prompt, signal)
-      const estimate = estimateOf(prompt)
-      const near = thresholds.filter((at) => estimate < at * SURE_ABOVE)
-      if (near.length === 0) return estimate
-      const most = mostTokensOf(prompt)
-      return near.some((at) => most > at) ? countOf(prompt, signal) : estimate
+      const estimated = sumOf(prompt, estimate)
+      const near = thresholds.filter((at) => estimated < at * SURE_ABOVE)
+      if (near.length === 0) return estimated
+      const most = sumOf(prompt, bound)
+      return near.some((at) => most > at) ? countOf(prompt, signal) : estimated
     },
-    estimateOfMessage: (message) => estimateText(message) + fixedTokens(message, IMAGE_TOKENS),
-    async countOfMessage(message, signal) {
-      return (await countText(message, signal)) + fixedTokens(message, IMAGE_TOKENS)
-    },
+    estimateOfMessage: estimate,
+    countOfMessage: count,
     async countOfBody(prompt, vocabulary, signal) {
       const field = vocabulary === 'o200k' ? 'exact' : vocabulary
       let sum = 0
-      for (const text of rawPieces(prompt.native.value, imageBlocks(prompt))) {
+      for (const text of textsOfBody(prompt)) {
         const sizes = sizesOfText(text)
         sum += sizes[field] ??= await tokenizer.count(text, signal, vocabulary)
       }
@@ -142,14 +146,56 @@ function hasEstimate({ estimate, exact }: Sizes): boolean {
   return estimate !== undefined || exact !== undefined
 }
 
-function textOf(thing: Message | Tool): string {
-  return 'parts' in thing ? countedText(thing) : toolText(thing)
+/** Returns the text that a tokenizer counts. All other tokens are in `fixedTokens`. */
+function textOf(item: Counted): string {
+  return 'parts' in item ? item.parts.map(textOfPartCounted).join('\n') : jsonOf(item.native.value)
 }
 
-/**
- * The default tokenizer. The exact counter, and the ranks of a vocabulary (1 to 2 MB), are loaded at the first count that
- * needs them.
- */
+function textOfPartCounted(part: Part): string {
+  if (part.type === 'opaque') return jsonOf(part.native.value).slice(0, MAX_UNKNOWN_LENGTH)
+  if (part.type === 'tool-result') return part.content.map(textOfPartCounted).join('\n')
+  return textOfPart(part)
+}
+
+/** Returns the tokens besides the text: frame, calls, images and documents. */
+function fixedTokens(item: Counted): number {
+  if (!('parts' in item)) return TOOL_FRAME
+  return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME)
+}
+
+function fixedTokensOfPart(part: Part): number {
+  switch (part.type) {
+    case 'text':
+      return 0
+    case 'thinking':
+      return part.redacted === true ? Math.ceil(part.text.length / 4) : 0
+    case 'image':
+      return IMAGE_TOKENS
+    case 'document':
+      return documentTokens(part.source)
+    case 'tool-call':
+      return TOOL_CALL_FRAME
+    case 'tool-result':
+      return part.content.reduce((sum, inner) => sum + fixedTokensOfPart(inner), 0)
+    case 'opaque':
+      return Math.ceil(
+        Math.max(0, jsonOf(part.native.value).length - MAX_UNKNOWN_LENGTH) / (PAGE_CHARACTERS / PAGE_TOKENS),
+      )
+  }
+}
+
+function documentTokens(source: DocumentPart['source']): number {
+  if (source.type === 'text') return 0
+  if (source.type !== 'base64') return PAGE_TOKENS
+  if (source.mediaType.startsWith('text/')) return Math.ceil(source.data.length / 3)
+  return Math.ceil(source.data.length / PAGE_CHARACTERS) * PAGE_TOKENS
+}
+
+function jsonOf(value: unknown): string {
+  return JSON.stringify(value) ?? ''
+}
+
+/** Returns the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded at the first count. */
 export function createTokenizer(): Tokenizer {
   const counters = { o200k: lazy(() => counterOf('o200k')), cl100k: lazy(() => counterOf('cl100k')) }
   return {

@@ -1,21 +1,20 @@
 import { yieldToEventLoop } from './yield.ts'
 
-/** The vocabulary of a byte-pair encoding: which byte strings are tokens, and in which order they were learned. */
+/** The vocabulary of a byte-pair encoding: the byte strings that are tokens, ranked in the order of learning. */
 export interface Ranks {
-  /** The rank of the token with exactly these bytes, or -1. */
+  /** Returns the rank of the token with exactly these bytes, or -1. */
   rankOf(bytes: Uint8Array, start: number, end: number): number
-  /** The rank of a token of two bytes, or -1. */
+  /** Returns the rank of a token of two bytes, or -1. */
   rankOfPair(first: number, second: number): number
-  /** The length in bytes of the longest token. */
+  /** Length of the longest token in bytes. */
   readonly longest: number
 }
 
 const PIECES_PER_SLICE = 20_000
 
 /**
- * Reads ranks in js-tiktoken's form: lines of `! <first rank> <base64> <base64> …`.
- *
- * A map of 200,000 strings takes some 40 MB and a second; one pool of bytes with a hash table of numbers takes 6 MB.
+ * Reads ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. All tokens are in one array
+ * of bytes with a hash table of numbers (6 MB), because a map of 200,000 strings takes 40 MB and a second.
  */
 export async function readRanks(text: string): Promise<Ranks> {
   const pool = new Uint8Array(text.length)
@@ -92,7 +91,7 @@ interface Decoding {
   readonly size: number
 }
 
-/** Appends the bytes of text[start, end) after `size` bytes, and answers how many there are then. */
+/** Appends the bytes of text[start, end) after `size` bytes. Returns the new size. */
 function decodeBase64(text: string, start: number, { end, into, size: before }: Decoding): number {
   let size = before
   let held = 0

@@ -1,21 +1,21 @@
-/** Work that waits for the event loop, oldest first. */
+/** Computations that wait for their turn, oldest first. */
 const waiting: (() => void)[] = []
-/** A step that cannot be divided, such as parsing a body of 30 MB, may be longer; then as long a rest follows. */
+/** A step that cannot be divided, such as parsing a body of 30 MB, may take longer. A rest of the same duration follows it. */
 const LONG_STEP_MS = 10
 const MAX_REST_MS = 50
 
-/** The platform's own timers: those that a test fakes may never fire, and all later work would wait for them. */
+/** Read at load time: fake timers of a test may never fire, and all later computations would wait for them. */
 const wait: (go: () => void, ms: number) => unknown = setTimeout
 const runLater: (go: () => void) => unknown = typeof setImmediate === 'function' ? setImmediate : (go) => wait(go, 0)
 
 let isScheduled = false
-/** Undefined when no step is under way. */
+/** Undefined if no step is running. */
 let stepBegan: number | undefined
 let restsUntil = 0
 
 /**
- * Yields to the event loop, then continues. With several long computations, one continues in each turn, and none
- * directly after a long step. A request that needs a few turns then waits for one step, not for several.
+ * Resolves in a later turn of the event loop. Of several long computations only one continues per turn, and none
+ * directly after a long step, so that a short request waits for one step of one computation.
  */
 export function yieldToEventLoop(): Promise<void> {
   endStep()
@@ -25,7 +25,7 @@ export function yieldToEventLoop(): Promise<void> {
   })
 }
 
-/** A step ends where its computation yields again, or else with the turn. */
+/** A step ends when its computation yields again, or with the turn. */
 function endStep(): void {
   if (stepBegan === undefined) return
   const now = performance.now()
