@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { createFlatIndex } from '../../src/cache/flat-index.ts'
-import { hashEmbedding } from '../../src/cache/hashing-embedder.ts'
+import { hashEmbedding } from '../../src/cache/hashing.ts'
 import type { VectorIndex } from '../../src/core/cache-ports.ts'
 import { seeded } from './variations.ts'
 

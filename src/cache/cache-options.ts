@@ -25,7 +25,7 @@ export interface SemanticCacheOptions {
   readonly similarityThreshold?: number
   /** `global` lets every key find the answers of every key. @default 'key' */
   readonly scope?: 'key' | 'global'
-  /** Maximum number of entries. When it is reached, the key with most entries loses its oldest. @default 1000 */
+  /** Maximum number of entries. At the maximum, the key with most entries loses its oldest. @default 1000 */
   readonly maxEntries?: number
   /** Maximum size of answers and index together, in bytes. @default 64 MiB */
   readonly maxBytes?: number
@@ -99,19 +99,19 @@ export interface AskedQuestion {
 }
 
 export interface VerifierCall {
-  /** Returns the small model, where the requested model has one. */
+  /** Returns the small model if the requested model has one. */
   readonly smallModel: () => VerifierModel | undefined
   /** Aborts at the deadline, and when the caller disconnects. */
   readonly signal: AbortSignal
 }
 
-/** The decision of a verifier and what it cost. The cost counts in the actual cost of the request. */
+/** The decision of a verifier and its cost, a part of the actual cost of the request. */
 export interface Verdict {
   readonly agrees: boolean
   readonly spent: NanoUsd
 }
 
-/** Decides whether a stored answer fits a question in other words. False, a failure and a late result are a miss. */
+/** Decides whether a stored answer also answers a question in other words. A failure or a late result is a miss. */
 export interface VerifyHit {
   (
     query: AskedQuestion,
@@ -120,7 +120,7 @@ export interface VerifyHit {
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
   /**
    * True: also called for the nearest candidate that the guard refuses for words or their order alone. Numbers, names,
-   * negations, quotations and code must agree in any case. @default false
+   * negations, quotations and code must always agree. @default false
    */
   readonly judgesWording?: boolean
 }

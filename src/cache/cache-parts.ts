@@ -5,7 +5,7 @@ import type { SemanticCacheOptions } from './cache-options.ts'
 import { boundAnswers, boundIndex, isPending } from './deadlines.ts'
 import { createFlatIndex } from './flat-index.ts'
 import type { Difference } from './guard.ts'
-import { hashingEmbedder } from './hashing-embedder.ts'
+import { hashingEmbedder } from './hashing.ts'
 import { lazyLexicon, type Lexicon } from './typos.ts'
 import { createVectorSearch } from './vector-search.ts'
 import { createWordingSearch, type CandidateSearch } from './wording-search.ts'
@@ -63,8 +63,8 @@ interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
 }
 
 /**
- * The offline embedder needs no vectors. The memory store bounds the index, because it reports removed entries. With a
- * store of the operator the index has bounds of its own.
+ * Returns the search for an embedder. The offline one needs no vectors. The index has bounds of its own only beside a
+ * store of the operator: the memory store reports the entries that it removes.
  */
 function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
   const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options

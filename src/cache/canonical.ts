@@ -21,28 +21,25 @@ import { asWords, isPlainWord, tokenize, withGrammarWord, type Token } from './t
 
 /** A token of a canonical form. */
 export interface Item extends Token {
-  /** `the`, or `a` for `a` and `an`, where the other text may lack it. */
+  /** Set if the other text may lack this article: `the`, or `a` for `a` and `an`. */
   readonly article?: 'the' | 'a'
 }
 
 /** The content of a text without case, pleasantries, short forms, fillers and final punctuation. */
 export interface Canonical {
   readonly items: readonly Item[]
-  /**
-   * Typos are forgiven between two texts of which one is English. `none`: every letter may matter, because the text is
-   * about spelling.
-   */
+  /** Typos are forgiven if one of two texts is English. `none`: the text is about spelling, so every letter matters. */
   readonly language: 'english' | 'unknown' | 'none'
 }
 
 /**
- * Returns the canonical form of a text. In other languages only the final punctuation is removed; in a text about
- * spelling or wording nothing is, because every letter of it may matter.
+ * Returns the canonical form of a text. In other languages only the final punctuation is removed. A text about spelling
+ * does not change, because every letter matters.
  */
 export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
   const form = formOf(tokens)
-  // Two texts of nothing but pleasantries or punctuation are different texts.
+  // Texts that consist of pleasantries or punctuation must remain different.
   return form.items.length > 0 ? form : { items: tokens.map(asWritten), language: 'none' }
 }
 
@@ -55,7 +52,7 @@ function formOf(written: readonly Token[]): Canonical {
   return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }
 
-/** Returns the words that are embedded. Upper case stays only where the guard compares it. */
+/** Returns the text that is embedded: the items without articles. English texts are in lower case. */
 export function meaningOf(canonical: Canonical): string {
   let meaning = ''
   for (const item of canonical.items) {
@@ -94,7 +91,7 @@ function asWritten(token: Token): Item {
   return { ...token, key: token.raw }
 }
 
-/** Expands short forms and, with `respells`, replaces spellings and words of one meaning. Names keep their spelling. */
+/** Expands contractions. With `respells` also normalizes spellings, synonyms and numbers, but not names. */
 function rewrite(tokens: readonly Token[], respells: boolean): readonly Token[] {
   const written: Token[] = []
   let before = ''
@@ -142,7 +139,7 @@ function isQuestionVerb(word: string): boolean {
   return word === 'is' || word === 'are' || word === 'does' || word === 'do'
 }
 
-/** Sorts a pair that ends a text, `a poet or a nurse`, unless another word gives its order a meaning. */
+/** Sorts a final pair such as `a poet or a nurse`, unless another word makes its order significant. */
 function withSortedPair(items: readonly Token[]): readonly Token[] {
   const head = items.slice(0, -5)
   const [firstArticle, first, joint, secondArticle, second] = items.slice(-5)
@@ -169,7 +166,7 @@ function markArticles(items: readonly Token[]): readonly Item[] {
   })
 }
 
-/** `around` holds the article with one token before it, if there is one, and two after it. */
+/** `around` contains the article, the token before it if there is one, and the two tokens after it. */
 function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
   const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
   const isFree =
@@ -179,12 +176,12 @@ function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boole
   return isWritten && !AFTER_BOUND_ARTICLE.has(next.key) && isInside(afterNext)
 }
 
-/** The last word of a sentence is its subject: `explain the matrix` differs from `explain matrix`. */
+/** Before the last word of a sentence an article matters: `explain the matrix` differs from `explain matrix`. */
 function isInside(afterNext: Token | undefined): boolean {
   return afterNext !== undefined && afterNext.kind !== 'stop'
 }
 
-/** `the` is always an article; `a` may be a letter after a noun. */
+/** `the` is always an article. After a noun, `a` may be a letter. */
 function mayLackArticle(article: Token, before: Token): boolean {
   return BEFORE_ARTICLE.has(before.key) || (article.key === 'the' && before.key !== 'the')
 }

@@ -1,7 +1,4 @@
-/**
- * Differences between equivalent English texts. Only differences that never change an answer are listed. All other
- * words are content and must be equal.
- */
+/** Word lists for differences between English texts that never change an answer. All other words must be equal. */
 
 /** Words that identify a text as English. None of them is a common word of another language in Latin script. */
 export const ENGLISH_MARKS: ReadonlySet<string> = words(
@@ -10,7 +7,7 @@ export const ENGLISH_MARKS: ReadonlySet<string> = words(
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
-/** Two of these also identify a text as English. Each of them is also a word of other languages. */
+/** Two of these also identify a text as English. Alone, each may be a word of another language. */
 export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
 /** After these words, `a` cannot be a letter (vitamin A) or a foreign word, so the article may be missing. */
@@ -121,7 +118,7 @@ const SAME_VERBS: ReadonlyMap<string, string> = pairs(
   attempt try|demonstrate show|construct build`,
 )
 
-/** After these words, a word of the list above is a verb. */
+/** After these words, a word of SAME_VERBS is a verb. */
 const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
@@ -129,10 +126,7 @@ const BEFORE_VERB: ReadonlySet<string> = words(
 /** Matches the words that a row of SPELLINGS may change, so that most words need one test. */
 const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
-/**
- * Returns the American spelling, or one word for all its synonyms. Returns undefined if the word does not change.
- * `before` is the preceding word.
- */
+/** Returns the American spelling, or one word for all its synonyms; undefined if the word does not change. */
 export function plainSpelling(word: string, before: string): readonly string[] | undefined {
   const row = RESPELLED.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
@@ -147,7 +141,7 @@ export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
   sixteen 16|seventeen 17|eighteen 18|nineteen 19`,
 )
 
-/** Sizes of an answer after a number: `in three sentences` does not ask about sentences. */
+/** After a number, these are sizes of an answer: `in three sentences` does not ask about sentences. */
 export const SIZES: ReadonlySet<string> = words('sentence sentences characters letters syllables')
 
 /** A text with one of these words is about spelling or wording, so every letter is significant. */

@@ -22,7 +22,7 @@ export interface CacheHit {
   /** The argument of `reportWrongHit`. */
   readonly id: string
   readonly completion: Completion
-  /** Tokens of the prompt that was answered, before any tier made it smaller. */
+  /** Tokens of the prompt that was answered, before any tier shortened it. */
   readonly promptTokens: number
   /** 1 for the same text. */
   readonly similarity: number

@@ -36,8 +36,8 @@ export interface GuardOptions {
  * Returns the first difference that could change the answer, or undefined when two texts ask the same question.
  *
  * The guard does not rely on embeddings: every content word, number, sign, name and quotation of one text must occur in
- * the other, in the same order. `canonicalize` removes what may differ. In addition, an article may be missing, and a
- * word of four letters or more may be misspelled if one spelling is a common word and the other is not a word.
+ * the other, in the same order. `canonicalize` has removed insignificant differences. In addition, an article may be
+ * missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = mayForgive(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
@@ -61,8 +61,8 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
 }
 
 /**
- * Returns true when two texts have the same numbers, names, quotations, code and negations in the same order.
- * Names in another order often have other roles.
+ * Returns true when two texts have the same numbers, names, quotations, code and negations in the same order. The order
+ * matters because names in another order often have other roles.
  */
 export function hasSameFacts(left: Canonical, right: Canonical): boolean {
   return factsOf(left) === factsOf(right)
@@ -138,7 +138,7 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** One English text suffices, because a typo may be in the word by which the other text is recognized as English. */
+/** One English text is enough: in the other, the typo may be in the only word that identifies it as English. */
 function mayForgive(left: Canonical, right: Canonical): boolean {
   if (left.language === 'none' || right.language === 'none') return false
   return left.language === 'english' || right.language === 'english'
@@ -147,12 +147,12 @@ function mayForgive(left: Canonical, right: Canonical): boolean {
 /** Minimum length of a content word. An unknown word that is not longer is often a name in lower case. */
 const CONTEXT_LENGTH = 4
 
-/** Minimum length of a misspelled word with a capital letter, which may be a name. */
+/** Minimum length of a misspelled word with a capital letter. A shorter one is often a name. */
 const MIN_TITLE_LENGTH = 6
 
 /**
- * Returns true when one of two words is common and the other is not a word: two words, like two names, differ in meaning.
- * A long name may have two swapped letters when no word or name has such letters in a row: `Kisrten` is Kirsten.
+ * Returns true when one of two words is common and the other is a misspelling of it, not a word. In a long name, two
+ * letters may also be swapped if the result cannot be a word or a name: `Kisrten` is Kirsten.
  */
 function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   if (one.kind !== 'word' || other.kind !== 'word') return false
@@ -173,7 +173,7 @@ function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   return isSlip || isImpossible || hasContext(walk.left, one, [left, right])
 }
 
-/** A respelled word is known if its original spelling is known: `despize` is despise, not a misspelling of despite. */
+/** Also classifies the spelling before `plainSpelling`: `despize` is despise, not a misspelling of despite. */
 function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
   const given = lexicon(word)
   if (given === 'common' || given === 'real') return given
@@ -186,8 +186,8 @@ function isTitle(item: Item): boolean {
 }
 
 /**
- * An unknown short word may be a name in lower case (deno, trino): a typo is assumed only beside other content words,
- * more of them for a shorter word and for one that differs at its end.
+ * Returns true when there are enough other content words. An unknown word may be a name in lower case (deno, trino),
+ * especially if it is short or differs at its end.
  */
 function hasContext(items: readonly Item[], word: Item, [left, right]: readonly [string, string]): boolean {
   const isShort = Math.min(left.length, right.length) <= CONTEXT_LENGTH

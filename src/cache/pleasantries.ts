@@ -109,12 +109,12 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
   return isOneSentence ? reworded(form) : form
 }
 
-/** Removes `me` from `write me a poem`, and `for me` at the end of an order. */
+/** Removes `me` from `write me a poem`, and `for me` at the end of a request. */
 function withoutBeneficiary(items: readonly Token[]): readonly Token[] {
   if (items.length > SEARCHED_TOKENS || !items.some((item) => item.key === 'me')) return items
   const line = lineOf(items)
-  const kept = FOR_ME.test(line) ? items.slice(0, -2) : items
-  return ORDER_ME.test(line) ? kept.filter((_, index) => index !== 1) : kept
+  const rest = FOR_ME.test(line) ? items.slice(0, -2) : items
+  return ORDER_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
 }
 
 /** Moves a phrase before a question to its end: `in Python, how do I sort a list` asks `how do I sort a list in Python`. */
@@ -191,7 +191,7 @@ function normalizeHowTo(items: readonly Token[], patterns: readonly RegExp[]): r
   if (!items.some((item) => item.key === 'how')) return items
   const line = lineOf(items)
   const found = patterns.map((pattern) => pattern.exec(line)).find((match) => match !== null)
-  if (found === undefined || found === null) return items
+  if (!found) return items
   const start = countWords(line.slice(0, found.index))
   const how = items[start]
   if (how === undefined) return items

@@ -33,7 +33,7 @@ export interface CacheQuestion {
   /** @default read and write */
   readonly directives?: CacheDirectives
   readonly cancellation?: Cancellation
-  /** Names the request in `reportWrongHit`. */
+  /** Identifies the request in `reportWrongHit`. */
   readonly requestId?: string
   /** Returns the small model for a verifier. @default none */
   readonly smallModel?: () => VerifierModel | undefined

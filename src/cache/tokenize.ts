@@ -116,7 +116,7 @@ function pushSign(sign: string, next: string | undefined, push: Push): void {
   else push('symbol', sign, symbolKey(sign, next))
 }
 
-/** A comma before a blank is punctuation of prose; one between letters (a,b) is data. */
+/** Distinguishes a comma of prose from a comma of data, which has no blank after it (a,b). */
 function symbolKey(sign: string, next: string | undefined): string {
   if (sign === '’') return "'"
   return sign === ',' && next !== undefined && !/\s/u.test(next) ? 'a,b' : sign
@@ -127,7 +127,7 @@ function stopKey(sign: string): string {
   return '?？؟'.includes(sign) ? '?' : '.'
 }
 
-/** Quotations with different marks are equal; code keeps its marks. */
+/** Makes quotations with different marks equal. Code keeps its marks. */
 function unquote(text: string): string {
   return text.startsWith('`') ? text : `"${text.slice(1, -1)}"`
 }
@@ -140,7 +140,7 @@ export function isPlainWord(token: Token): boolean {
   return rest === rest.toLowerCase()
 }
 
-/** Returns tokens for other words in place of a token; the token itself if the word is the same. */
+/** Returns tokens of other words for a token, or the token itself if the word is the same. */
 export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
   if (keys.length === 1 && keys[0] === token.key) return [token]
   return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))

@@ -124,16 +124,13 @@ export function createWordingIndex(): WordingIndex {
   const scopes = new Map<string, Scope>()
   return {
     add: ({ id, scope: name, text, form }) => {
-      const scope = scopes.get(name)
-      if (scope === undefined && form === undefined) {
-        scopes.set(name, { only: { id, text }, pending: undefined, wordings: undefined })
-        return
-      }
-      const known: Scope = scope ?? { only: undefined, pending: undefined, wordings: undefined }
-      if (scope === undefined) scopes.set(name, known)
+      const known = scopes.get(name)
+      const scope: Scope = known ?? { only: undefined, pending: undefined, wordings: undefined }
+      if (known === undefined) scopes.set(name, scope)
       else removeFrom(scope, id)
-      if (form === undefined) (known.pending ??= new Map<string, string>()).set(id, text)
-      else insert((known.wordings ??= noWordings()), id, form)
+      if (form !== undefined) insert((scope.wordings ??= noWordings()), id, form)
+      else if (known === undefined) scope.only = { id, text }
+      else (scope.pending ??= new Map<string, string>()).set(id, text)
     },
     remove: (name, id) => {
       const scope = scopes.get(name)

@@ -19,7 +19,7 @@ export interface RecallMiss {
   readonly spent: NanoUsd
 }
 
-type AnswerLeader = Leader<SharedAnswer, never>
+type AnswerLeader = Leader<SharedAnswer>
 
 type Found = { readonly replay: Plan } | RecallMiss
 

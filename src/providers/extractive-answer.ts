@@ -1,4 +1,4 @@
-import { hashEmbedding } from '../cache/hashing-embedder.ts'
+import { hashEmbedding } from '../cache/hashing.ts'
 import { NO_USAGE, type Completion, type Finish, type Step, type Usage } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'

@@ -6,7 +6,7 @@ import { createSingleFlight, type FlightEnd, type FlightRole, type Leader } from
 interface Member {
   readonly key: string
   readonly leaving: AbortController
-  role: FlightRole<number, never> | 'left' | undefined
+  role: FlightRole<number> | 'left' | undefined
   completed: boolean
 }
 
@@ -54,8 +54,7 @@ describe('the law of single flight', () => {
           await settled()
           if (end === 'handed-over') return
           for (const follower of followers) {
-            const expected =
-              end === 'not-shared' ? { role: 'alone' } : { role: 'follower', value: end.shared, parts: 0 }
+            const expected = end === 'not-shared' ? { role: 'alone' } : { role: 'follower', value: end.shared }
             expect(follower.role).toEqual(expected)
           }
         }
@@ -86,6 +85,6 @@ describe('the law of single flight', () => {
   })
 })
 
-function isLeader(role: Member['role']): role is Leader<number, never> {
+function isLeader(role: Member['role']): role is Leader<number> {
   return typeof role === 'object' && role.role === 'leader'
 }
