@@ -28,7 +28,7 @@ describe('the cache headers', () => {
   })
 
   it.each(['', 'high', '-1', '0.9.5', 'NaN', 'Infinity', '1e9', '0x1'])(
-    'X-Svc-Cache-Threshold: %s is refused',
+    'rejects X-Svc-Cache-Threshold: %s',
     (value) => {
       expect(() => wishes({ 'x-svc-cache-threshold': value })).toThrow(
         /^X-Svc-Cache-Threshold is .*; expected a number/,
@@ -36,12 +36,9 @@ describe('the cache headers', () => {
     },
   )
 
-  it.each(['no-storefront', 'no-stor', 'junk, no-store', 'max-age=soon', '='])(
-    'Cache-Control: %s is refused',
-    (value) => {
-      expect(() => wishes({ 'cache-control': value })).toThrow(
-        expect.objectContaining({ kind: 'invalid-request', details: { param: 'Cache-Control' } }),
-      )
-    },
-  )
+  it.each(['no-storefront', 'no-stor', 'junk, no-store', 'max-age=soon', '='])('rejects Cache-Control: %s', (value) => {
+    expect(() => wishes({ 'cache-control': value })).toThrow(
+      expect.objectContaining({ kind: 'invalid-request', details: { param: 'Cache-Control' } }),
+    )
+  })
 })

@@ -30,7 +30,7 @@ describe('the scope', () => {
     expect(one.id).not.toBe(other.id)
   })
 
-  it('takes texts that fold to the same for one question', async () => {
+  it('gives texts with the same normalized form the same id', async () => {
     const [one, other] = await Promise.all([placed(asks('What  is\nit? ')), placed(asks('What is it?'))])
 
     expect(one.id).toBe(other.id)
@@ -62,7 +62,7 @@ describe('the scope', () => {
     for (const other of others) expect(scope).not.toBe(await scopeOf(asks('What is it?', other)))
   })
 
-  it('tells the two names of the limit apart only where both stand', async () => {
+  it('distinguishes the two names of the output limit only if both are present', async () => {
     const limits = [{ max_tokens: 5 }, { max_completion_tokens: 5 }, { max_tokens: 4, max_completion_tokens: 5 }]
     const [one, other, both] = await Promise.all(limits.map((fields) => scopeOf(asks('What?', fields))))
 
@@ -100,7 +100,7 @@ describe('the scope', () => {
     expect(new Set(scopes).size).toBe(all.length)
   })
 
-  it('does not run texts together', async () => {
+  it('differs when the same text is split into parts in another way', async () => {
     const said = (...texts: readonly string[]): JsonObject => ({
       messages: [...texts.map((content) => ({ role: 'user', content })), question],
     })
@@ -120,7 +120,7 @@ describe('the scope', () => {
     expect(new Set(scopes).size).toBe(bodies.length)
   })
 
-  it('differs by who said something and by names', async () => {
+  it('differs by role and by name', async () => {
     const turns = [
       { role: 'user', content: 'x' },
       { role: 'assistant', content: 'x' },
@@ -182,7 +182,7 @@ describe('the scope', () => {
     for (const place of await Promise.all(places)) expect(place.comparable).toBe(false)
   })
 
-  it('is the same on either front for what both formats say', async () => {
+  it('is the same in both formats for fields of both', async () => {
     const turns = history.slice(1)
     const fromChat = chat({ messages: [...history, question], max_tokens: 100, temperature: 0.5, stop: ['x'] })
     const fromMessages = message({
@@ -202,7 +202,7 @@ describe('the scope', () => {
     expect(new Set(places.map((place) => place.id)).size).toBe(1)
   })
 
-  it('is of one front for what only that format says', async () => {
+  it('differs between formats for fields of one format', async () => {
     const fields = { metadata: { user_id: 'u' } }
     const [one, other] = await Promise.all([
       scopeOf(chat({ messages: [question], max_tokens: 100, ...fields })),
@@ -212,7 +212,7 @@ describe('the scope', () => {
     expect(one).not.toBe(other)
   })
 
-  it('differs by cache marks and by thinking', async () => {
+  it('differs by cache_control and by thinking', async () => {
     const block = { type: 'text', text: 'And now?' }
     const marked = { ...block, cache_control: { type: 'ephemeral' } }
     const scopes = await Promise.all([

@@ -37,7 +37,7 @@ describe('the canonical form', () => {
     expect(meaning('What is the cloud?')).toBe('what is the cloud')
   })
 
-  it('does not strip what a text is about', () => {
+  it('keeps pleasantries that are the subject of a text', () => {
     expect(meaning('How do you say thank you?')).toBe('how do you say thank you')
     expect(meaning('Hello Kitty is what?')).toBe('hello kitty is what')
     expect(meaning('please')).toBe('please')

@@ -20,7 +20,7 @@ describe('the flat index', () => {
   const options = { now: () => 0, dimensions: 2 }
   const everything = { least: -1, limit: 100 }
 
-  it('lets go of the entry that was used longest ago when it is full', async () => {
+  it('removes the least recently used entry when it is full', async () => {
     const index = createFlatIndex({ ...options, maxEntries: 2 })
     await index.add({ id: 'a', scope: 's', vector: unit(1, 0), expiresAt: 1 })
     await index.add({ id: 'b', scope: 's', vector: unit(0, 1), expiresAt: 1 })
@@ -42,21 +42,21 @@ describe('the flat index', () => {
     expect(found.length).toBeLessThan(12)
   })
 
-  it('keeps nothing where nothing fits', async () => {
+  it('stores nothing when no entry fits', async () => {
     const index = createFlatIndex({ ...options, maxBytes: 10 })
     await index.add({ id: 'a', scope: 's', vector: unit(1, 0), expiresAt: 1 })
 
     expect(await index.nearest('s', unit(1, 0), everything)).toEqual([])
   })
 
-  it('pauses in long searches and misses none of what was there when they began', async () => {
+  it('pauses in long searches and misses no entry that was present at their start', async () => {
     const count = 9000
     let pauses = 0
     const index = createFlatIndex({
       ...options,
       pause: async () => {
         pauses += 1
-        // While the search waits, half of what it has passed goes, and more comes.
+        // During the pause half of the passed entries are removed, and one is added.
         if (pauses > 1) return
         for (let entry = 0; entry < count / 2; entry += 1) await index.remove(String(entry))
         await index.add({ id: 'new', scope: 's', vector: unit(1, 0), expiresAt: 1 })
@@ -73,7 +73,7 @@ describe('the flat index', () => {
     expect(await index.nearest('s', unit(1, 0), { least: 0.9, limit: count })).toHaveLength(count / 2 + 1)
   })
 
-  it('does not give what was removed while it searched', async () => {
+  it('does not return an entry that was removed during the search', async () => {
     let paused = false
     const index = createFlatIndex({
       ...options,

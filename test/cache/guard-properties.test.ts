@@ -55,7 +55,7 @@ function hits(left: Written, right: Written): boolean {
 describe.each(GAPS)('%s in "%s"', (_, question, fillings) => {
   const asked = fillings.map((filling) => question.replace('@', filling))
 
-  it('never agree when they differ, in any combination of variations', () => {
+  it('questions that differ never agree, in any combination of variations', () => {
     const forms = asked.map((text) => VARIATIONS.map((vary) => written(vary(text))))
     const wrong = forms.flatMap((lefts, at) =>
       forms
@@ -66,7 +66,7 @@ describe.each(GAPS)('%s in "%s"', (_, question, fillings) => {
     expect(wrong).toEqual([])
   })
 
-  it('agree with themselves in another variation', () => {
+  it('a question agrees with a variation of itself', () => {
     for (const text of asked) {
       expect(hits(written(text), written(`Hi, ${text} Thanks!`))).toBe(true)
       expect(hits(written(text), written(text.replace(/\bthe\b/, 'teh')))).toBe(true)
@@ -75,7 +75,7 @@ describe.each(GAPS)('%s in "%s"', (_, question, fillings) => {
 })
 
 describe('a misspelling with two swapped letters', () => {
-  it.each(['weather', 'kitchen', 'garden', 'minister'])('of %s is found by the index at any place', (word) => {
+  it.each(['weather', 'kitchen', 'garden', 'minister'])('in %s is found by the index at any position', (word) => {
     const question = `Where did people build the ${word} in the old town?`
     for (let at = 0; at < word.length - 1; at += 1) {
       const swapped = word.slice(0, at) + word.charAt(at + 1) + word.charAt(at) + word.slice(at + 2)

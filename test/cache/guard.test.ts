@@ -11,17 +11,17 @@ function difference(left: string, right: string, typos = 2): Difference | undefi
 }
 
 describe('the guard', () => {
-  it('knows at least 200 reversals', () => {
+  it('is tested with at least 200 reversals', () => {
     expect(REVERSALS.length).toBeGreaterThanOrEqual(200)
     expect(new Set(REVERSALS.map((pair) => pair.join('\n'))).size).toBe(REVERSALS.length)
   })
 
-  it.each(REVERSALS)('%s | %s: are two questions, either way round', (left, right) => {
+  it.each(REVERSALS)('%s | %s: differ in both directions', (left, right) => {
     expect(difference(left, right)).toBeDefined()
     expect(difference(right, left)).toBeDefined()
   })
 
-  it.each(SAME)('%s | %s: are one question, either way round', (left, right) => {
+  it.each(SAME)('%s | %s: agree in both directions', (left, right) => {
     expect(difference(left, right)).toBeUndefined()
     expect(difference(right, left)).toBeUndefined()
   })
@@ -40,7 +40,7 @@ describe('the guard', () => {
     expect(difference(left, right)).toBe(expected)
   })
 
-  it('forgives as many typos as the option says, and no more', () => {
+  it('forgives at most as many typos as the option allows', () => {
     const clean = 'Which continents surround the pacific ocean?'
     const one = 'Which contiennts surround the pacific ocean?'
     const two = 'Which contiennts surruond the pacific ocean?'
@@ -51,21 +51,21 @@ describe('the guard', () => {
     expect(difference(clean, one, 0)).toBe('word')
   })
 
-  it('forgives no slip without a lexicon', () => {
+  it('forgives no typo without a lexicon', () => {
     const [left, right] = [canonicalize('Is the weather fine?'), canonicalize('Is the waether fine?')]
 
     expect(differenceOf(left, right)).toBe('word')
   })
 
-  it('forgives no slip in a language that it does not know', () => {
+  it('forgives no typo in an unknown language', () => {
     expect(difference('Wie ist das Wetter dort oben?', 'Wie ist das Wteter dort oben?')).toBeDefined()
   })
 
-  it('forgives no slip in a name', () => {
+  it('forgives no typo in a name', () => {
     expect(difference('Is it true that Mitchell won?', 'Is it true that Mitchel won?')).toBe('name')
   })
 
-  it('finds a text equal to itself, whatever it holds', () => {
+  it('finds any text equal to itself', () => {
     for (const text of [
       '',
       '?',
@@ -104,7 +104,7 @@ describe('the guard', () => {
     )
   })
 
-  it('takes a name in lower case for the name, on either side, and other capitals for another name', () => {
+  it('accepts a name in lower case on either side, but not with other capitals', () => {
     const proper = 'How do I upload a video to YouTube from my phone?'
     const lazy = 'How do I upload a video to youtube from my phone?'
 

@@ -22,11 +22,11 @@ function similarity(left: string, right: string): number {
 }
 
 describe('the hashing embedder', () => {
-  it('has the 1024 dimensions that the specification asks for', () => {
+  it('has the 1024 dimensions of the specification', () => {
     expect(hashingEmbedder().dimensions).toBe(1024)
   })
 
-  it('gives the same numbers on every platform and in every version', () => {
+  it('returns the same numbers on every platform and in every version', () => {
     const vector = hashEmbedding('What is the capital of France?')
     const places = [...vector.entries()].filter(([, value]) => value !== 0)
 
@@ -52,7 +52,7 @@ describe('the hashing embedder', () => {
     expect(similarity(left, right)).toBeLessThan(0.95)
   })
 
-  it('gives no direction to a text that says nothing', () => {
+  it('returns the zero vector for a text without words', () => {
     expect(hashEmbedding('').every((value) => value === 0)).toBe(true)
     expect(hashEmbedding(' \n ').every((value) => value === 0)).toBe(true)
   })

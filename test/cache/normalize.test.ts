@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { normalizeText } from '../../src/cache/cache-key.ts'
 
-describe('folding', () => {
+describe('normalizeText', () => {
   it.each([
     ['  What \t is\n\nit?  ', 'What is it?'],
     ['caf\u0065\u0301', 'caf\u00e9'],
@@ -16,7 +16,7 @@ describe('folding', () => {
     expect(normalizeText('Is IT it?')).not.toBe(normalizeText('is it it'))
   })
 
-  it('keeps the indentation of what may be program text', () => {
+  it('keeps the indentation of possible program text', () => {
     const inner = 'if x:\n    a()\n    b()'
     const outer = 'if x:\n    a()\nb()'
 
@@ -24,7 +24,7 @@ describe('folding', () => {
     expect(normalizeText(`\n\n${inner}  \r\n`)).toBe(inner)
   })
 
-  it('is linear in the length of a text, whatever it holds', () => {
+  it('is linear in the length of any text', () => {
     for (const sign of ['"', '«', '`', '\n', ' ', '“', '{\n ', 'a\n  ']) {
       expect(normalizeText(sign.repeat(300_000)).length).toBeGreaterThanOrEqual(0)
     }

@@ -3,8 +3,8 @@ import { asks, constantEmbedder, room } from './room.ts'
 
 const question = { keyId: 'key-1', modelName: 'chat/large' }
 
-describe('a peek into the cache', () => {
-  it('finds what a look-up finds, and leaves no trace in the statistics', async () => {
+describe('peek', () => {
+  it('returns the result of a look-up without an effect on the statistics', async () => {
     const { cache, teach } = room()
     await teach('What is the capital of France?', 'Paris.')
     const before = cache.stats()
@@ -19,7 +19,7 @@ describe('a peek into the cache', () => {
     expect(cache.stats()).toEqual(before)
   })
 
-  it('does not keep an entry from being the one used longest ago', async () => {
+  it('does not count as use of an entry', async () => {
     const { cache, teach, recall } = room({ maxEntries: 2 })
     await teach('first question of them all', 'one')
     await teach('another thing entirely, the weather', 'two')
@@ -30,7 +30,7 @@ describe('a peek into the cache', () => {
     expect(await recall('another thing entirely, the weather')).toBe('two')
   })
 
-  it('does not ask an embedder or a verifier of the operator’s own', async () => {
+  it('does not call a custom embedder or verifier', async () => {
     const own = constantEmbedder()
     let asked = 0
     const embedder = {

@@ -1,6 +1,6 @@
 /**
- * Pairs of questions that look alike and have different answers. No cache may take one for the other, whatever its
- * embedding says.
+ * Pairs of questions that look alike and have different answers. No cache may answer one with the answer to
+ * the other, with any embedding.
  */
 export const REVERSALS: readonly (readonly [string, string])[] = [
   // Numbers
@@ -178,7 +178,7 @@ export const REVERSALS: readonly (readonly [string, string])[] = [
   ['Is the woman here?', 'Are the women here?'],
   ['How do I look?', 'How do you look?'],
   ['Is this my fault?', 'Is this your fault?'],
-  // Words one slip of the finger apart
+  // Words that differ by one typo
   ['Is he autistic?', 'Is he artistic?'],
   ['What is a causal relation?', 'What is a casual relation?'],
   ['Where is the dessert?', 'Where is the desert?'],
@@ -225,7 +225,7 @@ export const REVERSALS: readonly (readonly [string, string])[] = [
   ['What is a synonym for purchase?', 'What is a synonym for buy?'],
   ['What is vitamin a good for?', 'What is vitamin good for?'],
   ['What is hepatitis A?', 'What is hepatitis B?'],
-  // Words that look like courtesies, fillers, articles or synonyms and are none
+  // Words that look like pleasantries, fillers, articles or synonyms and are none
   ['Is well water quality good in Texas?', 'Is water quality good in Texas?'],
   ['Well water quality in Texas', 'Water quality in Texas'],
   ['Hello Kitty is from where?', 'Kitty is from where?'],
@@ -418,7 +418,7 @@ export const REVERSALS: readonly (readonly [string, string])[] = [
   ['What is nineteen plus two?', 'What is ninety plus two?'],
 ]
 
-/** Pairs that ask the same in other words: the guard must not simply refuse everything. */
+/** Equivalent pairs, because the guard must not refuse everything. */
 export const SAME: readonly (readonly [string, string])[] = [
   ['What is the capital of France?', "what's the capital of france"],
   ['What is the capital of France?', 'What is capital of France??'],

@@ -28,13 +28,13 @@ export function says(text: string, rest: Partial<Completion> = {}): Completion {
   return { id: 'answer-1', model: 'large', parts: [{ type: 'text', text }], finish: 'stop', ...rest }
 }
 
-/** Calls every text the same: the worst embedding there is. */
+/** Returns the same vector for every text: the worst possible embedding. */
 export function constantEmbedder(dimensions = 8): Embedder {
   const vector = (): Float32Array => new Float32Array(dimensions).fill(1 / Math.sqrt(dimensions))
   return { name: 'constant', dimensions, embed: async (texts) => texts.map(vector) }
 }
 
-/** Answers what the test says, and remembers what it was asked. */
+/** Embeds with a function of the test and records the texts. */
 export function scriptedEmbedder(
   embed: (text: string, signal?: AbortSignal) => Float32Array | Promise<Float32Array>,
   dimensions = 8,
@@ -57,11 +57,11 @@ export function scriptedEmbedder(
 export interface Room {
   readonly cache: SemanticCache
   readonly runtime: ManualRuntime
-  /** Looks up as `key-1` for the model `chat/large`, unless told otherwise. */
+  /** Looks up, by default as `key-1` for the model `chat/large`. */
   ask(prompt: Prompt | string, rest?: Partial<CacheQuestion>): Promise<CacheHit | CacheMiss>
-  /** Asks and, after the miss, stores an answer; says whether it was kept. */
+  /** Looks up and, after the miss, stores an answer. Returns false if it was not stored. */
   teach(prompt: Prompt | string, answer: Completion | string, rest?: Partial<CacheQuestion>): Promise<boolean>
-  /** The text of the answer found, or undefined. */
+  /** Returns the text of the stored answer, or undefined. */
   recall(prompt: Prompt | string, rest?: Partial<CacheQuestion>): Promise<string | undefined>
 }
 

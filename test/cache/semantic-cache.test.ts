@@ -30,7 +30,7 @@ describe('the semantic cache', () => {
     expect(embedder.asked).toHaveLength(embedded)
   })
 
-  it('computes no embedding where there is nothing to compare with', async () => {
+  it('computes no embedding in a scope without entries', async () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
     const { ask, teach } = room({ embedder })
     await ask(CAPITAL)
@@ -50,7 +50,7 @@ describe('the semantic cache', () => {
     expect(embedder.calls()).toBe(1)
   })
 
-  it('embeds each question at once where the index is shared', async () => {
+  it('embeds each question at once if the index is shared', async () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
     const index = createFlatIndex({ now: () => 0 })
     const { teach } = room({ embedder, index })
@@ -77,7 +77,7 @@ describe('the semantic cache', () => {
     expect(miss.store(says('Very.'), 10)).toBe(true)
   })
 
-  it('finds a question among many of its scope by words alone, with a typo and with another spelling', async () => {
+  it('finds a question among many in its scope without vectors, despite a typo or another spelling', async () => {
     const { ask, teach } = room()
     const question = (customer: string): string =>
       `What is the current state of the order that customer ${customer} placed?`
@@ -91,7 +91,7 @@ describe('the semantic cache', () => {
     expect((await ask(question('Miller, and customer Garcia,'))).hit).toBe(false)
   })
 
-  it('answers a text that asks the same in other words', async () => {
+  it('answers an equivalent text', async () => {
     const { recall, teach } = room()
     await teach(CAPITAL, 'Paris')
 
@@ -100,7 +100,7 @@ describe('the semantic cache', () => {
   })
 
   it.each([0.85, 0.9, 0.95, 1])(
-    'takes no reversal for the same at threshold %d, even if all embeddings are equal',
+    'returns no answer to a reversed question at threshold %d, even if all embeddings are equal',
     async (similarityThreshold) => {
       const wrong: string[] = []
       for (const [left, right] of REVERSALS) {
@@ -113,7 +113,7 @@ describe('the semantic cache', () => {
     },
   )
 
-  it('finds what asks the same among all reversals, with an embedding that calls everything equal', async () => {
+  it('finds the equivalent question among all reversals, even if all embeddings are equal', async () => {
     const { recall, teach } = room({ embedder: constantEmbedder() })
     for (const [left] of SAME.slice(0, 1)) await teach(left, 'Paris')
     for (const [left] of REVERSALS.slice(0, 10)) await teach(left, 'something else')
@@ -121,7 +121,7 @@ describe('the semantic cache', () => {
     expect(await recall(ALIKE)).toBe('Paris')
   })
 
-  it('takes the best candidate that passes the guard, not the nearest', async () => {
+  it('returns the best candidate that passes the guard, not the nearest', async () => {
     const near: Record<string, number> = { [CAPITAL]: 0.1, 'What is the capital of Spain?': 0, [ALIKE]: 0 }
     const embedder = scriptedEmbedder(
       (text) => Float32Array.of(Math.cos(near[text] ?? 9), Math.sin(near[text] ?? 9)),
@@ -134,7 +134,7 @@ describe('the semantic cache', () => {
     expect(await recall(ALIKE)).toBe('Paris')
   })
 
-  it('asks below the threshold are misses, above it hits', async () => {
+  it('misses below the threshold and hits above it', async () => {
     const angle = Math.acos(0.9)
     const embedder = scriptedEmbedder(
       (text) => (text === ALIKE ? Float32Array.of(Math.cos(angle), Math.sin(angle)) : Float32Array.of(1, 0)),
@@ -149,7 +149,7 @@ describe('the semantic cache', () => {
     expect(await lenient.recall(ALIKE)).toBe('Paris')
   })
 
-  it('keeps keys apart, unless the operator shares answers', async () => {
+  it('separates keys, unless the operator shares answers', async () => {
     const apart = room()
     await apart.teach(CAPITAL, 'Paris')
     const shared = room({ scope: 'global' })
@@ -171,7 +171,7 @@ describe('the semantic cache', () => {
     expect(await recall(chat({ messages: [user, { role: 'assistant', content: 'x' }, user] }))).toBeUndefined()
   })
 
-  it('compares the question alone, so that a long shared history makes no two questions alike', async () => {
+  it('compares only the question, so that a long shared history does not make questions similar', async () => {
     const { recall, teach } = room()
     const long = { role: 'user', content: 'The contract says many things. '.repeat(2000) }
     const turn = (text: string): ReturnType<typeof chat> =>
@@ -182,21 +182,21 @@ describe('the semantic cache', () => {
     expect(await recall(turn('who signed it'))).toBe('Ann')
   })
 
-  it('gives an answer of one front to the other', async () => {
+  it('returns an answer stored in one format to a request in the other', async () => {
     const { recall, teach } = room()
     await teach(chat({ messages: [{ role: 'user', content: CAPITAL }], max_tokens: 100 }), 'Paris')
 
     expect(await recall(message({ messages: [{ role: 'user', content: CAPITAL }] }))).toBe('Paris')
   })
 
-  it('keeps only whole answers', async () => {
+  it('stores only complete answers', async () => {
     const { teach, recall } = room()
 
     expect(await teach(CAPITAL, says('Par', { finish: 'length' }))).toBe(false)
     expect(await recall(CAPITAL)).toBeUndefined()
   })
 
-  it('lets an answer live as long as it is told, and one about now a minute', async () => {
+  it('keeps an answer for its lifetime, and a time-sensitive one for a minute', async () => {
     const { recall, runtime, teach } = room({ ttlSeconds: 100 })
     await teach(CAPITAL, 'Paris')
     await teach('What is the weather in Rome today?', 'rain')
@@ -217,7 +217,7 @@ describe('the semantic cache', () => {
     expect([await recall(CAPITAL), await recall(ALIKE)]).toEqual([undefined, undefined])
   })
 
-  it('stays within its entries and its bytes', async () => {
+  it('stays within its maximum entries and bytes', async () => {
     const few = room({ maxEntries: 3 })
     for (let count = 0; count < 10; count += 1) await few.teach(`Question ${count}?`, 'x')
     const small = room({ maxBytes: 30_000 })
@@ -231,7 +231,7 @@ describe('the semantic cache', () => {
     expect(small.cache.stats().entries).toBeGreaterThan(0)
   })
 
-  it('takes room from the key that uses most of it, so that no key pushes out the answers of another', async () => {
+  it('evicts from the key with the greatest share, so that no key evicts the answers of another', async () => {
     const few = room({ maxEntries: 4 })
     await few.teach(CAPITAL, 'Paris', { keyId: 'small' })
     for (let count = 0; count < 20; count += 1) await few.teach(`Question ${count}?`, 'x', { keyId: 'large' })
@@ -247,7 +247,7 @@ describe('the semantic cache', () => {
     expect(bytes.cache.stats().bytes).toBeLessThanOrEqual(30_000)
   })
 
-  it('divides the room equally between keys that all want more, also where they share answers', async () => {
+  it('divides the capacity equally between keys that fill it, also with shared answers', async () => {
     const { cache, recall, teach } = room({ maxEntries: 4, scope: 'global' })
     for (let count = 0; count < 8; count += 1) await teach(`First ${count}?`, 'x', { keyId: 'a' })
     for (let count = 0; count < 8; count += 1) await teach(`Second ${count}?`, 'x', { keyId: 'b' })
@@ -257,7 +257,7 @@ describe('the semantic cache', () => {
     expect(cache.stats().entries).toBe(4)
   })
 
-  it('does nothing when it is switched off', async () => {
+  it('does nothing when it is disabled', async () => {
     const { ask, cache, teach } = room({ enabled: false })
 
     expect(await teach(CAPITAL, 'Paris')).toBe(false)
@@ -266,7 +266,7 @@ describe('the semantic cache', () => {
   })
 })
 
-describe('the wishes of a caller', () => {
+describe('cache directives', () => {
   it('no-store neither reads nor writes', async () => {
     const { recall, teach } = room()
 
@@ -275,7 +275,7 @@ describe('the wishes of a caller', () => {
     expect(await recall(CAPITAL, directives({ read: false, write: false }))).toBeUndefined()
   })
 
-  it('no-cache does not read, and what comes replaces the old answer', async () => {
+  it('no-cache does not read, and the new answer replaces the old one', async () => {
     const { recall, teach } = room()
     await teach(CAPITAL, 'Lyon')
 
@@ -302,7 +302,7 @@ describe('the wishes of a caller', () => {
     expect(await strict.recall(ALIKE, directives({ threshold: 0.1 }))).toBeUndefined()
   })
 
-  it('a miss can be shared by those who ask the same, unless its caller wants a fresh answer', async () => {
+  it('identical requests share a miss, unless the caller requires a fresh answer', async () => {
     const { ask } = room()
     const [one, same, other, fresh] = await Promise.all([
       ask(CAPITAL),
@@ -319,7 +319,7 @@ describe('the wishes of a caller', () => {
   })
 })
 
-describe('what fails inside the cache is a miss', () => {
+describe('a failure in the cache is a miss', () => {
   const unwell: readonly [string, () => Float32Array | Promise<Float32Array>][] = [
     ['rejects', () => Promise.reject(new Error('down'))],
     [
@@ -353,7 +353,7 @@ describe('what fails inside the cache is a miss', () => {
     expect(await recall(CAPITAL)).toBe('Paris')
   })
 
-  it('an embedder that does not answer in time, whose call is then ended', async () => {
+  it('an embedder that is late, whose call is aborted', async () => {
     let slow = false
     let ended: AbortSignal | undefined
     const embedder = scriptedEmbedder((_, signal) => {
@@ -372,7 +372,7 @@ describe('what fails inside the cache is a miss', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('an embedder that keeps failing is left alone for a while', async () => {
+  it('an embedder that keeps failing is paused', async () => {
     const embedder = scriptedEmbedder(() => Promise.reject(new Error('down')))
     const { runtime, teach } = room({ embedder })
     for (let count = 0; count < 6; count += 1) await teach(`Is it ${count}?`, 'x')
@@ -401,7 +401,7 @@ describe('what fails inside the cache is a miss', () => {
     expect(await recall(ALIKE)).toBe('Paris')
   })
 
-  it('an embedder that fails for several keys is left alone by all', async () => {
+  it('an embedder that fails for several keys is paused for all', async () => {
     const embedder = scriptedEmbedder(() => Promise.reject(new Error('down')))
     const { teach } = room({ embedder })
     for (const keyId of ['a', 'b', 'c', 'd', 'e', 'f']) {
@@ -411,7 +411,7 @@ describe('what fails inside the cache is a miss', () => {
     expect(embedder.calls()).toBeLessThan(6)
   })
 
-  it('an index that rejects, or names entries that are not there or of another scope', async () => {
+  it('an index that rejects, or names missing entries or entries of another scope', async () => {
     const neighbours: { id: string; similarity: number }[] = [{ id: 'nobody', similarity: 1 }]
     const index = {
       add: async () => {},
@@ -459,7 +459,7 @@ describe('what fails inside the cache is a miss', () => {
     expect(cache.stats().failures).toBeGreaterThan(0)
   })
 
-  it('a caller who has left', async () => {
+  it('a caller that has disconnected', async () => {
     const { cache, recall, teach } = room()
     await teach(CAPITAL, 'Paris')
 
@@ -469,7 +469,7 @@ describe('what fails inside the cache is a miss', () => {
 })
 
 describe('an operator', () => {
-  it('may check the best candidate further', async () => {
+  it('may verify the best candidate', async () => {
     const seen: unknown[] = []
     const { cache, recall, teach } = room({
       verifyHit: (query, entry) => {
@@ -495,7 +495,7 @@ describe('an operator', () => {
     expect(await recall(ALIKE)).toBeUndefined()
   })
 
-  it("raises an entry's own threshold by reporting a wrong hit, and removes it by another", async () => {
+  it('raises the threshold of an entry with one report of a wrong hit and removes it with a second', async () => {
     const { ask, cache, recall, teach } = room()
     await teach(CAPITAL, 'Paris')
     const found = await ask(ALIKE)
@@ -512,7 +512,7 @@ describe('an operator', () => {
     await cache.reportWrongHit('nobody')
   })
 
-  it('empties the cache, or forgets one key', async () => {
+  it('clears the cache, or the answers of one key', async () => {
     const { cache, recall, teach } = room()
     await teach(CAPITAL, 'one')
     await teach(CAPITAL, 'two', { keyId: 'key-2' })

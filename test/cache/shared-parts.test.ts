@@ -10,12 +10,12 @@ function memoryAnswers(): AnswerStore {
   return createMemoryAnswerStore({ maxEntries: 10, maxBytes: 1e6, indexBytes: () => 0, onRemove: () => {} })
 }
 
-/** Lets everything run that waits for no timer. */
+/** Runs all work that does not wait for a timer. */
 async function settleDown(): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await Promise.resolve()
 }
 
-describe('answers and an index that hang', () => {
+describe('answer store and index that hang', () => {
   function hanging(): { readonly answers: AnswerStore; readonly index: VectorIndex; readonly calls: () => number } {
     let calls = 0
     const hang = (): Promise<never> => {
@@ -29,7 +29,7 @@ describe('answers and an index that hang', () => {
     }
   }
 
-  it('are a miss once the time is over, and are left alone for ten seconds after three failures', async () => {
+  it('cause a miss at the deadline and are paused for ten seconds after three failures', async () => {
     const { answers, index, calls } = hanging()
     const { recall, runtime, cache } = room({ answers, index, timeoutMs: 500 })
     for (let count = 1; count <= 3; count += 1) {
@@ -51,7 +51,7 @@ describe('answers and an index that hang', () => {
     expect(calls()).toBe(4)
   })
 
-  it('delay no write for longer than the time of one call', async () => {
+  it('delay a write by at most the deadline of one call', async () => {
     const { answers, index } = hanging()
     const { ask, runtime, cache } = room({ answers: { ...answers, get: () => undefined }, index, timeoutMs: 500 })
     const asked = ask(QUESTION)
@@ -93,7 +93,7 @@ describe('a claim on an answer', () => {
     return { first, second, claims: [first.claim, second.claim] as const, runtime }
   }
 
-  it('is taken by the first request, and the second gets the answer of the first', async () => {
+  it('is taken by the first request; the second gets its answer', async () => {
     const answers = claimed()
     const { first, claims, runtime } = await twoMisses(answers)
     expect(await claims[0].join()).toBeUndefined()
@@ -106,7 +106,7 @@ describe('a claim on an answer', () => {
     expect(answers.taken.size).toBe(0)
   })
 
-  it('lets the second request ask itself when the first one stored nothing', async () => {
+  it('lets the second request call the upstream when the first stored nothing', async () => {
     const { claims, runtime } = await twoMisses(claimed())
     await claims[0].join()
     const joined = claims[1].join()
@@ -116,7 +116,7 @@ describe('a claim on an answer', () => {
     expect(await joined).toBeUndefined()
   })
 
-  it('is waited for half a minute at most', async () => {
+  it('delays the second request by at most half a minute', async () => {
     const answers = claimed()
     const { claims, runtime } = await twoMisses(answers)
     await claims[0].join()
@@ -137,7 +137,7 @@ describe('a claim on an answer', () => {
     expect(answers.taken.size).toBe(1)
   })
 
-  it('is not waited for when the storage fails, or when the caller has left', async () => {
+  it('delays nothing when the storage fails or the caller has disconnected', async () => {
     const failing = await twoMisses(claimed({ take: () => Promise.reject(new Error('down')) }))
     expect(await failing.claims[1].join()).toBeUndefined()
 

@@ -49,7 +49,7 @@ describe('single flight', () => {
     expect([await stateOf(flights.join('a')), await stateOf(flights.join('b'))]).toEqual(['leader', 'leader'])
   })
 
-  it('lets the follower that waits longest lead when the leader cannot finish', async () => {
+  it('makes the longest waiting follower the leader when the leader cannot finish', async () => {
     const flights = createSingleFlight<string>()
     const first = await leaderOf(flights.join('k'))
     const [second, third] = [flights.join('k'), flights.join('k')]
@@ -63,7 +63,7 @@ describe('single flight', () => {
     expect(await third).toEqual({ role: 'follower', value: 'answer' })
   })
 
-  it('lets every follower do its own work when nothing can be shared', async () => {
+  it('lets every follower do its own work when the result cannot be shared', async () => {
     const flights = createSingleFlight<string>()
     const first = await leaderOf(flights.join('k'))
     const others = [flights.join('k'), flights.join('k')]
@@ -73,7 +73,7 @@ describe('single flight', () => {
     expect(await stateOf(flights.join('k'))).toBe('leader')
   })
 
-  it('a follower that leaves has no effect on the others', async () => {
+  it('a follower that disconnects has no effect on the others', async () => {
     const flights = createSingleFlight<string>()
     const leaving = new AbortController()
     const first = await leaderOf(flights.join('k'))
@@ -88,7 +88,7 @@ describe('single flight', () => {
     expect(await stateOf(stays)).toBe('leader')
   })
 
-  it('a request whose caller has left already does not join', () => {
+  it('a request whose caller has already disconnected does not join', () => {
     const flights = createSingleFlight<string>()
 
     expect(() => flights.join('k', { cancellation: Cancellation.of(AbortSignal.abort(new Error('gone'))) })).toThrow(
@@ -112,7 +112,7 @@ describe('single flight', () => {
     expect(await third).toEqual({ role: 'follower', value: 'answer' })
   })
 
-  it('bounds the followers of a key; further requests do their own work', async () => {
+  it('limits the followers of a key; further requests do their own work', async () => {
     const flights = createSingleFlight<string>({ maxFollowers: 1 })
     await flights.join('k')
     const waiting = flights.join('k')
@@ -121,7 +121,7 @@ describe('single flight', () => {
     expect(await stateOf(waiting)).toBe('waiting')
   })
 
-  it('a follower whose wait is over does its own work and leaves no timer behind', async () => {
+  it('a follower does its own work after the timeout, and no timer remains', async () => {
     const runtime = manualRuntime(noNetwork)
     const flights = createSingleFlight<string>({ timeout: { ms: 1000, after: runtime.after } })
     const first = await leaderOf(flights.join('k'))

@@ -4,14 +4,14 @@ import { isTimeSensitive } from '../../src/cache/cache-miss.ts'
 import { isStorable } from '../../src/cache/cache-miss.ts'
 import { says } from './room.ts'
 
-describe('what may be stored', () => {
-  it('an answer that ended by itself may', () => {
+describe('isStorable', () => {
+  it('accepts a complete answer', () => {
     expect(isStorable(says('Paris'))).toBe(true)
     expect(isStorable(says('Paris', { finish: 'stop-sequence' }))).toBe(true)
     expect(isStorable(says('x', { parts: [{ type: 'thinking', text: 'hm' }, ...says('Paris').parts] }))).toBe(true)
   })
 
-  it.each(['length', 'tool-call', 'filtered', 'pause'] as const)('one that ended with %s may not', (finish) => {
+  it.each(['length', 'tool-call', 'filtered', 'pause'] as const)('rejects an answer that ended with %s', (finish) => {
     expect(isStorable(says('Paris', { finish }))).toBe(false)
   })
 
@@ -34,12 +34,12 @@ describe('what may be stored', () => {
     expect(isStorable(completion)).toBe(false)
   })
 
-  it('a long answer that begins like a refusal may', () => {
+  it('accepts a long answer that begins like a refusal', () => {
     expect(isStorable(says(`I can't help but wonder. ${'It is a long story. '.repeat(50)}`))).toBe(true)
   })
 })
 
-describe('questions about now', () => {
+describe('isTimeSensitive', () => {
   it.each([
     'What is the weather in Rome?',
     'What is the latest version?',
@@ -56,7 +56,7 @@ describe('questions about now', () => {
   })
 
   it.each(['Who wrote Hamlet?', 'What is knowledge?', 'Explain the nowhere node', 'Was ist ein Baum?'])(
-    '%s is none',
+    'not: %s',
     (text) => {
       expect(isTimeSensitive(text)).toBe(false)
     },

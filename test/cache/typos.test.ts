@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { loadEnglish } from '../../src/cache/typos.ts'
 import { isOneTypo, isTypingError } from '../../src/cache/typos.ts'
 
-describe('a slip of the finger', () => {
+describe('a typo', () => {
   it.each([
     ['capital', 'captial'],
     ['capital', 'capitl'],
@@ -32,7 +32,7 @@ describe('a slip of the finger', () => {
     expect(isOneTypo(right, left)).toBe(false)
   })
 
-  it('is believed of a short word only where hands make it', () => {
+  it('is assumed in a short word only if it is a common typing error', () => {
     expect(isTypingError('demo', 'deno')).toBe(false)
     expect(isTypingError('trio', 'trino')).toBe(false)
     expect(isTypingError('form', 'from')).toBe(true)
@@ -43,17 +43,17 @@ describe('a slip of the finger', () => {
 
 describe('the lexicon', () => {
   it.each(['capital', 'walked', 'countries', 'happily', 'trial', 'trail', 'form', 'from', 'country', 'county'])(
-    'knows %s as a common word',
+    'classifies %s as a common word',
     async (word) => {
       expect((await loadEnglish())(word)).toBe('common')
     },
   )
 
-  it.each(['deno', 'flickr', 'trino', 'brian', 'malta'])('knows %s as a word or a name', async (word) => {
+  it.each(['deno', 'flickr', 'trino', 'brian', 'malta'])('classifies %s as a word or a name', async (word) => {
     expect((await loadEnglish())(word)).not.toBe('unknown')
   })
 
-  it.each(['captial', 'definately', 'seperate', 'recieve', 'beleive'])('does not know %s', async (word) => {
+  it.each(['captial', 'definately', 'seperate', 'recieve', 'beleive'])('classifies %s as unknown', async (word) => {
     expect((await loadEnglish())(word)).toBe('unknown')
   })
 })

@@ -30,7 +30,7 @@ describe('the small model as a verifier', () => {
     expect(small.asked.map((text) => JSON.parse(text) as unknown)).toEqual([{ first: STORED, second: PARAPHRASE }])
   })
 
-  it.each(['No.', 'Not sure, yes?', ''])('takes the answer %j for a miss, and reports the cost', async (said) => {
+  it.each(['No.', 'Not sure, yes?', ''])('treats the answer %j as a miss, and reports the cost', async (said) => {
     const { ask, teach } = room(options)
     await teach(STORED, 'Paris')
 
@@ -52,7 +52,7 @@ describe('the small model as a verifier', () => {
     expect(small.asked).toEqual([])
   })
 
-  it('is asked about one candidate of many', async () => {
+  it('is called for one candidate of many', async () => {
     const { ask, teach } = room(options)
     const small = model('NO')
     await teach(STORED, 'Paris', { smallModel: () => small })
@@ -63,7 +63,7 @@ describe('the small model as a verifier', () => {
     expect(small.asked).toHaveLength(1)
   })
 
-  it('is not asked about the same text, nor where the requested model has no small one', async () => {
+  it('is not called for the same text, or if the requested model has no small model', async () => {
     const { ask, teach } = room(options)
     const small = model('YES')
     await teach(STORED, 'Paris')
@@ -96,7 +96,7 @@ describe('the small model as a verifier', () => {
     expect(cache.stats().failures).toBe(2)
   })
 
-  it('a verifier of the operator is not asked about what the guard refuses', async () => {
+  it('a custom verifier is not called for candidates that the guard refuses', async () => {
     let asked = 0
     const { ask, teach } = room({
       embedder: constantEmbedder(),

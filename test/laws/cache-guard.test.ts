@@ -48,11 +48,11 @@ const anyText = fc.oneof(
 )
 
 describe('the laws of the guard', () => {
-  it('a text asks what it asks', () => {
+  it('a text is equal to itself', () => {
     fc.assert(fc.property(anyText, (text) => difference(text, text) === undefined))
   })
 
-  it('which text was first makes no difference', () => {
+  it('the order of the two texts makes no difference', () => {
     fc.assert(
       fc.property(anyText, anyText, (left, right) => {
         expect(difference(left, right) === undefined).toBe(difference(right, left) === undefined)
@@ -72,7 +72,7 @@ describe('the laws of the guard', () => {
     )
   })
 
-  it('a content word, a negation or a preposition more is another question', () => {
+  it('an added content word, negation or preposition makes another question', () => {
     const more = fc.oneof(
       noun,
       verb,
@@ -87,7 +87,7 @@ describe('the laws of the guard', () => {
     )
   })
 
-  it('two content words that have changed places are another question', () => {
+  it('two swapped content words make another question', () => {
     fc.assert(
       fc.property(words, noun, noun, (between, one, other) => {
         fc.pre(one.toLowerCase() !== other.toLowerCase())
@@ -98,7 +98,7 @@ describe('the laws of the guard', () => {
     )
   })
 
-  it('folding changes white space and nothing else', () => {
+  it('normalizeText changes only white space', () => {
     const blanks = fc.string({ unit: fc.constantFrom('a', ' ', '\n', '"', '`', '{', '\t', '\r', '«', '»') })
     const bare = (text: string): string => text.normalize('NFC').replace(/\s/gu, '')
     fc.assert(

@@ -43,11 +43,11 @@ describe('exact counts', () => {
     )
   })
 
-  it('counts nothing for nothing', async () => {
+  it('counts an empty text as 0', async () => {
     expect(await count('')).toBe(0)
   })
 
-  it('takes a lone surrogate for the replacement character', async () => {
+  it('counts a lone surrogate as the replacement character', async () => {
     expect(await count('a\ud800b')).toBe(await count('a\ufffdb'))
   })
 
@@ -61,7 +61,7 @@ describe('exact counts', () => {
     expect(Math.abs(counted - expected)).toBeLessThanOrEqual(expected * 0.001)
   })
 
-  it('lets others run while it counts a long text', async () => {
+  it('yields while it counts a long text', async () => {
     let turns = 0
     const tick = (): void => {
       turns++
@@ -73,7 +73,7 @@ describe('exact counts', () => {
     expect(turns).toBeGreaterThan(20)
   })
 
-  it('stops when nobody waits any longer', async () => {
+  it('stops when its signal aborts', async () => {
     const leaving = new AbortController()
     const counting = count('word '.repeat(200_000), leaving.signal)
     leaving.abort(new Error('left'))

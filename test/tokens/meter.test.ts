@@ -31,7 +31,7 @@ describe('the meter', () => {
     expect(await meter.countOfMessage(message(text))).toBe((await tokenizer.count(text)) + 4)
   })
 
-  it('counts a conversation once, though every turn brings new objects', async () => {
+  it('counts a conversation once, although every turn creates new objects', async () => {
     const { tokenizer, counted } = watched()
     const meter = createMeter(tokenizer)
     const turn = () =>
@@ -55,7 +55,7 @@ describe('the meter', () => {
     expect(counted()).toBe(1)
   })
 
-  it('takes a picture for a fixed number of tokens, not for its base64 text', async () => {
+  it('counts an image as a fixed number of tokens, not by its base64 text', async () => {
     const meter = createMeter(createTokenizer())
     const source = { type: 'base64', mediaType: 'image/png', data: 'A'.repeat(400_000) } as const
     const inResult: Part = { type: 'tool-result', callId: 'c', failed: false, content: [{ type: 'image', source }] }
@@ -76,7 +76,7 @@ describe('the meter', () => {
 })
 
 describe('the fingerprint of a text', () => {
-  it('is another one under every seed, so that no caller can prepare two texts of one fingerprint', () => {
+  it('differs by seed, so that no caller can create two texts with the same fingerprint', () => {
     const texts = ['first question, long enough to be remembered', 'second question, long enough to be remembered']
     const prints = Array.from({ length: 500 }, (_, seed) => texts.map((text) => fingerprintOf(text, seed * 7919)))
     expect(new Set(prints.flat()).size).toBe(1000)

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { yieldToEventLoop } from '../../src/tokens/yield.ts'
 
-it('in one turn of the event loop one long computation goes on, the oldest first', async () => {
+it('continues one long computation per turn of the event loop, the oldest first', async () => {
   const steps: string[] = []
   const work = async (name: string): Promise<void> => {
     for (let step = 1; step <= 3; step++) {
