@@ -1,12 +1,13 @@
 import { asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
-import { type Changes, definedSettings, NO_PARAMETERS, OUTPUT_LIMIT } from '../settings.ts'
+import { type Changes, NO_PARAMETERS, OUTPUT_LIMIT, setIfDefined, type WritableSettings } from '../settings.ts'
 
 /** The format documents no limit. This is the limit of the clouds that serve the vendor's models. */
 const MAX_STOP_SEQUENCES = 8_191
 
 const FRACTION = { least: 0, most: 1 } as const
+const TOP_K = { least: 0, most: Number.MAX_SAFE_INTEGER, whole: true } as const
 
 /**
  * Reads the parameters of a message request. Throws `invalid-request` for an invalid value of a parameter that the
@@ -15,17 +16,17 @@ const FRACTION = { least: 0, most: 1 } as const
 export function readSettings(body: JsonObject): Settings {
   const choice = isAbsent(body['tool_choice']) ? {} : objectAt(body['tool_choice'], 'tool_choice')
   const single = choice['disable_parallel_tool_use']
-  return definedSettings({
-    maxTokens: numberAt(body['max_tokens'], 'max_tokens', OUTPUT_LIMIT),
-    temperature: numberAt(body['temperature'], 'temperature', FRACTION),
-    topP: numberAt(body['top_p'], 'top_p', FRACTION),
-    topK: numberAt(body['top_k'], 'top_k', { least: 0, most: Number.MAX_SAFE_INTEGER, whole: true }),
-    stop: readStop(body['stop_sequences']),
-    toolChoice: isAbsent(body['tool_choice']) ? undefined : readToolChoice(choice),
-    parallelToolCalls: typeof single === 'boolean' ? !single : undefined,
-    shape: readShape(body),
-    effort: asString(asObject(body['output_config'])?.['effort']),
-  })
+  const settings: WritableSettings = {}
+  setIfDefined(settings, 'maxTokens', numberAt(body['max_tokens'], 'max_tokens', OUTPUT_LIMIT))
+  setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', FRACTION))
+  setIfDefined(settings, 'topP', numberAt(body['top_p'], 'top_p', FRACTION))
+  setIfDefined(settings, 'topK', numberAt(body['top_k'], 'top_k', TOP_K))
+  setIfDefined(settings, 'stop', readStop(body['stop_sequences']))
+  if (!isAbsent(body['tool_choice'])) setIfDefined(settings, 'toolChoice', readToolChoice(choice))
+  if (typeof single === 'boolean') settings.parallelToolCalls = !single
+  setIfDefined(settings, 'shape', readShape(body))
+  setIfDefined(settings, 'effort', asString(asObject(body['output_config'])?.['effort']))
+  return settings
 }
 
 /** Throws when max_tokens is absent. The message format requires it. */
