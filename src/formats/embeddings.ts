@@ -18,7 +18,7 @@ const MAX_TEXT_LENGTH = 1_048_576
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
-  const dimensions = numberAt(body['dimensions'], 'dimensions', { least: 1, most: MAX_DIMENSIONS, whole: true })
+  const dimensions = numberAt(body['dimensions'], 'dimensions', { least: 1, most: MAX_DIMENSIONS, integer: true })
   return {
     native: body,
     ...(received === undefined ? {} : { received }),

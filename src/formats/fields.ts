@@ -58,21 +58,21 @@ export interface NumberBounds {
   readonly least: number
   readonly most?: number
   /** @default false */
-  readonly whole?: boolean
+  readonly integer?: boolean
 }
 
 /** Returns a number within bounds, or undefined for an absent field. */
 export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
   if (isAbsent(value)) return undefined
-  const { least, most = Number.MAX_VALUE, whole = false } = bounds
-  const isFine = typeof value === 'number' && value >= least && value <= most && (!whole || Number.isInteger(value))
-  if (isFine) return value
+  const { least, most = Number.MAX_VALUE, integer = false } = bounds
+  const isValid = typeof value === 'number' && value >= least && value <= most && (!integer || Number.isInteger(value))
+  if (isValid) return value
   throw badField(param, value, rangeOf(bounds))
 }
 
 /** Describes a range in an error. */
-export function rangeOf({ least, most, whole = false }: NumberBounds): string {
-  return `${whole ? 'an integer' : 'a number'}${most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`}`
+export function rangeOf({ least, most, integer = false }: NumberBounds): string {
+  return `${integer ? 'an integer' : 'a number'}${most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`}`
 }
 
 /** Returns the name of a model. */

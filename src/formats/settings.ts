@@ -4,14 +4,14 @@ import { arrayAt, badField, booleanAt, isAbsent, numberAt, type NumberBounds, ob
 
 /** No model generates more output tokens, so a greater limit is a mistake. */
 export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
-export const OUTPUT_LIMIT: NumberBounds = { least: 1, most: MAX_OUTPUT_TOKENS, whole: true }
+export const OUTPUT_LIMIT: NumberBounds = { least: 1, most: MAX_OUTPUT_TOKENS, integer: true }
 
 const MAX_CHOICES = 128
 const MAX_STOPS = 16
 const MAX_TOOLS = 128
 const MIN_ZERO: NumberBounds = { least: 0 }
 const ZERO_TO_ONE: NumberBounds = { least: 0, most: 1 }
-const CHOICES: NumberBounds = { least: 1, most: MAX_CHOICES, whole: true }
+const CHOICES: NumberBounds = { least: 1, most: MAX_CHOICES, integer: true }
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /** Fields of a body and their new values; undefined removes a field. */

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Message, Part, Prompt, Settings } from '../core/prompt.ts'
-import { cannotCarry, writeMessages } from './chat/upstream.ts'
+import { refuseContent, writeMessages } from './chat/upstream.ts'
 import type { WrittenPrompt } from './format.ts'
 import { writeBlocks } from './messages/blocks.ts'
 import { changedSettings, toolsOnceUsed, writeMessageTool } from './messages/settings.ts'
@@ -23,7 +23,7 @@ export function enableTranslation(): void {
  */
 function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf } = sourceOf(prompt)
-  const hints = omittedFields(prompt, cannotCarry)
+  const hints = omittedFields(prompt, refuseContent)
   const body = {
     model,
     messages: writeMessages(prompt.messages, (index) => pathOf(prompt, index)),
@@ -61,7 +61,7 @@ function canBind(schema: Json): boolean {
   return isClosed && isFull && Object.values(schema).every((inner) => canBind(inner ?? null))
 }
 
-/** This format has no setting for an answer of any JSON object. */
+/** The message format has no setting for an answer of any JSON object. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
@@ -75,7 +75,7 @@ const DEFAULT_MAX_TOKENS = 4096
  * cannot express. Hints are omitted and named in `ignored`.
  */
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
-  const ignored = omittedFields(prompt, refuse, '.type')
+  const ignored = omittedFields(prompt, refuseBlock, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
   const messagesWithPaths = withUniqueCalls(prompt.messages).map((message, index): PathedMessage => ({
     message,
@@ -88,7 +88,11 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const written = changedSettings({}, settings)
   const messages = writeTurns(messagesWithPaths.filter((item) => !isSystem(item)))
   if (messages.length === 0) {
-    throw cannot('messages', 'messages hold nothing to answer: send at least one user message that is not empty')
+    throw new GatewayError(
+      'invalid-request',
+      'messages: there is no content to answer. Send at least one user message that is not empty.',
+      { param: 'messages' },
+    )
   }
   checkToolPairs(messages)
   const body: JsonObject = {
@@ -116,11 +120,7 @@ function writeTools(prompt: Prompt): JsonObject {
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
-const refuse = refuseContentFor('this model, which is reached in the message format')
-
-function cannot(param: string, problem: string): GatewayError {
-  return new GatewayError('invalid-request', `${param}: ${problem}.`, { param })
-}
+const refuseBlock = refuseContentFor('this model, which is reached in the message format')
 
 /**
  * Renames tool calls so that their ids consist of letters, digits, `_` and `-`, and are unique within the conversation, as

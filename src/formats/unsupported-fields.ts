@@ -136,7 +136,7 @@ const MESSAGES: SourceFormat = {
     [
       'thread',
       {
-        what: 'a thread that the server holds (send the whole conversation instead)',
+        what: 'a thread stored on the server (send the whole conversation instead)',
         details: { error_code: 'thread_unsupported_request' },
       },
     ],
@@ -199,8 +199,6 @@ function* unsupportedInBlock(part: Part, param: string): UnsupportedFields {
   if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInBlock(inner, param)
 }
 
-const STORED = { what: 'this field' }
-
 const RESPONSES: SourceFormat = {
   carried: nameSet(
     'model input instructions max_output_tokens temperature top_p stream stream_options tools tool_choice ' +
@@ -214,11 +212,7 @@ const RESPONSES: SourceFormat = {
     ['truncation', (value: Json) => value === 'disabled' || value === 'auto'],
     ['include', (value: Json) => !asArray(value).includes('message.output_text.logprobs')],
   ]),
-  essential: new Map([
-    ['previous_response_id', STORED],
-    ['conversation', STORED],
-    ['prompt', STORED],
-  ]),
+  essential: new Map(['previous_response_id', 'conversation', 'prompt'].map((name) => [name, { what: 'this field' }])),
   known: knownFields({
     message: 'type role content id status phase',
     function_call: 'type id call_id name arguments status caller',

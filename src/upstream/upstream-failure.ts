@@ -29,13 +29,13 @@ export function parseObject(text: string): JsonObject | undefined {
   }
 }
 
-function hider(secrets: readonly string[]): (text: string) => string {
+function secretRemover(secrets: readonly string[]): (text: string) => string {
   return (text) => secrets.reduce((rest, secret) => rest.replaceAll(secret, '[removed]'), text)
 }
 
 /** Removes the provider's secrets from a failure. Some upstreams repeat the key that they refuse. */
 export function withoutSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
-  const hide = hider(secrets)
+  const hide = secretRemover(secrets)
   const { param, upstream } = failure.details
   return new GatewayError(failure.kind, hide(failure.message), {
     ...failure.details,

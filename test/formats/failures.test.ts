@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
 import { describeFailure, FAILURES, failureHeaders, failureStatus } from '../../src/formats/failures.ts'
-import { readFailure } from '../../src/formats/upstream-failures.ts'
+import { readFailure } from '../../src/formats/read-failure.ts'
 
 const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError =>
   new GatewayError(kind, 'It failed', details)

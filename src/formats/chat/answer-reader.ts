@@ -6,7 +6,7 @@ import { isAbsent } from '../fields.ts'
 import { fillChatCallIds, idOf, chatCallIdFiller, generateCallId } from '../call-ids.ts'
 import { readFinish, CHAT_COUNTS, readUsage } from '../usage.ts'
 import { blockEvents, identityOf, nativeAnswer, parseEvent, type OpenBlock } from '../stream-events.ts'
-import { streamFailure } from '../upstream-failures.ts'
+import { streamFailure } from '../read-failure.ts'
 
 /**
  * Reads an upstream's answer loosely: only the fields that are used must be valid. Throws `upstream` when the body is

@@ -14,7 +14,7 @@ import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
 import { isPlainChat } from '../stream-events.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
 import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
-import { readFailure } from '../upstream-failures.ts'
+import { readFailure } from '../read-failure.ts'
 
 /**
  * Writes the body for an upstream of this format. Unchanged parts are sent as received. Streams request usage, because
@@ -96,7 +96,7 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
   const texts = result.content.flatMap((part) => {
     if (part.type === 'text') return [part.text]
     if (part.type === 'opaque' && nativeOf(part.native) === undefined) {
-      throw cannotCarry(param, `a ${String(part.native.value['type'])} block in a tool result`)
+      throw refuseContent(param, `a ${String(part.native.value['type'])} block in a tool result`)
     }
     return []
   })
@@ -142,11 +142,11 @@ function writeContentPart(part: ContentPart, param: string): JsonObject {
     case 'text':
       return { type: 'text', text: part.text }
     case 'image':
-      return { type: 'image_url', image_url: { url: urlOf(part.source, (what) => cannotCarry(param, what)) } }
+      return { type: 'image_url', image_url: { url: urlOf(part.source, (what) => refuseContent(param, what)) } }
     case 'document':
       return writeDocument(part, param)
     case 'opaque':
-      throw cannotCarry(param, `a ${String(part.native.value['type'])} block`)
+      throw refuseContent(param, `a ${String(part.native.value['type'])} block`)
   }
 }
 
@@ -154,8 +154,8 @@ function writeDocument(part: DocumentPart, param: string): JsonObject {
   const { source, title } = part
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'text', text }
-  if (source.type === 'url') throw cannotCarry(param, 'a document given by its address')
-  const data = urlOf(source, (what) => cannotCarry(param, what))
+  if (source.type === 'url') throw refuseContent(param, 'a document given by its address')
+  const data = urlOf(source, (what) => refuseContent(param, what))
   return { type: 'file', file: { filename: title ?? 'document', file_data: data } }
 }
 
@@ -163,7 +163,7 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
   return native?.dialect === 'openai' ? native.value : undefined
 }
 
-export const cannotCarry: RefuseContent = refuseContentFor('a model of the chat format')
+export const refuseContent: RefuseContent = refuseContentFor('a model of the chat format')
 
 /** The upstream's side of the chat-completions format. */
 export const chatUpstream: UpstreamFormat = {

@@ -5,7 +5,7 @@ import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject }
 import type { Part } from '../../core/prompt.ts'
 import { generateCallId, idOf } from '../call-ids.ts'
 import { readFinish, readGeminiUsage } from '../usage.ts'
-import { streamFailure } from '../upstream-failures.ts'
+import { streamFailure } from '../read-failure.ts'
 
 /** Reads an upstream's answer loosely. A blocked prompt has no candidates: its answer is empty and filtered. */
 export function readCompletion(body: JsonObject): Completion {

@@ -15,7 +15,7 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { readFailure as readAnyFailure } from '../upstream-failures.ts'
+import { readFailure as readAnyFailure } from '../read-failure.ts'
 import { readCompletion, stepReader } from './answer.ts'
 
 /**
@@ -24,9 +24,9 @@ import { readCompletion, stepReader } from './answer.ts'
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
-  const hints = omittedFields(prompt, cannotCarry)
+  const hints = omittedFields(prompt, refuseContent)
   // The gateway reads one candidate, and the vendor bills all of them.
-  if ((prompt.settings.choices ?? 1) > 1) throw cannotCarry('n', 'more than one choice')
+  if ((prompt.settings.choices ?? 1) > 1) throw refuseContent('n', 'more than one choice')
   const pathOf = (index: number): string => source.pathOf(prompt, index)
   const { settings, tools } = prompt
   const body: JsonObject = {
@@ -160,7 +160,7 @@ function writePart(part: Part, state: ContentState): readonly JsonObject[] {
     case 'thinking':
       return []
     case 'opaque':
-      throw cannotCarry(state.path, `a ${String(part.native.value['type'])} block`)
+      throw refuseContent(state.path, `a ${String(part.native.value['type'])} block`)
   }
 }
 
@@ -168,12 +168,12 @@ function writeFile(part: ImagePart | DocumentPart, path: string): JsonObject {
   const { source } = part
   if (source.type === 'text') return { text: source.text }
   if (source.type === 'base64') return { inlineData: { mimeType: source.mediaType, data: source.data } }
-  throw cannotCarry(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
+  throw refuseContent(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
 }
 
 function writeResult(result: ToolResultPart, state: ContentState): readonly JsonObject[] {
   const name = state.names.get(result.callId)
-  if (name === undefined) throw cannotCarry(state.path, `a result without its tool call ("${result.callId}")`)
+  if (name === undefined) throw refuseContent(state.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   const value = asObject(parseJson(text)) ?? { result: text }
@@ -191,7 +191,7 @@ function signFirstCall(parts: JsonObject[]): void {
   if (call !== undefined) parts[index] = { ...call, thoughtSignature: UNKNOWN_SIGNATURE }
 }
 
-export const cannotCarry: RefuseContent = refuseContentFor('a Gemini model')
+export const refuseContent: RefuseContent = refuseContentFor('a Gemini model')
 
 /** The upstream's side of Google's `generateContent`. The gateway does not offer this format to callers. */
 export const geminiUpstream: UpstreamFormat = {

@@ -1,7 +1,7 @@
 import { NO_USAGE, type Completion, type AnswerEvent, type Step, type StepReader } from '../../core/answer.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import { badField, blameUpstream, objectAt, stringAt } from '../fields.ts'
-import { messageFailure } from '../upstream-failures.ts'
+import { messageFailure } from '../read-failure.ts'
 import { fillMessageCallIds, fillEventCallId } from '../call-ids.ts'
 import { readBlocks } from './blocks.ts'
 import { readStopReason, readMessageUsage } from '../usage.ts'

@@ -149,8 +149,8 @@ function newMessage(completion: Completion): JsonObject {
 }
 
 /**
- * The parts of an answer as content blocks. What only another vendor's format knows has no words here; a delta that
- * was collected on its own (a citation) goes back into the text it belongs to.
+ * Writes the parts of an answer as content blocks. Content that only another format has is omitted. A citation, which is
+ * collected as a separate delta, is added to its text.
  */
 function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
   const blocks: JsonObject[] = []

@@ -21,7 +21,7 @@ interface Block {
   isWhole: boolean
   isStarted: boolean
   hasDeltas: boolean
-  isGone: boolean
+  isClosed: boolean
 }
 
 interface Writing {
@@ -96,7 +96,7 @@ function push(writing: Writing, content: JsonObject, inputEnd?: Block['inputEnd'
     isWhole: inputEnd === undefined,
     isStarted: false,
     hasDeltas: false,
-    isGone: false,
+    isClosed: false,
   }
   writing.queue.push(block)
   writing.current = undefined
@@ -113,9 +113,9 @@ function thoughts(event: Extract<AnswerEvent, { readonly type: 'thinking-delta' 
 
 function takeInput(block: Block | undefined, input: string): void {
   if (block?.inputEnd === undefined || input === '') return
-  if (block.isGone) {
+  if (block.isClosed) {
     if (input.trim() === '') return
-    throw new GatewayError('upstream', "The upstream's stream continued the input of a tool call that had ended.")
+    throw new GatewayError('upstream', 'The model provider continued the input of a tool call that had ended.')
   }
   block.deltas.push({ type: 'input_json_delta', partial_json: input })
   block.isWhole = block.inputEnd(input)
@@ -143,7 +143,7 @@ function flush(writing: Writing, isEnd: boolean): readonly Frame[] {
     const canClose = isEnd || (head.isWhole && writing.queue.length > 1)
     if (!canClose) break
     frames.push(...closingFrames(head, writing.index))
-    head.isGone = true
+    head.isClosed = true
     writing.queue.shift()
     writing.index++
   }

@@ -177,7 +177,7 @@ function writeSource(source: ImagePart['source'], path: string): JsonObject {
     case 'url':
       return { type: 'url', url: source.url }
     case 'file':
-      throw cannotSay(path, 'a file that was stored at another vendor; send its content instead')
+      throw refuseBlock(path, 'a file that was stored at another vendor; send its content instead')
   }
 }
 
@@ -190,7 +190,7 @@ function writeDocumentSource(source: Source | TextSource, path: string): JsonObj
   if (source.type === 'text') return { type: 'text', media_type: 'text/plain', data: source.text }
   if (source.type !== 'base64' || source.mediaType === 'application/pdf') return writeSource(source, path)
   if (!source.mediaType.startsWith('text/')) {
-    throw cannotSay(path, `a file of type ${source.mediaType.slice(0, 100)}; send a PDF or plain text`)
+    throw refuseBlock(path, `a file of type ${source.mediaType.slice(0, 100)}; send a PDF or plain text`)
   }
   return { type: 'text', media_type: 'text/plain', data: decodeText(source.data, path) }
 }
@@ -202,7 +202,7 @@ function decodeText(base64: string, path: string): string {
     for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at)
     return new TextDecoder().decode(bytes)
   } catch {
-    throw cannotSay(path, 'a file whose data is not base64')
+    throw refuseBlock(path, 'a file whose data is not base64')
   }
 }
 
@@ -219,12 +219,12 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
 /** A refusal is text of the model. Other parts of another format cannot be expressed here. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
-    throw cannotSay(path, 'a content part that the message format does not have')
+    throw refuseBlock(path, 'a content part that the message format does not have')
   }
   return value['refusal'].trim() === '' ? undefined : { type: 'text', text: value['refusal'] }
 }
 
-function cannotSay(path: string, what: string): GatewayError {
+function refuseBlock(path: string, what: string): GatewayError {
   return new GatewayError(
     'invalid-request',
     `${path} is ${what}: it cannot be sent to a model that is reached in the message format.`,

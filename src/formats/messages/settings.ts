@@ -7,7 +7,7 @@ import { type Changes, NO_PARAMETERS, OUTPUT_LIMIT, setIfDefined, type WritableS
 const MAX_STOP_SEQUENCES = 8_191
 
 const FRACTION = { least: 0, most: 1 } as const
-const TOP_K = { least: 0, most: Number.MAX_SAFE_INTEGER, whole: true } as const
+const TOP_K = { least: 0, most: Number.MAX_SAFE_INTEGER, integer: true } as const
 
 /**
  * Reads the parameters of a message request. Throws `invalid-request` for an invalid value of a parameter that the

@@ -1,4 +1,5 @@
 import { nameSet } from '../fields.ts'
+import { NO_PARAMETERS } from '../settings.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import { type Message, type Part, type Prompt, type Settings, type Tool, withParts } from '../../core/prompt.ts'
 import { readContent } from './items.ts'
@@ -154,7 +155,6 @@ function declare(declared: Declaring, value: JsonObject, namespace: string | und
   })
 }
 
-const NO_PARAMETERS: JsonObject = { type: 'object', properties: {} }
 const CUSTOM_PARAMETERS: JsonObject = {
   type: 'object',
   properties: { [CUSTOM_INPUT]: { type: 'string' } },

@@ -11,7 +11,7 @@ import { sourceOf } from '../unsupported-fields.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
 import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { readFailure } from '../upstream-failures.ts'
+import { readFailure } from '../read-failure.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
 import { isPlainResponses } from '../stream-events.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
@@ -57,9 +57,9 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
 /** Writes a prompt of another format from the canonical prompt, with `store: false`. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf, names } = sourceOf(prompt)
-  const hints = omittedFields(prompt, cannotCarry)
+  const hints = omittedFields(prompt, refuseContent)
   const { stop, topK } = prompt.settings
-  if (stop !== undefined && stop.length > 0) throw cannotCarry(names.stop, 'a stop sequence')
+  if (stop !== undefined && stop.length > 0) throw refuseContent(names.stop, 'a stop sequence')
   const hasTools = prompt.tools.length > 0
   const { toolChoice: _choice, parallelToolCalls: _parallel, ...withoutTools } = prompt.settings
   const body = {
@@ -113,7 +113,7 @@ function writeItem(part: Part, path: string): readonly JsonObject[] | undefined 
       return [nativeOf(part) ?? []].flat()
     case 'opaque': {
       const native = nativeOf(part)
-      if (native === undefined) throw cannotCarry(path, `a ${String(part.native.value['type'])} block`)
+      if (native === undefined) throw refuseContent(path, `a ${String(part.native.value['type'])} block`)
       return isContent(native) ? undefined : [native]
     }
     default:
@@ -145,11 +145,11 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
     case 'text':
       return { type: role === 'assistant' ? 'output_text' : 'input_text', text: part.text }
     case 'image':
-      return { type: 'input_image', image_url: urlOf(part.source, (what) => cannotCarry(path, what)), detail: 'auto' }
+      return { type: 'input_image', image_url: urlOf(part.source, (what) => refuseContent(path, what)), detail: 'auto' }
     case 'document':
       return writeDocument(part, path)
     default:
-      throw cannotCarry(path, `a ${part.type} in this place`)
+      throw refuseContent(path, `a ${part.type} as content of a message`)
   }
 }
 
@@ -158,7 +158,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'input_text', text }
   if (source.type === 'url') return { type: 'input_file', file_url: source.url }
-  const data = urlOf(source, (what) => cannotCarry(path, what))
+  const data = urlOf(source, (what) => refuseContent(path, what))
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
@@ -174,7 +174,7 @@ function nativeOf(part: Part): JsonObject | undefined {
   return part.native?.dialect === 'responses' ? part.native.value : undefined
 }
 
-export const cannotCarry: RefuseContent = refuseContentFor('a model of the responses format')
+export const refuseContent: RefuseContent = refuseContentFor('a model of the responses format')
 
 /** The upstream's side of the responses format. */
 export const responsesUpstream: UpstreamFormat = {

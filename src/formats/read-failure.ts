@@ -44,7 +44,7 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
   )
 }
 
-/** Returns the object that describes the error: servers disagree about its place. */
+/** Returns the object that describes the error. Servers put it under different names. */
 function errorOf(body: JsonObject | undefined): JsonObject {
   if (body === undefined) return {}
   const { error, detail } = body
