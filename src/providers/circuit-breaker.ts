@@ -31,10 +31,10 @@ export interface CircuitRequest {
 
 /** An admitted request. Only the first of the three calls counts, so that retries are not counted. */
 export interface CircuitPass {
-  readonly succeeded: (now: number) => void
-  readonly failed: (now: number) => void
+  succeeded(now: number): void
+  failed(now: number): void
   /** Reports a request without evidence about the upstream: its caller left, or caused the failure. */
-  readonly undecided: () => void
+  undecided(): void
 }
 
 export interface CircuitReport {
@@ -136,7 +136,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     if (opening !== undefined && untilProbe(opening, keyId, request) > 0) return undefined
     if (opening !== undefined) probe(opening, request)
     circuit.window.join(keyId, now)
-    return passFor(circuit, keyId, opening)
+    return new Pass(circuit, keyId, opening)
   }
 
   return {
@@ -155,33 +155,43 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
 
 type Wait = Pick<CircuitRequest, 'now' | 'hasAlternative'>
 
-/** @param probing The opening that this request probes. Undefined if the circuit is closed. */
-function passFor(circuit: Circuit, keyId: string, probing: Opening | undefined): CircuitPass {
-  let isOver = false
-  const once = (end: () => void): void => {
-    if (!isOver) end()
-    isOver = true
+class Pass implements CircuitPass {
+  readonly #circuit: Circuit
+  readonly #keyId: string
+  /** The opening that this request probes. Undefined if the circuit is closed. */
+  readonly #probing: Opening | undefined
+  #isOver = false
+
+  constructor(circuit: Circuit, keyId: string, probing: Opening | undefined) {
+    this.#circuit = circuit
+    this.#keyId = keyId
+    this.#probing = probing
   }
-  return {
-    succeeded: (now) =>
-      once(() => {
-        if (probing !== undefined && circuit.opening === probing) {
-          circuit.opening = undefined
-          circuit.window.clear()
-        }
-        circuit.window.add(keyId, 'succeeded', now)
-      }),
-    failed: (now) =>
-      once(() => {
-        circuit.window.add(keyId, 'failed', now)
-        if (probing === undefined) reconsider(circuit, now)
-        else probing.openedAt = now
-      }),
-    undecided: () =>
-      once(() => {
-        // The next request may probe immediately, because this probe had no result.
-        if (probing !== undefined) probing.probedAt = -Infinity
-      }),
+
+  succeeded(now: number): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    const circuit = this.#circuit
+    if (this.#probing !== undefined && circuit.opening === this.#probing) {
+      circuit.opening = undefined
+      circuit.window.clear()
+    }
+    circuit.window.add(this.#keyId, 'succeeded', now)
+  }
+
+  failed(now: number): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#circuit.window.add(this.#keyId, 'failed', now)
+    if (this.#probing === undefined) reconsider(this.#circuit, now)
+    else this.#probing.openedAt = now
+  }
+
+  undecided(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    // The next request may probe immediately, because this probe had no result.
+    if (this.#probing !== undefined) this.#probing.probedAt = -Infinity
   }
 }
 

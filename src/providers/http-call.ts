@@ -3,8 +3,8 @@ import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../http/body.ts'
-import { yieldToEventLoop } from '../tokens/yield.ts'
 import { brokenUpstream, unreachable } from '../upstream/upstream-failure.ts'
+import { PacedStream } from './paced-stream.ts'
 
 export interface HttpCallOptions {
   readonly provider: string
@@ -40,11 +40,6 @@ export interface StreamResponse {
 
 const decoder = new TextDecoder()
 
-/** Maximum number of bytes and lines that are forwarded in one turn of the event loop. */
-const MAX_TURN_BYTES = 16 * 1024
-const MAX_TURN_LINES = 200
-const LF = 10
-
 /** Maximum number of bytes that are read after the protocol's last event while waiting for the end of the body. */
 const MAX_TAIL_BYTES = 4 * 1024
 
@@ -67,25 +62,18 @@ class HttpCall implements TransportHandler, AnswerSource {
   #call: TransportCall | undefined
   #status = 0
   #header: ResponseHeader = () => undefined
+  /** The chunks of a whole body. */
   #pieces: Uint8Array[] = []
   #size = 0
   #maxBytes = 0
-  #isStream = false
-  #receiver: SourceReceiver | undefined
-  /** The end of the stream, while earlier chunks are still to be forwarded. */
-  #ending: ((receiver: SourceReceiver) => void) | undefined
+  /** Present for a body that is streamed. */
+  #stream: PacedStream | undefined
   #isOver = false
+  /** True after the protocol's last event. */
   #isTail = false
   /** The time at which the last chunk arrived or the reader last resumed. */
   #activeAt = 0
   #isPaused = false
-  /** Bytes and lines forwarded in the current turn of the event loop. */
-  #turnBytes = 0
-  #turnLines = 0
-  #isYielding = false
-  #isScheduled = false
-  /** Size of the chunks that are still to be forwarded. */
-  #waitingBytes = 0
   #cancelTotal: () => void = noop
   #cancelSilence: () => void = noop
   #unsubscribe: () => void = noop
@@ -119,10 +107,15 @@ class HttpCall implements TransportHandler, AnswerSource {
     const { isStream, maxBytes, timeouts, runtime } = this.#options
     this.#status = status
     this.#header = header
-    this.#isStream = isStream?.(status, header) === true
     this.#maxBytes = maxBytes(status)
     this.#cancelSilence()
-    if (!this.#isStream) return
+    if (isStream?.(status, header) !== true) return
+    this.#stream = new PacedStream({
+      pauseReading: () => this.#call?.pause(),
+      resumeReading: () => {
+        if (!this.#isPaused && !this.#isOver) this.#call?.resume()
+      },
+    })
     this.#activeAt = runtime.now()
     this.#cancelSilence = runtime.after(timeouts.idle, () => this.#checkSilence())
     this.#resolve({ status, header, source: this })
@@ -131,88 +124,20 @@ class HttpCall implements TransportHandler, AnswerSource {
   onData(bytes: Uint8Array): void {
     if (this.#isOver) return
     this.#size += bytes.byteLength
-    if (!this.#isStream) return this.#collect(bytes)
+    if (this.#stream === undefined) return this.#collect(bytes)
     if (this.#isTail) {
       if (this.#size > MAX_TAIL_BYTES) this.abort()
       return
     }
     this.#activeAt = this.#options.runtime.now()
-    this.#pieces.push(bytes)
-    this.#waitingBytes += bytes.byteLength
-    if (this.#waitingBytes >= MAX_TURN_BYTES) return this.#deliver()
-    if (this.#isScheduled) return
-    // One read of the socket often brings several small chunks. They are forwarded together.
-    this.#isScheduled = true
-    queueMicrotask(() => {
-      this.#isScheduled = false
-      this.#deliver()
-    })
-  }
-
-  /** Forwards received chunks. It yields after each portion, because an upstream may send much at once. */
-  #deliver(): void {
-    const receiver = this.#receiver
-    if (receiver === undefined) return
-    while (this.#pieces.length > 0 && !this.#isYielding && !this.#isTail) receiver.onBytes(this.#takeSlice())
-    if (this.#pieces.length === 0 && this.#ending !== undefined) this.#sendEnding(receiver)
-  }
-
-  /** Removes from the received chunks the part that may be forwarded in this turn, and yields when that ends the turn. */
-  #takeSlice(): Uint8Array {
-    const piece = this.#takePiece()
-    const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
-    let size = 0
-    while (size < most && this.#turnLines < MAX_TURN_LINES) {
-      const lineFeed = piece.indexOf(LF, size)
-      size = lineFeed === -1 ? most : Math.min(most, lineFeed + 1)
-      this.#turnLines++
-    }
-    this.#turnBytes += size
-    if (this.#turnBytes >= MAX_TURN_BYTES || this.#turnLines >= MAX_TURN_LINES) this.#yield()
-    this.#waitingBytes -= size
-    if (size === piece.byteLength) return piece
-    this.#pieces.unshift(piece.subarray(size))
-    return piece.subarray(0, size)
-  }
-
-  /** Removes the first chunk, joined with the following ones as far as they fit in this turn. */
-  #takePiece(): Uint8Array {
-    let size = 0
-    let count = 0
-    for (const { byteLength } of this.#pieces) {
-      if (count > 0 && size + byteLength > MAX_TURN_BYTES - this.#turnBytes) break
-      size += byteLength
-      count++
-    }
-    return joinBytes(this.#pieces.splice(0, count), size)
-  }
-
-  #yield(): void {
-    this.#isYielding = true
-    this.#call?.pause()
-    void this.#resumeLater()
-  }
-
-  async #resumeLater(): Promise<void> {
-    await yieldToEventLoop()
-    this.#isYielding = false
-    this.#turnBytes = 0
-    this.#turnLines = 0
-    this.#deliver()
-    if (!this.#isYielding && !this.#isPaused && !this.#isOver) this.#call?.resume()
-  }
-
-  #sendEnding(receiver: SourceReceiver): void {
-    const ending = this.#ending
-    this.#ending = undefined
-    if (!this.#isTail) ending?.(receiver)
+    this.#stream.push(bytes)
   }
 
   onEnd(): void {
     if (this.#isOver) return
     this.#end()
     if (this.#isTail) return
-    if (this.#isStream) return this.#deliverEnd((receiver) => receiver.onEnd())
+    if (this.#stream !== undefined) return this.#stream.end((receiver) => receiver.onEnd())
     const text = decoder.decode(joinBytes(this.#pieces, this.#size))
     this.#resolve({ status: this.#status, header: this.#header, text })
   }
@@ -221,18 +146,18 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#isOver) return
     const { provider, connectMs } = this.#options
     if (this.#status === 0) return this.#fail(unreachable(provider, connectMs, cause))
-    if (this.#status === 200 || this.#isStream)
+    if (this.#status === 200 || this.#stream !== undefined) {
       return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
+    }
     // An error whose body is incomplete is reported by its status.
     this.#end()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  // ─── As the source of a stream ───
+  // ─── Source of a stream ───
 
   read(receiver: SourceReceiver): void {
-    this.#receiver = receiver
-    this.#deliver()
+    this.#stream?.read(receiver)
   }
 
   pause(): void {
@@ -243,18 +168,19 @@ class HttpCall implements TransportHandler, AnswerSource {
   resume(): void {
     this.#isPaused = false
     this.#activeAt = this.#options.runtime.now()
-    if (!this.#isYielding) this.#call?.resume()
+    if (this.#stream?.isYielding !== true) this.#call?.resume()
   }
 
   complete(): void {
     this.#isTail = true
     this.#size = 0
+    this.#stream?.discard()
     if (this.#isPaused) this.#call?.resume()
   }
 
   abort(): void {
     this.#pieces = []
-    this.#ending = undefined
+    this.#stream?.discard()
     if (this.#isOver) return
     this.#end()
     this.#call?.abort()
@@ -295,13 +221,8 @@ class HttpCall implements TransportHandler, AnswerSource {
   #fail(reason: unknown): void {
     this.#end()
     if (this.#isTail) return
-    if (this.#isStream) this.#deliverEnd((receiver) => receiver.onError(reason))
-    else this.#reject(reason)
-  }
-
-  #deliverEnd(deliver: (receiver: SourceReceiver) => void): void {
-    this.#ending = deliver
-    if (this.#receiver !== undefined && this.#pieces.length === 0) this.#sendEnding(this.#receiver)
+    if (this.#stream === undefined) this.#reject(reason)
+    else this.#stream.end((receiver) => receiver.onError(reason))
   }
 
   #end(): void {

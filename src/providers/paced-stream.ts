@@ -1,0 +1,127 @@
+import type { SourceReceiver } from '../core/answer.ts'
+import { joinBytes } from '../http/body.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
+
+/** Maximum number of bytes and lines that are forwarded in one turn of the event loop. */
+const MAX_TURN_BYTES = 16 * 1024
+const MAX_TURN_LINES = 200
+const LF = 10
+
+/** The connection that the chunks are read from. */
+interface Connection {
+  pauseReading(): void
+  resumeReading(): void
+}
+
+/** Forwards chunks to a receiver. Yields to the event loop after each portion, because an upstream may send much at once. */
+export class PacedStream {
+  readonly #connection: Connection
+  #receiver: SourceReceiver | undefined
+  #pieces: Uint8Array[] = []
+  /** The size of `#pieces` in bytes. */
+  #waitingBytes = 0
+  /** Reports the end of the stream. Called when all chunks are forwarded. */
+  #ending: ((receiver: SourceReceiver) => void) | undefined
+  /** Bytes and lines forwarded in the current turn of the event loop. */
+  #turnBytes = 0
+  #turnLines = 0
+  #isYielding = false
+  #isScheduled = false
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+  }
+
+  get isYielding(): boolean {
+    return this.#isYielding
+  }
+
+  read(receiver: SourceReceiver): void {
+    this.#receiver = receiver
+    this.#deliver()
+  }
+
+  push(bytes: Uint8Array): void {
+    this.#pieces.push(bytes)
+    this.#waitingBytes += bytes.byteLength
+    if (this.#waitingBytes >= MAX_TURN_BYTES) return this.#deliver()
+    if (this.#isScheduled) return
+    // One read of the socket often brings several small chunks. They are forwarded together.
+    this.#isScheduled = true
+    queueMicrotask(() => {
+      this.#isScheduled = false
+      this.#deliver()
+    })
+  }
+
+  /** Calls `ending` when all chunks are forwarded. */
+  end(ending: (receiver: SourceReceiver) => void): void {
+    this.#ending = ending
+    if (this.#receiver !== undefined && this.#pieces.length === 0) this.#sendEnding(this.#receiver)
+  }
+
+  /** Drops the chunks and the ending that are not forwarded yet. */
+  discard(): void {
+    this.#pieces = []
+    this.#waitingBytes = 0
+    this.#ending = undefined
+  }
+
+  #deliver(): void {
+    const receiver = this.#receiver
+    if (receiver === undefined) return
+    while (this.#pieces.length > 0 && !this.#isYielding) receiver.onBytes(this.#takeSlice())
+    if (this.#pieces.length === 0) this.#sendEnding(receiver)
+  }
+
+  #sendEnding(receiver: SourceReceiver): void {
+    const ending = this.#ending
+    this.#ending = undefined
+    ending?.(receiver)
+  }
+
+  /** Removes from the received chunks the part that may be forwarded in this turn, and yields when that ends the turn. */
+  #takeSlice(): Uint8Array {
+    const piece = this.#takePiece()
+    const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
+    let size = 0
+    while (size < most && this.#turnLines < MAX_TURN_LINES) {
+      const lineFeed = piece.indexOf(LF, size)
+      size = lineFeed === -1 ? most : Math.min(most, lineFeed + 1)
+      this.#turnLines++
+    }
+    this.#turnBytes += size
+    if (this.#turnBytes >= MAX_TURN_BYTES || this.#turnLines >= MAX_TURN_LINES) this.#yield()
+    this.#waitingBytes -= size
+    if (size === piece.byteLength) return piece
+    this.#pieces.unshift(piece.subarray(size))
+    return piece.subarray(0, size)
+  }
+
+  /** Removes the first chunk, joined with the following ones as far as they fit in this turn. */
+  #takePiece(): Uint8Array {
+    let size = 0
+    let count = 0
+    for (const { byteLength } of this.#pieces) {
+      if (count > 0 && size + byteLength > MAX_TURN_BYTES - this.#turnBytes) break
+      size += byteLength
+      count++
+    }
+    return joinBytes(this.#pieces.splice(0, count), size)
+  }
+
+  #yield(): void {
+    this.#isYielding = true
+    this.#connection.pauseReading()
+    void this.#continueLater()
+  }
+
+  async #continueLater(): Promise<void> {
+    await yieldToEventLoop()
+    this.#isYielding = false
+    this.#turnBytes = 0
+    this.#turnLines = 0
+    this.#deliver()
+    if (!this.#isYielding) this.#connection.resumeReading()
+  }
+}
