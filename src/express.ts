@@ -5,10 +5,10 @@ import type { NodeIncoming } from './http/node-request.ts'
 
 export type { HttpHandling } from './core/http.ts'
 
-/** What this adapter needs of an Express request, of any version. */
+/** The part of an Express request, of any version, that this adapter uses. */
 export interface ExpressRequest extends NodeIncoming {
   url?: string
-  /** The address before Express took the mount path off. */
+  /** The URL before Express removed the mount path. */
   readonly originalUrl?: string
 }
 
@@ -16,15 +16,15 @@ export interface ExpressRequest extends NodeIncoming {
 export type ExpressHandler = (request: ExpressRequest, response: ServerResponse) => Promise<void>
 
 /**
- * Makes an Express handler that answers every request it is given.
+ * Returns an Express handler that answers every request.
  *
  * ```ts
  * const gateway = createGateway({ basePath: '/ai', … })
  * app.use('/ai', toExpress(gateway))
  * ```
  *
- * The gateway sees the whole path, so its `basePath` is the mount path. Mount it before `express.json()` when you can:
- * a parsed body is serialized again, which costs time, and Express answers broken JSON itself.
+ * The gateway receives the whole path, so its `basePath` is the mount path. Mount it before `express.json()`: a parsed
+ * body must be serialized again, and Express answers invalid JSON itself.
  */
 export function toExpress(gateway: HttpHandling): ExpressHandler {
   const handle = toNodeHandler(gateway)

@@ -5,7 +5,7 @@ import { keepHeaders } from './http/node-sink.ts'
 
 export type { HttpHandling } from './core/http.ts'
 
-/** What this adapter needs of a Fastify instance, of any version. */
+/** The part of a Fastify instance, of any version, that this adapter uses. */
 export interface FastifyScope {
   removeAllContentTypeParsers(): void
   addContentTypeParser(
@@ -15,12 +15,10 @@ export interface FastifyScope {
   all(path: string, handler: (request: FastifyRequest, reply: FastifyReply) => Promise<void>): unknown
 }
 
-/** The part of a Fastify request that this adapter needs, of any version. */
 export interface FastifyRequest {
   readonly raw: IncomingMessage
 }
 
-/** The part of a Fastify reply that this adapter needs, of any version. */
 export interface FastifyReply {
   readonly raw: ServerResponse
   getHeaders(): Readonly<Record<string, number | string | string[] | undefined>>
@@ -31,14 +29,14 @@ export interface FastifyReply {
 export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
 
 /**
- * Makes a Fastify plugin that answers every request under its prefix.
+ * Returns a Fastify plugin that answers every request under its prefix.
  *
  * ```ts
  * const gateway = createGateway({ basePath: '/ai', … })
  * app.register(toFastify(gateway), { prefix: '/ai' })
  * ```
  *
- * The gateway sees the whole path, so its `basePath` is the prefix. The body parsers are removed within the plugin only.
+ * The gateway receives the whole path, so its `basePath` is the prefix. Body parsers are removed within the plugin only.
  */
 export function toFastify(gateway: HttpHandling): FastifyPlugin {
   const handle = toNodeHandler(gateway)
@@ -46,7 +44,7 @@ export function toFastify(gateway: HttpHandling): FastifyPlugin {
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
     scope.all('/*', (request, reply) => {
-      // Fastify forgets the headers of its hooks (CORS, request ids) when a reply is taken over.
+      // Fastify drops the headers of its hooks (CORS, request ids) when a reply is hijacked.
       keepHeaders(reply.getHeaders(), reply.raw)
       reply.hijack()
       return handle(request.raw, reply.raw)

@@ -10,14 +10,14 @@ export type NextMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 
 export type NextHandler = (request: Request) => Promise<Response>
 
 /**
- * Makes the route handlers of a catch-all route of Next's app router, `app/ai/[...path]/route.ts`:
+ * Returns the route handlers of a catch-all route of Next's app router, `app/ai/[...path]/route.ts`:
  *
  * ```ts
  * const gateway = createGateway({ basePath: '/ai', … })
  * export const { GET, POST, PUT, DELETE } = toNext(gateway)
  * ```
  *
- * The gateway sees the whole path, so its `basePath` is the folder's path.
+ * The gateway receives the whole path, so its `basePath` is the path of the folder.
  */
 export function toNext(gateway: HttpHandling): Readonly<Record<NextMethod, NextHandler>> {
   const fetch = toFetch(gateway)

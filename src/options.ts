@@ -30,7 +30,7 @@ import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
 export interface MarginCall {
   readonly keyId: string
   readonly keyName: string
-  /** The model's name as the caller wrote it. */
+  /** The name of the model in the request. */
   readonly model: string
 }
 
@@ -50,7 +50,7 @@ export const DEFAULT_LIMITS: Limits = {
 
 export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
-/** Milliseconds that one request waits for the store, over all its calls. */
+/** Maximum time that one request waits for the store, over all its calls, in milliseconds. */
 export const DEFAULT_STORE_TIMEOUT_MS = 5_000
 
 export const DEFAULT_MARGIN = 1.5
@@ -59,12 +59,12 @@ export const DEFAULT_MARGIN = 1.5
 export interface GatewayOptions {
   /** The upstreams: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
   readonly providers: readonly Provider[]
-  /** Keeps keys, budgets, usage and audit records. @default memoryStore(), which lives as long as the process */
+  /** Stores keys, budgets, usage and audit records. @default memoryStore(), which is lost when the process ends */
   readonly store?: Store
   /**
-   * What happens to a request whose key, limits or budget cannot be checked because the store fails. `refuse`: 503, and no
-   * upstream is called. `allow`: a key that this process has seen before is served without limits, and billed when the
-   * store is back. @default 'refuse'
+   * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse`: 503 without
+   * an upstream call. `allow`: keys that this process has seen before are served without limits, and billed when the
+   * store is available again. @default 'refuse'
    */
   readonly onStoreFailure?: 'refuse' | 'allow'
   /**
@@ -73,41 +73,41 @@ export interface GatewayOptions {
    */
   readonly storeTimeoutMs?: number
   /**
-   * How long a process remembers keys, shared budgets and rate limits, in milliseconds, 0 to 5,000: changes by another
-   * process take effect after it, those by the process itself at once. @default 2,000
+   * How long a process caches keys, shared budgets and rate limits, in milliseconds, 0 to 5,000. Changes by other
+   * processes take effect after this time, its own changes immediately. @default 2,000
    */
   readonly keyCacheMs?: number
   /** billed = theoretical cost × margin: a number, or a function of key and model. @default 1.5 */
   readonly margin?: number | ((call: MarginCall) => number)
-  /** Models, prices and aliases of your own. */
+  /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
-  /** Tiers 2 to 5. @default on, where they pay */
+  /** Tiers 2 to 5. @default on, where they save money */
   readonly savings?: SavingsOptions
-  /** Tier 1; `false` stores no answers. @default on, in memory, within each key, from similarity 0.95 */
+  /** Tier 1. `false` disables it. @default on, in memory, separate for each key, from similarity 0.95 */
   readonly cache?: false | CacheOptions
-  /** Keys, budgets and rate limits that exist from the start. */
+  /** Keys, budgets and rate limits that are created at the start. */
   readonly governance?: GovernanceConfiguration
-  /** Decides which requests may use the admin API. @default none */
+  /** Authorization of the admin API. @default no request is authorized */
   readonly admin?: AdminOptions
-  /** Messages that can be streamed again; `false` keeps none. @default on, for an hour */
+  /** Recordings of streams that can be resumed. `false` disables them. @default on, for an hour */
   readonly streams?: false | StreamsOptions
-  /** How this process works off message batches. */
+  /** How this process runs message batches. */
   readonly batches?: BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
   readonly basePath?: string
   readonly limits?: Partial<Limits>
   /**
-   * What happens to a request whose model is reached in another format that cannot say all of it: `refuse` answers 400 and
-   * names the field, `drop` leaves it out and names it in `X-Svc-Ignored`. @default 'refuse'
+   * How to handle a request field that the format of the upstream does not support. `refuse`: 400 with the name of the
+   * field. `drop`: the field is omitted and listed in `X-Svc-Ignored`. @default 'refuse'
    */
   readonly onUntranslatable?: 'refuse' | 'drop'
-  /** Endpoints of the vendors that are open besides the model calls; see docs/passthrough.md. @default none */
+  /** Further endpoints of the vendors that callers may use; see docs/passthrough.md. @default none */
   readonly passthrough?: PassthroughOptions
   /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
-  /** When a model of a provider that fails is skipped; see docs/operating.md. */
+  /** When failing models of a provider are skipped; see docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
-  /** Receives each record of the log. What it throws is ignored. @default no log */
+  /** Receives each record of the log. Its errors are ignored. @default no log */
   readonly log?: (record: LogRecord) => void
   readonly runtime?: RuntimeOptions
 }
@@ -115,7 +115,7 @@ export interface GatewayOptions {
 /** Options of the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
-/** Money is held for `timeouts.total` and a minute when a process dies, and timers overflow after 24 days. */
+/** At most a day: reservations are held for `timeouts.total` and a minute, and timers overflow after 24 days. */
 const milliseconds = wholeFrom(1, 86_400_000, 'number of milliseconds')
 
 const whole = wholeFrom(1)
@@ -178,7 +178,7 @@ const checkGateway = optionsOf(
   'an object with at least one provider: createGateway({ providers: [openai()] })',
 )
 
-/** Throws `invalid-request` that names the first wrong option by its path, what was expected, and what was given. */
+/** Throws `invalid-request` with the path of the first invalid option, the expected and the given value. */
 export function checkGatewayOptions(options: unknown): void {
   checkOptions('createGateway', options, checkGateway)
 }

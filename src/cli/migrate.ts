@@ -6,7 +6,7 @@ interface Connection {
   readonly close: () => Promise<void>
 }
 
-/** Opens a connection with the driver that is installed beside sluice. */
+/** Opens a connection with the installed driver. */
 export type Connect = (url: string) => Promise<Connection>
 
 export interface CliIo {
@@ -17,7 +17,7 @@ export interface CliIo {
 
 const USAGE = `Usage: sluice migrate [--url URL] [--schema NAME]
 
-Creates the tables of sluice/postgres, or brings them to the newest version. Safe to repeat.
+Creates the tables of sluice/postgres, or upgrades them to the latest version. Safe to repeat.
 
   --url URL      the database; default: the environment variable DATABASE_URL
   --schema NAME  the schema of the tables; default: sluice`
@@ -51,7 +51,7 @@ export async function runCli(words: readonly string[], { environment, print, con
   return 0
 }
 
-/** Reads `--name value` pairs; undefined when there is anything else. */
+/** Reads `--name value` pairs. Returns undefined for all other arguments. */
 function readOptions(words: readonly string[]): Readonly<Record<string, string>> | undefined {
   const options: Record<string, string> = {}
   for (let index = 0; index < words.length; index += 2) {
@@ -62,7 +62,7 @@ function readOptions(words: readonly string[]): Readonly<Record<string, string>>
   return options
 }
 
-/** Uses `pg`, or `postgres` where that is not installed. */
+/** Connects with `pg`, or with `postgres` if `pg` is not installed. */
 export const connectWithInstalledDriver: Connect = async (url) => {
   const pg = await import('pg').catch(() => undefined)
   if (pg !== undefined) {

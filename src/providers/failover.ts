@@ -127,9 +127,8 @@ async function callCandidate<answer>(
   const candidate = candidates[index]
   if (candidate === undefined) throw noProvider()
   const circuit = circuitOf(candidate)
-  const hasAlternative = candidates.some(
-    (other, at) => at > index && !options.breaker.isOpen(circuitOf(other), call.keyId),
-  )
+  const others = candidates.slice(index + 1)
+  const hasAlternative = others.some((other) => !options.breaker.isOpen(circuitOf(other), call.keyId))
   const pass = admit(options, call.keyId, { circuit, hasAlternative, provider: candidate.provider.name })
   const [isFirstCandidate, isLastCandidate] = [index === 0, index === candidates.length - 1]
   for (let number = 1; ; number += 1) {

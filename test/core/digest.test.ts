@@ -20,7 +20,7 @@ function promptWith(data: string): Prompt {
 }
 
 describe('the digest of a text', () => {
-  it('is the text itself where it is short', () => {
+  it('is the text itself if it is short', () => {
     expect(digestOf({}, 'short', sha256)).toBe('short')
   })
 
@@ -35,7 +35,7 @@ describe('the digest of a text', () => {
     expect(digestOf({}, `${text}x`, sha256)).not.toBe(name)
   })
 
-  it('distinguishes signs of two halves wherever they stand, and halves without the other', () => {
+  it('distinguishes surrogate pairs at any position, and lone surrogates', () => {
     const before = 'x'.repeat(256 * 1024 - 1)
     const rest = 'y'.repeat(1000)
     const signs = ['\u{1F600}', '\u{1F601}', '\u{20000}', '\uD83Dz', '\uD83Ez', '\uFFFDz', 'z\uDE00']
@@ -46,7 +46,7 @@ describe('the digest of a text', () => {
     expect(new Set(names).size).toBe(2 * signs.length)
   })
 
-  it('is the same whether it was computed in turns before or at once', async () => {
+  it('is the same if it is computed in turns and at once', async () => {
     const data = 'abcd'.repeat(LONG / 4)
     const prompt = promptWith(data)
     let turns = 0
@@ -63,7 +63,7 @@ describe('the digest of a text', () => {
     expect(digestOfJson(part.native.value, neverAgain)).toBe(digestOfJson({ ...part.native.value }, sha256))
   })
 
-  it('of an object tells apart what differs only in which field is long, null, or like a digest', () => {
+  it('distinguishes objects that differ only in which field is long, null, or like a digest', () => {
     const long = 'x'.repeat(LONG)
     const [, digest] = digestOfJson({ long }, sha256).split(' 2 ')
     const names = [
@@ -80,7 +80,7 @@ describe('the digest of a text', () => {
     expect(new Set(names).size).toBe(names.length)
   })
 
-  it('is computed ahead for nothing of a prompt without long media', () => {
+  it('is not computed ahead for a prompt without long media', () => {
     const prompt = promptWith('abcd')
     expect([...longMediaOf(prompt), ...longBlocksOf(prompt)]).toEqual([])
   })

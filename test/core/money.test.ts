@@ -38,7 +38,7 @@ describe('money', () => {
     )
   })
 
-  it('stays at the greatest safe integer where a sum would leave it', () => {
+  it('is clamped to the safe integers', () => {
     expect(add(nano(Number.MAX_SAFE_INTEGER), nano(5))).toBe(Number.MAX_SAFE_INTEGER)
   })
 
@@ -54,14 +54,14 @@ describe('money', () => {
     )
   })
 
-  it('prices a whole call by the long prices when its prompt, cached or not, is longer than they say', () => {
+  it('uses the long prices for calls whose prompt, cached or not, is above their bound', () => {
     const price = { input: 1, output: 5, cacheRead: 0.1, long: { above: 100, input: 2, output: 10, cacheRead: 0.2 } }
     const short = { ...NO_USAGE, inputTokens: 60, cacheReadTokens: 40, outputTokens: 10 }
     expect(costOf(short, price)).toBe(60_000 + 4000 + 50_000)
     expect(costOf({ ...short, inputTokens: 61 }, price)).toBe(122_000 + 8000 + 100_000)
   })
 
-  it('shows cents rounded half up and dollars with six digits', () => {
+  it('formats cents rounded half up and dollars with six decimals', () => {
     expect(toCents(usd(0.125))).toBe(13)
     expect(toDollars(nano(1_234_567))).toBe(0.001235)
     expect(times(usd(2), 1.5)).toBe(usd(3))

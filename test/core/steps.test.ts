@@ -9,7 +9,7 @@ function collect(events: readonly AnswerEvent[]): Completion {
 }
 
 describe('a collector', () => {
-  it('joins texts, thoughts with their seal and interleaved tool calls in the order of their starts', () => {
+  it('joins texts, reasoning with signatures and interleaved tool calls in the order of their starts', () => {
     const { parts } = collect([
       { type: 'answer-start', id: 'a1', model: 'm' },
       { type: 'thinking-start' },
@@ -38,7 +38,7 @@ describe('a collector', () => {
     ])
   })
 
-  it('takes the last word of a cumulative usage, field by field', () => {
+  it('takes the last value of each usage field', () => {
     const { usage } = collect([
       { type: 'usage', usage: { inputTokens: 9, cacheReadTokens: 4, outputTokens: 1 } },
       { type: 'usage', usage: { outputTokens: 15 } },
@@ -47,7 +47,7 @@ describe('a collector', () => {
     expect(usage).toEqual({ ...NO_USAGE, inputTokens: 9, cacheReadTokens: 4, outputTokens: 16 })
   })
 
-  it('reports no usage where the upstream reported none', () => {
+  it('reports no usage if the upstream reported none', () => {
     expect(collect([{ type: 'text-delta', text: 'hi' }])).toEqual({
       id: '',
       model: '',
@@ -56,7 +56,7 @@ describe('a collector', () => {
     })
   })
 
-  it('knows an end from the last event of the protocol', () => {
+  it('is whole after the last event of the protocol', () => {
     const collected = collector()
     collected.add({ events: [{ type: 'text-delta', text: 'x' }] })
     expect([collected.isFinished(), collected.isWhole()]).toEqual([false, false])
@@ -73,13 +73,13 @@ describe('a collector', () => {
     expect(collected.completion().parts).toEqual([{ type: 'text', text: 'ab'.repeat(200_000) }])
   })
 
-  it('passes over pieces of a tool call that never began', () => {
+  it('ignores deltas of a tool call that never started', () => {
     expect(collect([{ type: 'tool-call-delta', index: 3, input: '{}' }]).parts).toEqual([])
   })
 })
 
 describe('the steps of a stored answer', () => {
-  it('carry what only its vendor can read as it was', () => {
+  it('contain opaque parts unchanged', () => {
     const native = { dialect: 'anthropic', value: { type: 'server_tool_use', id: 's1' } } as const
     const completion: Completion = { id: 'a', model: 'm', parts: [{ type: 'opaque', native }], finish: 'pause' }
     const collected = collector()
@@ -88,7 +88,7 @@ describe('the steps of a stored answer', () => {
     expect(collected.isWhole()).toBe(true)
   })
 
-  it('carry images and results as what their vendor wrote, and leave them out where nothing of it is kept', () => {
+  it('contain images and tool results as opaque parts, and omit those without a native block', () => {
     const native = { dialect: 'anthropic', value: { type: 'image' } } as const
     const source = { type: 'url', url: 'https://example.com/a.png' } as const
     const image = { type: 'image', source } as const
@@ -98,7 +98,7 @@ describe('the steps of a stored answer', () => {
     ])
   })
 
-  it('have no natives, so that every writer writes them anew', () => {
+  it('contain no native frames', () => {
     const steps = stepsOf({ id: 'a', model: 'm', parts: [{ type: 'text', text: 'x' }], finish: 'stop' })
     expect(steps.every((step) => step.native === undefined)).toBe(true)
   })

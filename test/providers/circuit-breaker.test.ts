@@ -92,7 +92,7 @@ describe('a closed circuit', () => {
     expect([admit({ key: 'a' }), admit({ key: 'b' })]).not.toContain(undefined)
   })
 
-  it('stays closed when a few failures of other keys join the many of one key', () => {
+  it('stays closed for many failures of one key and few of others', () => {
     const { fail, succeed, stateOf } = breakerAt()
     succeed('b', 7)
     fail('a', 1000)
@@ -117,14 +117,14 @@ describe('a closed circuit', () => {
     expect(admit({ key: 'b', hasAlternative: true })).toBeDefined()
   })
 
-  it('that is open for one key opens for all when the requests of others fail too', () => {
+  it('opens for all keys when it is open for one key and the requests of others fail', () => {
     const { fail, stateOf } = breakerAt()
     fail('a', 4)
     fail('b', 1)
     expect(stateOf()).toEqual(OPEN_FOR_ALL)
   })
 
-  it('counts a request once, and an undecided one not at all', () => {
+  it('counts each request once, and does not count undecided ones', () => {
     const { admit, stateOf, world } = breakerAt()
     const pass = admit()
     for (let count = 0; count < 10; count += 1) pass?.failed(world.now)
@@ -165,7 +165,7 @@ describe('an open circuit', () => {
     expect(admit({ key: 'a' })).toBeDefined()
   })
 
-  it('closes when a probe succeeds, and then counts anew', () => {
+  it('closes when a probe succeeds, and counts from zero', () => {
     const { admit, world, stateOf, fail } = opened()
     admit()?.succeeded(world.now)
     expect(stateOf()).toEqual(CLOSED)
@@ -195,7 +195,7 @@ describe('an open circuit', () => {
     expect(admit({ hasAlternative: true })).toBeDefined()
   })
 
-  it('admits another probe at once when a probe is undecided, and after openMs when it never ends', () => {
+  it('admits another probe immediately after an undecided one, and after openMs if a probe never ends', () => {
     const { admit, world } = opened()
     world.now += 5000
     admit({ hasAlternative: true })?.undecided()
@@ -206,7 +206,7 @@ describe('an open circuit', () => {
     expect(admit({ hasAlternative: true })).toBeDefined()
   })
 
-  it('is neither closed nor kept open by requests that were under way when it opened', () => {
+  it('ignores requests that began before it opened', () => {
     const room = breakerAt()
     const [good, bad] = [room.admit({ key: 'a' }), room.admit({ key: 'a' })]
     room.fail('a', 2)
@@ -221,7 +221,7 @@ describe('an open circuit', () => {
 })
 
 describe('the memory of a breaker', () => {
-  it('holds at most 1,000 circuits, and drops those that were not used for the longest time', () => {
+  it('contains at most 1,000 circuits and removes the least recently used', () => {
     const { admit, breaker, world } = breakerAt()
     for (let index = 0; index < 3000; index += 1) {
       admit({ circuit: 'p/used' })
@@ -232,7 +232,7 @@ describe('the memory of a breaker', () => {
     expect(names).toContain('p/used')
   })
 
-  it('keeps deciding with more keys than it counts apart', () => {
+  it('works with more keys than it counts separately', () => {
     const { fail, stateOf } = breakerAt()
     for (let index = 0; index < 500; index += 1) fail(`key-${index}`)
     expect(stateOf()).toEqual(OPEN_FOR_ALL)

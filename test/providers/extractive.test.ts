@@ -45,16 +45,16 @@ describe('the extractive provider', () => {
     expect(await say(messages)).toBe(answer)
   })
 
-  it('finds the answer within the message that asks', async () => {
+  it('finds the answer within the message that contains the question', async () => {
     expect(await say(`${facts} What does the kitchen serve?`)).toBe('The kitchen serves soup on Mondays.')
     expect(await say(`${facts} Tell me about the mirror.`)).toBe('Its telescope has a mirror of 2.5 metres.')
   })
 
-  it('says so when nothing fits', async () => {
+  it('reports that no sentence matches', async () => {
     expect(await say('Hello!')).toBe('The conversation says nothing about this: Hello!')
   })
 
-  it('digests a long text that asks nothing, into a quarter of it at the most', async () => {
+  it('summarizes a long text without a question to at most a quarter', async () => {
     const text = Array.from(
       { length: 200 },
       (_, n) => `Report ${n} tells of the harbour and its ships. Noise ${n * 7}.`,
@@ -67,7 +67,7 @@ describe('the extractive provider', () => {
     expect(digest.length).toBeLessThanOrEqual(text.length / 4)
   })
 
-  it('says the same every time, whole and as a stream of several pieces', async () => {
+  it('returns the same answer every time, whole and as a stream of several chunks', async () => {
     const question = `${facts} When was the observatory built?`
     const whole = (await provider.complete(call(question))).answer
     const steps = await collect((await provider.stream(call(question, { stream: true }))).answer)
@@ -79,7 +79,7 @@ describe('the extractive provider', () => {
     expect((await provider.complete(call(question))).answer).toEqual(whole)
   })
 
-  it('obeys the limit of the answer', async () => {
+  it('obeys the maximum output', async () => {
     const { answer } = await provider.complete(call(`${facts} When was the observatory built?`, { max_tokens: 3 }))
     expect([textOfCompletion(answer), answer.finish]).toEqual(['The observat', 'length'])
     expect(answer.usage?.outputTokens).toBe(3)
@@ -96,7 +96,7 @@ describe('the extractive provider', () => {
     ])
   })
 
-  it('calls a tool that it is told to call, with arguments from the text', async () => {
+  it('calls the required tool, with arguments from the text', async () => {
     const tools = [
       { type: 'function', function: { name: 'ping' } },
       {
@@ -134,7 +134,7 @@ describe('the extractive provider', () => {
     expect(free.parts).toMatchObject([{ type: 'text' }])
   })
 
-  it('answers in the shape that is asked for', async () => {
+  it('answers in the required format', async () => {
     const schema = { type: 'object', properties: { year: { type: 'integer' } }, required: ['year'] }
     const format = { response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } }
     expect(JSON.parse(await say('In 1931, what happened?', format))).toEqual({ year: 1931 })
@@ -144,7 +144,7 @@ describe('the extractive provider', () => {
     })
   })
 
-  it('reports usage that costs something, and the small model costs less', async () => {
+  it('reports a usage, and the small model costs less', async () => {
     const { answer } = await provider.complete(call('How are you?'))
     const [big, small] = provider.models
     if (answer.usage === undefined || big === undefined || small === undefined) throw new Error('usage is reported')
@@ -166,7 +166,7 @@ describe('the extractive provider', () => {
     await expect(steps.next()).rejects.toThrow('left')
   })
 
-  it('takes any text', async () => {
+  it('accepts any text', async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: 'binary' }), fc.string({ unit: 'grapheme' }), async (one, other) => {
         const messages = [
@@ -181,7 +181,7 @@ describe('the extractive provider', () => {
     )
   })
 
-  it('takes another name and other prices, and refuses what it does not know', async () => {
+  it('accepts a name and prices, and refuses unknown options', async () => {
     const other = extractive({ name: 'offline', price: { input: 3, output: 15 } })
     expect([other.name, other.model('extractive')?.price.input]).toEqual(['offline', 3])
     const wrong = await failureOf(Promise.resolve().then(() => extractive({ speed: 1 } as never)))
@@ -212,7 +212,7 @@ describe('filling a schema', () => {
     expect(fillSchema(schema as JsonObject | undefined, text)).toEqual(value)
   })
 
-  it('ends on a schema that contains itself', () => {
+  it('ends for a schema that contains itself', () => {
     const schema = {
       $ref: '#/$defs/a',
       $defs: { a: { type: 'object', properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] } },

@@ -86,19 +86,19 @@ describe('over real connections', () => {
     },
   )
 
-  it.each([400, 404, 422])("status %i is the caller's: nobody is asked again", async (status) => {
+  it.each([400, 404, 422])('status %i is not retried', async (status) => {
     first.reply = () => ({ kind: 'failure', status })
     expect((await failureOf(withoutWaiting(failover.complete(candidates, call(false))))).kind).toBe('upstream-rejected')
     expect([first.requests.length, second.requests.length]).toEqual([1, 0])
   })
 
-  it.each([401, 403])('status %i refuses our key: the other provider is asked at once', async (status) => {
+  it.each([401, 403])('after status %i the other provider is called immediately', async (status) => {
     first.reply = () => ({ kind: 'failure', status })
     expect((await withoutWaiting(failover.complete(candidates, call(false)))).route.provider.name).toBe('anthropic')
     expect(first.requests).toHaveLength(1)
   })
 
-  it('a stream that is cut before its first word becomes the stream of the other provider', async () => {
+  it('a stream that breaks before its first content is replaced by that of the other provider', async () => {
     first.reply = (request) => ({
       kind: 'events',
       items: [...framesOf(request, { text: 'never seen' }).slice(0, 1), CUT],
@@ -108,7 +108,7 @@ describe('over real connections', () => {
     expect(first.requests).toHaveLength(3)
   })
 
-  it('a stream that is cut after its first word is not tried again', async () => {
+  it('a stream that breaks after its first content is not retried', async () => {
     first.reply = (request) => ({
       kind: 'events',
       items: [...framesOf(request, { text: 'one two three' }).slice(0, 3), CUT],
@@ -123,7 +123,7 @@ describe('over real connections', () => {
     expect([first.requests.length, second.requests.length]).toEqual([1, 0])
   })
 
-  it('text that looks like events stays one text, in both formats', async () => {
+  it('text that looks like events is forwarded as text, in both formats', async () => {
     const text = 'a\n\ndata: [DONE]\n\nevent: message_stop\r\ndata: {}\r\u2028\u2029: b'
     for (const upstream of [first, second]) upstream.reply = () => ({ text: [text, text] })
     for (const one of candidates) {
@@ -144,7 +144,7 @@ describe('over real connections', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('two hundred calls that hang keep nobody else from an answer', async () => {
+  it('two hundred calls that hang do not delay others', async () => {
     first.reply = () => ({ kind: 'hang' })
     const controllers = Array.from({ length: 200 }, () => new AbortController())
     const hanging = controllers.map(({ signal }) =>
@@ -158,7 +158,7 @@ describe('over real connections', () => {
     expect(Object.values(failover.circuits()).map(({ state }) => state)).toEqual(['closed', 'closed'])
   })
 
-  it('a caller who leaves before the first word closes the upstream and is not answered by the other', async () => {
+  it('a caller who leaves before the first content closes the upstream, and the other provider is not called', async () => {
     const { opened, open } = gate()
     first.reply = () => {
       open()

@@ -104,13 +104,13 @@ function world(options: Partial<FailoverOptions> = {}, random = (): number => 0.
   return { runtime, failover: createFailover({ runtime, timeouts, ...options }), run, waits }
 }
 
-describe('asking candidates', () => {
-  it('is what the pipeline expects of its upstream', () => {
+describe('calling candidates', () => {
+  it('implements the port of the pipeline', () => {
     const upstream: PipelineUpstream = world().failover
     expect(upstream).toBeDefined()
   })
 
-  it('asks the first, with its own prompt and the deadlines, and says who answered', async () => {
+  it('calls the first with its own prompt and the timeouts, and returns the route', async () => {
     const { failover, run, runtime } = world()
     const [one, two] = [played('one', whole), played('two', whole)]
     const { answer, ignored, route } = await run(failover.complete([one, two], call()))
@@ -132,7 +132,7 @@ describe('asking candidates', () => {
     },
   )
 
-  it('draws each wait between nothing and the whole', async () => {
+  it('chooses each wait at random between 0 and its maximum', async () => {
     for (const [random, expected] of [
       [0, [0, 0]],
       [0.999, [499.5, 999]],
@@ -143,7 +143,7 @@ describe('asking candidates', () => {
     }
   })
 
-  it('asks a candidate that got well again no further', async () => {
+  it('stops retrying when a candidate answers', async () => {
     const { failover, run } = world()
     const one = played('one', failure('upstream'), whole)
     expect((await run(failover.complete([one], call()))).answer).toBe(whole)
@@ -156,7 +156,7 @@ describe('asking candidates', () => {
     expect((await failureOf(run(failover.complete(candidates, call())))).kind).toBe('overloaded')
   })
 
-  it('asks nobody else when the request itself is refused', async () => {
+  it('does not call other candidates when the request itself is refused', async () => {
     const { failover, run, waits } = world()
     const [one, two] = [
       played('one', failure('upstream-rejected', { upstream: { status: 400 } })),
@@ -166,7 +166,7 @@ describe('asking candidates', () => {
     expect([one.calls.length, two.calls.length, waits]).toEqual([1, 0, []])
   })
 
-  it('asks the next one at once after a time-out, a refused key, and a prompt that the format cannot carry', async () => {
+  it('calls the next candidate immediately after a timeout, a refused key, and an unsupported prompt', async () => {
     const refusals = [
       failure('upstream-timeout'),
       failure('upstream', { advice: { shouldRetry: 'false' } }),
@@ -180,7 +180,7 @@ describe('asking candidates', () => {
     }
   })
 
-  it('keeps a told waiting time where nobody else can answer, and asks the next one where somebody can', async () => {
+  it('obeys Retry-After only if there is no other candidate', async () => {
     const busy = failure('upstream-rate-limited', { retryAfterSeconds: 7 })
     const alone = world()
     const one = played('one', busy, whole)
@@ -191,7 +191,7 @@ describe('asking candidates', () => {
     expect([route.provider.name, both.waits]).toEqual(['two', []])
   })
 
-  it('hands a long waiting time to the caller instead of keeping it', async () => {
+  it('reports a long Retry-After to the caller', async () => {
     const { failover, run, waits } = world()
     const busy = failure('upstream-rate-limited', { retryAfterSeconds: 21 })
     expect(await failureOf(run(failover.complete([played('one', busy)], call())))).toBe(busy)
@@ -205,7 +205,7 @@ describe('asking candidates', () => {
     expect([one.calls.length, waits]).toEqual([2, [250]])
   })
 
-  it('ends at once when the caller leaves during a wait', async () => {
+  it('ends immediately when the caller leaves during a wait', async () => {
     const { failover, runtime } = world()
     const controller = new AbortController()
     const [one, two] = [played('one', failure('upstream')), played('two', whole)]
@@ -218,14 +218,14 @@ describe('asking candidates', () => {
     expect([one.calls.length, two.calls.length, runtime.pending()]).toEqual([1, 0, 0])
   })
 
-  it('without candidates is a fault of ours', async () => {
+  it('rejects with internal for an empty list of candidates', async () => {
     const { failover } = world()
     expect((await failureOf(failover.complete([], call()))).kind).toBe('internal')
   })
 })
 
-describe('asking for streams', () => {
-  it('passes on every step once something is said', async () => {
+describe('streams', () => {
+  it('forwards every step after the first content', async () => {
     const { failover, run, runtime } = world()
     const steps = [greet, say('a'), say('b'), done]
     const { answer, route } = await run(failover.stream([played('one', steps)], call()))
@@ -250,7 +250,7 @@ describe('asking for streams', () => {
     },
   )
 
-  it("after something was said nobody else is asked: the break is the caller's to see", async () => {
+  it('does not call other candidates after the first content', async () => {
     const { failover, run } = world()
     const two = played('two', [say('fine'), done])
     const { answer } = await run(failover.stream([played('one', [greet, say('a'), failure('upstream')]), two], call()))
@@ -258,7 +258,7 @@ describe('asking for streams', () => {
     expect(two.calls).toHaveLength(0)
   })
 
-  it("leaving the stream leaves the provider's", async () => {
+  it("aborts the provider's stream when the caller leaves", async () => {
     const { failover, run } = world()
     const one = played('one', [greet, say('a'), say('b'), done])
     const { answer } = await run(failover.stream([one], call()))
@@ -266,7 +266,7 @@ describe('asking for streams', () => {
     expect(one.left()).toBe(1)
   })
 
-  it('a stream that says nothing after its 200 is passed on five seconds after the call', async () => {
+  it('forwards a stream without content five seconds after the call', async () => {
     const { failover, run, waits } = world()
     let speak = (): void => {}
     const silence = new Promise<void>((resolve) => {
@@ -308,7 +308,7 @@ describe('asking for streams', () => {
     },
   )
 
-  it('a stream that greets and then thinks is passed on after five seconds', async () => {
+  it('forwards a stream without text five seconds after the call', async () => {
     const { failover, run, waits } = world()
     let speak = (): void => {}
     const silence = new Promise<void>((resolve) => {
@@ -334,7 +334,7 @@ describe('asking for streams', () => {
   })
 })
 
-describe('one deadline', () => {
+describe('the deadline', () => {
   const late = (): GatewayError => failure('upstream-timeout')
 
   /** A provider that spends this much of the clock on each call before it plays its turn. */
@@ -347,7 +347,7 @@ describe('one deadline', () => {
     return { ...one, provider: { ...one.provider, complete } }
   }
 
-  it('bounds a request over all its tries and candidates: each call gets what is left', async () => {
+  it('limits a request over all its tries and candidates', async () => {
     const { failover, run, runtime } = world({ timeouts: { ...timeouts, total: 10_000 } })
     const one = slow('one', 4000, runtime, failure('upstream'), late())
     const two = slow('two', 0, runtime, whole)
@@ -356,14 +356,14 @@ describe('one deadline', () => {
     expect(given).toEqual([10_000, 10_000 - 4250, 10_000 - 8250])
   })
 
-  it('begins when the request began, not when the upstream is asked', async () => {
+  it('starts when the request began', async () => {
     const { failover, run } = world()
     const one = played('one', whole)
     await run(failover.complete([one], call(undefined, 'key', NOW - 60_000)))
     expect(one.calls[0]?.timeouts.total).toBe(timeouts.total - 60_000)
   })
 
-  it('leaves no time for another candidate once it has passed', async () => {
+  it('prevents calls to other candidates once it has passed', async () => {
     const { failover, run, runtime } = world({ timeouts: { ...timeouts, total: 10_000 } })
     const one = slow('one', 10_000, runtime, late())
     const two = played('two', whole)
@@ -371,7 +371,7 @@ describe('one deadline', () => {
     expect(two.calls).toHaveLength(0)
   })
 
-  it('ends a stream that nobody reads, and not one that has ended', async () => {
+  it('ends a stream that is not read, but not one that has ended', async () => {
     const { failover, run, runtime } = world()
     const { answer } = await run(failover.stream([played('one', [say('a'), done])], call()))
     await collect(answer)
@@ -414,7 +414,7 @@ describe('circuits', () => {
     }
   }
 
-  it('a provider that keeps failing is skipped, then tried once, and then used again', async () => {
+  it('skip a failing provider, probe it once, and use it again', async () => {
     const place = world({ tries: 1 })
     const bad = played('bad', ...Array.from({ length: 20 }, () => failure('upstream')), whole)
     const good = played('good', whole)
@@ -429,7 +429,7 @@ describe('circuits', () => {
     expect(place.failover.circuits()['bad/model']).toEqual(CLOSED)
   })
 
-  it('a request is counted once, however often it is tried', async () => {
+  it('count a request once for all its tries', async () => {
     const place = world()
     const bad = played('bad', failure('upstream'))
     await asks(place, [bad], 19)
@@ -437,7 +437,7 @@ describe('circuits', () => {
     expect(place.failover.circuits()).toEqual({ 'bad/model': CLOSED })
   })
 
-  it('a request that succeeds in its last try is no failure', async () => {
+  it('do not count a request that succeeds in its last try as a failure', async () => {
     const place = world()
     const [bad, fine] = [failure('upstream'), whole]
     const flaky = played('flaky', ...Array.from({ length: 100 }, () => [bad, bad, fine]).flat())
@@ -445,7 +445,7 @@ describe('circuits', () => {
     expect(place.failover.circuits()).toEqual({ 'flaky/model': CLOSED })
   })
 
-  it('a provider without alternative is asked once per second and key, without retries, and says when', async () => {
+  it('call a provider without alternative once per second and key, without retries, and report when', async () => {
     const place = world({ tries: 1 })
     const { failover, run, runtime } = place
     const bad = played('bad', failure('upstream'))
@@ -463,7 +463,7 @@ describe('circuits', () => {
     expect(bad.calls).toHaveLength(22)
   })
 
-  it('a probe is a single call', async () => {
+  it('send one call per probe', async () => {
     const place = world()
     const bad = played('bad', failure('upstream'))
     await asks(place, [bad], 20)
@@ -472,7 +472,7 @@ describe('circuits', () => {
     expect(bad.calls.length - before).toBe(1)
   })
 
-  it('with two open circuits the first is probed: neither is an alternative to the other', async () => {
+  it('probe the first of two open circuits', async () => {
     const place = world({ tries: 1 })
     const [one, two] = [played('one', failure('upstream')), played('two', failure('upstream'))]
     await asks(place, [one, two], 20)
@@ -482,7 +482,7 @@ describe('circuits', () => {
     expect(one.calls.length - before).toBe(1)
   })
 
-  it("what is not the provider's fault opens nothing", async () => {
+  it('do not open for failures that the provider did not cause', async () => {
     const harmless = [
       failure('upstream-rejected', { upstream: { status: 400 } }),
       failure('upstream', { advice: { shouldRetry: 'false' }, isCallerSide: true }),
@@ -497,13 +497,13 @@ describe('circuits', () => {
     }
   })
 
-  it('a 5xx counts also where the upstream advises against another try', async () => {
+  it('count a 5xx that the upstream marks as not retryable', async () => {
     const place = world()
     await asks(place, [played('one', failure('upstream', { advice: { shouldRetry: 'false' } }))], 20)
     expect(place.failover.circuits()).toEqual({ 'one/model': OPEN })
   })
 
-  it('callers who leave open nothing', async () => {
+  it('do not open when callers leave', async () => {
     const { failover, run } = world()
     for (let round = 0; round < 40; round += 1) {
       const gone = AbortSignal.abort(new Error('gone'))
@@ -512,7 +512,7 @@ describe('circuits', () => {
     expect(failover.circuits()).toEqual({ 'one/model': CLOSED })
   })
 
-  it('a timeout counts where the provider had the whole time, and not where another call had spent it', async () => {
+  it('count a timeout only if the provider had the whole time', async () => {
     const outcomes = []
     for (const spent of [0, 6000]) {
       const breaker = createCircuitBreaker({ minRequests: 1 })
@@ -530,7 +530,7 @@ describe('circuits', () => {
     expect(outcomes).toEqual(['open', 'closed'])
   })
 
-  it('streams that break open the circuit, and a stream that ends whole closes it', async () => {
+  it('open for broken streams, and close for a complete stream', async () => {
     const { failover, run, runtime } = world({ tries: 1 })
     const one = played('one', ...Array.from({ length: 20 }, () => [say('a'), failure('upstream')]), [say('a'), done])
     const read = async (round: number): Promise<unknown> => {

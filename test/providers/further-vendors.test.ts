@@ -68,7 +68,7 @@ describe('vendors of the chat format', () => {
     expect(upstream.last.headers['authorization']).toBeUndefined()
   })
 
-  it('refuses a vendor without prices at the start', () => {
+  it('refuses a vendor without prices at creation', () => {
     expect(() => vendors.openrouter()).toThrow(/openrouter: prices/)
     expect(() => vendors.bedrock({ region: 'us-east-1' })).toThrow(/bedrock: prices/)
     expect(() => vendors.vertex({ project: 'p' })).toThrow(/vertex: prices/)
@@ -86,7 +86,7 @@ describe('keys', () => {
     expect(text).toContain('OPENAI_API_KEY')
   })
 
-  it('asks a function for the key of each call, and repeats none of them in an error', async () => {
+  it('calls the key function for each call, and exposes no key in an error', async () => {
     let count = 0
     const apiKey = async (): Promise<string> => `sk-rotating-${(count += 1)}`
     upstream.reply = ({ headers }) => ({
@@ -107,7 +107,7 @@ describe('keys', () => {
     expect(first.text + second.text).not.toContain('sk-rotating')
   })
 
-  it('ends a call whose key never comes', async () => {
+  it('ends a call whose key never resolves', async () => {
     const provider = openai({ baseUrl: upstream.baseUrl, apiKey: () => new Promise<string>(() => {}) })
     gateway = createGateway({ providers: [provider], cache: false, timeouts: { total: 50 } })
     const key = await gateway.keys.create({ name: 'vendors' })
@@ -166,7 +166,7 @@ describe('bedrock', () => {
     expect(upstream.last.headers['x-amz-date']).toMatch(/^\d{8}T\d{6}Z$/)
   })
 
-  it('sends the key of the environment, reaches Claude by the message format, and names the variables otherwise', async () => {
+  it('uses the key of the environment, sends the message format for Claude, and names missing variables', async () => {
     vi.stubEnv('AWS_BEARER_TOKEN_BEDROCK', 'bedrock-key')
     const claude = {
       api: 'messages' as const,
@@ -187,7 +187,7 @@ describe('bedrock', () => {
 })
 
 describe('vertex', () => {
-  it('reaches Claude with the model in the address and the version in the body', async () => {
+  it('sends Claude requests with the model in the URL and the version in the body', async () => {
     upstream.reply = ({ index }) => ({
       kind: 'json',
       value: {
@@ -217,7 +217,7 @@ describe('vertex', () => {
     expect(upstream.last.headers['authorization']).toBe('Bearer ya29.token')
   })
 
-  it('lets a function of the operator sign a call', async () => {
+  it('signs calls with a custom function', async () => {
     const provider = vendors.vertex({
       project: 'p',
       baseUrl: upstream.url,

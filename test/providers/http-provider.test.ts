@@ -75,7 +75,7 @@ function expectNoSecrets(failure: Error): void {
 }
 
 describe('a whole answer', () => {
-  it('is what the upstream said, with the text as it came', async () => {
+  it('contains the parsed answer and its unchanged text', async () => {
     const body = '{ "text" : "Grüße",\n "more": 1.0 }'
     upstream.reply = () => ({ kind: 'body', body })
     const { answer, ignored } = await complete()
@@ -86,7 +86,7 @@ describe('a whole answer', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('is asked for with headers built afresh: credentials, and what the format itself passes on', async () => {
+  it('is requested with credentials and with the caller headers of the format only', async () => {
     upstream.reply = () => json({ text: 'x' })
     await complete({ headers: { 'x-version': 'theirs', 'x-beta': 'b', cookie: 'c', authorization: 'Bearer caller' } })
     const { host: _host, connection: _connection, ...headers } = upstream.last.headers
@@ -149,7 +149,7 @@ describe('a whole answer', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('of more than 32 MiB is a failure of the upstream, and the rest of it is not read', async () => {
+  it('of more than 32 MiB is an upstream failure, and the rest is not read', async () => {
     const piece = ' '.repeat(1024 * 1024)
     let written = 0
     const pour = function* (): Generator<string> {
@@ -165,7 +165,7 @@ describe('a whole answer', () => {
     expect(written).toBeLessThan(60)
   })
 
-  it('cannot come from an upstream that nobody reaches', async () => {
+  it('is an upstream failure if the upstream is unreachable', async () => {
     await upstream.close()
     const failure = await failureOf(complete())
     expect(failure.kind).toBe('upstream')
@@ -174,7 +174,7 @@ describe('a whole answer', () => {
 })
 
 describe('an error status', () => {
-  it('is read by the format, with the waiting advice of the upstream', async () => {
+  it('is parsed by the format, with Retry-After of the upstream', async () => {
     upstream.reply = () => ({
       kind: 'json',
       value: { message: 'slow down' },
@@ -190,7 +190,7 @@ describe('an error status', () => {
     })
   })
 
-  it('may say when to come again as a date', async () => {
+  it('may contain Retry-After as a date', async () => {
     const at = new Date(runtime.now() + 90_000).toUTCString()
     upstream.reply = () => ({ kind: 'failure', status: 503, headers: { 'retry-after': at } })
     const failure = await failureOf(stream())
@@ -198,7 +198,7 @@ describe('an error status', () => {
     expect(failure.details).toEqual({ advice: { retryAfter: at }, retryAfterSeconds: 90 })
   })
 
-  it('keeps its meaning when its body is HTML, cut, endless or too deep', async () => {
+  it('determines the failure if its body is HTML, incomplete, endless or too deep', async () => {
     const bodies: readonly Reply[] = [
       { kind: 'body', body: '<html>', status: 503 },
       { kind: 'socket', bytes: 'HTTP/1.1 503 No\r\ncontent-length: 50\r\n\r\n{"mess' },
@@ -212,14 +212,14 @@ describe('an error status', () => {
     }
   })
 
-  it('never repeats our key', async () => {
+  it('does not expose the key', async () => {
     upstream.reply = () => ({ kind: 'json', value: { message: `Incorrect API key provided: ${secret}` }, status: 400 })
     expect((await failureOf(complete())).message).toBe('Incorrect API key provided: [removed]')
   })
 })
 
 describe('a stream', () => {
-  it('brings the steps as they come, until the last event', async () => {
+  it('yields the steps as they arrive, until the last event', async () => {
     const { opened, open } = gate()
     upstream.reply = () => events(': hello\n\n', say('Grü'), opened, say('ße'), done, say('dropped'))
     const { answer, ignored } = await stream()
@@ -234,7 +234,7 @@ describe('a stream', () => {
     expect(upstream.last.headers['accept']).toBe('text/event-stream')
   })
 
-  it('gives its connection back after the last event', async () => {
+  it('releases its connection after the last event', async () => {
     upstream.reply = () => events(say('x'), done)
     for (let round = 0; round < 8; round += 1) await collect((await stream()).answer)
     expect(upstream.connectionsOpened).toBeLessThanOrEqual(2)
@@ -250,7 +250,7 @@ describe('a stream', () => {
     expect(said).toBe(Array.from({ length: 50_000 }, (_, index) => `é${index} `).join(''))
   })
 
-  it('may hold an event of nearly 32 MiB, such as an image', async () => {
+  it('may contain an event of nearly 32 MiB, such as an image', async () => {
     const image = 'aGk='.repeat(6 * 1024 * 1024)
     upstream.reply = () => events(say(image), say('after'), done)
     const said = textOf(await collect((await stream()).answer))
@@ -258,7 +258,7 @@ describe('a stream', () => {
     expect(said.endsWith('aGk=after')).toBe(true)
   })
 
-  it('without its last event is whole only where the format says that nothing else is missing', async () => {
+  it('without its last event is complete only if the format reports that nothing else is missing', async () => {
     upstream.reply = () => events(say('x'), { data: '{"finish":true}' })
     const steps = await collect((await stream()).answer)
     expect(steps.at(-1)).toEqual({ events: [{ type: 'done' }] })
@@ -342,7 +342,7 @@ describe('a caller who leaves', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('ends a stream with the own reason, a hundred at once', async () => {
+  it('ends a stream with the reason of the cancellation, for a hundred streams', async () => {
     upstream.reply = () => events(say('x'), HANG)
     const controllers = Array.from({ length: 100 }, () => new AbortController())
     const streams = await Promise.all(controllers.map(({ signal }) => stream({ signal })))
@@ -353,7 +353,7 @@ describe('a caller who leaves', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('before the call means that nothing is sent', async () => {
+  it('before the call prevents it', async () => {
     await expect(complete({ signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone')
     expect(upstream.requests).toHaveLength(0)
     expect(runtime.pending()).toBe(0)
@@ -361,7 +361,7 @@ describe('a caller who leaves', () => {
 })
 
 describe('deadlines', () => {
-  it('a stream that does not begin is given up after the time for the first byte', async () => {
+  it('a stream that does not begin ends after the first-byte timeout', async () => {
     upstream.reply = () => ({ kind: 'hang' })
     const failure = failureOf(stream())
     const request = await upstream.arrival(1)
@@ -376,7 +376,7 @@ describe('deadlines', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('a whole answer may begin at any moment within the total time', async () => {
+  it('a whole answer may begin at any time within the total timeout', async () => {
     upstream.reply = () => ({ kind: 'hang' })
     const failure = failureOf(complete())
     const request = await upstream.arrival(1)
@@ -392,7 +392,7 @@ describe('deadlines', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('a whole answer may pause at any moment within the total time', async () => {
+  it('a whole answer may pause at any time within the total timeout', async () => {
     const { opened, open } = gate()
     upstream.reply = () => events('{"text":', opened, '"late"}')
     const { transport, begun } = announcing(undiciTransport())
@@ -406,7 +406,7 @@ describe('deadlines', () => {
     await transport.close()
   })
 
-  it('an upstream that had begun to answer is not to blame for the end of the total time', async () => {
+  it('the total timeout of a call that had begun to answer is not attributed to the upstream', async () => {
     upstream.reply = () => events('{"te', HANG)
     const { transport, begun } = announcing(undiciTransport())
     provider = create({ transport })
@@ -417,7 +417,7 @@ describe('deadlines', () => {
     await transport.close()
   })
 
-  it('connecting takes no longer than what is left of the total time', async () => {
+  it('connecting is limited by the rest of the total timeout', async () => {
     const waits: unknown[] = []
     provider = create({
       transport: (request, handler) => {
@@ -430,7 +430,7 @@ describe('deadlines', () => {
     expect(waits).toEqual([700, timeouts.connect])
   })
 
-  it('a stream that stalls is given up after the time for silence, counted from the last wait', async () => {
+  it('a stream that stalls ends after the idle timeout, counted from the last read', async () => {
     upstream.reply = () => events(say('x'), say('y'), HANG)
     const steps = stepsOf((await stream()).answer)
     await steps.next()
@@ -448,7 +448,7 @@ describe('deadlines', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('a stream that never ends is given up after the total time, however often it speaks', async () => {
+  it('a stream that never ends is aborted after the total timeout', async () => {
     upstream.reply = () => events(say('x'), HANG)
     const steps = stepsOf((await stream()).answer)
     await steps.next()
@@ -460,7 +460,7 @@ describe('deadlines', () => {
     await upstream.last.leaving
   })
 
-  it('a transport that takes too long to connect is an upstream that is too slow', async () => {
+  it('a connect timeout is an upstream timeout', async () => {
     provider = create({
       transport: (request, handler) => {
         handler.onError(Object.assign(new Error(`to ${request.url}`), { code: 'UND_ERR_CONNECT_TIMEOUT' }))
@@ -475,8 +475,8 @@ describe('deadlines', () => {
   })
 })
 
-describe('beside the answers', () => {
-  it('the upstream counts tokens of what belongs to the prompt', async () => {
+describe('other endpoints', () => {
+  it('count_tokens sends only the fields of the prompt', async () => {
     upstream.reply = () => json({ input_tokens: 42 })
     const call = providerCall(tinyPrompt('x', { maxTokens: 9 }), runtime)
     expect(await provider.countTokens?.(call)).toBe(42)
@@ -485,7 +485,7 @@ describe('beside the answers', () => {
     expect((await failureOf(provider.countTokens?.(call) ?? Promise.resolve())).kind).toBe('upstream')
   })
 
-  it('a ping tells whether the upstream answers at all', async () => {
+  it('ping resolves if the upstream answers without a server error', async () => {
     const call = providerCall(tinyPrompt('x'), runtime)
     await provider.ping?.(call)
     expect(upstream.last).toMatchObject({ method: 'GET', path: '/models' })

@@ -59,7 +59,7 @@ testEmbedder("the embedder of OpenAI's format", () => {
 })
 
 describe("the embedder of OpenAI's format", () => {
-  it('asks for 1024 dimensions with the key', async () => {
+  it('requests 1024 dimensions with the key', async () => {
     const [vector] = await embedder({ apiKey: 'sk-test-12345678', headers: { 'x-team': 'a' } }).embed(['hello'])
 
     expect(vector).toHaveLength(1024)
@@ -98,7 +98,7 @@ describe("the embedder of OpenAI's format", () => {
     )
   })
 
-  it('says neither its address nor its key when it fails', async () => {
+  it('exposes neither its address nor its key when it fails', async () => {
     answer = () => new Response('sk-test-12345678', { status: 401 })
     const failure = await Promise.resolve(embedder({ apiKey: 'sk-test-12345678' }).embed(['hello'])).catch(
       (error: unknown) => String(error),
@@ -108,12 +108,12 @@ describe("the embedder of OpenAI's format", () => {
     expect(failure).not.toMatch(/sk-test|embeddings\.example/)
   })
 
-  it('stops when its caller does', async () => {
+  it('stops when its caller cancels', async () => {
     await expect(embedder().embed(['hello'], AbortSignal.abort(new Error('gone')))).rejects.toThrow('gone')
     expect(calls).toEqual([])
   })
 
-  it('stops when its time is over', async () => {
+  it('stops after its timeout', async () => {
     answer = () => new Promise<Response>(() => {})
 
     await expect(embedder({ timeoutMs: 5 }).embed(['hello'])).rejects.toMatchObject({

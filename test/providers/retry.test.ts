@@ -36,7 +36,7 @@ describe('the wait before a retry', () => {
     },
   )
 
-  it('is not taken after an error of the gateway itself', () => {
+  it('is undefined after an error of the gateway itself', () => {
     expect(waitBeforeRetry({ attempt: 1, isLast: true, error: new TypeError('x') }, () => 0.5)).toBeUndefined()
   })
 })

@@ -99,7 +99,7 @@ describe('a small model', () => {
     expect(small.name).toBe('openai/gpt-4o-mini')
   })
 
-  it('costs something also where the upstream reports nothing', async () => {
+  it('has an estimated cost if the upstream reports no usage', async () => {
     upstream.reply = () => ({ text: 'Short.', usage: null })
     const { spent } = await createSmallModel(routeTo('gpt-4o-mini'), { runtime, timeouts }).ask(question)
     expect(spent).toBeGreaterThan(0)
@@ -122,7 +122,7 @@ describe('a small model', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('is the one of the same family at the same provider, or none', () => {
+  it('is of the same family at the same provider', () => {
     const options = { runtime, timeouts }
     expect(smallModelFor(routeTo('gpt-4o'), options)?.name).toBe('openai/gpt-6-luna')
     expect(smallModelFor(routeTo('claude-sonnet-5-5'), options)?.name).toBe('anthropic/claude-haiku-5-5')

@@ -22,7 +22,7 @@ describe("the depth of an upstream's JSON", () => {
     expect(isTooDeep(nested(depth, '\\\\\\"]]]]'))).toBe(expected)
   })
 
-  it('is not made by brackets within strings', () => {
+  it('ignores brackets within strings', () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom('[', '{', '"', '\\', '}', 'x'), { maxLength: 2000 }), (signs) => {
         const text = JSON.stringify({ a: [signs.join(''), 'y'.repeat(300)], '[[{{"\\': 1 })
@@ -31,7 +31,7 @@ describe("the depth of an upstream's JSON", () => {
     )
   })
 
-  it('is that of the value', () => {
+  it('is the depth of the value', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 3 }), fc.nat(140), (inner, depth) => {
         const text = '['.repeat(depth) + inner + ']'.repeat(depth)
@@ -45,7 +45,7 @@ describe("the depth of an upstream's JSON", () => {
   })
 })
 
-describe('waiting advice', () => {
+describe('Retry-After', () => {
   const now = Date.UTC(2026, 0, 1)
   it.each([
     [{}, {}],
