@@ -9,9 +9,9 @@ import type { Created, Entered } from './support/cost/counters.ts'
 import { startUpstream, type Upstream } from './support/upstream.ts'
 
 /** As measured. The goal is 45. */
-const MAX_FILES = 110
+const MAX_FILES = 93
 /** As measured. The goal is 200. */
-const MAX_FUNCTIONS = 490
+const MAX_FUNCTIONS = 486
 /** The deadlines of the body and of the upstream call. The goal is 1: one timer wheel for all deadlines. */
 const MAX_TIMERS = 2
 /** Measured: 18. The goal is 10. */
