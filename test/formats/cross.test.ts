@@ -108,7 +108,7 @@ describe('a message request to a chat upstream', () => {
     })
   })
 
-  it('places results of tools before the words of their turn, with their images in the words', () => {
+  it('puts tool results before the text of their turn, and their images into the text', () => {
     const { messages } = toChat({
       messages: [
         { role: 'user', content: 'Look' },
@@ -271,7 +271,7 @@ describe('a chat request to a message upstream', () => {
     })
   })
 
-  it('survives the way there and back', () => {
+  it('is equal after translation in both directions', () => {
     const body = {
       max_tokens: 100,
       messages: [
@@ -521,7 +521,7 @@ describe('a streamed answer', () => {
 })
 
 describe('an error', () => {
-  it('of a message upstream is told to a chat caller in the words of the upstream', async () => {
+  it('of a message upstream reaches a chat caller with its message', async () => {
     const failure = messagesUpstream.readFailure(400, {
       type: 'error',
       error: { type: 'invalid_request_error', message: 'prompt is too long', details: { error_code: 'x' } },
@@ -532,7 +532,7 @@ describe('an error', () => {
     expect(JSON.parse(body)).toMatchObject({ error: { message: 'prompt is too long', details: { error_code: 'x' } } })
   })
 
-  it('of a chat upstream is told to a message caller in the words of the upstream', async () => {
+  it('of a chat upstream reaches a message caller with its message', async () => {
     const failure = chatUpstream.readFailure(400, {
       error: { message: 'too long', type: 'invalid_request_error', code: 'context_length_exceeded', param: 'messages' },
     })
@@ -544,7 +544,7 @@ describe('an error', () => {
     })
   })
 
-  it('in the midst of a stream is an error to the official clients', async () => {
+  it('inside a stream is an error in the official clients', async () => {
     const failure = new GatewayError('upstream', 'It broke')
     const chat = `${chunk({ content: 'x' }).data}\n\ndata: ${chatClient.writeFailureFrame(failure, 'r').data}\n\n`
     const consume = async () => {

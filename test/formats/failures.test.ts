@@ -35,11 +35,11 @@ describe('the table of failures', () => {
     expect(FAILURES[kind].status).toBe(status)
   })
 
-  it('names the model as the wrong field of an unknown model', () => {
+  it('names the model as the invalid field of an unknown model', () => {
     expect(describeFailure(failure('invalid-model')).param).toBe('model')
   })
 
-  it('keeps what an upstream said of the request that it refused', () => {
+  it('keeps the type and code of an upstream that refused the request', () => {
     const upstream = { status: 422, type: 'their_type', code: 'their_code', details: { field: 1 } }
     const told = describeFailure(failure('upstream-rejected', { upstream, param: 'messages' }))
     expect(told).toEqual({ message: 'It failed', param: 'messages', ...upstream })

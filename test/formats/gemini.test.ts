@@ -117,7 +117,7 @@ describe('requests to a Gemini model', () => {
     })
   })
 
-  it('refuses what the format cannot carry, naming the field', async () => {
+  it('refuses content that the format cannot express, naming the field', async () => {
     const image = { type: 'image_url' as const, image_url: { url: 'https://example.com/a.png' } }
 
     const asking = openai.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content: [image] }] })

@@ -18,14 +18,14 @@ const write = (completion: Completion): Record<string, Json> =>
   JSON.parse(chatClient.writeCompletion(completion, metrics, context)) as Record<string, Json>
 
 describe('an answer of an upstream', () => {
-  it('leaves as the text that came', () => {
+  it('is sent as the received text', () => {
     const text =
       '{ "id":"1","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1.0} }'
     const completion = chatUpstream.readCompletion(JSON.parse(text) as JsonObject, text)
     expect(chatClient.writeCompletion(completion, metrics, context)).toBe(text)
   })
 
-  it('keeps other choices and unknown fields where its text was not kept', () => {
+  it('keeps other choices and unknown fields when its text is not stored', () => {
     const body = answer({ content: 'a' }, { system_fingerprint: 'f', new: [0, false] })
     expect(write(chatUpstream.readCompletion(body))).toEqual(body)
   })
@@ -43,7 +43,7 @@ describe('an answer of an upstream', () => {
     ])
   })
 
-  it('may hold its content in parts, an old function call, or arguments that are no text', () => {
+  it('is read with content in parts, a deprecated function call, or arguments that are not text', () => {
     const content = [
       {
         type: 'thinking',
@@ -66,12 +66,12 @@ describe('an answer of an upstream', () => {
     ])
   })
 
-  it('has empty names where the upstream gave none', () => {
+  it('has an empty id and model when the upstream sent none', () => {
     const { id, model } = chatUpstream.readCompletion({ choices: [{ message: { content: 'x' } }] })
     expect([id, model]).toEqual(['', ''])
   })
 
-  it('passes over calls that name nothing to call', () => {
+  it('ignores calls without a name', () => {
     const calls = [
       null,
       {},
@@ -172,7 +172,7 @@ describe('the usage of an answer', () => {
 })
 
 describe('an answer of another dialect', () => {
-  it('is written in full', () => {
+  it('is written as a new completion', () => {
     const completion: Completion = {
       id: 'msg_1',
       model: 'claude',
@@ -216,7 +216,7 @@ describe('an answer of another dialect', () => {
     })
   })
 
-  it('has null as content when it only calls tools, and JSON as arguments always', () => {
+  it('has null content when it only calls tools, and JSON arguments', () => {
     const completion: Completion = {
       id: 'm',
       model: 'c',

@@ -4,7 +4,7 @@ import type { JsonObject } from '../../../src/core/json.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 
-describe('a failure as a chat caller reads it', () => {
+describe('a failure in the chat format', () => {
   it('has message, type, param and code', () => {
     const failure = new GatewayError('invalid-request', 'model is missing', { param: 'model' })
     expect(chatClient.writeFailure(failure, 'r1')).toEqual({
@@ -12,7 +12,7 @@ describe('a failure as a chat caller reads it', () => {
     })
   })
 
-  it('says when to try again, in whole seconds', () => {
+  it('has the wait in whole seconds', () => {
     const failure = new GatewayError('rate-limited', 'Too many', { retryAfterSeconds: 1.2 })
     expect(chatClient.writeFailure(failure, 'r1')).toEqual({
       error: {
@@ -25,7 +25,7 @@ describe('a failure as a chat caller reads it', () => {
     })
   })
 
-  it('is in a stream the same object as an event', () => {
+  it('is the same object in a stream', () => {
     const failure = new GatewayError('upstream', 'It broke')
     const frame = chatClient.writeFailureFrame(failure, 'r1')
     expect(frame.event).toBeUndefined()
@@ -39,7 +39,7 @@ describe("an upstream's error", () => {
   const told = (status: number, body: JsonObject | undefined): JsonObject =>
     chatClient.writeFailure(chatUpstream.readFailure(status, body), 'r1')
 
-  it('keeps its words when it blames the request', () => {
+  it('keeps its message when it blames the request', () => {
     const error = {
       message: 'Too long',
       type: 'invalid_request_error',
@@ -81,7 +81,7 @@ describe("an upstream's error", () => {
     expect(JSON.stringify(chatClient.writeFailure(failure, 'r1'))).not.toMatch(/secret|"x"|"y"/)
   })
 
-  it('loses details beyond any measure', () => {
+  it('omits oversized details', () => {
     const failure = chatUpstream.readFailure(400, { error: { message: 'm', details: 'x'.repeat(5000) } })
     expect(failure.details.upstream?.details).toBeUndefined()
   })

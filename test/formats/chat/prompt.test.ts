@@ -145,13 +145,13 @@ describe('a request that is refused', () => {
     expect(failureOf(() => promptOf(chat({ [field]: value }))).details.param).toBe(field)
   })
 
-  it('names a number that is greater than any number', () => {
+  it('names a number that is too great', () => {
     const text = '{"model":"a/b","messages":[{"role":"user","content":"x"}],"max_tokens":1e400}'
     expect(failureOf(() => promptOf(text)).details.param).toBe('max_tokens')
   })
 })
 
-describe('a request that is read', () => {
+describe('reading a chat request', () => {
   it.each([
     '<|endoftext|><|im_start|>',
     '\u0000\u202e\u001b[31m',
@@ -162,7 +162,7 @@ describe('a request that is read', () => {
     expect(promptOf(messages(user(text))).messages[0]?.parts).toEqual([{ type: 'text', text }])
   })
 
-  it('has settings only where the caller set something', () => {
+  it('reads only the settings that the caller sent', () => {
     expect(
       promptOf(chat({ max_tokens: null, temperature: null, stop: null, stream: null, tools: null })).settings,
     ).toEqual({})
@@ -196,7 +196,7 @@ describe('a request that is read', () => {
     expect(promptOf(chat({ max_tokens: 10, max_completion_tokens: 90 })).settings.maxTokens).toBe(90)
   })
 
-  it('understands every role and part', () => {
+  it('reads every role and part', () => {
     const prompt = promptOf(
       messages(
         { role: 'developer', content: 'Be brief' },
@@ -254,7 +254,7 @@ describe('a request that is read', () => {
     expect(prompt.messages[7]?.parts).toEqual([{ type: 'tool-result', callId: 'h', content: [], failed: false }])
   })
 
-  it('has as tools also what was called functions, and what the vendor runs itself', () => {
+  it('reads deprecated functions and tools of the vendor as tools', () => {
     const { tools } = promptOf(
       chat({
         tools: [

@@ -42,8 +42,8 @@ const whole = [
   DONE,
 ]
 
-describe('a chat stream that is read', () => {
-  it('tells its start, texts, end, usage and last event', () => {
+describe('reading a chat stream', () => {
+  it('reads start, texts, end, usage and last event', () => {
     expect(eventsOf(whole)).toEqual([
       { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
       { type: 'text-start' },
@@ -54,7 +54,7 @@ describe('a chat stream that is read', () => {
     ])
   })
 
-  it('counts tool calls from 0, however the upstream numbers them', () => {
+  it('numbers tool calls from 0 in any numbering of the upstream', () => {
     const call = (index: Json | undefined, id: string | undefined, name: string | undefined, args: string) => ({
       ...(index === undefined ? {} : { index }),
       ...(id === undefined ? {} : { id, type: 'function' }),
@@ -104,7 +104,7 @@ describe('a chat stream that is read', () => {
     ])
   })
 
-  it('starts a call once, also where its name comes without arguments or its id is missing', () => {
+  it('starts a call once when its name has no arguments or its id is missing', () => {
     const values = [
       chunk({ tool_calls: [{ index: 0, function: { name: 'f' } }] }),
       chunk({ tool_calls: [{ index: 0 }, null, 'x'] }),
@@ -117,7 +117,7 @@ describe('a chat stream that is read', () => {
     ])
   })
 
-  it('opens a new text after a tool call, and keeps thoughts apart from texts', () => {
+  it('starts a new text after a tool call, and separates thoughts from texts', () => {
     const values = [
       chunk({ reasoning_content: 'H' }),
       chunk({ reasoning: 'm' }),
@@ -139,7 +139,7 @@ describe('a chat stream that is read', () => {
     })
   })
 
-  it('may tell its usage together with its end', () => {
+  it('reads usage in the chunk with the finish reason', () => {
     const values = [chunk({ content: 'x' }), chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'length')]
     expect(eventsOf(values).slice(-2)).toEqual([
       { type: 'usage', usage: { ...NO_USAGE, inputTokens: 2, outputTokens: 1 } },
@@ -154,7 +154,7 @@ describe('a chat stream that is read', () => {
     })
   })
 
-  it('says nothing canonical of further choices', () => {
+  it('reads no canonical events from further choices', () => {
     const second = chunk({}, { choices: [{ index: 1, delta: { content: 'B' }, finish_reason: 'stop' }] })
     expect(eventsOf([chunk({ content: 'A' }), second])).toEqual([
       { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
@@ -175,11 +175,11 @@ describe('a chat stream that is read', () => {
     expect(failure.message).not.toMatch(/secret/)
   })
 
-  it('keeps events that are no chunks to itself', () => {
+  it('does not pass on events that are not chunks', () => {
     expect(read(['{"type":"ping"}'])).toEqual([{ events: [] }])
   })
 
-  it('is whole without its last event when every choice that began has ended', () => {
+  it('is complete without its last event when every choice has ended', () => {
     const other = (reason: string | null) => chunk({}, { choices: [{ index: 1, delta: {}, finish_reason: reason }] })
     const verdict = (...values: JsonObject[]) => {
       const reader = chatUpstream.stepReader()
@@ -194,8 +194,8 @@ describe('a chat stream that is read', () => {
   })
 })
 
-describe('a chat stream that is passed on', () => {
-  it('leaves word for word, the bill on the chunk that ends it, without the usage that nobody asked for', () => {
+describe('passing on a chat stream', () => {
+  it('sends chunks unchanged, adds the bill to the last one, and omits usage that was not requested', () => {
     const texts = whole.map((value) => frameOf(value).data)
     const out = write(read(whole))
     expect(out.slice(0, 2)).toEqual(texts.slice(0, 2))
@@ -208,14 +208,14 @@ describe('a chat stream that is passed on', () => {
     expect(out.slice(3)).toEqual([JSON.stringify(usageChunk), DONE])
   })
 
-  it('hides a usage chunk whose counts nobody can read', () => {
+  it('omits a usage chunk with invalid counts', () => {
     const odd = chunk({}, { choices: [], usage: { prompt_tokens: '9' } })
     const values = [chunk({ content: 'Hi' }), chunk({}, {}, 'stop'), odd, DONE]
     expect(write(read(values))).toHaveLength(3)
     expect(write(read(values), asking).at(-2)).toBe(JSON.stringify(odd))
   })
 
-  it('hides usage that stands on the last chunk from a caller who did not ask', () => {
+  it('removes usage on the last chunk when the caller did not request it', () => {
     const last = chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'stop')
     const { usage: _usage, ...hidden } = last
     const values = [chunk({ content: 'x' }), last, DONE]
@@ -241,13 +241,13 @@ describe('a chat stream that is passed on', () => {
     expect(out.slice(4)).toEqual([DONE])
   })
 
-  it('carries the bill also where the upstream gave fewer choices than asked for', () => {
+  it('has the bill when the upstream sends fewer choices than requested', () => {
     const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), DONE]), { n: 3 })
     expect(parsed(out[1] ?? '')['svc_metrics']).toEqual(svcMetrics)
     expect(out).toHaveLength(3)
   })
 
-  it('carries one bill where the upstream says twice why it ended, and hides usage beside the choices', () => {
+  it('has one bill when the upstream sends two finish reasons, and removes usage next to choices', () => {
     const again = chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'stop')
     const beside = chunk({ content: '' }, { usage: { prompt_tokens: 2, completion_tokens: 1 } })
     const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), again, beside, DONE]))
@@ -257,33 +257,33 @@ describe('a chat stream that is passed on', () => {
     expect(out.join('')).not.toMatch(/prompt_tokens/)
   })
 
-  it('is cut short after its end by 64 chunks', () => {
+  it('is cut 64 chunks after its end', () => {
     const late = Array.from({ length: 100 }, () => chunk({ content: 'x' }))
     expect(write(read([chunk({}, {}, 'stop'), ...late, DONE]))).toHaveLength(1 + 64 + 1)
   })
 
-  it('keeps what follows the end in its order', () => {
+  it('keeps the order of chunks after the end', () => {
     const late = chunk({ content: '' }, { note: 'late' })
     const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), late, DONE]))
     expect(parsed(out[1] ?? '')['svc_metrics']).toEqual(svcMetrics)
     expect(out.slice(2)).toEqual([JSON.stringify(late), DONE])
   })
 
-  it('carries our bill and not that of an upstream that is a gateway too', () => {
+  it('replaces the bill of an upstream gateway', () => {
     const last = chunk({}, { svc_metrics: { strategy: 'theirs' } }, 'stop')
     const out = write(read([last, DONE]))
     expect(parsed(out[0] ?? '')['svc_metrics']).toEqual(svcMetrics)
     expect(out[0]?.match(/svc_metrics/g)).toHaveLength(1)
   })
 
-  it('is closed by us where the upstream left its last event out', () => {
+  it('is closed when the upstream omits its last event', () => {
     const steps = [...read([chunk({ content: 'A' }), chunk({}, {}, 'stop')]), { events: [{ type: 'done' } as const] }]
     expect(write(steps).at(-1)).toBe(DONE)
     expect(write(steps)).toHaveLength(3)
   })
 })
 
-describe('an answer that is written as chat chunks', () => {
+describe('writing an answer as chat chunks', () => {
   const steps = stepsOf({
     id: 'msg_1',
     model: 'claude',

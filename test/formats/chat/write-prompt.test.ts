@@ -9,7 +9,7 @@ import { enableTranslation } from '../../../src/formats/translators.ts'
 enableTranslation()
 
 describe('a chat prompt to a chat upstream', () => {
-  it('leaves as the text that came, with only the model replaced', () => {
+  it('is sent as the received text with only the model replaced', () => {
     const text =
       '{ "messages":[{"role":"developer","content":"caf\\u00e9"}],\n "model" : "openai/gpt-4o", "seed":1.0, "stop":[], "x":null }'
     const { body, ignored } = chatUpstream.writePrompt(promptOf(text), 'gpt-4o')
@@ -17,7 +17,7 @@ describe('a chat prompt to a chat upstream', () => {
     expect(ignored).toEqual([])
   })
 
-  it('asks for the usage of a stream without writing the rest anew', () => {
+  it('requests the usage of a stream without serializing the body again', () => {
     const text = '{ "model":"openai/gpt-4o","stream":true, "messages":[{"role":"user","content":"x"}]}'
     expect(bodyText(chatUpstream.writePrompt(promptOf(text), 'm').body)).toBe(
       '{"stream_options":{"include_usage":true}, "model":"m","stream":true, "messages":[{"role":"user","content":"x"}]}',
@@ -43,7 +43,7 @@ describe('a chat prompt to a chat upstream', () => {
     expect(sent(promptOf(chat()))).toEqual(chat({ model: 'gpt-4o' }))
   })
 
-  it('sends a model that stood twice once, as it was governed', () => {
+  it('sends a repeated model once, as governed', () => {
     const text = '{"model":"cheap/a","messages":[{"role":"user","content":"x"}],"model":"dear/b"}'
     const prompt = promptOf(text)
     expect(prompt.model).toBe('dear/b')
@@ -73,7 +73,7 @@ describe('a chat prompt to a chat upstream', () => {
     expect(bodyText(body)).toBe(`{"${field}":9,"model":"${model}", "messages":[{"role":"user","content":"x"}]}`)
   })
 
-  it('has only those settings changed that differ', () => {
+  it('changes only the settings that differ', () => {
     const prompt = promptOf(chat({ temperature: 1, stop: 'END', top_k: 3, n: 1, unknown: { a: [] } }))
     const { topK: _topK, ...settings } = prompt.settings
     expect(sent({ ...prompt, settings: { ...settings, temperature: 0.5, topP: 0.9 } })).toEqual(
@@ -81,13 +81,13 @@ describe('a chat prompt to a chat upstream', () => {
     )
   })
 
-  it('has its limit raised or removed when the line decides so', () => {
+  it('raises or removes its limit when the pipeline does', () => {
     const prompt = promptOf(chat({ max_tokens: 10 }))
     expect(sent({ ...prompt, settings: { maxTokens: 20 } })['max_tokens']).toBe(20)
     expect(sent({ ...prompt, settings: {} })).toEqual(chat({ model: 'gpt-4o' }))
   })
 
-  it('keeps the tools that are left as they came when others are taken away', () => {
+  it('keeps remaining tools unchanged when others are removed', () => {
     const kept = { type: 'function', function: { name: 'f' }, extra: 1 }
     const search = { type: 'web_search', web_search: { region: 'x' } }
     const prompt = promptOf(chat({ tools: [kept, search, kept], functions: [{ name: 'old' }] }))
@@ -103,7 +103,7 @@ describe('a chat prompt to a chat upstream', () => {
     expect(sent({ ...prompt, tools: [] })).toEqual(chat({ model: 'gpt-4o' }))
   })
 
-  it('is written anew only where a message was rewritten', () => {
+  it('writes only rewritten messages again', () => {
     const image = { type: 'image_url', image_url: { url: 'https://example.com/a.png', detail: 'low' } }
     const body = chat({
       messages: [
@@ -146,7 +146,7 @@ describe('a chat prompt to a chat upstream', () => {
     ])
   })
 
-  it('becomes a stream or stops being one when the line decides so', () => {
+  it('becomes a stream or a single answer when the pipeline decides', () => {
     const still = promptOf(chat({ stream: true, stream_options: { include_usage: true } }))
     expect(sent({ ...still, stream: false })).toEqual(chat({ model: 'gpt-4o' }))
     expect(sent({ ...promptOf(chat()), stream: true })).toEqual(
@@ -184,7 +184,7 @@ describe('a prompt of the message format to a chat upstream', () => {
     ...fields,
   })
 
-  it('names the hints that it leaves out', () => {
+  it('names the omitted hints', () => {
     const hints = {
       top_k: 5,
       metadata: { user_id: 'u' },
@@ -263,7 +263,7 @@ describe('a prompt of the message format to a chat upstream', () => {
     expect(failure.details.param).toBe(param)
   })
 
-  it('may hold fields that say nothing', () => {
+  it('accepts fields without effect', () => {
     const silent = { new_field: null, other_field: false, list: [], mode: { enabled: false } }
     expect(chatUpstream.writePrompt(foreign({}, silent), 'm').ignored).toEqual([])
     for (const loud of [true, 0, '', ['x'], {}, { enabled: true }]) {
@@ -273,12 +273,12 @@ describe('a prompt of the message format to a chat upstream', () => {
     }
   })
 
-  it('says nothing of tools where there are none', () => {
+  it('has no tool settings without tools', () => {
     const prompt = foreign({ settings: { toolChoice: { type: 'auto' }, parallelToolCalls: false } })
     expect(sent(prompt)).toEqual({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hi' }] })
   })
 
-  it('is told that threads are not held here', () => {
+  it('is refused with a thread', () => {
     const failure = failureOf(() => chatUpstream.writePrompt(foreign({}, { thread: { type: 'create' } }), 'm'))
     expect(failure.details.details).toEqual({ error_code: 'thread_unsupported_request' })
   })

@@ -68,7 +68,7 @@ describe('reading a message', () => {
     expect(readCompletion(stopped)).toMatchObject({ finish: 'stop-sequence', stopSequence: 'END' })
   })
 
-  it('counts all writes to the cache as short ones where their division is not told', () => {
+  it('counts cache writes as 5-minute writes when their division is missing', () => {
     const usage = { input_tokens: 1, output_tokens: 1, cache_creation_input_tokens: 9 }
     expect(readCompletion({ ...message, usage }).usage).toEqual({
       ...NO_USAGE,
@@ -97,7 +97,7 @@ describe('reading a message', () => {
     expect(readCompletion({ ...message, usage }).usage).toEqual(NO_USAGE)
   })
 
-  it('adds what the vendor counts apart, and nothing that the totals hold already', () => {
+  it('adds work counted separately, and nothing that the totals include', () => {
     const iterations = [
       { type: 'compaction', input_tokens: 100, output_tokens: 10, cache_read_input_tokens: 3 },
       { type: 'advisor_message', input_tokens: 200, output_tokens: 20 },
@@ -113,7 +113,7 @@ describe('reading a message', () => {
     })
   })
 
-  it('knows no usage where the upstream told none', () => {
+  it('has no usage when the upstream sent none', () => {
     expect(readCompletion({ ...message, usage: null })).not.toHaveProperty('usage')
   })
 
@@ -131,7 +131,7 @@ describe('reading a message', () => {
     expect(failureOf(() => readCompletion(body)).kind).toBe('upstream')
   })
 
-  it('understands an error that came with status 200', () => {
+  it('reads an error with status 200', () => {
     const body = { type: 'error', error: { type: 'overloaded_error', message: 'x' } }
     expect(failureOf(() => readCompletion(body)).kind).toBe('overloaded')
   })
@@ -162,7 +162,7 @@ describe('writing a message', () => {
     native: { dialect: 'openai', value: { id: 'chatcmpl-9', choices: [] } },
   }
 
-  it('writes the answer of another upstream anew', () => {
+  it('writes the answer of another format as a new message', () => {
     expect(write(foreign)).toEqual({
       id: 'msg_9',
       type: 'message',
@@ -188,7 +188,7 @@ describe('writing a message', () => {
     })
   })
 
-  it('writes an answer without usage as one of no tokens', () => {
+  it('writes zero tokens for an answer without usage', () => {
     const { usage: _, ...silent } = foreign
     expect(write(silent)['usage']).toMatchObject({ input_tokens: 0, output_tokens: 0, total_tokens: 0 })
   })

@@ -75,21 +75,21 @@ describe('the official client', () => {
     expect(streamed.usage).toMatchObject({ input_tokens: 10, cache_read_input_tokens: 4, output_tokens: 7 })
   })
 
-  it('sees the bill in the raw events', async () => {
+  it('receives the bill in the raw events', async () => {
     const events: unknown[] = []
     for await (const event of await official(answering()).messages.create({ ...asked, stream: true }))
       events.push(event)
     expect(events.at(-2)).toMatchObject({ type: 'message_delta', svc_metrics: { original_cost: 0.004 } })
   })
 
-  it('joins a stream that was passed on from an upstream of the format', async () => {
+  it('joins a stream passed on from an upstream of the format', async () => {
     const passed = written(stepsFrom(written(stepsOf(answer))))
     const streamed = await official(answering(passed)).messages.stream(asked).finalMessage()
     expect(streamed.content).toHaveLength(3)
     expect(streamed.usage.output_tokens).toBe(7)
   })
 
-  it('throws at a stream that broke', async () => {
+  it('throws for a broken stream', async () => {
     await expect(official(answering(broken)).messages.stream(asked).finalMessage()).rejects.toThrow('overloaded_error')
   })
 
@@ -144,7 +144,7 @@ describe('the AI SDK', () => {
     )
   })
 
-  it('tells a stream that broke by an error part', async () => {
+  it('reports a broken stream by an error part', async () => {
     const result = streamText({ model: model(answering(broken)), prompt: 'Tea?', tools, onError: () => {} })
     const types: string[] = []
     for await (const part of result.fullStream) types.push(part.type)

@@ -40,7 +40,7 @@ describe('writing a failure', () => {
 describe('reading the error of an upstream', () => {
   const body = (error: JsonObject): JsonObject => ({ type: 'error', error, request_id: 'req_upstream' })
 
-  it('keeps what the upstream says of the request of the caller', () => {
+  it("keeps the upstream's message about the caller's request", () => {
     const details = { error_code: 'thread_unsupported_request', at: 3 }
     const failure = readFailure(422, body({ type: 'odd_error', message: 'tools: too many', details }))
     expect(failure).toMatchObject({
@@ -74,7 +74,7 @@ describe('reading the error of an upstream', () => {
     expect(readFailure(status, { error: null, detail: [] }).kind).toBe(kind)
   })
 
-  it('tells nobody what an upstream says of its own troubles or of our credentials', () => {
+  it("hides the upstream's messages about its own failures and the gateway's credentials", () => {
     for (const status of [401, 403, 429, 500, 503, 504]) {
       const failure = readFailure(
         status,
@@ -84,7 +84,7 @@ describe('reading the error of an upstream', () => {
     }
   })
 
-  it('removes keys and inner addresses from the words that it passes on', () => {
+  it('removes keys and internal addresses from messages', () => {
     const failure = readFailure(
       400,
       body({ type: 'x', message: 'sk-ant-secret-1 refused', details: { at: 'http://localhost:9/x', error_code: 'y' } }),
@@ -94,7 +94,7 @@ describe('reading the error of an upstream', () => {
     expect(said).toContain('"error_code":"y"')
   })
 
-  it('leaves out details too large to be looked through', () => {
+  it('omits oversized details', () => {
     const failure = readFailure(400, body({ type: 'x', message: 'm', details: { long: 'a'.repeat(5000) } }))
     expect(failure.details.upstream).toEqual({ status: 400, type: 'x' })
   })

@@ -8,7 +8,7 @@ const read = (fields: JsonObject) => messagesClient.readPrompt({ ...smallBody, .
 const content = (blocks: Json) => read({ messages: [{ role: 'user', content: blocks }] }).messages[0]!
 
 describe('reading a message request', () => {
-  it('keeps the body, its bytes and the place of the model', () => {
+  it('keeps the body, its bytes and the position of the model', () => {
     const received = { bytes: new TextEncoder().encode(JSON.stringify(smallBody)), modelSpan: { start: 9, end: 24 } }
     const prompt = messagesClient.readPrompt(smallBody, received)
     const native = { dialect: 'anthropic', value: smallBody, received }
@@ -51,7 +51,7 @@ describe('reading a message request', () => {
     expect(read({ tool_choice: { type: 'of-tomorrow' } }).settings).toEqual({ maxTokens: 100 })
   })
 
-  it('takes null in an optional field for a field that was left out', () => {
+  it('reads null in an optional field as absent', () => {
     const absent = { temperature: null, top_k: null, stop_sequences: null, tools: null, stream: null, system: null }
     expect(read(absent)).toMatchObject({ settings: { maxTokens: 100 }, tools: [], stream: false })
     expect(read(absent).messages).toHaveLength(1)
@@ -69,7 +69,7 @@ describe('reading a message request', () => {
     ])
   })
 
-  it('reads a system message among the others where it stands', () => {
+  it('reads a system message among others in its position', () => {
     const messages = [...(smallBody['messages'] as Json[]), { role: 'system', content: 'From now on in French.' }]
     expect(read({ messages }).messages.map((message) => message.role)).toEqual(['user', 'system'])
   })
@@ -97,7 +97,7 @@ describe('reading a message request', () => {
     ])
   })
 
-  it('reads the words of a document that is plain text or made of text blocks', () => {
+  it('reads the text of a document of plain text or text blocks', () => {
     const plain = { type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'All is well.' } }
     const made = {
       type: 'document',
@@ -125,7 +125,7 @@ describe('reading a message request', () => {
     expect(parts[3]).toMatchObject({ callId: 'toolu_3', content: [] })
   })
 
-  it('carries blocks and sources that it does not know', () => {
+  it('carries unknown blocks and sources', () => {
     const unknown = { type: 'search_result', source: 'https://example.org', title: 'A', content: [] }
     const source = { type: 'image', source: { type: 'hologram' } }
     expect(content([unknown, source]).parts).toEqual([
@@ -134,7 +134,7 @@ describe('reading a message request', () => {
     ])
   })
 
-  it('reads own tools with their schema and tools of the vendor without one', () => {
+  it('reads tools of the caller with a schema and tools of the vendor without one', () => {
     const own = {
       name: 'search',
       description: 'Searches',
@@ -157,13 +157,13 @@ describe('reading a message request', () => {
     ])
   })
 
-  it('carries the thread of a conversation that the upstream holds', () => {
+  it('carries the thread of a stored conversation', () => {
     const thread = { type: 'continue', previous_message_id: 'msg_1' }
     expect(read({ thread }).native.value['thread']).toBe(thread)
   })
 })
 
-describe('a wrong message request is refused and its field is named', () => {
+describe('an invalid message request is refused with the name of the field', () => {
   const user = (message: JsonObject) => ({ messages: [{ role: 'user', content: 'a' }, message] })
   const block = (value: Json) => ({ messages: [{ role: 'user', content: [value] }] })
   const many = <T>(count: number, item: T) => Array.from({ length: count }, () => item)
@@ -266,7 +266,7 @@ describe('a wrong message request is refused and its field is named', () => {
     expect(failure.message).toContain('expected')
   })
 
-  it('says of a malformed name that it is one', () => {
+  it('refuses a malformed model name', () => {
     expect(failureOf(() => read({ model: 'a b' })).details.code).toBe('invalid_model')
   })
 })

@@ -28,7 +28,7 @@ const collected = (frames: readonly Frame[]) => {
 }
 
 describe('reading a stream of the message format', () => {
-  it('says what each frame says, and keeps the frame', () => {
+  it('reads the events of each frame, and keeps the frame', () => {
     const frames = [start(), ping, ...text, end(), last]
     const steps = stepsFrom(frames)
     expect(steps.map((step) => step.native?.frame)).toEqual(frames)
@@ -43,7 +43,7 @@ describe('reading a stream of the message format', () => {
     ])
   })
 
-  it('reads thoughts, sealed and hidden ones', () => {
+  it('reads signed and redacted thinking', () => {
     expect(
       eventsOf([
         start(),
@@ -60,7 +60,7 @@ describe('reading a stream of the message format', () => {
     ])
   })
 
-  it('counts tool calls by themselves, and gives one without arguments an empty object', () => {
+  it('numbers tool calls separately, and gives a call without arguments an empty object', () => {
     const frames = [
       start(),
       ...text,
@@ -81,7 +81,7 @@ describe('reading a stream of the message format', () => {
     ])
   })
 
-  it('tells blocks that only the format knows when they are whole', () => {
+  it('emits unknown blocks when they are complete', () => {
     const server = { type: 'server_tool_use', id: 's', name: 'web_search', input: {} }
     const found = { type: 'web_search_tool_result', tool_use_id: 's', content: [{ type: 'web_search_result' }] }
     const frames = [
@@ -107,7 +107,7 @@ describe('reading a stream of the message format', () => {
     )
   })
 
-  it('takes the last usage for the truth, also where the cache is told only at the end', () => {
+  it('uses the last usage, including cache counts that are sent only at the end', () => {
     const atStart = {
       input_tokens: 10,
       cache_creation_input_tokens: 7,
@@ -134,17 +134,17 @@ describe('reading a stream of the message format', () => {
     ).toBe(16)
   })
 
-  it('drops what comes after the end', () => {
+  it('drops events after the end', () => {
     const steps = stepsFrom([start(), ...text, end(), last, ping, { data: '[DONE]' }, start()])
     expect(steps.slice(-3)).toEqual([{ events: [] }, { events: [] }, { events: [] }])
   })
 
-  it('names an event after its data where the upstream did not', () => {
+  it('names an event after its data when the upstream does not', () => {
     const [step] = stepsFrom([{ data: start().data, id: '7' }])
     expect(step?.native?.frame).toEqual({ event: 'message_start', data: start().data, id: '7' })
   })
 
-  it('ends an answer whose upstream forgot to say why', () => {
+  it('ends an answer without a stop reason', () => {
     expect(eventsOf([start(), last]).slice(2)).toEqual([{ type: 'answer-end', finish: 'stop' }, { type: 'done' }])
   })
 
@@ -181,8 +181,8 @@ describe('reading a stream of the message format', () => {
   })
 })
 
-describe('writing a stream that came in the message format', () => {
-  it('passes frames on word for word, and puts the bill into the last message_delta', () => {
+describe('passing on a stream of the message format', () => {
+  it('sends frames unchanged, and adds the bill to the last message_delta', () => {
     const odd = { event: 'message_start', data: start().data.replace('{', '{ ').replace('"m"', '"\\u006d"'), id: '1' }
     const frames = [odd, ping, ...text, end({ output_tokens: 9, later: 1 }), last]
     const out = written(stepsFrom(frames))
@@ -195,7 +195,7 @@ describe('writing a stream that came in the message format', () => {
     })
   })
 
-  it('holds back only the last of several message_deltas, and lets pings by', () => {
+  it('holds back only the last of several message_deltas, and passes pings on', () => {
     const writer = messagesClient.stepWriter(context)
     const early = end({ output_tokens: 5 })
     const out = stepsFrom([start(), early, end(), ping, last]).map((step) => writer.write(step))
@@ -206,12 +206,12 @@ describe('writing a stream that came in the message format', () => {
     ])
   })
 
-  it('keeps the order where something else follows a message_delta', () => {
+  it('keeps the order when another event follows a message_delta', () => {
     const frames = [start(), end(), ...text]
     expect(written(stepsFrom(frames)).slice(0, 5)).toEqual(frames)
   })
 
-  it('tells the bill also where the upstream sent no message_delta', () => {
+  it('sends the bill when the upstream sent no message_delta', () => {
     expect(dataOf(written(stepsFrom([start(), ...text, last])).slice(-2))).toEqual([
       {
         type: 'message_delta',
@@ -224,7 +224,7 @@ describe('writing a stream that came in the message format', () => {
   })
 })
 
-describe('writing a stream of another origin', () => {
+describe('writing a stream of another format', () => {
   const steps = (...events: readonly AnswerEvent[]) => events.map((event) => ({ events: [event] }))
   const opening: AnswerEvent = { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt' }
   const closing: readonly AnswerEvent[] = [
@@ -242,7 +242,7 @@ describe('writing a stream of another origin', () => {
   const blocks = (...events: readonly AnswerEvent[]) =>
     dataOf(written(steps(opening, ...events, ...closing))).slice(1, -2)
 
-  it('begins with a message of no tokens and ends with the true counts and the bill', () => {
+  it('starts with a message of zero tokens and ends with the counts and the bill', () => {
     const frames = written(steps(opening, { type: 'text-start' }, { type: 'text-delta', text: 'Hi' }, ...closing))
     expect(frames.map((one) => one.event)).toEqual(dataOf(frames).map((data) => data['type']))
     expect(dataOf(frames)).toEqual([
@@ -279,7 +279,7 @@ describe('writing a stream of another origin', () => {
     ])
   })
 
-  it('sends words and the first tool call at once', () => {
+  it('sends text and the first tool call immediately', () => {
     const writer = messagesClient.stepWriter(context)
     const out = steps(opening, { type: 'text-delta', text: 'Hi' }, callStart(0), callDelta(0, '{"a"')).map((step) =>
       writer.write(step).map((one) => one.event),
@@ -315,7 +315,7 @@ describe('writing a stream of another origin', () => {
     ])
   })
 
-  it('begins a new text after a tool call, and none that would be empty', () => {
+  it('starts a new text after a tool call, and no empty text', () => {
     const out = blocks({ type: 'text-start' }, { type: 'text-delta', text: '' }, callStart(0), {
       type: 'text-delta',
       text: 'so',
@@ -330,7 +330,7 @@ describe('writing a stream of another origin', () => {
     ])
   })
 
-  it('writes thoughts, blocks that only the format knows, and pieces of a text', () => {
+  it('writes thinking, blocks of the format, and pieces of a text', () => {
     const citation = { type: 'citations_delta', citation: { type: 'char_location' } }
     const opaque = (value: JsonObject): AnswerEvent => ({ type: 'opaque', native: { dialect: 'anthropic', value } })
     const out = blocks(
@@ -356,17 +356,17 @@ describe('writing a stream of another origin', () => {
     ])
   })
 
-  it('fails where an upstream continues a call that has ended, and lets blanks pass', () => {
+  it('fails when an upstream continues an ended call, except with blanks', () => {
     const first = [callStart(0), callDelta(0, '{}'), callStart(1)]
     expect(blocks(...first, callDelta(0, ' \n'))).toHaveLength(6)
     expect(failureOf(() => blocks(...first, callDelta(0, '{}'))).kind).toBe('upstream')
   })
 
-  it('writes a whole message also for an upstream that said nothing', () => {
+  it('writes a complete message for an empty stream', () => {
     expect(written([]).map((one) => one.event)).toEqual(['message_start', 'message_delta', 'message_stop'])
   })
 
-  it('keeps a silent line alive with a ping', () => {
+  it('uses a ping as its heartbeat', () => {
     expect(messagesClient.heartbeat).toEqual({ event: 'ping', data: '{"type":"ping"}' })
   })
 })

@@ -20,8 +20,8 @@ const search = {
   function: { name: 'search', description: 'Searches', parameters: { type: 'object' } },
 }
 
-describe('a chat request for a model that is reached in the message format', () => {
-  it('says all that both formats know', () => {
+describe('a chat request for a model of the message format', () => {
+  it('carries all fields that both formats have', () => {
     const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], $defs: { b: {} } }
     const { body, ignored } = write({
       max_completion_tokens: 77,
@@ -84,7 +84,7 @@ describe('a chat request for a model that is reached in the message format', () 
     expect(translate({ tools: [search], tool_choice: choice })['tool_choice']).toEqual(said)
   })
 
-  it('forbids parallel calls also without a choice, and says no choice without tools', () => {
+  it('forbids parallel calls without a choice, and sends no choice without tools', () => {
     expect(translate({ tools: [search], parallel_tool_calls: false })['tool_choice']).toEqual({
       type: 'auto',
       disable_parallel_tool_use: true,
@@ -101,7 +101,7 @@ describe('a chat request for a model that is reached in the message format', () 
     ])
   })
 
-  it('joins all results of one turn into one message, before the words of the user and once each', () => {
+  it('joins the results of one turn into one message, before the text of the user and once each', () => {
     expect(
       messages(
         hello,
@@ -132,7 +132,7 @@ describe('a chat request for a model that is reached in the message format', () 
     ])
   })
 
-  it('joins neighbours of one role and leaves out empty texts and messages', () => {
+  it('joins neighbors of one role and omits empty texts and messages', () => {
     expect(
       messages(
         hello,
@@ -164,7 +164,7 @@ describe('a chat request for a model that is reached in the message format', () 
     expect(messages(...list)).toMatchObject([{}, { content: [{ input }] }, { content: [{ tool_use_id: 'a' }] }])
   })
 
-  it('gives calls that share an id over the turns ids of their own, of signs that the format allows', () => {
+  it('renames calls with equal ids, using characters that the format allows', () => {
     const turn = (id: string) => [
       { role: 'assistant', tool_calls: [call(id)] },
       { role: 'tool', tool_call_id: id, content: 'ok' },
@@ -176,7 +176,7 @@ describe('a chat request for a model that is reached in the message format', () 
     expect(ids).toEqual(['call_1', 'call_1', 'call_1_2', 'call_1_2', 'call', 'call'])
   })
 
-  it('understands the old form of functions, whose results are found by name', () => {
+  it('reads deprecated function calls, whose results are matched by name', () => {
     const old = {
       functions: [{ name: 'search', parameters: { type: 'object' } }],
       function_call: 'auto',
@@ -193,7 +193,7 @@ describe('a chat request for a model that is reached in the message format', () 
     })
   })
 
-  it('declares the tools that a conversation used, and forbids them, where the request declares none', () => {
+  it('declares and forbids used tools when the request declares none', () => {
     const list = [
       hello,
       { role: 'assistant', tool_calls: [call('a')] },
@@ -229,7 +229,7 @@ describe('a chat request for a model that is reached in the message format', () 
     ])
   })
 
-  it('names every hint that it leaves out', () => {
+  it('names every omitted hint', () => {
     const hints = {
       seed: 1,
       logit_bias: { '1': 1 },
@@ -256,7 +256,7 @@ describe('a chat request for a model that is reached in the message format', () 
   })
 })
 
-describe('a wish that the message format has in another way', () => {
+describe('a setting that the message format expresses differently', () => {
   it('is the effort of the model, beside the shape of the answer', () => {
     const json_schema = { name: 'a', schema: { type: 'object' } }
     const { body, ignored } = write({ reasoning_effort: 'low', response_format: { type: 'json_schema', json_schema } })
@@ -282,7 +282,7 @@ describe('a wish that the message format has in another way', () => {
   })
 })
 
-describe('what a message upstream cannot be told is refused and its field is named', () => {
+describe('content that a message upstream cannot receive is refused with the name of the field', () => {
   const audio = { type: 'input_audio', input_audio: { data: 'aGk=', format: 'wav' } }
   const file = (source: JsonObject) => ({
     messages: [{ role: 'user', content: [text('a'), { type: 'file', file: source }] }],

@@ -14,8 +14,8 @@ const read = (fields: JsonObject) => messagesClient.readPrompt({ ...smallBody, .
 const write = (prompt: Prompt) => bodyOf(bodyText(messagesUpstream.writePrompt(prompt, 'sonnet').body))
 const messagesOf = (prompt: Prompt) => write(prompt)['messages'] as readonly JsonObject[]
 
-describe('writing a prompt that came in the message format', () => {
-  it('sends the very text that came, with another model in it', () => {
+describe('writing a prompt of the message format', () => {
+  it('sends the received text with only the model replaced', () => {
     const text =
       '{ "max_tokens":1e2,\n "model" : "claude/sonnet", "messages":[{"role":"user","content":"\\u00e9"}], "new_field": 1.0}'
     const parsed = parseBody(new TextEncoder().encode(text))
@@ -25,7 +25,7 @@ describe('writing a prompt that came in the message format', () => {
     expect(ignored).toEqual([])
   })
 
-  it('sends one model where the caller wrote the key twice', () => {
+  it('sends one model when the caller wrote the key twice', () => {
     const text = '{"model":"free","max_tokens":1,"messages":[{"role":"user","content":"a"}],"model":"claude/sonnet"}'
     const parsed = parseBody(new TextEncoder().encode(text))
     const prompt = messagesClient.readPrompt(parsed.body, parsed.received)
@@ -60,7 +60,7 @@ describe('writing a prompt that came in the message format', () => {
     expect(body).toEqual({ ...smallBody, ...fields, ...changed, model: 'sonnet' })
   })
 
-  it('says a changed shape under its present name only', () => {
+  it('writes a changed shape under its current name only', () => {
     const prompt = read({ output_format: { type: 'json_schema', schema: {} } })
     const shape = { type: 'schema', schema: { type: 'array' } } as const
     expect(write({ ...prompt, settings: { ...prompt.settings, shape } })).toEqual({
@@ -80,13 +80,13 @@ describe('writing a prompt that came in the message format', () => {
     expect(body).toEqual({ ...smallBody, model: 'sonnet', max_tokens: maxTokens, thinking })
   })
 
-  it('leaves out a setting that was taken back', () => {
+  it('omits a removed setting', () => {
     const prompt = read({ temperature: 0.3, top_p: 0.9 })
     const { topP: _, ...settings } = prompt.settings
     expect(write({ ...prompt, settings })).toEqual({ ...smallBody, temperature: 0.3, model: 'sonnet' })
   })
 
-  it('says whether to stream when that was changed, and which tools are left', () => {
+  it('writes a changed stream flag and the remaining tools', () => {
     const tools = [
       { name: 'a', input_schema: {} },
       { type: 'web_search_20260318', name: 'b' },
@@ -119,7 +119,7 @@ describe('writing a prompt that came in the message format', () => {
     return Array.isArray(content) ? (content as readonly Json[]) : []
   }
 
-  it('sends untouched messages as they came and a rewritten one anew, its kept parts as they were', () => {
+  it('sends unchanged messages as received, and unchanged parts of rewritten messages', () => {
     const prompt = read({ system: 'S', messages: conversation })
     const messages = prompt.messages.map((message, index): Message =>
       index === 2 ? withParts(message, [...message.parts, { type: 'text', text: 'rewritten' }]) : message,
@@ -137,7 +137,7 @@ describe('writing a prompt that came in the message format', () => {
     })
   })
 
-  it('joins neighbours of one role when what stood between them was dropped, tool results first', () => {
+  it('joins neighbors of one role after a message between them is dropped, tool results first', () => {
     const prompt = read({ messages: conversation })
     const [first, , third, , fifth] = prompt.messages as [Message, Message, Message, Message, Message]
     expect(messagesOf({ ...prompt, messages: [first, third, fifth] })).toEqual([
@@ -154,7 +154,7 @@ describe('writing a prompt that came in the message format', () => {
     ])
   })
 
-  it('leaves out what would be empty', () => {
+  it('omits empty content', () => {
     const prompt = read({ messages: conversation })
     const [first] = prompt.messages as [Message]
     const empty: Message = { role: 'assistant', parts: [{ type: 'text', text: ' ' }] }
@@ -170,7 +170,7 @@ describe('writing a prompt that came in the message format', () => {
     ])
   })
 
-  it('keeps the system prompt where it stood when the conversation was rewritten', () => {
+  it('keeps the position of the system prompt when the conversation is rewritten', () => {
     const system = [{ type: 'text', text: 'S', cache_control: { type: 'ephemeral' } }]
     const later = { role: 'system', content: 'now in French' }
     const prompt = read({ system, messages: [...conversation, later] })
@@ -179,7 +179,7 @@ describe('writing a prompt that came in the message format', () => {
     expect((body['messages'] as readonly Json[]).at(-1)).toEqual(later)
   })
 
-  it('writes a system prompt that was rewritten, added or taken away outside the messages', () => {
+  it('writes a rewritten, added or removed system prompt outside the messages', () => {
     const prompt = read({ system: 'S' })
     const [, user] = prompt.messages as [Message, Message]
     const anew: Message = { role: 'system', parts: [{ type: 'text', text: 'T' }] }
@@ -189,7 +189,7 @@ describe('writing a prompt that came in the message format', () => {
     expect(write({ ...prompt, messages: [user] })).toEqual({ ...smallBody, model: 'sonnet' })
   })
 
-  it('keeps neighbouring system messages within a rewritten conversation apart', () => {
+  it('keeps neighboring system messages of a rewritten conversation separate', () => {
     const notes = [
       { role: 'system', content: 'now in French' },
       { role: 'system', content: [{ type: 'text', text: 'and loud' }] },
@@ -198,7 +198,7 @@ describe('writing a prompt that came in the message format', () => {
     expect(messagesOf({ ...prompt, messages: prompt.messages.slice(4) })).toEqual([conversation[4], ...notes])
   })
 
-  it('leaves a system message at the beginning of the messages there', () => {
+  it('keeps a system message at the start of the messages', () => {
     const messages = [
       { role: 'system', content: 'S' },
       { role: 'user', content: 'a' },

@@ -78,7 +78,7 @@ const stream = frames(
 )
 
 describe('a response of the vendor', () => {
-  it('is read with its thoughts, words, calls and what only the vendor knows', () => {
+  it('is read with thinking, text, calls and items of the vendor', () => {
     const { parts, finish, usage, id, model } = responsesUpstream.readCompletion(response)
 
     expect(parts.map(({ native: _native, ...part }) => part)).toEqual([
@@ -98,7 +98,7 @@ describe('a response of the vendor', () => {
     })
   })
 
-  it('leaves with all its fields and the bill', () => {
+  it('is sent with all its fields and the bill', () => {
     const told = responsesClient.writeCompletion(responsesUpstream.readCompletion(response), metrics, context)
 
     expect(JSON.parse(told)).toMatchObject({ ...response, svc_metrics: { strategy: metrics.strategy } })
@@ -127,7 +127,7 @@ describe('a response of the vendor', () => {
 })
 
 describe('a stream of the vendor', () => {
-  it('is read as it goes, and is whole with its last event', () => {
+  it('is read event by event, and is complete with its last event', () => {
     const read = responsesUpstream.stepReader()
     const collected = collector()
     stream.forEach((frame, index) => {
@@ -148,7 +148,7 @@ describe('a stream of the vendor', () => {
     })
   })
 
-  it('leaves word for word, with the bill on its last event', () => {
+  it('is sent unchanged, with the bill on its last event', () => {
     const read = responsesUpstream.stepReader()
     const writer = responsesClient.stepWriter(context)
     const written = stream.flatMap((frame) => [...writer.write(read(frame))])
@@ -179,7 +179,7 @@ describe('a stream of the vendor', () => {
   })
 })
 
-describe('a stream that broke', () => {
+describe('a broken stream', () => {
   it('ends in an error event with the next number, in both shapes that clients read', () => {
     const writer = responsesClient.stepWriter(context)
     writer.write({ events: [{ type: 'answer-start', id: 'x', model: 'm' }] })
@@ -198,8 +198,8 @@ describe('a stream that broke', () => {
   })
 })
 
-describe('calls whose pieces alternate', () => {
-  it('are told side by side, each under its own place in the output', () => {
+describe('calls with alternating pieces', () => {
+  it('are written in parallel, each with its own output index', () => {
     const writer = responsesClient.stepWriter(context)
     const written = writer.write({
       events: [

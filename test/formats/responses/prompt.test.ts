@@ -40,7 +40,7 @@ const said = (text: string): JsonObject => ({
 })
 
 describe('a responses request', () => {
-  it('says its instructions first and its text as a message of the user', () => {
+  it('reads its instructions first and its text as a user message', () => {
     const { messages } = read({ instructions: 'Be brief.' })
 
     expect(messages.map(({ role, parts }) => [role, parts])).toEqual([
@@ -49,7 +49,7 @@ describe('a responses request', () => {
     ])
   })
 
-  it('is an answer again where thoughts, words and calls of one turn stand apart', () => {
+  it('joins the reasoning, text and calls of one turn into one message', () => {
     const thought = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Hm.' }] }
     const { messages } = read({
       input: [
@@ -75,7 +75,7 @@ describe('a responses request', () => {
     ])
   })
 
-  it('has the settings of every other request', () => {
+  it('has the settings of other formats', () => {
     const { settings, tools, stream } = read({
       max_output_tokens: 7,
       temperature: 1.5,
@@ -106,7 +106,7 @@ describe('a responses request', () => {
     expect(stream).toBe(true)
   })
 
-  it('knows images and files in each of their forms', () => {
+  it('reads images and files in each form', () => {
     const content = [
       { type: 'input_image', image_url: 'data:image/png;base64,aGk=' },
       { type: 'input_image', image_url: 'https://example.org/a.png' },
@@ -167,7 +167,7 @@ describe('a responses request', () => {
 })
 
 describe('a responses request for a model of the chat format', () => {
-  it('says all that both formats know', () => {
+  it('carries all fields that both formats have', () => {
     const { body, ignored } = translated(chatFormat, {
       instructions: 'Be brief.',
       input: [
@@ -229,7 +229,7 @@ describe('a responses request for a model of the chat format', () => {
     expect(ignored).toEqual([])
   })
 
-  it('names the hints that it leaves out', () => {
+  it('names the omitted hints', () => {
     const { ignored } = translated(chatFormat, {
       service_tier: 'flex',
       prompt_cache_key: 'k',
@@ -255,7 +255,7 @@ describe('a responses request for a model of the chat format', () => {
 })
 
 describe('a responses request for a model of the message format', () => {
-  it('joins what one turn said, and results in one message', () => {
+  it('joins the content of one turn, and its results, in one message each', () => {
     const { body, ignored } = translated(messagesFormat, {
       instructions: 'Be brief.',
       input: [user('a'), call('1'), call('2'), output('1'), output('2'), { role: 'developer', content: 'More.' }],
@@ -293,7 +293,7 @@ describe('a responses request for a model of the message format', () => {
     expect(ignored).toEqual([])
   })
 
-  it('gives back a thought with the seal that it came with, and no thought of another vendor', () => {
+  it('returns reasoning with its signature, and no reasoning of another vendor', () => {
     const sealed = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Hm.' }] }
     const { body } = translated(messagesFormat, {
       input: [
@@ -311,7 +311,7 @@ describe('a responses request for a model of the message format', () => {
     ])
   })
 
-  it('is told in words where it wants JSON without a schema', () => {
+  it('becomes an instruction when it requests JSON without a schema', () => {
     const { body } = translated(messagesFormat, { text: { format: { type: 'json_object' } } })
 
     expect(JSON.stringify(body['system'])).toContain('exactly one JSON object')
@@ -341,7 +341,7 @@ describe.each([
     expect(failureOf(() => translated(format, fields)).details.param).toBe(param)
   })
 
-  it('is nothing where a field asks for what every answer is', () => {
+  it('ignores a field that requests the default', () => {
     const silent = { background: false, conversation: null, include: [], top_logprobs: 0, truncation: 'disabled' }
 
     expect(translated(format, silent).ignored).toEqual([])
@@ -353,7 +353,7 @@ describe('requests of other formats for an upstream of the responses format', ()
   const toResponses = (from: WholeFormat, body: JsonObject): Body =>
     JSON.parse(bodyText(responsesUpstream.writePrompt(from.readPrompt(body), 'm').body)) as Body
 
-  it('say all that both formats know, and want nothing kept', () => {
+  it('carry all fields that both formats have, with store: false', () => {
     const body = toResponses(
       chatFormat,
       chat({
@@ -402,7 +402,7 @@ describe('requests of other formats for an upstream of the responses format', ()
     })
   })
 
-  it('say that a call failed, and keep images in results', () => {
+  it('mark a failed call in its text, and keep images in results', () => {
     const body = toResponses(messagesFormat, {
       model: 'a/b',
       max_tokens: 7,

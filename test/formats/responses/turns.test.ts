@@ -13,8 +13,8 @@ const turn: KeptTurn = {
 const nothing: RecalledTurns = { continued: undefined, quoted: new Map(), held: new Set<string>() }
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
-describe('what a body refers to', () => {
-  it('is the response that it continues, and those of whose items it speaks, each once', () => {
+describe('the references of a body', () => {
+  it('are the response that it continues and the responses of its items, each once', () => {
     const input = [reference('msg_77_0'), { id: 'fc_77_1' }, reference('rs_8_8_2'), reference('elsewhere')]
 
     expect(responseTurns.refersTo({ previous_response_id: 'resp_1', input })).toEqual({
@@ -24,7 +24,7 @@ describe('what a body refers to', () => {
     })
   })
 
-  it('is nothing in a body without references, which stays itself', () => {
+  it('are empty in a body without references, which stays the same object', () => {
     const body = { model: 'a/b', input: [{ role: 'user', content: 'One' }] }
 
     expect(responseTurns.refersTo(body)).toEqual({ continued: undefined, quoted: [], foreign: [] })
@@ -33,7 +33,7 @@ describe('what a body refers to', () => {
 })
 
 describe('a recalled body', () => {
-  it('holds the whole conversation, and no longer the reference to it', () => {
+  it('has the whole conversation instead of the reference to it', () => {
     const body = { model: 'a/b', previous_response_id: 'resp_77', instructions: 'Be brief.', input: 'Two' }
 
     expect(responseTurns.recall(body, { ...nothing, continued: turn })).toEqual({
@@ -43,13 +43,13 @@ describe('a recalled body', () => {
     })
   })
 
-  it('may say nothing new', () => {
+  it('needs no new input', () => {
     expect(responseTurns.recall({ previous_response_id: 'resp_77' }, { ...nothing, continued: turn })).toEqual({
       input: [{ role: 'user', content: 'One' }, message],
     })
   })
 
-  it('holds items in the place of references to them', () => {
+  it('has items instead of references to them', () => {
     const input = [{ role: 'user', content: 'One' }, reference('msg_77_0'), { role: 'user', content: 'Two' }]
     const quoted = new Map([['resp_77', turn.answer]])
 
@@ -71,11 +71,11 @@ describe('a recalled body', () => {
   })
 })
 
-describe('a kept turn', () => {
+describe('a stored turn', () => {
   const asked = { model: 'a/b', input: 'One' }
   const context = { prompt: responsesClient.readPrompt(asked), created: 1, asked }
 
-  it('is the conversation and the answer, from a whole body as from the last event of a stream', () => {
+  it('has the conversation and the answer, from a whole body or from the last event of a stream', () => {
     const whole = JSON.stringify(turn.answer)
     const event = JSON.stringify({ type: 'response.completed', response: turn.answer })
 
@@ -83,7 +83,7 @@ describe('a kept turn', () => {
     expect(responseTurns.keep(context, event)).toEqual(turn)
   })
 
-  it('is none where the caller says store: false', () => {
+  it('does not exist with store: false', () => {
     expect(responseTurns.keep({ ...context, asked: { ...asked, store: false } }, '{"id":"resp_77"}')).toBeUndefined()
   })
 })
