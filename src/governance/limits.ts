@@ -112,11 +112,13 @@ export function counterName(kind: LimitKind, owner: string, every: DurationCode,
 }
 
 const MINUTE = 60_000
+/** Maximum time by which a clock may be set back without losing amounts, in milliseconds. */
+export const MAX_SETBACK_MS: number = 120 * MINUTE
 
 /**
  * Returns the time at which a counter expires. It outlives its window, so that late settlements are counted and a clock
  * that is set back finds it again. Windows of a minute are kept for a shorter time, because there are many.
  */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
-  return period.end + (every === '1m' ? 15 * MINUTE : 120 * MINUTE)
+  return period.end + (every === '1m' ? 15 * MINUTE : MAX_SETBACK_MS)
 }
