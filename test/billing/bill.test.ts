@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   billHeaders,
+  clampUsage,
   headerSafe,
   makeBill,
   makeHitBill,
@@ -9,7 +10,7 @@ import {
   savings,
   savingsPercent,
 } from '../../src/billing/bill.ts'
-import { NO_USAGE } from '../../src/core/answer.ts'
+import { NO_USAGE, promptTokens } from '../../src/core/answer.ts'
 import { formatUsd, nano, ZERO } from '../../src/core/money.ts'
 
 const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 }
@@ -24,7 +25,7 @@ const plain = {
 }
 
 describe('a bill', () => {
-  it('takes the upstream’s count where nothing was rewritten, whatever our own counter says', () => {
+  it('uses the count of the upstream for a prompt that was not rewritten', () => {
     const bill = makeBill({
       ...plain,
       counted: { original: 900, sent: 900 },
@@ -37,7 +38,7 @@ describe('a bill', () => {
     expect(savings(bill)).toBe(0)
   })
 
-  it('scales our count of the original by the upstream’s count of what was sent', () => {
+  it('scales the local count of the original by the upstream’s count of the sent prompt', () => {
     const bill = makeBill({
       ...plain,
       counted: { original: 100_000, sent: 10_000 },
@@ -49,7 +50,7 @@ describe('a bill', () => {
     expect(savingsPercent(bill)).toBe(90)
   })
 
-  it('counts small-model calls into the actual cost and not into the billed amount', () => {
+  it('adds small-model calls to the actual cost and not to the billed amount', () => {
     const usage = { ...NO_USAGE, inputTokens: 1000 }
     const without = makeBill({ ...plain, counted: { original: 1, sent: 1 }, usage })
     const bill = makeBill({ ...plain, counted: { original: 1, sent: 1 }, usage, spent: nano(500) })
@@ -58,7 +59,7 @@ describe('a bill', () => {
     expect(bill.billed).toBe(without.billed)
   })
 
-  it('reads an upstream’s cached tokens at their own price in the actual cost only', () => {
+  it('applies the price of cached tokens to the actual cost only', () => {
     const usage = { ...NO_USAGE, inputTokens: 100, cacheReadTokens: 900 }
     const bill = makeBill({ ...plain, counted: { original: 1, sent: 1 }, usage })
 
@@ -78,7 +79,7 @@ describe('a bill', () => {
     expect(headers['x-svc-savings-usd']).toBe(headers['x-svc-theoretical-cost'])
   })
 
-  it('keeps its equations for any usage: billed = theoretical × margin, savings = theoretical − actual', () => {
+  it('fulfills billed = theoretical × margin and savings = theoretical − actual for any usage', () => {
     const count = fc.integer({ min: 0, max: 2_000_000 })
     const margin = fc.double({ min: 0, max: 10, noNaN: true })
     fc.assert(
@@ -93,7 +94,64 @@ describe('a bill', () => {
     )
   })
 
-  it('never puts into a header what a header cannot hold', () => {
+  it('replaces characters that a header cannot contain', () => {
     expect(headerSafe('Family-Lock (a -> b漢\r\nx: y)')).toBe('Family-Lock (a -> b???x: y)')
+  })
+})
+
+const amount = fc.nat(2_000_000)
+const usages = fc.record({
+  inputTokens: amount,
+  cacheReadTokens: amount,
+  cacheWriteTokens: amount,
+  cacheWrite1hTokens: amount,
+  outputTokens: amount,
+  reasoningTokens: fc.nat(1000),
+})
+
+describe('clamped usage', () => {
+  it('stays within the ceiling, and the clamped and the cut-off tokens add up to the reported ones', () => {
+    fc.assert(
+      fc.property(usages, amount, amount, (reported, prompt, output) => {
+        const { usage, cutOff } = clampUsage(reported, { prompt, output })
+        expect(promptTokens(usage)).toBe(Math.min(prompt, promptTokens(reported)))
+        expect(usage.outputTokens).toBe(Math.min(output, reported.outputTokens))
+        expect(usage.reasoningTokens).toBeLessThanOrEqual(Math.max(usage.outputTokens, reported.reasoningTokens))
+        for (const part of ['inputTokens', 'cacheReadTokens', 'cacheWriteTokens', 'cacheWrite1hTokens'] as const) {
+          expect(usage[part]).toBeGreaterThanOrEqual(0)
+          expect(usage[part]).toBeLessThanOrEqual(reported[part])
+        }
+        expect(promptTokens(usage) + (cutOff?.promptTokens ?? 0)).toBe(promptTokens(reported))
+        expect(usage.outputTokens + (cutOff?.completionTokens ?? 0)).toBe(reported.outputTokens)
+      }),
+    )
+  })
+
+  it('equals the reported usage within the ceiling', () => {
+    const reported = { ...NO_USAGE, inputTokens: 10, outputTokens: 5 }
+    expect(clampUsage(reported, { prompt: 10, output: 5 })).toEqual({ usage: reported })
+  })
+})
+
+describe('the original of a rewritten prompt', () => {
+  const rewritten = {
+    price: { input: 1, output: 2 },
+    margin: 1,
+    strategy: 'RLM-Context-Search',
+    estimated: false,
+    spent: ZERO,
+    counted: { original: 100_000, sent: 10_000 },
+    ceiling: { prompt: 400_000, output: 1000 },
+  }
+
+  it('is billed with at most the reserved tokens', () => {
+    const bill = makeBill({ ...rewritten, reserved: 120_000, usage: { ...NO_USAGE, inputTokens: 30_000 } })
+    expect(bill.originalTokens).toBe(120_000)
+    expect(bill.billed).toBe(120_000 * 1000)
+  })
+
+  it('is at least the sent prompt', () => {
+    const bill = makeBill({ ...rewritten, reserved: 20_000, usage: { ...NO_USAGE, inputTokens: 30_000 } })
+    expect(bill.originalTokens).toBe(30_000)
   })
 })

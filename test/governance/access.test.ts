@@ -54,12 +54,12 @@ describe('models', () => {
     expect(mayUse(key(fields), name)).toBe(allowed)
   })
 
-  it('a model is allowed by any of its names', () => {
+  it('is allowed by any of its names', () => {
     expect(mayUse(key({ allowed_models: ['openai/*'] }), 'alias', ['openai/gpt-x'])).toBe(true)
     expect(mayUse(key({ allowed_models: ['openai/*'] }), 'alias', ['anthropic/claude'])).toBe(false)
   })
 
-  it('one that is not allowed is refused in words that cut its name', () => {
+  it('truncates the name of a refused model in the message', () => {
     expect(refused(prompt({}), { allowed_models: ['other'] })).toBe('model-not-allowed')
     const name = 'x'.repeat(10_000)
     expect(() => checkAccess(key({ allowed_models: [] }), { prompt: prompt({}), modelName: name })).toThrow(/x{100}\./)
@@ -75,7 +75,7 @@ describe('tools', () => {
     [{ mcp_servers: [{}] }, true],
     [{ web_search_options: {} }, true],
     [{ web_search_options: null }, false],
-  ])('in the body %j are refused where the key has none: %s', (body, isRefused) => {
+  ])('in the body %j are refused for a key without tools: %s', (body, isRefused) => {
     expect(refused(prompt(body), { disable_tools: true })).toBe(isRefused ? 'tools-disabled' : undefined)
     expect(refused(prompt(body), { disable_tools: false })).toBeUndefined()
   })
@@ -84,14 +84,14 @@ describe('tools', () => {
 describe('the length of an answer', () => {
   const model = { maxOutputTokens: 50 } as Model
 
-  it('above what the key permits is refused', () => {
+  it('above the maximum of the key is refused', () => {
     expect(refused(prompt({}, 11), { max_tokens: 10 })).toBe('max-tokens-exceeded')
     expect(refused(prompt({}, 10), { max_tokens: 10 })).toBeUndefined()
     expect(refused(prompt({}), { max_tokens: 10 })).toBeUndefined()
     expect(refused(prompt({}, 1_000_000), {})).toBeUndefined()
   })
 
-  it('is what the caller asked for, else the smaller of the greatest of key and model', () => {
+  it('is that of the request, or else the smaller maximum of key and model', () => {
     expect(greatestAnswer(key({ max_tokens: 10 }), prompt({}, 7), model)).toBe(7)
     expect(greatestAnswer(key({ max_tokens: 10 }), prompt({}), model)).toBe(10)
     expect(greatestAnswer(key({ max_tokens: 100 }), prompt({}), model)).toBe(50)
@@ -121,13 +121,13 @@ describe('weights', () => {
     expect(names(model, random)).toBe(order)
   })
 
-  it('without weights the first stays first, without providers there is none', () => {
+  it('keeps the first provider first without weights, and returns none without providers', () => {
     const zero = configs.map((config) => ({ ...config, weight: 0 }))
     expect(weighProviders(zero, 'm', () => 0.5).map((config) => config.provider)).toEqual(['a', 'b', 'c'])
     expect(weighProviders([], 'm', () => 0.5)).toEqual([])
   })
 
-  it('every serving provider comes exactly once, and the fallbacks in falling weight', () => {
+  it('returns each serving provider once, and the fallbacks in descending order of weight', () => {
     const config = fc.record({ weight: fc.nat(5), allowedModels: fc.constantFrom([], ['m'], ['x']) })
     fc.assert(
       fc.property(fc.array(config), fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (given, random) => {

@@ -16,7 +16,7 @@ const given = {
 }
 
 describe('the configuration', () => {
-  it('is put in place: keys by secret or by hash, and the records they share', async () => {
+  it('stores keys by secret or by hash, and the records that they share', async () => {
     const place = room()
     await applyConfiguration(parseConfiguration(given), place)
     expect(await place.keyring.find(SECRET)).toMatchObject({
@@ -38,7 +38,7 @@ describe('the configuration', () => {
     })
   })
 
-  it('put in place again, also by several processes at once, neither doubles keys nor resets usage', async () => {
+  it('does not duplicate keys or reset usage when several processes apply it again', async () => {
     const place = room()
     await applyConfiguration(parseConfiguration(given), place)
     const before = (await place.keyring.page({ limit: 10 })).records
@@ -50,7 +50,7 @@ describe('the configuration', () => {
     expect(await others[0]!.reports.spentCents([before[0]!])).toEqual([5])
   })
 
-  it('wins over the store, save that a key which was switched off stays off', async () => {
+  it('overrides stored records, but leaves a disabled key disabled', async () => {
     const place = room()
     await applyConfiguration(parseConfiguration(given), place)
     await place.keyring.update('app', parseKeyChange({ is_active: false, budget_limit_cents: 999, max_tokens: 5 }))
@@ -62,7 +62,7 @@ describe('the configuration', () => {
     expect(await place.keyring.find(SECRET)).toMatchObject({ active: true })
   })
 
-  it('a new secret under the same id replaces the old one at once and keeps the usage', async () => {
+  it('replaces the secret of a key with the same id at once and keeps the usage', async () => {
     const place = room()
     await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
     const old = await place.keyring.read('app')
@@ -74,7 +74,7 @@ describe('the configuration', () => {
     expect(await place.reports.spentCents([key!])).toEqual([7])
   })
 
-  it('a secret that belongs to another key already is refused', async () => {
+  it('refuses a secret that belongs to another key', async () => {
     const place = room()
     await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
     const thief = parseConfiguration({ virtual_keys: [{ id: 'other', name: 'Other', value: SECRET }] })
@@ -116,17 +116,17 @@ describe('the configuration', () => {
     ],
     ['governance.rate_limits[0].id', { rate_limits: [{ id: 'a b' }] }],
     ['governance.rate_limits[0].request_max_limit', { rate_limits: [{ id: 'a', request_max_limit: 0.5 }] }],
-  ])('names the path %s of what is wrong', (path, value) => {
+  ])('reports the path %s of an invalid field', (path, value) => {
     expect(() => parseConfiguration(value)).toThrow(expect.objectContaining({ details: { param: path } }) as Error)
   })
 
-  it('an error never holds a secret', () => {
+  it('never puts a secret into an error', () => {
     const attempt = (): unknown => parseConfiguration({ virtual_keys: [{ name: 5, value: SECRET }] })
     expect(attempt).toThrow('governance.virtual_keys[0].name')
     expect(attempt).not.toThrow(new RegExp(SECRET))
   })
 
-  it('a key that refers to a record which nobody configured is refused', async () => {
+  it('refuses a key that refers to an unknown record', async () => {
     const place = room()
     const lonely = parseConfiguration({ virtual_keys: [{ name: 'a', value: SECRET, budget_id: 'none' }] })
     await expect(applyConfiguration(lonely, place)).rejects.toMatchObject({ details: { param: 'budget_id' } })

@@ -16,7 +16,7 @@ function failure(action: () => unknown): GatewayError {
 const bare = { id: 'id', hash: 'hash', prefix: 'sk-bf-0123', createdAt: 0 }
 
 describe('the body that creates a key', () => {
-  it('with every field becomes a key with every field', () => {
+  it('sets every field', () => {
     const fields = parseNewKey({
       name: 'app',
       description: 'for the app',
@@ -56,7 +56,7 @@ describe('the body that creates a key', () => {
     })
   })
 
-  it('with a name alone becomes an active key without limits', () => {
+  it('creates an active key without limits from a name alone', () => {
     expect(makeKey(bare, parseNewKey({ name: 'app' }))).toEqual({
       ...bare,
       name: 'app',
@@ -67,7 +67,7 @@ describe('the body that creates a key', () => {
     })
   })
 
-  it('takes null for none and the greatest safe integer for unlimited', () => {
+  it('accepts null for no value and the maximum safe integer for unlimited', () => {
     const greatest = Number.MAX_SAFE_INTEGER
     const fields = { name: 'app', budget_limit_cents: greatest, rate_limit_requests: greatest, rate_limit_tokens: null }
     expect(makeKey(bare, parseNewKey({ ...fields, plan: null, expires_at: null }))).toEqual(
@@ -131,7 +131,7 @@ describe('the body that creates a key', () => {
     })
   })
 
-  it('cannot set what only the gateway sets', () => {
+  it('cannot set fields that only the gateway sets', () => {
     const assigned = {
       id: 'mine',
       hash: 'x',
@@ -151,7 +151,7 @@ describe('the body that creates a key', () => {
     },
   )
 
-  it('needs a limit where a duration is given', () => {
+  it('requires a limit with a duration', () => {
     expect(failure(() => makeKey(bare, parseNewKey({ name: 'app', token_reset_duration: '1d' })))).toMatchObject({
       details: { param: 'token_reset_duration' },
     })
@@ -161,7 +161,7 @@ describe('the body that creates a key', () => {
 describe('the body that changes a key', () => {
   const key = makeKey(bare, parseNewKey({ name: 'app', budget_limit_cents: 100, max_tokens: 5, plan: 'free' }))
 
-  it('changes the fields it names and no others', () => {
+  it('changes only the given fields', () => {
     expect(changeKey(key, parseKeyChange({ is_active: false }))).toEqual({ ...key, active: false })
     expect(changeKey(key, parseKeyChange({ budget_reset_duration: '1d' }))).toEqual({
       ...key,
@@ -173,7 +173,7 @@ describe('the body that changes a key', () => {
     })
   })
 
-  it('takes fields away with null', () => {
+  it('removes fields with null', () => {
     const { budget: _budget, plan: _plan, ...rest } = key
     expect(changeKey(key, parseKeyChange({ budget_limit_cents: null, max_tokens: null, plan: null }))).toEqual({
       ...rest,
@@ -214,7 +214,7 @@ describe('plans', () => {
     expect(limitsOf(makeKey(bare, parseNewKey({ name: 'app', plan })))).toEqual({})
   })
 
-  it('give way to a limit of the key itself', () => {
+  it('are overridden by a limit of the key', () => {
     const key = makeKey(bare, parseNewKey({ name: 'app', plan: 'free', rate_limit_requests: 5 }))
     expect(limitsOf(key)).toEqual({ requests: { max: 5, every: '1h' }, tokens: { max: 100_000, every: '1h' } })
   })

@@ -7,7 +7,7 @@ import { settled } from '../support/attempt.ts'
 const SECRET = /^sk-bf-[0-9a-f-]{36}$/
 
 describe('the keyring', () => {
-  it('finds a created key by its secret and by nothing else', async () => {
+  it('finds a created key only by its secret', async () => {
     const { keyring } = room()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
     expect(secret).toMatch(SECRET)
@@ -28,7 +28,7 @@ describe('the keyring', () => {
     }
   })
 
-  it('never stores or shows the secret or, to the outside, its hash', async () => {
+  it('never stores the secret, and never shows the secret or its hash', async () => {
     const { keyring, store } = room()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
     const keys = await store.list('', { limit: 100 })
@@ -40,7 +40,7 @@ describe('the keyring', () => {
     expect(shown).toContain(secret.slice(0, 10))
   })
 
-  it('shows a change at once where it was made, and within two seconds to another process', async () => {
+  it('shows a change at once in the same process, and within two seconds in another', async () => {
     const here = room()
     const there = room({ store: here.store, clock: here.clock })
     const { key, secret } = await here.keyring.create(parseNewKey({ name: 'app' }))
@@ -58,7 +58,7 @@ describe('the keyring', () => {
     expect(await there.keyring.find(secret)).toBeUndefined()
   })
 
-  it('answers a repeated look-up, of a right or a wrong secret, without asking the store again', async () => {
+  it('answers a repeated look-up of a valid or an unknown secret without calling the store', async () => {
     const { keyring, store, clock } = room()
     let asked = 0
     const counting = room({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
@@ -73,7 +73,7 @@ describe('the keyring', () => {
     expect(asked).toBe(3)
   })
 
-  it('a flood of wrong secrets does not push out the right one', async () => {
+  it('keeps a valid secret cached during a flood of wrong secrets', async () => {
     const { keyring, store, clock } = room()
     let asked = 0
     const flooded = room({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
@@ -85,7 +85,7 @@ describe('the keyring', () => {
     expect(asked).toBe(0)
   })
 
-  it('a look-up under way during a change does not bring the old record back', async () => {
+  it('does not cache the old record when a look-up runs during a change', async () => {
     const { store, clock } = room()
     let open = (): void => {}
     const gate = { wait: Promise.resolve() }
@@ -114,7 +114,7 @@ describe('the keyring', () => {
     ['null', 'null'],
     ['a list', '[]'],
     ['a record without its limits readable', '{"budget":null}'],
-  ])('a stored record that is %s fails closed with overloaded', async (_label, text) => {
+  ])('rejects a stored record that is %s with overloaded', async (_label, text) => {
     const { keyring, store, clock } = room()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100 }))
     await store.set(`key:${key.id}`, text)
@@ -126,7 +126,7 @@ describe('the keyring', () => {
     expect(await other.keyring.find(secret)).toBeUndefined()
   })
 
-  it('a record whose limit is damaged fails closed and does not become a key without that limit', async () => {
+  it('rejects a record with a damaged limit instead of using the key without the limit', async () => {
     const { keyring, store, clock } = room()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, plan: 'free' }))
     for (const damage of [
@@ -140,13 +140,13 @@ describe('the keyring', () => {
     }
   })
 
-  it('a store that fails makes the look-up fail, not the key unknown', async () => {
+  it('rejects a look-up while the store fails', async () => {
     const { store } = room()
     const broken = room({ store: { ...store, get: () => Promise.reject(new Error('down')) } })
     await expect(settled(() => broken.keyring.find('sk-bf-any'))).rejects.toThrow('down')
   })
 
-  it('lists keys page by page, each once', async () => {
+  it('lists each key once over several pages', async () => {
     const { keyring } = room()
     const made = await Promise.all(
       Array.from({ length: 25 }, (_, n) => keyring.create(parseNewKey({ name: `key ${n}` }))),
@@ -161,7 +161,7 @@ describe('the keyring', () => {
     expect(found).toEqual(made.map(({ key }) => key.id).toSorted())
   })
 
-  it.each(['unknown', '', '__proto__', '../key', 'a b', 'x'.repeat(1000)])('the odd id %j is not found', async (id) => {
+  it.each(['unknown', '', '__proto__', '../key', 'a b', 'x'.repeat(1000)])('does not find the id %j', async (id) => {
     const { keyring } = room()
     await expect(settled(() => keyring.read(id))).rejects.toMatchObject({ kind: 'not-found' })
     await expect(settled(() => keyring.update(id, parseKeyChange({ is_active: false })))).rejects.toMatchObject({
@@ -170,7 +170,7 @@ describe('the keyring', () => {
     await expect(settled(() => keyring.remove(id))).rejects.toMatchObject({ kind: 'not-found' })
   })
 
-  it('parallel updates of different fields all take effect', async () => {
+  it('applies parallel updates of different fields', async () => {
     const { keyring } = room()
     const { key } = await keyring.create(parseNewKey({ name: 'app' }))
     await Promise.all([
@@ -200,7 +200,7 @@ describe('the keyring', () => {
     expect(await keyring.update(key.id, parseKeyChange({ is_active: false }))).toMatchObject({ active: false })
   })
 
-  it('a record that was read can be sent back and changes nothing', async () => {
+  it('accepts its own record as an update that changes nothing', async () => {
     const { keyring } = room()
     const fields = {
       name: 'app',
@@ -215,7 +215,7 @@ describe('the keyring', () => {
     expect(publicKey(again, 3)).toEqual(shown)
   })
 
-  it('shows a key in the shapes of the admin API', async () => {
+  it('shows a key in the form of the admin API', async () => {
     const { keyring } = room()
     const { key } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 500 }))
     expect(listedKey(key, 12)).toEqual({

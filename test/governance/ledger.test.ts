@@ -16,7 +16,7 @@ async function keyWith(place: Room, fields: WireForm<KeySettings>): Promise<Virt
 }
 
 describe('request limits', () => {
-  it('of 300 requests at once exactly as many are let in as the limit says', async () => {
+  it('accept exactly as many of 300 parallel requests as the limit allows', async () => {
     const place = room()
     const key = await keyWith(place, { rate_limit_requests: 100 })
     const all = await Promise.allSettled(Array.from({ length: 300 }, () => place.ledger.reserve(key, quote(10, 10))))
@@ -33,7 +33,7 @@ describe('request limits', () => {
     })
   })
 
-  it('what remains falls by exactly one with each request and the limits report agrees', async () => {
+  it('decrease by one with each request, as the limits report shows', async () => {
     const place = room()
     const key = await keyWith(place, { rate_limit_requests: 5 })
     for (const remaining of [4, 3, 2, 1, 0]) {
@@ -46,7 +46,7 @@ describe('request limits', () => {
     }
   })
 
-  it('a refused request consumes nothing: neither its place nor its tokens nor money', async () => {
+  it('take no requests, tokens or money for a refused request', async () => {
     const place = room()
     const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
     await expect(place.ledger.reserve(key, quote(101, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
@@ -58,7 +58,7 @@ describe('request limits', () => {
     })
   })
 
-  it('a request that failed before anything was used keeps its place and costs no tokens and no money', async () => {
+  it('count a request that failed before it used tokens or money', async () => {
     const place = room()
     const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
     const reservation = await place.ledger.reserve(key, quote(50, 1, 1000))
@@ -74,13 +74,13 @@ describe('request limits', () => {
     ['rate_limit_requests', 'rate-limited'],
     ['rate_limit_tokens', 'rate-limited'],
     ['budget_limit_cents', 'budget-exceeded'],
-  ])('a limit of zero in %s serves nothing, not even what is free', async (field, kind) => {
+  ])('a limit of zero in %s refuses free requests too', async (field, kind) => {
     const place = room()
     const key = await keyWith(place, { [field]: 0 })
     await expect(place.ledger.reserve(key, quote(0, 0))).rejects.toMatchObject({ kind })
   })
 
-  it('without limits the status is the greatest safe integer and the end of the hour, without a key zero', async () => {
+  it('report the maximum safe integer and the end of the hour without limits, and 0 without a key', async () => {
     const place = room({ at: NOON + 5 })
     const key = await keyWith(place, {})
     const unlimited = { limit: UNLIMITED, remaining: UNLIMITED, resetAt: HOUR_END }
@@ -109,7 +109,7 @@ describe('request limits', () => {
 })
 
 describe('token limits', () => {
-  it('admit while the prompt fits and settle with the actual total', async () => {
+  it('accept while the prompt fits and settle the actual total', async () => {
     const place = room()
     const key = await keyWith(place, { rate_limit_tokens: 100 })
     const first = await place.ledger.reserve(key, quote(60, 1000))
@@ -130,7 +130,7 @@ describe('token limits', () => {
     await expect(place.ledger.reserve(key, quote(0, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
   })
 
-  it('the headers of a request that a token limit refused speak of the token limit, otherwise of the requests', async () => {
+  it('put the token limit into the headers of a request that it refused, and the request limit otherwise', async () => {
     const place = room()
     const key = await keyWith(place, { rate_limit_tokens: 100, rate_limit_requests: 7 })
     const error = place.ledger.reserve(key, quote(200, 1))
@@ -141,7 +141,7 @@ describe('token limits', () => {
 })
 
 describe('budgets', () => {
-  it('hold the worst case and settle the truth', async () => {
+  it('hold the worst case and settle the actual amount', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     const reservation = await place.ledger.reserve(key, quote(100, 400, 1_000_000))
@@ -151,7 +151,7 @@ describe('budgets', () => {
     expect(await place.reports.spentCents([key])).toEqual([15])
   })
 
-  it('lower the output limit when only a part fits, to exactly what they pay for', async () => {
+  it('lower the output limit to the length that the rest of the budget covers', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     const reservation = await place.ledger.reserve(key, quote(100, 5_000, 1_000_000))
@@ -178,7 +178,7 @@ describe('budgets', () => {
     },
   )
 
-  it('name themselves and their limit when they refuse, and not what was spent', async () => {
+  it('report their name and limit in a refusal, but not the spent amount', async () => {
     const place = room()
     await place.shared.budgets.insert('team', { id: 'team', name: 'Team A', limit: { max: usd(5), every: '1w' } })
     const key = await keyWith(place, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
@@ -192,7 +192,7 @@ describe('budgets', () => {
     expect(message).not.toContain('3.76')
   })
 
-  it('several are taken in one step: the shared one refuses and the own one stays untouched', async () => {
+  it('leave the budget of the key unchanged when the shared budget refuses', async () => {
     const place = room()
     await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(0.05), every: '1M' } })
     const one = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
@@ -208,7 +208,7 @@ describe('budgets', () => {
     expect(await place.reports.limits(two)).toMatchObject({ remaining_budget_cents: 0, budget_limit_cents: 5 })
   })
 
-  it('that no longer exist serve nothing', async () => {
+  it('that were deleted refuse all requests', async () => {
     const place = room()
     await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(5), every: '1M' } })
     const key = await keyWith(place, { budget_id: 'team' })
@@ -221,7 +221,7 @@ describe('budgets', () => {
     await expect(place.ledger.reserve(other, quote(1, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
   })
 
-  it('let free models through while there is any limit at all, also when they are used up', async () => {
+  it('accept free models also when they are spent, unless they are 0', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     await (await place.ledger.reserve(key, quote(10, 0, 1_000_000))).settle(used(10, 0, 10_000_000))
@@ -229,7 +229,7 @@ describe('budgets', () => {
     expect((await place.ledger.reserve(key, quote(1, 5_000, 0))).outputTokens).toBe(5_000)
   })
 
-  it('a price that is no number is refused, and a bill that is no number costs what was held', async () => {
+  it('refuse a price of NaN, and bill the held amount for a bill of NaN', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     await expect(place.ledger.reserve(key, quote(1, 1, Number.NaN))).rejects.toMatchObject({ kind: 'budget-exceeded' })
@@ -239,7 +239,7 @@ describe('budgets', () => {
     expect(await place.reports.usage(key)).toMatchObject({ tokens: { prompt: 0, completion: 0 } })
   })
 
-  it('find what was spent before when their window changes, or when a key is given its first budget', async () => {
+  it('include earlier amounts when their window changes or when a key gets its first budget', async () => {
     const place = room()
     const { id } = await keyWith(place, {})
     const spend = async (billed: number): Promise<void> => {
@@ -312,7 +312,7 @@ describe('budgets', () => {
     },
   )
 
-  it('never overshoot under a burst of parallel requests with partial grants', async () => {
+  it('are not exceeded by a burst of parallel requests with partial grants', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 10 })
     let billed = 0
@@ -331,7 +331,7 @@ describe('budgets', () => {
   })
 })
 
-it('a reservation whose answer was lost on the way is given back at once', async () => {
+it('releases a reservation at once when the answer of the store is lost', async () => {
   const { store, clock } = room()
   let fails = true
   const lossy = {
@@ -350,7 +350,7 @@ it('a reservation whose answer was lost on the way is given back at once', async
 })
 
 describe('settling', () => {
-  it('asks the store once, however often it is called', async () => {
+  it('calls the store once for repeated calls', async () => {
     const { store, clock } = room()
     let asked = 0
     const counting = {
@@ -364,7 +364,7 @@ describe('settling', () => {
     expect(asked).toBe(1)
   })
 
-  it('counts once, however often it is called', async () => {
+  it('counts once for repeated calls', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
@@ -374,7 +374,7 @@ describe('settling', () => {
     expect(await place.reports.usage(key)).toMatchObject({ requests: 1, tokens: { total: 2 } })
   })
 
-  it('belongs to the window in which the request was let in', async () => {
+  it('belongs to the window in which the request was accepted', async () => {
     const place = room({ at: HOUR_END - 1 })
     const key = await keyWith(place, { rate_limit_tokens: 100 })
     const reservation = await place.ledger.reserve(key, quote(10, 1))
@@ -385,7 +385,7 @@ describe('settling', () => {
     expect(await place.reports.rateLimit(key)).toMatchObject({ token_remaining: 10 })
   })
 
-  it('works when the limits were changed or the key deleted in the meantime', async () => {
+  it('succeeds after the limits were changed or the key was deleted', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 100, rate_limit_requests: 5 })
     const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
@@ -396,7 +396,7 @@ describe('settling', () => {
     expect(await place.ledger.status(key)).toMatchObject({ remaining: 4 })
   })
 
-  it('gives a hold back after ten minutes and still counts what comes later', async () => {
+  it('counts a settlement after the reservation expired', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const lost = await place.ledger.reserve(key, quote(10, 0, 1_000_000))
@@ -409,7 +409,7 @@ describe('settling', () => {
     ])
   })
 
-  it('that the store did not take rejects, is kept, and is counted once with a later one', async () => {
+  it('rejects while the store fails, and is counted once with a later settlement', async () => {
     const healthy = room()
     let down = false
     const store = {
@@ -436,7 +436,7 @@ describe('settling', () => {
 })
 
 describe('reports', () => {
-  it('tell usage in the shape of the admin API, summed over the days of the window and by model', async () => {
+  it('sum usage over the days of the window and by model, in the form of the admin API', async () => {
     const place = room({ at: Date.UTC(2026, 0, 12, 5) })
     const key = await keyWith(place, { budget_limit_cents: 1000, budget_reset_duration: '1w' })
     const spend = async (model: string, saved: number): Promise<void> => {
@@ -483,7 +483,7 @@ describe('reports', () => {
     expect(await place.reports.usage(key)).toMatchObject({ requests: 0, current_usage_cents: 0, by_model: [] })
   })
 
-  it('tell the limits of a key without any as unlimited, in every integer', async () => {
+  it('show the maximum safe integer for a key without limits', async () => {
     const place = room()
     const key = await keyWith(place, {})
     expect(await place.reports.limits(key)).toEqual({
@@ -501,7 +501,7 @@ describe('reports', () => {
     expect(await place.reports.spentCents([])).toEqual([])
   })
 
-  it('a hostile model name is a name like any other and changes no sums', async () => {
+  it('count a hostile model name like any other', async () => {
     const place = room()
     const key = await keyWith(place, {})
     for (const model of ['__proto__', 'requests x', '\ud800', 'a b']) {
@@ -538,7 +538,7 @@ it('shared rate limits count the requests and tokens of all their keys together'
   expect((await place.ledger.reserve(first!, quote(55, 1))).rate).toMatchObject({ limit: 3, remaining: 2 })
 })
 
-it('amounts near the greatest integer stay exact', async () => {
+it('keeps amounts near the maximum integer exact', async () => {
   const place = room()
   const key = await keyWith(place, { budget_limit_cents: 900_000_000 })
   const nearly = 900_000_000 * 1e7 - 1

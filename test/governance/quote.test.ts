@@ -45,7 +45,7 @@ async function keyWith(place: Room, fields: Record<string, number>): Promise<Vir
 }
 
 describe('a quote', () => {
-  it('costs what its dearest candidate costs, each with its own bound', () => {
+  it('costs as much as its most expensive candidate, each with its own bound', () => {
     const quote = quoteOf([
       { model: CHEAP, promptTokens: 4_000 },
       { model: DEAR, promptTokens: 1_000 },
@@ -55,7 +55,7 @@ describe('a quote', () => {
     expect(quote.promptBound?.(DEAR)).toBe(1_000)
   })
 
-  it('multiplies the answer by the number of choices, and all by the margin', () => {
+  it('multiplies the answer by the number of choices, and the sum by the margin', () => {
     const quote = quoteOf([{ model: CHEAP, promptTokens: 10 }], { choices: 3, margin: 2 })
     expect(quote.cost(100)).toBe(2 * (10 + 300) * 1000)
   })
@@ -96,7 +96,7 @@ describe('a reservation whose bound does not fit', () => {
     expect((await place.ledger.reserve(key, quote)).quote.promptBound?.(DEAR)).toBe(990)
   })
 
-  it('is not counted where the answer is shortened for its own length', async () => {
+  it('is not counted when the answer is shortened because of its length', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const counting = counter(5)
@@ -106,7 +106,7 @@ describe('a reservation whose bound does not fit', () => {
     expect(reservation.outputTokens).toBe(9_950)
   })
 
-  it('is forecast as it is reserved', async () => {
+  it('has a forecast equal to the reservation', async () => {
     const place = room()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const quote = quoteOf([{ model: DEAR, promptTokens: 4_000, count: counter(900).count }])

@@ -16,11 +16,11 @@ describe('a secret', () => {
     )
   })
 
-  it('is shown as its first ten characters', () => {
+  it('is shown by its first ten characters', () => {
     expect(prefixOfSecret('sk-bf-0123456789')).toBe('sk-bf-0123')
   })
 
-  it('is the same as another exactly when the texts are equal', () => {
+  it('equals another secret only when the texts are equal', () => {
     expect(isSameSecret('admin', 'admin')).toBe(true)
     expect(isSameSecret('admin', 'Admin')).toBe(false)
     expect(isSameSecret('', '')).toBe(false)

@@ -35,7 +35,7 @@ function room(maxFailed?: number) {
 }
 
 describe('settlements', () => {
-  it('are sent again without another request once the store is back, in their order', async () => {
+  it('are sent again in order when the store has recovered, without another request', async () => {
     const { state, settlements } = room()
     state.failure = new Error('away')
     for (const reservationId of ['a', 'b'])
@@ -50,7 +50,7 @@ describe('settlements', () => {
     expect(settlements.dropped()).toBe(0)
   })
 
-  it('beyond the maximum give up the oldest, and count and report it', async () => {
+  it('discard, count and report the oldest beyond the maximum', async () => {
     const { state, settlements, dropped } = room(2)
     state.failure = new Error('away')
     for (const reservationId of ['a', 'b', 'c'])
@@ -62,7 +62,7 @@ describe('settlements', () => {
     expect(state.taken).toEqual(['b', 'c'])
   })
 
-  it('that the store refuses for their amounts are given up, and keep no others back', async () => {
+  it('with amounts that the store refuses are discarded and do not block others', async () => {
     const { state, settlements, dropped } = room()
     state.failure = new RangeError('The amount is NaN.')
     await expect(settled(() => settlements.settle(named('wrong')))).rejects.toThrow(RangeError)

@@ -51,7 +51,7 @@ async function create(path: string, body: Sendable): Promise<{ readonly id: stri
 }
 
 describe('virtual keys', () => {
-  it('are created from the fields of the specification, and tell their secret this once', async () => {
+  it('are created from the fields of the specification, and show their secret only once', async () => {
     const { reply } = await create(KEYS, {
       name: 'app',
       budget_limit_cents: 1000,
@@ -76,7 +76,7 @@ describe('virtual keys', () => {
     expect(shown.text).not.toContain(value.slice(10))
   })
 
-  it('serve at once with either form of the secret, on either front and in every header', async () => {
+  it('are valid at once with either form of the secret, in both formats and in every header', async () => {
     for (const key_format of ['sk-bf', 'sk-svc']) {
       const { reply } = await create(KEYS, { name: 'app', key_format })
       const value = String(reply.body['value'])
@@ -89,7 +89,7 @@ describe('virtual keys', () => {
     }
   })
 
-  it('have every field that can be set, and each can be changed and taken away', async () => {
+  it('have every settable field, and each can be changed and removed', async () => {
     const fields = {
       name: 'whole',
       description: 'a key',
@@ -130,7 +130,7 @@ describe('virtual keys', () => {
     })
   })
 
-  it('are switched off and on again, and both are seen by the next request', async () => {
+  it('are disabled and enabled again from the next request on', async () => {
     const { id, reply } = await create(KEYS, { name: 'switch' })
     const secret = String(reply.body['value'])
     for (const [is_active, status] of [
@@ -144,7 +144,7 @@ describe('virtual keys', () => {
     }
   })
 
-  it('are deleted for good, while what they used stays in the audit trail', async () => {
+  it('are deleted, while their audit records remain', async () => {
     const { id, reply } = await create(KEYS, { name: 'gone' })
     const secret = String(reply.body['value'])
     await ask(stage, CHAT.body, { secret })
@@ -163,7 +163,7 @@ describe('virtual keys', () => {
     expect(AUDIT_PAGE.parse(trail.body).records).toMatchObject([{ key_id: id, model: CHAT.model, status: 200 }])
   })
 
-  it('are listed a page at a time', async () => {
+  it('are listed in pages', async () => {
     for (let count = 0; count < 5; count += 1) await create(KEYS, { name: `listed ${count}` })
     const whole = KEY_LIST.parse((await admin('GET', `${KEYS}?limit=1000`)).body)
     expect(whole.has_more).toBe(false)
@@ -178,7 +178,7 @@ describe('virtual keys', () => {
     expect(found).toEqual(whole.keys.map((key) => key.id))
   })
 
-  it('report what they used and what is left', async () => {
+  it('report usage and remaining limits', async () => {
     const fields = { name: 'used', budget_limit_cents: 100, rate_limit_requests: 7, rate_limit_tokens: 10_000 }
     const { id, reply } = await create(KEYS, fields)
     const secret = String(reply.body['value'])
@@ -243,13 +243,13 @@ describe('shared budgets', () => {
     expect((await admin('GET', `${BUDGETS}/${id}`)).status).toBe(404)
   })
 
-  it('take the id that they are given, once', async () => {
+  it('accept a given id once', async () => {
     await create(BUDGETS, { id: 'mine', max_limit: 1 })
     const again = await admin('POST', BUDGETS, { id: 'mine', max_limit: 1 })
     expect([again.status, again.error['param']]).toEqual([409, 'id'])
   })
 
-  it('hold for all their keys together, show what those spent, and refuse when they are gone', async () => {
+  it('apply to all their keys together, show the spent amount, and refuse requests when they are deleted', async () => {
     await create(BUDGETS, { id: 'two', max_limit: 0.01 })
     const secrets = await Promise.all(
       ['a', 'b'].map(async (name) => String((await create(KEYS, { name, budget_id: 'two' })).reply.body['value'])),
@@ -324,7 +324,7 @@ describe('shared rate limits', () => {
   })
 })
 
-it('what a client has read can be sent back as it is', async () => {
+it('accepts its own records as updates', async () => {
   for (const [path, body] of [
     [KEYS, { name: 'same', budget_limit_cents: 5, rate_limit_tokens: 7 }],
     [BUDGETS, { max_limit: 1 }],
@@ -339,7 +339,7 @@ it('what a client has read can be sent back as it is', async () => {
 })
 
 describe('the audit trail', () => {
-  it('is read by key, time and page, refused uses included', async () => {
+  it('is read by key, time and page, and includes refused requests', async () => {
     const { id, reply } = await create(KEYS, { name: 'traced', allowed_models: ['chat/large'], rate_limit_requests: 3 })
     const secret = String(reply.body['value'])
     await ask(stage, CHAT.body, { secret })
@@ -378,14 +378,14 @@ describe('the audit trail', () => {
     ['limit', 'x'],
     ['after', 'a\u0000b'],
     ['after', 'x'.repeat(500)],
-  ])('refuses %s=%j and names it', async (param, value) => {
+  ])('refuses %s=%j and reports the parameter', async (param, value) => {
     const reply = await admin('GET', `${AUDIT}?${param}=${encodeURIComponent(value)}`)
     expect([reply.status, reply.error['type'], reply.error['param']]).toEqual([400, 'validation_error', param])
   })
 })
 
 describe('the metrics', () => {
-  it('are JSON in the specified shape', async () => {
+  it('are JSON in the specified form', async () => {
     const { body, headers } = await admin('GET', '/metrics')
     expect(METRICS.parse(body).optimizer.requests_total).toBeGreaterThan(0)
     expect(headers['content-type']).toBe('application/json')
@@ -431,7 +431,7 @@ describe('the metrics', () => {
   })
 })
 
-it('every answer has its id twice and is stored by nobody', async () => {
+it('every response has its id twice and forbids caching', async () => {
   for (const path of [
     KEYS,
     BUDGETS,

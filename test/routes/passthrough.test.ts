@@ -58,7 +58,7 @@ describe('an endpoint that is not open', () => {
     '/v1/completions',
     '/v1/files',
     '/v1/rerank',
-  ])('answers 404 at %s and names the option', async (path) => {
+  ])('answers 404 at %s with the name of the option', async (path) => {
     const stage = await startStage()
     closing.push(stage.close)
     const reply = await post(stage, path)
@@ -86,7 +86,7 @@ describe('an endpoint that is not open', () => {
 })
 
 describe('the bytes', () => {
-  it('of a JSON request pass unchanged but for the provider in the model, and those of the answer unchanged', async () => {
+  it('of a JSON request are forwarded with only the provider removed from the model, and those of the answer unchanged', async () => {
     const answer = '{ "created":1.0e3,\n "data" : [] , "x":"\\u00e9"}'
     const stage = await start(ALL_FREE, { reply: () => ({ kind: 'body', body: answer }) })
     const sent = '{ "prompt":"\\u00e9",\t"model":"chat\\/painter", "big":1.0e3 }'
@@ -101,14 +101,14 @@ describe('the bytes', () => {
     expect(stage.upstream.last.path).toBe('/v1/images/generations')
   })
 
-  it('of a request without a model pass unchanged to the provider of the option', async () => {
+  it('of a request without a model are forwarded unchanged to the provider of the option', async () => {
     const stage = await start()
     await post(stage, '/v1/moderations', { input: 'Hello' })
 
     expect(stage.upstream.last.text).toBe('{"input":"Hello"}')
   })
 
-  it('of a form pass unchanged but for the provider in its model', async () => {
+  it('of a form are forwarded with only the provider removed from the model', async () => {
     const stage = await start({ audio: { free: true } })
     const client = stage.openai
     stage.upstream.reply = () => ({ kind: 'json', value: { text: 'Hello.' } })
@@ -124,7 +124,7 @@ describe('the bytes', () => {
     expect(form.get('file')).toBeInstanceOf(File)
   })
 
-  it('of an answer that is no JSON pass as they come, with their type', async () => {
+  it('of an answer that is not JSON are forwarded unchanged, with their type', async () => {
     const audio = new Uint8Array([255, 0, 13, 10, 128])
     const stage = await start(ALL_FREE, {
       reply: () => ({ kind: 'body', body: audio, headers: { 'content-type': 'audio/mpeg', 'x-vendor': 'secret' } }),
@@ -137,7 +137,7 @@ describe('the bytes', () => {
     expect(answer.headers.get('x-vendor')).toBeNull()
   })
 
-  it('of an answer are sent before the vendor has ended it', async () => {
+  it('of an answer are sent before the answer is complete', async () => {
     const { opened, open } = gate()
     const stage = await start(ALL_FREE, {
       reply: () => ({ kind: 'events', items: ['data: 1\n\n', opened, 'data: 2\n\n'] }),
@@ -155,7 +155,7 @@ describe('the bytes', () => {
     expect(new TextDecoder().decode((await reader?.read())?.value)).toBe('data: 2\n\n')
   })
 
-  it('of an answer that breaks off end in a broken connection', async () => {
+  it('of an incomplete answer end in a broken connection', async () => {
     const stage = await start(ALL_FREE, { reply: () => ({ kind: 'events', items: ['data: 1\n\n', CUT] }) })
     const response = await fetch(`${stage.url}/v1/completions`, {
       method: 'POST',
@@ -177,7 +177,7 @@ describe('the bytes', () => {
 })
 
 describe('headers', () => {
-  it('of the caller are not passed on, least of all the key', async () => {
+  it('of the caller are not forwarded, in particular not the key', async () => {
     const stage = await start()
     await ask(stage, IMAGE, {
       path: '/v1/images/generations',
@@ -209,7 +209,7 @@ describe('headers', () => {
 })
 
 describe('a refusal of the vendor', () => {
-  it('keeps its status and words, without the secrets of the gateway, and is not billed', async () => {
+  it('keeps its status and message, without the secrets of the gateway, and is not billed', async () => {
     const stage = await start(
       { images: { provider: 'chat', price: () => 0.04 } },
       {
@@ -238,7 +238,7 @@ describe('a refusal of the vendor', () => {
     [502, { kind: 'cut' }],
     [429, { kind: 'failure', status: 429, headers: { 'retry-after': '7' } }],
     [503, { kind: 'failure', status: 503 }],
-  ])('is answered with %i, asked for once and not billed', async (status, reply) => {
+  ])('is answered with %i after one call, and is not billed', async (status, reply) => {
     const stage = await start({ images: { provider: 'chat', price: () => 0.04 } }, { reply: () => reply })
 
     expect((await post(stage, '/v1/images/generations')).status).toBe(status)
@@ -248,7 +248,7 @@ describe('a refusal of the vendor', () => {
 })
 
 describe('the key', () => {
-  it('is demanded', async () => {
+  it('is required', async () => {
     const stage = await start()
 
     for (const path of ['/v1/images/generations', '/v1/moderations', '/v1/files']) {
@@ -258,7 +258,7 @@ describe('the key', () => {
     expect(stage.upstream.requests).toEqual([])
   })
 
-  it('takes a place of its request limit', async () => {
+  it('has one request taken from its request limit', async () => {
     const stage = await start(ALL_FREE, {
       key: { name: 'limited', rate_limit_requests: 1, rate_limit_reset_duration: '1h' },
     })
@@ -278,7 +278,7 @@ describe('the key', () => {
     })
   })
 
-  it('leaves an audit record, refused requests included', async () => {
+  it('is recorded in the audit trail, refused requests included', async () => {
     const stage = await start({ images: { provider: 'chat', price: () => 0.04 } })
     await post(stage, '/v1/images/generations')
     await post(stage, '/v1/audio/speech')
@@ -290,7 +290,7 @@ describe('the key', () => {
     ])
   })
 
-  it('with a list of models may use those only, and must name one', async () => {
+  it('with a list of models may use only those, and must send one', async () => {
     const stage = await start(ALL_FREE, { key: { name: 'narrow', allowed_models: ['chat/painter'] } })
 
     expect((await post(stage, '/v1/images/generations')).status).toBe(200)
@@ -304,7 +304,7 @@ describe('the key', () => {
     expect(stage.upstream.requests).toHaveLength(2)
   })
 
-  it('with providers of its own reaches no other provider', async () => {
+  it('with its own providers reaches no other provider', async () => {
     const stage = await start(ALL_FREE, {
       key: { name: 'narrow', provider_configs: [{ provider: 'anthropic', weight: 1 }] },
     })
@@ -314,7 +314,7 @@ describe('the key', () => {
     expect(stage.upstream.requests).toEqual([])
   })
 
-  it('with models of a provider may use those only, by either name, and must name one', async () => {
+  it('with models of a provider may use only those, by either name, and must send one', async () => {
     const config = { provider: 'chat', weight: 1, allowed_models: ['painter'] }
     const stage = await start(ALL_FREE, {
       key: { name: 'narrow', provider_configs: [config] },
@@ -331,7 +331,7 @@ describe('the key', () => {
     expect(stage.upstream.requests).toHaveLength(3)
   })
 
-  it('with a greatest answer must state max_tokens within it', async () => {
+  it('with a maximum answer must send max_tokens within it', async () => {
     const stage = await start(ALL_FREE, { key: { name: 'short', max_tokens: 10 } })
 
     expect((await post(stage, '/v1/completions', { model: 'chat/large', prompt: 'x', max_tokens: 10 })).status).toBe(
@@ -361,7 +361,7 @@ describe('the budget', () => {
     expect((await post(await start({ images: { provider: 'chat' } }), '/v1/images/generations')).status).toBe(200)
   })
 
-  it('is billed the price times the margin, and refuses what it does not cover', async () => {
+  it('is billed the price times the margin, and refuses requests that it does not cover', async () => {
     const price = ({ fields }: { readonly fields: object }) => 0.02 * Number('n' in fields ? fields.n : 1)
     const stage = await start({ images: { provider: 'chat', price } }, { key: KEY })
 
@@ -371,7 +371,7 @@ describe('the budget', () => {
     expect(stage.upstream.requests).toHaveLength(1)
   })
 
-  it('is never overdrawn by requests at the same time', async () => {
+  it('is not exceeded by parallel requests', async () => {
     const stage = await start({ images: { provider: 'chat', price: () => 0.02 } }, { key: KEY })
     const replies = await Promise.all(Array.from({ length: 8 }, () => post(stage, '/v1/images/generations')))
 
@@ -391,7 +391,7 @@ describe('the budget', () => {
     expect(await spent(stage)).toBe(0.1)
   })
 
-  it('is billed the price where the final price cannot be computed, and the caller gets the answer', async () => {
+  it('is billed the price if the final price cannot be computed, and the caller gets the answer', async () => {
     const finalPrice = (): number => {
       throw new TypeError('no usage')
     }
@@ -401,14 +401,14 @@ describe('the budget', () => {
     expect(await spent(stage)).toBe(0.04)
   })
 
-  it.each([NaN, -1, Infinity])('is not touched by a price of %d: the request is refused', async (price) => {
+  it.each([NaN, -1, Infinity])('is not changed by a price of %d: the request is refused', async (price) => {
     const stage = await start({ images: { provider: 'chat', price: () => price } }, { key: KEY })
 
     expect((await post(stage, '/v1/images/generations')).status).toBe(500)
     expect(stage.upstream.requests).toEqual([])
   })
 
-  it('pays for a request whose caller leaves while the vendor works', async () => {
+  it('is billed for a request whose caller disconnects', async () => {
     const { opened, open } = gate()
     const stage = await start({ images: { provider: 'chat', price: () => 0.02 } }, { key: KEY })
     stage.upstream.reply = async () => {
@@ -428,7 +428,7 @@ describe('the budget', () => {
 })
 
 describe('the provider', () => {
-  it('is that of the model, and 404 for a model of another provider than the option says', async () => {
+  it('is that of the model, and the answer is 404 if the option has another provider', async () => {
     const other = await startUpstream({ reply: () => ({ kind: 'json', value: { from: 'other' } }) })
     closing.push(other.close)
     const stage = await startStage({
@@ -505,7 +505,7 @@ describe('a form', () => {
       body,
     })
 
-  it('is passed with its model replaced and every other byte kept', async () => {
+  it('is forwarded with the model replaced and every other byte unchanged', async () => {
     const stage = await start({ audio: { free: true } })
     const file = part(
       'Content-Disposition: form-data; name="file"; filename="a.wav"\r\nContent-Type: audio/wav',
@@ -585,7 +585,7 @@ describe('a form', () => {
     expect((await send(stage, whole(field('model', 'chat/a')), type)).status).toBe(415)
   })
 
-  it('of a restricted key is held to its permissions', async () => {
+  it('of a restricted key is checked against its permissions', async () => {
     const stage = await start({ audio: { free: true } }, { key: { name: 'narrow', allowed_models: ['chat/whisper'] } })
 
     expect((await send(stage, whole(field('model', 'chat/whisper')))).status).toBe(200)
@@ -627,7 +627,7 @@ describe('files', () => {
     expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
   })
 
-  it('that the vendor no longer has are deleted, and their refusal is passed on', async () => {
+  it('that the vendor no longer has are deleted, and the refusal is forwarded', async () => {
     const stage = await start(ALL_FREE, { reply: vendor() })
     await upload(stage)
     stage.upstream.reply = () => ({ kind: 'failure', status: 404 })
@@ -638,7 +638,7 @@ describe('files', () => {
     expect((await stage.openai.files.list()).data).toEqual([])
   })
 
-  it('of another key are not found, by no method, and not listed', async () => {
+  it('of another key are not found by any method, and not listed', async () => {
     const stage = await start(ALL_FREE, { reply: vendor() })
     await upload(stage)
     const { value: other } = await stage.gateway.keys.create({ name: 'other' })
@@ -684,7 +684,7 @@ describe('files', () => {
     expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files?limit=x' })).status).toBe(400)
   })
 
-  it('whose vendor names no id are a 502, and are not billed', async () => {
+  it('without an id are a 502, and are not billed', async () => {
     const stage = await start(
       { files: { provider: 'chat', price: () => 0.01 } },
       { reply: () => ({ kind: 'json', value: { id: '../x' } }) },
@@ -694,7 +694,7 @@ describe('files', () => {
     expect(await spent(stage)).toBe(0)
   })
 
-  it('that the key may not own are deleted at the vendor', async () => {
+  it('beyond the quota of the key are deleted at the vendor', async () => {
     const stage = await start(ALL_FREE, { reply: vendor() })
     const fill = Array.from({ length: 1_000 }, (_, index) => index)
     for (const index of fill) {

@@ -21,7 +21,7 @@ describe('a path', () => {
     '/v1//chat/completions',
     '/chat/completions',
     '/chat//completions/',
-  ])('is accepted spelled %s', async (path) => {
+  ])('is accepted as %s', async (path) => {
     expect((await ask(await start(), CHAT.body, { path })).status).toBe(200)
   })
 
@@ -35,18 +35,18 @@ describe('a path', () => {
     },
   )
 
-  it('is accepted without /v1 behind the base path, and nowhere else', async () => {
+  it('is accepted without /v1 only after the base path', async () => {
     const at = await start({ basePath: '/ai' })
 
     expect((await ask(at, CHAT.body, { path: '/ai/chat/completions' })).status).toBe(200)
     expect((await ask(at, CHAT.body, { path: '/chat/completions' })).status).toBe(404)
   })
 
-  it.each(['/models/', '//v1/models', '/models'])('of the models is accepted spelled %s', async (path) => {
+  it.each(['/models/', '//v1/models', '/models'])('of the models is accepted as %s', async (path) => {
     expect((await ask(await start(), undefined, { method: 'GET', path })).body).toMatchObject({ object: 'list' })
   })
 
-  it('needs the key however it is spelled', async () => {
+  it('requires the key in every spelling', async () => {
     const at = await start()
 
     for (const path of ['/chat/completions', '//v1//models', '//api/governance/virtual-keys/', '//metrics']) {
@@ -54,7 +54,7 @@ describe('a path', () => {
     }
   })
 
-  it('with another method is refused with 405 however it is spelled', async () => {
+  it('with another method is refused with 405 in every spelling', async () => {
     const at = await start()
 
     expect((await ask(at, undefined, { method: 'GET', path: '/chat/completions/' })).status).toBe(405)

@@ -55,7 +55,7 @@ async function expectSettledOnce({ store }: Watched): Promise<void> {
 }
 
 describe('a message streamed again', () => {
-  it('costs nothing, takes no place of a limit, and tells what is left of it', async () => {
+  it('costs nothing, does not count against the limit, and reports the rest of the limit', async () => {
     const stage = await watched({ key: { name: 'two', rate_limit_requests: 2, budget_limit_cents: 100 } })
     const first = await ask(stage)
     const id = messageIdOf(await first.text())
@@ -92,7 +92,7 @@ describe('a message streamed again', () => {
     expect(await response.text()).toContain(words)
   })
 
-  it('is found by nobody without its key', async () => {
+  it('is found only with its key', async () => {
     const stage = await watched()
     const id = messageIdOf(await (await ask(stage)).text())
     expect((await again(stage, id, { secret: 'sk-bf-nobody' })).status).toBe(401)
@@ -128,7 +128,7 @@ describe('a message streamed again', () => {
     ['where streams are off', { streams: false }, {}],
     ['where the request wants nothing stored', {}, { 'cache-control': 'no-store' }],
     ['where it is longer than one may be', { streams: { bytesOfOne: 500 } }, {}],
-  ])('is not found %s, and was answered all the same', async (_, options, headers) => {
+  ])('is not found %s, although it was answered', async (_, options, headers) => {
     const stage = await watched(options)
     const streamed = await (await ask(stage, true, headers)).text()
     const whole = await (await ask(stage, false, headers)).json()
@@ -139,7 +139,7 @@ describe('a message streamed again', () => {
     }
   })
 
-  it('holds no more than the store has room for: the oldest are forgotten', async () => {
+  it('is deleted when the store is full and it is the oldest', async () => {
     const options: MemoryStoreOptions = { expiring: { entries: 5, bytes: 1_000_000 } }
     const stage = await startStage({ store: memoryStore(options) })
     stages.push(stage)
@@ -152,7 +152,7 @@ describe('a message streamed again', () => {
 })
 
 describe('a live message', () => {
-  it('has several followers at once, each from its own event on, and heartbeats between the events', async () => {
+  it('has several followers, each from its own event on, and heartbeats between the events', async () => {
     const opened = gate()
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
@@ -177,7 +177,7 @@ describe('a live message', () => {
     await expectSettledOnce(stage)
   })
 
-  it('is not slowed by a follower who does not read, nor held for it beyond the bounds', async () => {
+  it('is not slowed or buffered beyond the bounds by a follower that does not read', async () => {
     const text = Array.from({ length: 400 }, (_, index) => `${index} `.repeat(20))
     const stage = await watched({ reply: () => ({ text }), streams: { bytesOfOne: 40_000 } })
     const first = reading(await ask(stage))
@@ -194,7 +194,7 @@ describe('a live message', () => {
     await expectSettledOnce(stage)
   })
 
-  it('of another process is waited for when it is detached, and unknown until it is whole when it is not', async () => {
+  it('of another process is awaited if it is detached, and is unknown until complete if not', async () => {
     const opened = gate()
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
@@ -218,7 +218,7 @@ describe('a live message', () => {
 })
 
 describe('closing a gateway', () => {
-  it('ends what is detached, settles it, and keeps what came until then', async () => {
+  it('ends detached requests, settles them, and stores their events', async () => {
     const store = watchedStore()
     const { close } = store
     let isClosed = false
@@ -257,7 +257,7 @@ it.each([
     true,
     'createGateway: streams: expected false or an object of keepSeconds, entries, bytes and bytesOfOne, got true.',
   ],
-])('wrong options of streams are refused by name: %j', (streams, words) => {
+])('refuses invalid options of streams by name: %j', (streams, words) => {
   expect(() => createGateway({ providers: [extractive()], streams } as GatewayOptions)).toThrow(words)
 })
 

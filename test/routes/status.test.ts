@@ -38,7 +38,7 @@ const awayStores: readonly (readonly [string, () => Promise<void>])[] = [
 ]
 
 describe('GET /health', () => {
-  it('names the services of the specification and says that all is well', async () => {
+  it('reports the services of the specification as healthy', async () => {
     const { status, body, headers } = await look(await start(), '/health')
     expect(status).toBe(200)
     expect(body).toEqual({
@@ -50,7 +50,7 @@ describe('GET /health', () => {
     expect(headers['x-request-id']).toBe(headers['request-id'])
   })
 
-  it.each(awayStores)('is 503 and unhealthy while the store %s, and tells nothing of it', async (_, ping) => {
+  it.each(awayStores)('is 503 and unhealthy while the store %s, without details', async (_, ping) => {
     const reply = await look(await start({ store: storeThat(ping) }), '/health')
     expect(reply.status).toBe(503)
     expect(reply.body).toMatchObject({
@@ -60,7 +60,7 @@ describe('GET /health', () => {
     expect(reply.text).not.toMatch(/secret|10\.0\.0\.5/)
   })
 
-  it('is 503 a second after a store that does not answer was asked', async () => {
+  it('is 503 after a second if the store does not answer', async () => {
     const runtime = manualRuntime(noNetwork)
     const answer = health({ store: storeThat(() => new Promise(() => {})), providers: () => ({}), runtime })
     const call = { id: 'req_1', startedAt: 0, query: new URLSearchParams(), variables: {} }
@@ -87,7 +87,7 @@ describe('GET /health', () => {
 })
 
 describe('GET /ready', () => {
-  it('says of each dependency whether it is there', async () => {
+  it('reports the availability of each dependency', async () => {
     const { status, body } = await look(await start(), '/ready')
     expect(status).toBe(200)
     expect(body).toEqual({
@@ -102,7 +102,7 @@ describe('GET /ready', () => {
     expect(body).toMatchObject({ ready: false, dependencies: { bifrost: true, redis: false } })
   })
 
-  it('is ready while one provider is left, and not when none is', async () => {
+  it('is ready while at least one provider is available', async () => {
     const at = await start({ reply: () => ({ kind: 'failure', status: 500 }), circuitBreaker: { minRequests: 2 } })
     const other = (await at.gateway.keys.create({ name: 'other' })).value
     const failFor = async (model: string): Promise<void> => {
