@@ -131,15 +131,17 @@ class WorstCase implements Quote {
   }
 
   cost(outputTokens: number): NanoUsd {
-    return highestCost(this.#all, outputTokens, this.#parts)
+    let highest = ZERO
+    for (const one of this.#all) highest = greater(highest, costFor(one, outputTokens, this.#parts))
+    return highest
   }
 
   get uncounted(): NanoUsd {
-    return highestCost(
-      this.#all.filter(({ count }) => count !== undefined),
-      0,
-      this.#parts,
-    )
+    let highest = ZERO
+    for (const one of this.#all) {
+      if (one.count !== undefined) highest = greater(highest, costFor(one, 0, this.#parts))
+    }
+    return highest
   }
 
   promptBound(model: Model): number {
@@ -179,17 +181,16 @@ async function recounted({ model, promptTokens, count }: QuoteCandidate): Promis
   return { model, promptTokens: Math.min(promptTokens, counted) }
 }
 
-function highestCost(
-  candidates: readonly QuoteCandidate[],
+function costFor(
+  { model, promptTokens }: QuoteCandidate,
   outputTokens: number,
   { choices, margin }: QuoteParts,
 ): NanoUsd {
-  let highest = ZERO
-  for (const { model, promptTokens } of candidates) {
-    const cost = times(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
-    if (cost > highest) highest = cost
-  }
-  return highest
+  return times(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
+}
+
+function greater(one: NanoUsd, other: NanoUsd): NanoUsd {
+  return other > one ? other : one
 }
 
 /** The quote of a free call that calls an upstream, or starts work that does. */

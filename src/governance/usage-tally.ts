@@ -74,14 +74,23 @@ export function talliesOf(targets: readonly TallyTarget[], used: Used): readonly
   const byModel = isAnswered(used) ? amountsByModel(used.model, amounts) : undefined
   const tallies: Tally[] = []
   for (const { name, kind, hourField, expiresAt } of targets) {
-    const ofHour = hourField === undefined || used.billed === 0 ? undefined : { [hourField]: used.billed }
-    if (kind === 'total')
-      tallies.push({ name, amounts: ofHour === undefined ? amounts : { ...amounts, ...ofHour }, expiresAt })
-    if (kind === 'models' && byModel !== undefined) tallies.push({ name, amounts: byModel, expiresAt })
-    if (kind === 'billed' && ofHour !== undefined)
-      tallies.push({ name, amounts: { billed: used.billed, ...ofHour }, expiresAt })
+    if (kind === 'total') {
+      tallies.push({ name, amounts: withHour(amounts, hourField, used.billed), expiresAt })
+    } else if (kind === 'models') {
+      if (byModel !== undefined) tallies.push({ name, amounts: byModel, expiresAt })
+    } else if (used.billed > 0) {
+      tallies.push({ name, amounts: withHour({ billed: used.billed }, hourField, used.billed), expiresAt })
+    }
   }
   return tallies
+}
+
+function withHour(
+  amounts: Readonly<Record<string, number>>,
+  hourField: string | undefined,
+  billed: number,
+): Readonly<Record<string, number>> {
+  return hourField === undefined || billed === 0 ? amounts : { ...amounts, [hourField]: billed }
 }
 
 /** Maximum number of models whose field names are cached. */
