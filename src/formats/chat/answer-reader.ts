@@ -25,8 +25,10 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const parts = [...thinkingOf(message), ...contentOf(message['content']), ...refusalPart(refusal), ...calls]
   const usage = readUsage(body['usage'], CHAT_COUNTS)
   const furtherText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
+  const { id, model } = identityOf(body)
   return {
-    ...identityOf(body),
+    id,
+    model,
     parts,
     ...(furtherText.length > 0 && { furtherText: furtherText.join('') }),
     finish: readFinish(choice['finish_reason'], calls.length > 0, refusal !== ''),
