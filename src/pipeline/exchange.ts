@@ -3,6 +3,7 @@ import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest, Provider } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
+import type { Finished } from '../records/finished.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
@@ -83,6 +84,8 @@ export class Exchange {
   ignored: readonly string[] = []
   /** How long the request has waited for the store so far, in milliseconds. */
   storeMs = 0
+  /** What audit, metrics and log record of the request, once it has ended. */
+  finished: Finished | undefined = undefined
   /** The request has been settled, or needs no settlement. */
   isEnded = false
 

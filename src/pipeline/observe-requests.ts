@@ -60,7 +60,12 @@ function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTo
   }
 }
 
-function finishedOf({ id, key, resolved, plan, startedAt }: Exchange, outcome: RequestOutcome, at: number): Finished {
+/** Returns the record of an ended request, which its settlement, the metrics and the log share. */
+function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Finished {
+  return (exchange.finished ??= toFinished(exchange, outcome, at))
+}
+
+function toFinished({ id, key, resolved, plan, startedAt }: Exchange, outcome: RequestOutcome, at: number): Finished {
   const optimized = plan?.kind === 'ask' ? plan.optimized : undefined
   return {
     requestId: id,
