@@ -95,15 +95,23 @@ export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider
     ...facts,
     ...createModelBook({ who, family, known, entries, defaultPrice }),
     headers: { ...headers, ...credentials?.headers, ...further },
-    secrets: () => [...(credentials?.secrets ?? []), ...Object.values(further ?? {})].filter(isLong),
+    secrets: () => secretsIn(credentials?.secrets ?? [], Object.values(further ?? {})),
     sign: credentials?.sign,
     ...(fetch !== undefined && { transport: fetchTransport((url, init) => fetch(url, init)) }),
   })
 }
 
-/** Short values are words, not secrets. */
-function isLong(text: string): boolean {
-  return text.length >= 8
+const MIN_KEY = 4
+/** Shorter values of additional headers are words, such as the name of a version. */
+const MIN_HEADER_VALUE = 8
+
+/** Returns the texts to redact. Longer ones are first, because they may contain shorter ones. */
+function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
+  const secrets = [
+    ...keys.filter(({ length }) => length >= MIN_KEY),
+    ...headerValues.filter(({ length }) => length >= MIN_HEADER_VALUE),
+  ]
+  return secrets.toSorted((one, other) => other.length - one.length)
 }
 
 /**

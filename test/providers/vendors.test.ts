@@ -171,6 +171,23 @@ describe('anthropic', () => {
 })
 
 describe('openaiCompatible', () => {
+  it.each(['k3y!', 'lm-key', 'sk-a-longer-key'])('does not expose the key %s in a failure', async (apiKey) => {
+    const provider = openaiCompatible({
+      name: 'local',
+      baseUrl: upstream.baseUrl,
+      apiKey,
+      headers: { 'x-org': `${apiKey}-of-us` },
+      defaultPrice: { input: 1, output: 1 },
+    })
+    const model = provider.model('any')
+    if (model === undefined) throw new Error('the default price makes any id a model')
+    const error = { message: `${apiKey} and ${apiKey}-of-us are refused`, code: apiKey }
+    upstream.reply = () => ({ kind: 'json', value: { error }, status: 400 })
+    const failure = await failureOf(provider.complete(providerCall(chat(), runtime, { model })))
+    expect(failure.message).toBe('[removed] and [removed] are refused')
+    expect(failure.details.upstream?.code).toBe('[removed]')
+  })
+
   it('serves the given models with the documented defaults, and no other', () => {
     const provider = openaiCompatible({
       name: 'local',
