@@ -108,9 +108,11 @@ export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, tolera
   /** By owner: a budget that returns to an earlier window lacks what was billed in between. */
   const known = new Map<string, { readonly counter: string; readonly carried: number; readonly until: number }>()
 
-  function remember({ owner, counter }: Limit, carried: number, now: number): void {
+  /** Settlements between the reads of tallies and counters lower the result, so an earlier, greater one stays. */
+  function remember(limit: Limit, carried: number, now: number): void {
+    const greatest = Math.max(carried, recall(limit)?.carried ?? 0)
     if (known.size >= MAX_REMEMBERED) known.clear()
-    known.set(owner, { counter, carried, until: now + CARRIED_MS })
+    known.set(limit.owner, { counter: limit.counter, carried: greatest, until: now + CARRIED_MS })
   }
 
   function recall({ kind, owner, counter }: Limit): { readonly carried: number; readonly until: number } | undefined {

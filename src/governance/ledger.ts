@@ -102,7 +102,8 @@ export function createLedger(options: LedgerOptions): Ledger {
   function outcomeOf(step: Step, result: ReserveResult): Outcome {
     const { quote, requests, at, wanted } = step
     const { limits: claimed, worst, tokens } = wanted
-    const refused = result.accepted ? undefined : claimed[result.refused]
+    // A refusal counts even if the store names a claim that was not made.
+    const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
     const found = rateStatus(claimed, result.levels, { now: at, refused })
     const rate = requests === undefined || refused?.kind === 'tokens' ? found : requests
     if (!result.accepted && refused !== undefined) {

@@ -7,6 +7,7 @@ import type { KeySettings } from '../../src/governance/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { NOON, quote, room, used, type Room } from './room.ts'
 import { attempt } from '../support/attempt.ts'
+import { memoryStore } from '../../src/stores/memory.ts'
 
 const UNLIMITED = Number.MAX_SAFE_INTEGER
 const HOUR_END = NOON + 3_600_000
@@ -311,6 +312,39 @@ describe('budgets', () => {
       await (await ask(5)).settle(used(1, 1, 0))
     },
   )
+
+  it('keep the amounts from before a change when a request is settled while they are read again', async () => {
+    const store = memoryStore({ now: () => NOON })
+    let settleBetween = async (): Promise<void> => {}
+    const place = room({
+      store: {
+        ...store,
+        tallies: async (names) => {
+          const sums = await store.tallies(names)
+          await settleBetween()
+          return sums
+        },
+      },
+    })
+    const { id } = await keyWith(place, { budget_limit_cents: 10, budget_reset_duration: '1d' })
+    const ask = async (cents: number) =>
+      place.ledger.reserve(await place.keyring.read(id), { ...quote(1, 1), cost: () => usd(cents / 100) })
+    await (await ask(5)).settle(used(1, 1, usd(0.05)))
+    await place.keyring.update(id, parseKeyChange({ budget_reset_duration: '1w' }))
+    const running = await ask(4)
+    settleBetween = async () => running.settle(used(1, 1, usd(0.04)))
+    place.clock.at += 60_000
+    await expect(ask(2)).rejects.toMatchObject({ kind: 'budget-exceeded' })
+  })
+
+  it('refuse a request that the store refuses for a claim that was not made', async () => {
+    const store = memoryStore({ now: () => NOON })
+    const place = room({
+      store: { ...store, reserve: () => ({ accepted: false, refused: 7, levels: [] }) },
+    })
+    const key = await keyWith(place, { budget_limit_cents: 10 })
+    expect(await attempt(() => place.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({ kind: 'budget-exceeded' })
+  })
 
   it('are not exceeded by a burst of parallel requests with partial grants', async () => {
     const place = room()
