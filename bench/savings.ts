@@ -9,41 +9,14 @@ import type { TierJob } from '../src/savings/tier.ts'
 import { yieldToEventLoop } from '../src/tokens/yield.ts'
 import { createMeter, createTokenizer } from '../src/tokens/meter.ts'
 import { median } from './load.ts'
+import { generatedChat, wordsOf, type ChatTurn } from './quality/generated-chat.ts'
 import { MODEL } from './quality/lab.ts'
 
 const ROUNDS = 7
 const tokenizer = createTokenizer()
-const WORDS =
-  'ledger harbour invoice glacier the of and compiler settles between orchards 4711 src/index.ts never always'.split(
-    ' ',
-  )
-
-interface Turn {
-  readonly role: 'user' | 'assistant'
-  readonly content: string
-}
-
-/** Words in another order for each seed, so that no round knows the texts of another. */
-function words(seed: number, count: number): string {
-  let state = seed * 7919 + 17
-  const out: string[] = []
-  for (let at = 0; at < count; at++) {
-    state = (state * 48_271) % 2_147_483_647
-    out.push(`${WORDS[state % WORDS.length]}${at % 11 === 10 ? '.\n' : ''}`)
-  }
-  return out.join(' ')
-}
-
-function conversation(seed: number, turns: number): Turn[] {
-  return Array.from({ length: turns }, (_, at) => ({
-    role: at % 2 === 0 ? 'user' : 'assistant',
-    content: at % 2 === 0 ? `${words(seed * 1000 + at, 40)}?` : words(seed * 1000 + at, 1050),
-  }))
-}
-
 async function timed(
   waterfall: ReturnType<typeof createWaterfall>,
-  messages: readonly Turn[],
+  messages: readonly ChatTurn[],
   level: 'extreme' | undefined,
 ): Promise<Timing> {
   const body = { model: 'mock/large', messages }
@@ -101,10 +74,10 @@ for (const [name, level] of [
       after: () => () => {},
       yieldToEventLoop,
     })
-    const first = conversation(round + 2, 135)
-    const next: Turn[] = [
+    const first = generatedChat(round + 2, 135)
+    const next: ChatTurn[] = [
       ...first,
-      { role: 'assistant', content: words(round, 300) },
+      { role: 'assistant', content: wordsOf(round, 300) },
       { role: 'user', content: 'And the ledger?' },
     ]
     const serialized = performance.now()

@@ -1,10 +1,12 @@
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { CACHE_TABLES, measureCosts, measureMarkers } from './costs.ts'
+import { measureFirstRequest } from './first-request.ts'
 import { throughFront } from './fronts.ts'
 import { meter, newWaterfall, NO_WISHES, SMALL_REPLIES, smallModelOf } from './lab.ts'
 import { longChatCases } from './long-chat.ts'
 import { cutMiddle } from './middle.ts'
+import type { Steering, TierJob } from '../../src/savings/tier.ts'
 import { judge, measureRecall, selectionAt, through, type Figures, type Method } from './recall.ts'
 
 const { values } = parseArgs({
@@ -142,11 +144,11 @@ await tier(
   '97',
 )
 for (const kind of Object.keys(SMALL_REPLIES)) {
-  const asked = (): object => ({ wishes: { vanishing: true, recursive: false }, small: smallModelOf(kind).small })
+  const asked = (): Partial<TierJob> => ({ steering: { ...NO_WISHES, vanishing: true }, small: smallModelOf(kind).small })
   await tier(`tier 2, small model ${kind}`, 'mtragun', through(fresh, asked), 'at most 1 less')
 }
-const lazy = (wishes: object) => (): object => ({
-  wishes: { ...NO_WISHES, ...wishes },
+const lazy = (steering: Partial<Steering>) => (): Partial<TierJob> => ({
+  steering: { ...NO_WISHES, ...steering },
   small: smallModelOf('lazy').small,
 })
 await tier('tier 3, lazy controller', 'mtragun', through(fresh, lazy({ recursive: true })), '92 at 21k')
@@ -185,6 +187,14 @@ await automaticCosts('taubench', '5')
 await automaticCosts('chats', '5')
 for (const kind of ['specstory', 'sweagent', 'taubench', 'chats']) await markerCosts(kind)
 await tierCosts('specstory', '3')
+
+const { first, second, firstMs, processes } = await measureFirstRequest()
+note('first long request of a process (tier 5), multiples of parsing and serializing its body', {
+  naive: '1',
+  ours: `${round(first)} (${round(firstMs)} ms), the next one ${round(second)}`,
+  goal: 'none set',
+  tokens: `about 118000, ${processes} processes`,
+})
 
 console.table(rows)
 writeFileSync(values.out, `${JSON.stringify({ data: root, step, rows }, undefined, 2)}\n`)
