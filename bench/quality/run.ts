@@ -41,7 +41,7 @@ async function selection(kind: string, cap: number, goal: number): Promise<void>
   const options = { root, kind, step, cap }
   const ours = await measureRecall(options, selectionAt(cap))
   const naive = await measureRecall(options, (prompt) => cutMiddle(prompt, cap, meter))
-  const tokens = `${Math.round(ours.tokensBefore)} to ${Math.round(ours.tokensAfter)}`
+  const tokens = `${Math.round(ours.tokensBefore)} to ${Math.round(ours.tokensAfter)}, ${ours.requests} cases`
   note(`${kind} at ${cap}: needed text kept, %`, {
     naive: round(recallOf(naive)),
     ours: round(recallOf(ours)),
@@ -60,7 +60,7 @@ async function tier(name: string, kind: string, method: Method, goal: string): P
   const ours = await measureRecall({ root, kind, step }, method)
   const cap = Math.round(ours.tokensAfter)
   const naive = await measureRecall({ root, kind, step }, (prompt) => cutMiddle(prompt, cap, meter))
-  const tokens = `${Math.round(ours.tokensBefore)} to ${cap}`
+  const tokens = `${Math.round(ours.tokensBefore)} to ${cap}, ${ours.requests} cases`
   note(`${name} (${kind}): needed text kept, %`, {
     naive: round(recallOf(naive)),
     ours: round(recallOf(ours)),
@@ -144,7 +144,10 @@ await tier(
   '97',
 )
 for (const kind of Object.keys(SMALL_REPLIES)) {
-  const asked = (): Partial<TierJob> => ({ steering: { ...NO_WISHES, vanishing: true }, small: smallModelOf(kind).small })
+  const asked = (): Partial<TierJob> => ({
+    steering: { ...NO_WISHES, vanishing: true },
+    small: smallModelOf(kind).small,
+  })
   await tier(`tier 2, small model ${kind}`, 'mtragun', through(fresh, asked), 'at most 1 less')
 }
 const lazy = (steering: Partial<Steering>) => (): Partial<TierJob> => ({

@@ -63,6 +63,8 @@ export interface AnswerClaims {
 export interface Embedder {
   readonly name: string
   readonly dimensions: number
+  /** US dollars per million tokens. Only `savings.embedder` adds it to the actual cost of a request. @default 0 */
+  readonly price?: number
   embed(texts: readonly string[], signal?: AbortSignal): readonly Float32Array[] | Promise<readonly Float32Array[]>
 }
 

@@ -28,6 +28,8 @@ export interface OpenaiEmbedderOptions {
   readonly apiKey?: string
   /** The length of the vectors, requested in each call. @default 1024 */
   readonly dimensions?: number
+  /** US dollars per million tokens, for the actual cost of requests with `savings.embedder`. @default 0 */
+  readonly price?: number
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
   /** Maximum duration of a call in milliseconds. The cache has a limit of its own. @default 5000 */
@@ -41,6 +43,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   model: nonEmpty,
   apiKey: z.exactOptional(apiKeySchema),
   dimensions: z.exactOptional(tokenCount),
+  price: z.exactOptional(z.number().check(z.minimum(0))),
   headers: z.exactOptional(headersSchema),
   timeoutMs: z.exactOptional(tokenCount),
   fetch: z.exactOptional(fetchSchema),
@@ -63,6 +66,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     headers,
     timeoutMs = 5000,
     fetch,
+    price,
   } = parseOptions('openaiEmbedder', schema, options)
   let transport: Transport | undefined
   const endpoint: EmbeddingEndpoint = {
@@ -82,6 +86,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
   return {
     name: `openai:${model}`,
     dimensions,
+    ...(price !== undefined && { price }),
     embed: async (texts, signal) => {
       const vectors: Float32Array[] = []
       for (let from = 0; from < texts.length; from += MAX_TEXTS) {

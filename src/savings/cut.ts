@@ -34,6 +34,8 @@ export interface CutOptions {
   readonly newest?: { readonly messages: number; readonly tokens: number }
   /** Tokens for the exchange before the live turn. Within them it stays whole, above them in excerpts. @default 0 */
   readonly exchangeRoom?: number
+  /** Ranks by the configured embedder beside the words. @default false */
+  readonly byMeaning?: boolean
   /** Terms that a small model added to the query. */
   readonly terms?: readonly string[]
   /** Tokens for the notice. @default 48 */
@@ -56,13 +58,24 @@ export async function cutToQuery(
   if (segments.length === 0) return undefined
   const query = queryOf(conversation.turns, options.terms)
   const { owner, signal } = job
+  const similarities = options.byMeaning === true ? await job.meaning?.similarities(conversation) : undefined
   const limit = overflows ? (options.excerptCap ?? options.cap) : options.cap
   let room = Math.max(options.leastRoom ?? 0, limit - taken)
   const cap = taken + room
   let fitting: Cut | undefined
   for (let attempt = 1; ; attempt++) {
     const picked = await select(
-      { segments, steps, query, asksForAnswer: asksForAnswer(conversation.turns), room, newestRoom, owner, signal },
+      {
+        segments,
+        steps,
+        query,
+        ...(similarities !== undefined && { similarities }),
+        asksForAnswer: asksForAnswer(conversation.turns),
+        room,
+        newestRoom,
+        owner,
+        signal,
+      },
       tools,
     )
     const whole: [Segment, readonly Message[]][] = pinned.map((segment) => [segment, segment.messages])

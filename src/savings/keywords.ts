@@ -49,8 +49,13 @@ export function rarityAmong(texts: number, spread: number): number {
   return Math.log(1 + (texts - spread + 0.5) / (spread + 0.5))
 }
 
-/** Returns the BM25 score of each text. */
-export async function scoresOf(corpus: Corpus, query: Query, pause: Pause): Promise<Float64Array> {
+/** Returns the BM25 score of each text. With a length penalty below 1, long texts score higher. */
+export async function scoresOf(
+  corpus: Corpus,
+  query: Query,
+  pause: Pause,
+  lengthPenalty: number = LENGTH_PENALTY,
+): Promise<Float64Array> {
   const worth = new Map<number, number>()
   for (const [term, weight] of query) {
     const spread = corpus.spread.get(term)
@@ -58,15 +63,15 @@ export async function scoresOf(corpus: Corpus, query: Query, pause: Pause): Prom
   }
   const scores = new Float64Array(corpus.texts.length)
   for (const [index, text] of corpus.texts.entries()) {
-    scores[index] = scoreOf(text, worth, corpus.averageLength)
+    scores[index] = scoreOf(text, worth, 1 - lengthPenalty + (lengthPenalty * text.length) / corpus.averageLength)
     const due = pause()
     if (due !== undefined) await due
   }
   return scores
 }
 
-function scoreOf(text: TermCounts, worth: Query, averageLength: number): number {
-  const damping = SATURATION * (1 - LENGTH_PENALTY + (LENGTH_PENALTY * text.length) / averageLength)
+function scoreOf(text: TermCounts, worth: Query, length: number): number {
+  const damping = SATURATION * length
   let score = 0
   for (let at = 0; at < text.terms.length; at++) {
     const value = worth.get(text.terms[at] ?? 0)

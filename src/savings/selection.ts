@@ -5,6 +5,7 @@ import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics
 import type { Pause } from '../core/async.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
+import type { Similarities } from './meaning.ts'
 
 /** Dependencies of a selection. */
 export interface SelectionTools {
@@ -20,6 +21,8 @@ export interface SelectionJob {
   /** Units whose calls should stay even where their results do not fit: the steps of the live turn. */
   readonly steps: ReadonlySet<Segment>
   readonly query: Query
+  /** Similarity to the question by an embedder. @default none: by words alone */
+  readonly similarities?: Similarities
   /** True when the question asks for an earlier answer: whole answers are selected first. @default false */
   readonly asksForAnswer?: boolean
   /** Maximum tokens of the selection. */
@@ -54,6 +57,7 @@ const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
 /** An answer that the question asks for is long and rarely repeats itself. */
 const ANSWER_LENGTH_POWER = 0.2
+const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
 /** Without tools a topic spans a few turns, so neighbors of a hit add a share of its score. */
@@ -61,6 +65,8 @@ const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3
 /** With several speakers, the score of the topic around a turn is added to its own. */
 const TOPIC_SHARE = 0.5
+/** Weight of the similarity by an embedder, as a share of the best score by words. */
+const MEANING_SHARE = 0.7
 /** Below this size, neighbors of a question and its answer displace other hits. Meetings gain at any size. */
 const NEIGHBORS_ROOM = 8000
 /** With tools, older segments are more often outdated: the oldest counts 1/e of the newest. */
@@ -80,11 +86,13 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const query = await expandQuery(corpus, job.query, pause)
   const withTools = shareOfTools(entries) > TOOL_TRAFFIC
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
-  const own = await scoresOf(corpus, query, pause)
-  const scoresOfSegments = isMeeting ? withTopics(own, await scoreTopics(corpus.texts, query, pause)) : own
+  const wantsAnswers = job.asksForAnswer === true && !withTools
+  const own = await scoresOf(corpus, query, pause, wantsAnswers ? ANSWER_LENGTH_PENALTY : undefined)
+  const scoresOfSegments = isMeeting
+    ? withTopics(own, await scoreTopics(corpus.texts, query, pause))
+    : withMeaning(own, entries, job.similarities)
   const lends = !withTools && (isMeeting || job.room >= NEIGHBORS_ROOM)
   rank(entries, lends ? withNeighbors(scoresOfSegments) : scoresOfSegments, withTools)
-  const wantsAnswers = job.asksForAnswer === true && !withTools
   await pause()
   const packer = createPacker(job.room, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
@@ -157,6 +165,17 @@ function shareOfTools(entries: readonly PackerEntry[]): number {
 
 function withTopics(own: Float64Array, topics: Float64Array): Float64Array {
   return own.map((score, at) => score + TOPIC_SHARE * (topics[at] ?? 0))
+}
+
+/** Adds to each score a share of the best score, by the similarity to the question. Weak similarity is noise. */
+function withMeaning(own: Float64Array, entries: readonly PackerEntry[], similarities?: Similarities): Float64Array {
+  if (similarities === undefined) return own
+  const best = own.reduce((most, score) => Math.max(most, score), 0)
+  const share = MEANING_SHARE * (best > 0 ? best : 1)
+  return own.map((score, at) => {
+    const segment = entries[at]?.segment
+    return score + share * ((segment === undefined ? undefined : similarities.get(segment)) ?? 0) ** 2
+  })
 }
 
 /** Adds to each score a share of those within three positions. */

@@ -74,7 +74,12 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
 
   const fresh = async (job: TierJob, conversation: Conversation, cap: number): Promise<Shortened | undefined> => {
     const stable = mode === 'stable' || (mode === 'auto' && (await wasHere(job, conversation, cap)))
-    const limits = { cap: stable ? cap * STABLE_SHARE : cap, liveCap: cap, exchangeRoom: cap * EXCHANGE_SHARE }
+    const limits = {
+      cap: stable ? cap * STABLE_SHARE : cap,
+      liveCap: cap,
+      exchangeRoom: cap * EXCHANGE_SHARE,
+      byMeaning: true,
+    }
     const cut = await cutToQuery(job, conversation, limits, tools)
     if (cut === undefined) return undefined
     if (stable) {
@@ -123,16 +128,22 @@ interface LookUp {
 /** Selects what a new question needs and the snapshot left out; undefined within an agent's loop. */
 async function lookUp(
   job: TierJob,
-  { turns }: Conversation,
+  conversation: Conversation,
   { room, selection, blocks }: LookUp,
   tools: SelectionTools,
 ): Promise<Block | undefined> {
+  const { turns } = conversation
   const before = turns.live[0]?.places[0]
   if (room < MIN_ROOM || turns.live.length !== 1 || before === undefined) return undefined
   if (blocks.some((block) => block.before === before)) return undefined
   const segments = turns.old.filter((segment) => selection.get(segment) !== segment.messages)
   const query = queryOf(turns)
-  const found = await select({ segments, steps: new Set(), query, room, owner: job.owner, signal: job.signal }, tools)
+  const similarities = await job.meaning?.similarities(conversation)
+  const { owner, signal } = job
+  const found = await select(
+    { segments, steps: new Set(), query, ...(similarities !== undefined && { similarities }), room, owner, signal },
+    tools,
+  )
   if (found.matches === 0) return undefined
   const lines = segments.flatMap((segment) => {
     const messages = found.selection.get(segment)

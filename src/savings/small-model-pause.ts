@@ -27,19 +27,32 @@ interface Failures {
   readonly at: number
 }
 
-/** After two failures in a row a conversation's small model is not asked for five minutes; then one failure is enough. */
-export function createSmallModelPauses(now: () => number): SmallModelPauses {
-  const failing = new LRUCache<string, Failures>({ max: MAX_CONVERSATIONS })
+/** Pauses a model in a conversation for five minutes after two failures in a row; after a pause, one failure is enough. */
+export interface FailurePauses {
+  isPaused(conversation: string): boolean
+  report(conversation: string, isUsable: boolean): void
+}
 
-  const watch = (small: SmallModel, { conversation, signal }: WatchedRequest): SmallModel => {
-    const isPaused = (): boolean => {
+export function createFailurePauses(now: () => number): FailurePauses {
+  const failing = new LRUCache<string, Failures>({ max: MAX_CONVERSATIONS })
+  return {
+    isPaused: (conversation) => {
       const failures = failing.get(conversation)
       return failures !== undefined && failures.count >= MAX_FAILURES && now() - failures.at < PAUSE_MS
-    }
-    const report = (isUsable: boolean): void => {
+    },
+    report: (conversation, isUsable) => {
       if (isUsable) failing.delete(conversation)
       else failing.set(conversation, { count: (failing.get(conversation)?.count ?? 0) + 1, at: now() })
-    }
+    },
+  }
+}
+
+export function createSmallModelPauses(now: () => number): SmallModelPauses {
+  const pauses = createFailurePauses(now)
+
+  const watch = (small: SmallModel, { conversation, signal }: WatchedRequest): SmallModel => {
+    const isPaused = (): boolean => pauses.isPaused(conversation)
+    const report = (isUsable: boolean): void => pauses.report(conversation, isUsable)
     const ask: SmallModel['ask'] = async (question) => {
       if (isPaused()) throw new Error('The small model failed twice in this conversation and is paused.')
       try {

@@ -1,6 +1,8 @@
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
+import type { Conversation } from './conversation.ts'
+import type { Similarities } from './meaning.ts'
 import { notUnderstood, readFlag, type HeaderView } from '../core/http.ts'
 
 /** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, runs before them. */
@@ -55,6 +57,11 @@ export interface TierJob {
   /** The id of the key. State is never shared between owners. */
   readonly owner: string
   readonly small: SmallModel | undefined
+  /** Compares segments with the question by the configured embedder. Its cost is added to the result of the tier. */
+  readonly meaning?: {
+    similarities(conversation: Conversation): Promise<Similarities | undefined>
+    price(conversation: Conversation): NanoUsd
+  }
   readonly signal: AbortSignal
   readonly now: number
   /** The prompt is sent as received, with or without a trial run of the tiers. @default undefined: the tiers decide */

@@ -1,4 +1,4 @@
-import { type NanoUsd, ZERO } from '../core/money.ts'
+import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { cutToQuery } from './cut.ts'
 import { conversationOf, type SplitConversation } from './conversation.ts'
@@ -76,7 +76,7 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     const cap = capFor(job)
     const liveCap = Math.max(LIVE_CAP, cap)
     const limits = { cap, liveCap, excerptCap: liveCap, leastRoom: Math.round(cap / 2) }
-    const cut = await cutToQuery(job, conversation, { ...limits, terms }, tools)
+    const cut = await cutToQuery(job, conversation, { ...limits, terms, byMeaning: true }, tools)
     if (cut === undefined || cut.matches === 0) return { declined: 'no section matches the query', spent }
     const strategy = `Vanishing-Context (${cut.kept} of ${total} sections)`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 2, strategy }, spent }
@@ -84,14 +84,16 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
 
   /** The live turn stays whole up to its own limit, and the sections get at least half of the cap beside it. */
   const forecast = (job: TierJob): TierForecast => {
-    const { turns } = conversationOf(job.prompt)
+    const conversation = conversationOf(job.prompt)
+    const { turns } = conversation
     const system = job.prompt.messages.filter((message) => message.role === 'system')
     const staying = [...system, ...turns.live.flatMap((segment) => segment.messages)]
     const kept = staying.reduce((sum, message) => sum + tools.meter.estimateOfMessage(message), 0)
     const cap = capFor(job)
     const tokens = Math.max(cap, Math.min(kept, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
-    const calls = job.small?.price(QUESTION_TOKENS, ANSWER_TOKENS) ?? ZERO
-    return { tokens, calls, callsPerTurn: calls }
+    const callsPerTurn = job.small?.price(QUESTION_TOKENS, ANSWER_TOKENS) ?? ZERO
+    const calls = add(callsPerTurn, job.meaning?.price(conversation) ?? ZERO)
+    return { tokens, calls, callsPerTurn }
   }
 
   return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }

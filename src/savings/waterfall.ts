@@ -1,4 +1,5 @@
 import { add, type NanoUsd, ZERO } from '../core/money.ts'
+import type { Embedder } from '../core/cache-ports.ts'
 import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { createPause } from '../core/async.ts'
@@ -7,11 +8,12 @@ import { chooseTiers, mayFollow, type TierCandidate, type Declined } from './cho
 import { conversationOf } from './conversation.ts'
 import { createMemory } from './memory.ts'
 import { hasCacheMarks } from './net.ts'
+import { createMeaningRanker, type MeaningRanker } from './meaning.ts'
 import { createSegmentAnalyzer } from './segment-analysis.ts'
 import { createRecursive } from './recursive.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
-import { createSmallModelPauses, type SmallModelPauses } from './small-model-pause.ts'
+import { createFailurePauses, createSmallModelPauses, type SmallModelPauses } from './small-model-pause.ts'
 import type { Summarizer } from './summary.ts'
 import {
   DEFAULT_THRESHOLDS,
@@ -48,6 +50,8 @@ export interface WaterfallOptions {
   readonly slider?: SliderMode
   /** Who writes the summaries of tiers 3 and 4. @default 'model' */
   readonly summarizer?: Summarizer
+  /** Ranks by meaning beside words, in tiers 5 and 2. @default none */
+  readonly embedder?: Embedder
   /** Sizes of tier 2's prompt. */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /** Replaces the order 5, 2, 3, 4. */
@@ -63,6 +67,12 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const tools: SelectionTools = { meter, read: createSegmentAnalyzer(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
   const pauses = createSmallModelPauses(now)
+  const { embedder } = options
+  const { estimate } = meter.tokenizer
+  const ranker =
+    embedder === undefined
+      ? undefined
+      : createMeaningRanker({ embedder, after, estimate, pauses: createFailurePauses(now), pause })
   const own: readonly Tier[] = [
     createSlider(tools, memory, options.slider === undefined ? {} : { mode: options.slider }),
     createVanishing(tools, memory, { ...options.vanishing, thresholds, after }),
@@ -73,10 +83,10 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
 
   return async (given) => {
     if (given.steering.level === 'off') return { tokens: given.tokens, spent: ZERO, verdicts: [] }
-    const job = watched(await measured(given, { meter, thresholds }), pauses)
+    const job = withMeaning(watched(await measured(given, { meter, thresholds }), pauses), ranker, () => {})
     const followed = isWorthNoting(job, thresholds)
     const history = followed ? await orElse(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
-    const outcome = await runTiers(job.shadow === 'not-tried' ? [] : tiers, job, history, meter)
+    const outcome = await runTiers(job.shadow === 'not-tried' ? [] : tiers, job, history, { meter, ranker })
     const isSent = outcome.rewrite !== undefined && job.shadow === undefined
     const sent = isSent
       ? { ...outcome.sentAs, spent: outcome.spent }
@@ -95,7 +105,17 @@ interface Outcome extends WaterfallResult {
 }
 
 /** Runs the ordered tiers, then the others that pay, until one makes the prompt. */
-async function runTiers(tiers: readonly Tier[], job: TierJob, history: History, meter: Meter): Promise<Outcome> {
+interface Means {
+  readonly meter: Meter
+  readonly ranker: MeaningRanker | undefined
+}
+
+async function runTiers(
+  tiers: readonly Tier[],
+  job: TierJob,
+  history: History,
+  { meter, ranker }: Means,
+): Promise<Outcome> {
   const verdicts = new Map<Tier, TierVerdict>()
   const queue = await queueOf(tiers, job, history, { meter, verdicts })
   let declined: Declined = { spent: ZERO }
@@ -107,7 +127,7 @@ async function runTiers(tiers: readonly Tier[], job: TierJob, history: History, 
       verdicts.set(tier, { tier: tier.tier, outcome: 'does-not-pay', reason: 'costs more than the tier that declined' })
       continue
     }
-    const attempted = await attempt(tier, forTiers(job), meter)
+    const attempted = await attempt(tier, forTiers(job), { meter, ranker })
     const spent = add(declined.spent, attempted.spent)
     if (isOrdered(job, tier.tier)) ordered = add(ordered, attempted.spent)
     verdicts.set(tier, attempted.verdict)
@@ -200,6 +220,16 @@ function watched(job: TierJob, pauses: SmallModelPauses): TierJob {
   return { ...job, small: pauses.watch(small, { conversation, signal }) }
 }
 
+/** The job with the configured embedder. `onSpent` is called with the cost of each of its calls. */
+function withMeaning(job: TierJob, ranker: MeaningRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
+  if (ranker === undefined) return job
+  const meaning: TierJob['meaning'] = {
+    similarities: (conversation) => ranker.compare(conversation, job, onSpent),
+    price: (conversation) => ranker.price(conversation, job.owner),
+  }
+  return { ...job, meaning }
+}
+
 /** What a trial remembers is found by trials only: it was never sent. */
 function forTiers(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
@@ -217,21 +247,31 @@ interface Attempt {
 }
 
 /** Runs a tier. Never rejects: a failure becomes a verdict. */
-async function attempt(tier: Tier, job: TierJob, meter: Meter): Promise<Attempt> {
+async function attempt(tier: Tier, job: TierJob, { meter, ranker }: Means): Promise<Attempt> {
   const { tokens } = job
   const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
     tier: tier.tier,
     outcome,
     reason,
   })
-  const pass = (verdict: TierVerdict, spent: NanoUsd = ZERO): Attempt => ({ tokens, spent, verdict, continues: false })
+  let embedded: NanoUsd = ZERO
+  const pass = (verdict: TierVerdict, spent: NanoUsd): Attempt => ({
+    tokens,
+    spent: add(spent, embedded),
+    verdict,
+    continues: false,
+  })
   const purse = createPurse(job.small)
+  const paying = withMeaning({ ...job, small: purse.small }, ranker, (cost) => {
+    embedded = add(embedded, cost)
+  })
   try {
-    const result = await tier.rewrite({ ...job, small: purse.small })
+    const result = await tier.rewrite(paying)
     if ('declined' in result) return pass(verdictOf('declined', result.declined), result.spent)
     const original = await meter.countOf(job.prompt, job.signal)
     if (result.rewrite.tokens >= original) return pass(verdictOf('declined', 'not smaller than before'), result.spent)
-    const { rewrite, spent, continues = false } = result
+    const { rewrite, continues = false } = result
+    const spent = add(result.spent, embedded)
     return { rewrite, tokens: original, spent, continues, verdict: verdictOf('chosen', rewrite.strategy) }
   } catch (error) {
     return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), purse.spent())

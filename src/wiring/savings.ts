@@ -1,6 +1,7 @@
 import { lazy } from '../core/async.ts'
-import { expects, listOf, numberFrom, oneOf, type OptionCheck, optionsOf } from '../core/option-checks.ts'
+import { expects, listOf, numberFrom, objectWith, oneOf, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import type { Model } from '../core/model.ts'
+import type { Embedder } from '../core/cache-ports.ts'
 import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { ZERO } from '../core/money.ts'
@@ -38,6 +39,12 @@ export interface SavingsOptions {
    * @default { targetShare: 0.01, leastTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
    */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
+  /**
+   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. It is given the first 800
+   * characters of each message, once per conversation. If it fails or takes longer than three seconds, words alone decide.
+   * @default none
+   */
+  readonly embedder?: Embedder
   /** Other tiers, or the own ones in another order. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
   /**
@@ -70,6 +77,7 @@ export const checkSavings: OptionCheck = optionsOf({
     targetShare: numberFrom(0.0001, 1),
     leastTarget: (value, path) => (typeof value === 'number' ? target(value, path) : targets(value, path)),
   }),
+  embedder: objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed']),
   tiers: expects(
     "a list of tiers, or a function that returns one from the gateway's own",
     (value) => Array.isArray(value) || typeof value === 'function',

@@ -83,7 +83,9 @@ export function createServices(sources: ServiceSources): Services {
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {
       const parts = { store: unwritten(store), meter, runtime, ...UNSEEN }
-      return { waterfall: createSavings(savings, parts), promptCache: createPromptCache(savings, parts) }
+      // Calls of the embedder may cost.
+      const { embedder: _, ...free } = savings ?? {}
+      return { waterfall: createSavings(free, parts), promptCache: createPromptCache(savings, parts) }
     },
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: sources.failover,
