@@ -83,8 +83,8 @@ function scoreOf(text: TermCounts, worth: Query, length: number): number {
 }
 
 /** Expands the query, at a lower weight, by the terms that its best hits share. */
-export async function expandQuery(corpus: Corpus, query: Query, pause: Pause): Promise<Query> {
-  const scores = await scoresOf(corpus, query, pause)
+export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, lengthPenalty?: number): Promise<Query> {
+  const scores = await scoresOf(corpus, query, pause, lengthPenalty)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
   best.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
   const found = new Map<number, number>()

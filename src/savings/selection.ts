@@ -83,11 +83,12 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
     entries.map((entry) => entry.analysis.counts),
     pause,
   )
-  const query = await expandQuery(corpus, job.query, pause)
   const withTools = shareOfTools(entries) > TOOL_TRAFFIC
-  const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
   const wantsAnswers = job.asksForAnswer === true && !withTools
-  const own = await scoresOf(corpus, query, pause, wantsAnswers ? ANSWER_LENGTH_PENALTY : undefined)
+  const lengthPenalty = wantsAnswers ? ANSWER_LENGTH_PENALTY : undefined
+  const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
+  const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
+  const own = await scoresOf(corpus, query, pause, lengthPenalty)
   const scoresOfSegments = isMeeting
     ? withTopics(own, await scoreTopics(corpus.texts, query, pause))
     : withMeaning(own, entries, job.similarities)
