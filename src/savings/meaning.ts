@@ -7,10 +7,7 @@ import type { Runtime } from '../core/ports.ts'
 import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation, Segment } from './conversation.ts'
 import type { FailurePauses } from './small-model-pause.ts'
-import type { TierJob } from './tier.ts'
-
-/** Similarity of segments to the question, from 0 to 1 for the most similar. Segments without a vector are absent. */
-export type Similarities = ReadonlyMap<Segment, number>
+import type { Similarities, TierJob } from './tier.ts'
 
 /** Compares the beginnings of segments with the question by an embedder. */
 export interface MeaningRanker {

@@ -5,7 +5,7 @@ import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics
 import type { Pause } from '../core/async.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
-import type { Similarities } from './meaning.ts'
+import type { Similarities } from './tier.ts'
 
 /** Dependencies of a selection. */
 export interface SelectionTools {

@@ -1,8 +1,7 @@
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Conversation } from './conversation.ts'
-import type { Similarities } from './meaning.ts'
+import type { Conversation, Segment } from './conversation.ts'
 import { notUnderstood, readFlag, type HeaderView } from '../core/http.ts'
 
 /** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, runs before them. */
@@ -41,6 +40,9 @@ export interface SmallModel {
 export function controllerOf(small: SmallModel | undefined): string {
   return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
 }
+
+/** Similarity of segments to the question, from 0 to 1 for the most similar. Segments without a vector are absent. */
+export type Similarities = ReadonlyMap<Segment, number>
 
 /** The data of a request that tiers use. */
 export interface TierJob {
