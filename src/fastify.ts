@@ -15,10 +15,12 @@ export interface FastifyScope {
   all(path: string, handler: (request: FastifyRequest, reply: FastifyReply) => Promise<void>): unknown
 }
 
+/** The part of a Fastify request that this adapter uses. */
 export interface FastifyRequest {
   readonly raw: IncomingMessage
 }
 
+/** The part of a Fastify reply that this adapter uses. */
 export interface FastifyReply {
   readonly raw: ServerResponse
   getHeaders(): Readonly<Record<string, number | string | string[] | undefined>>
