@@ -1,4 +1,4 @@
-/** A batch from its creation to its results, offline: npx tsx examples/batches.ts */
+/** Creates a batch and prints its results, offline: npx tsx examples/batches.ts */
 import Anthropic from '@anthropic-ai/sdk'
 import { createGateway, extractive } from 'sluice'
 import { serve } from 'sluice/node'

@@ -1,5 +1,5 @@
 /**
- * npm run demo            five things that the gateway does, offline, in a few seconds
+ * npm run demo            five parts, offline, in a few seconds
  * npm run demo -- FILE    the first conversation of a JSON Lines file ({ id, messages } per line) at each savings level
  */
 import Anthropic from '@anthropic-ai/sdk'
@@ -10,7 +10,7 @@ import { conversationFrom, type Conversation } from './demo/conversation.ts'
 import { bar, bold, dim, dollars, green, heading, line, yellow } from './demo/print.ts'
 import { factsIn, supportCase } from './demo/support-case.ts'
 
-/** The offline provider, which also remembers what it was sent. */
+/** The offline provider. It records the prompts that it receives. */
 function watched(provider: Provider): { readonly provider: Provider; readonly lastPrompt: () => string } {
   let sent = ''
   return {
@@ -31,7 +31,7 @@ const { provider, lastPrompt } = watched(extractive())
 const gateway = createGateway({ providers: [provider], store: memoryStore(), margin: 1.5, log: () => {} })
 const server = await serve(gateway, { port: 0 })
 
-/** An official client with a new key of the gateway. */
+/** Returns an official client with a new key of the gateway. */
 async function clientFor(name: string): Promise<OpenAI> {
   return clientOf(await gateway.keys.create({ name }))
 }
@@ -74,7 +74,7 @@ async function spendBudget(): Promise<void> {
 }
 
 async function askAgain(): Promise<void> {
-  heading('3. The same question in other words, and another one that looks the same', 'src/cache/guard.ts')
+  heading('3. The same question reworded, and a different one that looks similar', 'src/cache/guard.ts')
   const client = await clientFor('cached')
   const facts = 'A room costs 80 EUR for 2 nights and 120 EUR for 3 nights.'
   for (const question of [
@@ -112,7 +112,7 @@ async function saveTokens({ name, messages }: Conversation, facts: boolean): Pro
 }
 
 async function resumeStream(): Promise<void> {
-  heading('5. A stream that is cut in the middle, and read to its end', 'src/replay/event-buffer.ts')
+  heading('5. A stream that is interrupted and resumed', 'src/replay/event-buffer.ts')
   const key = await gateway.keys.create({ name: 'streams' })
   const client = new Anthropic({ baseURL: server.url, apiKey: key.value, maxRetries: 0 })
   const content =

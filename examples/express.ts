@@ -1,4 +1,4 @@
-/** Beside the routes of an Express application: npx tsx examples/express.ts */
+/** Mounts the gateway in an Express application: npx tsx examples/express.ts */
 import express from 'express'
 import type { AddressInfo } from 'node:net'
 import { createGateway, extractive } from 'sluice'

@@ -1,4 +1,4 @@
-/** Beside the routes of a Fastify application: npx tsx examples/fastify.ts */
+/** Mounts the gateway in a Fastify application: npx tsx examples/fastify.ts */
 import fastify from 'fastify'
 import { createGateway, extractive } from 'sluice'
 import { toFastify } from 'sluice/fastify'

@@ -1,4 +1,4 @@
-/** The file app/ai/[...path]/route.ts of a Next.js application. The key is a secret of your own, `openssl rand -hex 24`. */
+/** The file app/ai/[...path]/route.ts of a Next.js application. Generate the secret of the key with `openssl rand -hex 24`. */
 import { createGateway, extractive } from 'sluice'
 import { toNext } from 'sluice/next'
 

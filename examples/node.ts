@@ -1,4 +1,4 @@
-/** A server of its own: npx tsx examples/node.ts */
+/** Starts a server: npx tsx examples/node.ts */
 import { createGateway, extractive } from 'sluice'
 import { serve } from 'sluice/node'
 

@@ -1,4 +1,4 @@
-/** A key, its budget and its usage survive a restart in one SQLite file, offline: npx tsx examples/restart.ts [FILE] */
+/** Keeps a key and its usage over a restart in a SQLite file, offline: npx tsx examples/restart.ts [FILE] */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import { sqliteStore } from 'sluice/sqlite'
 const directory = mkdtempSync(join(tmpdir(), 'sluice-restart-'))
 const file = process.argv[2] ?? join(directory, 'sluice.db')
 
-/** Runs a gateway over the file, as one start of a process does, and closes it. */
+/** Opens the file, runs `work` with a gateway, and closes both. */
 async function run<result>(work: (gateway: Gateway) => Promise<result>): Promise<result> {
   const database = new Database(file)
   const gateway = createGateway({ providers: [extractive()], store: sqliteStore({ database }) })

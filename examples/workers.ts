@@ -1,4 +1,4 @@
-/** A worker on any platform that calls an exported `fetch`. A source file may name a key by its SHA-256. */
+/** A worker for any platform that calls an exported `fetch`. The source contains only the SHA-256 of the key. */
 import { createGateway, extractive } from 'sluice'
 
 const gateway = createGateway({

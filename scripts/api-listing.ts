@@ -1,4 +1,4 @@
-/** Writes docs/api.md, the listing of all public exports: npm run docs:api */
+/** Writes docs/api.md, the list of all public exports: npm run docs:api */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
@@ -16,7 +16,7 @@ export interface PublicExport {
   readonly doc: string
 }
 
-/** The public exports by entry point, such as `sluice/node`, in alphabetical order. */
+/** Returns the public exports by entry point, such as `sluice/node`, in alphabetical order. */
 export function publicExports(): ReadonlyMap<string, readonly PublicExport[]> {
   const entries = entryFiles()
   const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => ts.sys.readFile(path)) as {
@@ -28,7 +28,7 @@ export function publicExports(): ReadonlyMap<string, readonly PublicExport[]> {
   return new Map([...entries].map(([entry, file]) => [entry, exportsOf(program.getSourceFile(file), checker)]))
 }
 
-/** The text of docs/api.md. */
+/** Returns the text of docs/api.md. */
 export function writeListing(): string {
   const sections = [...publicExports()].map(([entry, exports]) => {
     const rows = exports.map(({ name, kind, doc }) => `| \`${name}\` | ${kind} | ${doc.replaceAll('|', '\\|')} |`)
@@ -37,13 +37,13 @@ export function writeListing(): string {
   return [
     '# Public exports',
     '',
-    'All names that the package exports. This page is generated from the source: `npm run docs:api` writes it again.',
+    'All names that the package exports. `npm run docs:api` generates this page from the source.',
     '',
     ...sections,
   ].join('\n')
 }
 
-/** The entry points of package.json, and the source file of each. */
+/** Returns the source file of each entry point in package.json. */
 function entryFiles(): ReadonlyMap<string, string> {
   const { exports } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as { readonly exports: object }
   const names = Object.keys(exports).filter((name) => name !== './package.json')

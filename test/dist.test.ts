@@ -64,8 +64,8 @@ describe('the packed package', () => {
     expect(named.filter((path) => !existsSync(join(installed, path)))).toEqual([])
   })
 
-  it('has at most six runtime dependencies', () => {
-    expect(Object.keys(manifest.dependencies).length).toBeLessThanOrEqual(6)
+  it('has at most five runtime dependencies', () => {
+    expect(Object.keys(manifest.dependencies).length).toBeLessThanOrEqual(5)
   })
 
   it('runs nothing when it is installed, nor does anything that comes with it', async () => {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 
-/** A message of the chat format, as far as the demo makes them. */
+/** A message of the chat format with the fields that the demo uses. */
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   readonly content: string | null
@@ -17,11 +17,14 @@ export interface Conversation {
   readonly messages: readonly ChatMessage[]
 }
 
-/** The first conversation of a JSON Lines file, `{ id, messages }` per line. Adds a question when the last message is not one. */
+/** Returns the first conversation of a JSON Lines file, `{ id, messages }` per line. Adds a question if the last message is not from the user. */
 export function conversationFrom(file: string): Conversation {
   const [line] = readFileSync(file, 'utf8').split('\n', 1)
   const { id, messages } = JSON.parse(line ?? '') as { readonly id?: string; readonly messages: readonly ChatMessage[] }
   const open = messages.at(-1)?.role === 'user'
-  const question: ChatMessage = { role: 'user', content: 'What was decided so far, and what is still open?' }
+  const question: ChatMessage = {
+    role: 'user',
+    content: 'Which decisions were made so far, and which questions are open?',
+  }
   return { name: `${file}: ${id ?? 'first conversation'}`, messages: open ? messages : [...messages, question] }
 }

@@ -1,4 +1,4 @@
-/** Columns of a bar. */
+/** Width of a bar in columns. */
 const BAR = 28
 
 const isColored = process.stdout.isTTY && process.env['NO_COLOR'] === undefined
@@ -9,7 +9,7 @@ export const dim = paint(2)
 export const green = paint(32)
 export const yellow = paint(33)
 
-/** A heading, and the code that does what follows. */
+/** Prints a heading and the file that implements the part. */
 export function heading(title: string, code: string): void {
   console.log(`\n${bold(title)}  ${dim(code)}`)
 }
@@ -18,13 +18,13 @@ export function line(text: string): void {
   console.log(`   ${text}`)
 }
 
-/** A bar of which `share` (0 to 1) is filled. */
+/** Returns a bar that is filled to `share` (0 to 1). */
 export function bar(share: number): string {
   const filled = share === 0 ? 0 : Math.max(1, Math.round(share * BAR))
   return `${green('█'.repeat(filled))}${dim('·'.repeat(BAR - filled))}`
 }
 
-/** An amount in dollars as the gateway's headers write it: `$0.000123`. */
+/** Returns an amount in dollars in the form of the gateway's headers: `$0.000123`. */
 export function dollars(amount: number): string {
   return `$${amount.toFixed(6)}`
 }

@@ -1,6 +1,6 @@
 import type { ChatMessage, Conversation } from './conversation.ts'
 
-/** What the last question asks for. Each fact is said once, somewhere in the conversation. */
+/** The facts that the last question needs. Each one occurs once in the conversation. */
 const FACTS: readonly { readonly at: number; readonly words: string; readonly text: string }[] = [
   { at: 12, words: 'RMA-48213', text: 'The return of the damaged heat pump is registered as RMA-48213.' },
   {
@@ -28,7 +28,7 @@ const REQUESTS = [
   'What did we return last month from',
 ]
 
-/** A support case with a tool call in every turn, as a service desk has them: long, and mostly about other orders. */
+/** Returns a long support case with a tool call in every turn, mostly about other orders. */
 export function supportCase(): Conversation {
   const messages: ChatMessage[] = [
     {
@@ -40,7 +40,7 @@ export function supportCase(): Conversation {
   return { name: 'a support case', messages: [...messages, { role: 'user', content: QUESTION }] }
 }
 
-/** How many of the facts that the last question needs are in a text. */
+/** Returns the number of facts in a text. */
 export function factsIn(text: string): { readonly kept: number; readonly of: number } {
   return { kept: FACTS.filter(({ words }) => text.includes(words)).length, of: FACTS.length }
 }
