@@ -19,13 +19,13 @@ import { changeBatch, forgetBatch, UNCLAIMED, lineOf, valuesOf, type OpenBatch }
 
 /** Creates, reads, cancels and deletes the batches of each key. */
 export interface BatchRepository {
-  /** Writes a batch with all its items. When it rejects, no part of the batch remains. */
+  /** Writes a batch with all its items. If it rejects, no part of the batch remains. */
   create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
-  /** Throws `not-found` for an unknown batch and for a batch of another key. */
+  /** Returns a batch. Throws `not-found` for an unknown batch and for a batch of another key. */
   read(keyId: string, id: string): Promise<Batch>
-  /** Newest first. */
+  /** Returns one page of the key's batches, newest first. */
   page(keyId: string, query: BatchQuery): Promise<BatchPage>
-  /** Starts no further item. Has no effect on an ended batch. Throws `not-found`. */
+  /** Cancels a batch: no further item is started. Has no effect on an ended batch. Throws `not-found`. */
   cancel(keyId: string, id: string): Promise<Batch>
   /**
    * Deletes an ended batch with its results. Throws `not-found`, or `invalid-request` for a batch that has not ended.
@@ -46,7 +46,7 @@ export interface BatchQuery {
   readonly limit: number
   /** Only batches older than this one. */
   readonly after?: string
-  /** Only the nearest batches that are newer than this one. */
+  /** Only the batches directly before this one, which are newer. */
   readonly before?: string
 }
 
@@ -65,9 +65,9 @@ export interface BatchParts {
 
 /** Maximum number of batches of a key, ended ones included. */
 const MAX_BATCHES = 1_000
-/** Values that are written or read side by side. */
+/** Number of values that are written or read concurrently. */
 const PAGE = 100
-/** A batch that is not filled by then was left by a dead process. */
+/** Time in milliseconds after which an incomplete batch belongs to a dead process. */
 const FILLED_WITHIN_MS = 3_600_000
 
 export function createBatchRepository(parts: BatchParts): BatchRepository {
@@ -108,7 +108,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
           store.set(itemKey('todo', id, place), UNCLAIMED, { quota }),
         ]
       })
-      // All writes must have ended before any is undone.
+      // All writes must end before the batch is deleted.
       const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
       if (failed !== undefined) throw failed.reason
       await pause()
@@ -141,7 +141,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     return { keys: keys.slice(0, limit), hasMore: keys.length > limit }
   }
 
-  /** A key has at most a thousand: all of them are one list. */
+  /** Returns the batches before `before`. Reads all batches of the key at once, because there are at most 1,000. */
   async function newer(heads: string, { limit, before }: BatchQuery): Promise<Keys> {
     const all = await store.list(heads, { limit: MAX_BATCHES })
     const keys = all.filter((key) => key < heads + before)
@@ -166,7 +166,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     for await (const value of valuesOf(parts, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
   }
 
-  /** The ids of later batches are smaller: the list ends with the oldest. */
+  /** Reverses the stored order, because the ids of later batches are smaller. */
   async function open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
     const found: OpenBatch[] = []
     for (let after: string | undefined; ;) {
@@ -219,7 +219,7 @@ function tooMany(): GatewayError {
 function quotaFull(cause: GatewayError): GatewayError {
   return new GatewayError(
     'quota-exceeded',
-    "This batch does not fit the key's storage quota for message batches and their results. Delete batches that have ended, wait until others have, or create a smaller one.",
+    "This batch does not fit the key's storage quota for message batches and their results. Delete ended batches, wait for other batches to end, or create a smaller batch.",
     { cause },
   )
 }

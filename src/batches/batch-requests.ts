@@ -19,12 +19,12 @@ interface ReadOptions {
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** Bytes that are parsed without a pause: a few milliseconds for dense JSON. */
+/** Number of bytes that are parsed without a pause. Dense JSON takes a few milliseconds. */
 const SLICE = 65_536
 
 /**
- * Reads the requests of a new batch, one after the other and with pauses. Throws `invalid-request` with the path of the
- * first that is wrong.
+ * Reads the requests of a new batch one by one, with pauses. Throws `invalid-request` with the path of the first
+ * invalid request.
  */
 export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions): Promise<readonly BatchRequest[]> {
   const { spans, rest } = await find(bytes, options.pause)
@@ -80,7 +80,7 @@ async function readOne(
   }
   const first = seen.get(customId)
   if (first !== undefined) {
-    throw wrong(`${path}.custom_id`, `requests.${first} has the same; each must be unique in its batch`)
+    throw wrong(`${path}.custom_id`, `requests.${first} has the same custom_id; ids must be unique within a batch`)
   }
   seen.set(customId, index)
   if (!isJsonObject(params)) throw wrong(`${path}.params`, 'expected the body of a message request')
@@ -97,23 +97,23 @@ async function parseAt<value>(path: string, parsing: Promise<value>): Promise<va
 }
 
 function tooMany(): GatewayError {
-  return wrong('requests', `there are more than ${MAX_REQUESTS}. Make several batches`)
+  return wrong('requests', `there are more than ${MAX_REQUESTS}. Create several batches`)
 }
 
 function wrong(param: string, what: string): GatewayError {
   return new GatewayError('invalid-request', `${param}: ${what}.`, { param })
 }
 
-/** A part of a body, in bytes. */
+/** Byte offsets of a part of a body. */
 interface ByteSpan {
   readonly start: number
   readonly end: number
 }
 
-/** One request of a batch; `undefined` between parts of the scan, where the caller may yield. */
+/** The span of one request of a batch. `undefined` between slices of the scan, where the caller may yield. */
 type Scanned = ByteSpan | undefined
 
-/** Bytes between two yields of the scan. */
+/** Number of bytes between two yields of the scan. */
 const SCAN_SLICE = 262_144
 
 const QUOTE = 34
@@ -129,12 +129,12 @@ const SPACE = 32
 const NAME = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
 
 /**
- * Finds the elements of the array `requests` in the bytes of a batch, so that each can be parsed by itself: parsing a
- * body of many megabytes at once would stop the event loop for seconds. Returns the body with an empty array in place of
- * the elements, for the parser to check.
+ * Finds the elements of the array `requests` in the bytes of a batch, so that each can be parsed separately. Parsing a
+ * body of many megabytes at once would block the event loop for seconds. Returns the body with an empty array in place
+ * of the elements, for the parser to check.
  *
- * Structural signs are ASCII, so the bytes need no decoding. Malformed JSON is not recognized here: it shows in the
- * element or the rest that contains it.
+ * Structural characters are ASCII, so the bytes need no decoding. Malformed JSON is not detected here, but when the
+ * element or the remaining body is parsed.
  */
 export function* scanRequests(bytes: Uint8Array): Generator<Scanned, Uint8Array, void> {
   const scan: Scan = {
@@ -160,10 +160,10 @@ export function* scanRequests(bytes: Uint8Array): Generator<Scanned, Uint8Array,
 
 interface Scan {
   at: number
-  /** How many brackets are open. */
+  /** Number of open brackets. */
   depth: number
   isInString: boolean
-  /** The last string, without its quotes. */
+  /** The last string without its quotes. */
   text: { start: number; end: number }
   /** True between the colon after `requests` and the value. */
   isKeyDone: boolean
@@ -174,7 +174,7 @@ interface Scan {
   end: number
 }
 
-/** Reads one byte. Returns the element that ends there. */
+/** Reads one byte. Returns the element that the byte ends, if any. */
 function step(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   const byte = bytes[scan.at] ?? 0
   if (scan.isInString) return stepInString(byte, scan)
@@ -191,7 +191,7 @@ function step(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   return undefined
 }
 
-/** The depth of the array's elements: the body and the array are open. */
+/** Depth of the array's elements, inside the body and the array. */
 const IN_LIST = 2
 
 function open(scan: Scan, byte: number): void {
@@ -199,7 +199,7 @@ function open(scan: Scan, byte: number): void {
   if (scan.isKeyDone && byte === OPEN_BRACKET) scan.list = { start: scan.at, end: -1 }
 }
 
-/** A missing element (`[1,,2]`) is an empty span. An empty array has no elements. */
+/** Ends an element. A missing element (`[1,,2]`) is an empty span. An empty array has no elements. */
 function endElement(scan: Scan, byte: number): ByteSpan | undefined {
   const { start, end, list } = scan
   const isFirst = list !== undefined && scan.end <= list.start + 1

@@ -13,38 +13,38 @@ import {
   RESULTS_FOR_MS,
 } from './batch.ts'
 
-/** A batch with work left. */
+/** A batch with unfinished items. */
 export interface OpenBatch {
   readonly id: string
   readonly keyId: string
 }
 
-/** What is needed to read and write the values of a batch. */
+/** The dependencies of reading and writing batches. */
 export interface BatchStore {
   readonly store: Store
   /** Yields to the event loop, because a local store answers many calls without a pause. */
   readonly pause: () => Promise<void>
 }
 
-/** Write options for small values, which were counted against the key's quota when the batch was created. */
+/** Returns write options for small values, which were counted against the key's quota at the creation of the batch. */
 export function smallValueOf(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
 
-/** Keys that are listed at once. */
+/** Number of keys per page of a listing. */
 const PAGE = 100
 const ROUNDS = 50
 
 /** The value of `todo` for an unclaimed item. */
 export const UNCLAIMED = '0'
 
-/** Returns the line of a result. The settlement follows it. */
+/** Returns the line of a result, without the settlement after it. */
 export function lineOf(value: string): string {
   const end = value.indexOf('\n')
   return end < 0 ? value : value.slice(0, end)
 }
 
-/** Replaces a batch in one atomic step; undefined when there is none. */
+/** Replaces a batch in one atomic step. Resolves with undefined if the batch does not exist. */
 export async function changeBatch(
   store: Store,
   { keyId, id }: OpenBatch,
@@ -59,12 +59,12 @@ export async function changeBatch(
     if (changed === present || (await store.swap(key, text, JSON.stringify(changed), smallValueOf(keyId))))
       return changed
   }
-  throw new GatewayError('conflict', 'This batch is being changed by others at the moment. Try again.')
+  throw new GatewayError('conflict', 'This batch is being changed by other requests. Retry.')
 }
 
 /**
- * Deletes a batch and all its values. The cleanup entry is deleted by the caller, so that a process that dies leaves
- * it.
+ * Deletes a batch and all its values. The caller deletes the cleanup entry afterwards, so that the entry remains if the
+ * process dies.
  */
 export async function forgetBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
   await parts.store.delete(headKey(keyId, id))
@@ -81,10 +81,10 @@ async function deleteItems({ store, pause }: BatchStore, prefix: string): Promis
   }
 }
 
-/** Number of values that are read at once. Few, so that the largest answers fit into memory. */
+/** Number of values that are read together. Small, so that the largest answers fit into memory. */
 const AT_ONCE = 4
 
-/** The values of all keys with a prefix, in order, read as they are taken. */
+/** Yields the values of all keys with a prefix in order, read on demand. */
 export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
   for (let after: string | undefined; ;) {
     const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
@@ -102,8 +102,8 @@ const CLEANUP_PAGE = 20
 const DAY_MS = 86_400_000
 
 /**
- * Tidies away what has become due: results 29 days after their batch was made, the batch itself after 90, and what a
- * process left that died while it wrote one. Any number of processes may do it at once.
+ * Deletes expired data: results 29 days after the creation of their batch, batches after 90 days, and incomplete
+ * batches of dead processes. Several processes may run it concurrently.
  */
 export async function cleanUpBatches(parts: BatchStore & { readonly now: () => number }): Promise<void> {
   const { store, now } = parts
@@ -133,7 +133,7 @@ function isPast(batch: Batch, at: number): boolean {
   return batch.state === 'ended' && at >= batch.createdAt + RESULTS_FOR_MS
 }
 
-/** When to look at a batch again; undefined when all of it is removed. */
+/** Returns the time of the next cleanup of a batch, or undefined if all of it is deleted. */
 function nextCleanup(batch: Batch, at: number): number | undefined {
   if (batch.state === 'filling') return undefined
   if (at < batch.createdAt + RESULTS_FOR_MS) return batch.createdAt + RESULTS_FOR_MS

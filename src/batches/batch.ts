@@ -1,6 +1,6 @@
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 
-/** How an item ended. */
+/** The result of an item. */
 export type ItemEnd = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
 export type Counts = Readonly<Record<ItemEnd, number>>
@@ -20,7 +20,7 @@ export interface Batch {
   readonly state: 'filling' | 'working' | 'ended'
   readonly cancelledAt?: number
   readonly endedAt?: number
-  /** When its results were deleted. */
+  /** Time at which the results were deleted. */
   readonly archivedAt?: number
   /** Present once the batch has ended. */
   readonly counts?: Counts
@@ -29,9 +29,9 @@ export interface Batch {
 const DAY_MS = 86_400_000
 
 export const EXPIRES_AFTER_MS: number = DAY_MS
-/** How long results are kept, from the creation. */
+/** Retention of results from the creation of the batch, in milliseconds. */
 export const RESULTS_FOR_MS: number = 29 * DAY_MS
-/** How long a batch itself is listed, from the creation. */
+/** Retention of a batch from its creation, in milliseconds. */
 export const LISTED_FOR_MS: number = 90 * DAY_MS
 
 const PREFIX = 'msgbatch_'
@@ -39,7 +39,9 @@ const ID = /^msgbatch_[0-9a-f]{32}$/
 const TIME_DIGITS = 12
 const LATEST = 16 ** TIME_DIGITS - 1
 
-/** Ids of later batches are smaller, so that a list in ascending order begins with the newest. */
+/**
+ * Returns a new id. Ids of later batches are smaller, so that a list in ascending order begins with the newest batch.
+ */
 export function makeBatchId(now: number, uuid: string): string {
   const age = (LATEST - now).toString(16).padStart(TIME_DIGITS, '0')
   return `${PREFIX}${age}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
@@ -52,7 +54,7 @@ export function isBatchId(text: string): boolean {
 
 export const NO_COUNTS: Counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
 
-/** Parses a stored batch; undefined for an invalid value. */
+/** Parses a stored batch. Returns undefined for an invalid value. */
 export function parseBatch(text: string | undefined): Batch | undefined {
   if (text === undefined) return undefined
   try {
@@ -94,9 +96,9 @@ function time(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
-/** Store keys of batches. No value has an expiry, so that no store drops it. */
+/** Store keys of batches. Their values have no expiry, so that no store drops them. */
 
-/** One batch: `Batch` as JSON. Listed per key, newest first. */
+/** Returns the store key of a batch (`Batch` as JSON). A key's batches are listed newest first. */
 export function headKey(keyId: string, id: string): string {
   return `${headsOf(keyId)}${id}`
 }
@@ -105,10 +107,10 @@ export function headsOf(keyId: string): string {
   return `batch-head:${keyId}:`
 }
 
-/** Unfinished batches: the id of their key. */
+/** Prefix of unfinished batches. The value is the id of the batch's virtual key. */
 export const OPEN = 'batch-open:'
 
-/** Cleanup entries, ordered by time: the id of the batch's key. */
+/** Prefix of cleanup entries, ordered by time. The value is the id of the batch's virtual key. */
 export const CLEANUP = 'batch-due:'
 const DUE_TIME_DIGITS = 15
 
@@ -121,16 +123,16 @@ export function readCleanupKey(key: string): { readonly at: number; readonly id:
   return { at: Number(at), id }
 }
 
-/** The kinds of values that each item has. */
+/** Kinds of stored values of an item. */
 type ItemValue =
-  /** The holder of the item; deleted when the item is finished. */
+  /** The claim on the item. Deleted when the item is finished. */
   | 'todo'
   /** `{custom_id, params}`. */
   | 'request'
-  /** A line of the results, and its pending settlement. */
+  /** A line of the results with its pending settlement. */
   | 'result'
 
-/** All values of one kind of one batch. */
+/** Returns the prefix of all values of one kind of a batch. */
 export function itemsOf(kind: ItemValue, batchId: string): string {
   return `batch-${kind}:${batchId}:`
 }

@@ -23,17 +23,17 @@ import {
   type OpenBatch,
 } from './batch-storage.ts'
 
-/** An item that this process holds. */
+/** An item that this process has claimed. */
 export interface ItemClaim {
   readonly batch: OpenBatch
   readonly place: string
-  /** The stored value while the claim lasts. */
+  /** The stored value during the claim. */
   held: string
 }
 
 export type TakeResult =
   | { readonly kind: 'claimed'; readonly claim: ItemClaim }
-  /** Another process holds it, or it is waiting, until about this time. */
+  /** The item is claimed by another process or delayed until about this time. */
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
 
@@ -41,38 +41,38 @@ export type TakeResult =
 export interface ItemResult {
   /** One line of the results. */
   readonly line: string
-  /** The settlement to make before the item is closed. Absent when no money was reserved or all is settled. */
+  /** The settlement to make before the item is closed. Absent without reserved money and after the settlement. */
   readonly settlement?: Settlement
 }
 
 /**
- * The items of batches, claimed by lease. Each item has a `todo` value: a time and a holder. Only the holder changes it
- * before that time. The process that replaces it in one atomic step is the next holder. A killed process holds its
- * items no longer than the lease. An item ends in four idempotent steps: the result and its settlement are stored,
- * unless there is a result; the settlement is made; the result is reduced to its line; the `todo` value is deleted.
- * When a process dies, the next holder continues with the next step, so each item has one result, which is settled
+ * Items of batches, claimed by lease. Each item has a `todo` value: a time and an owner. Before that time, only the
+ * owner changes the value. Afterwards, the process that replaces the value atomically becomes the owner, so the items
+ * of a killed process become available when the lease expires. An item ends in four idempotent steps: store the result
+ * and its settlement, unless a result exists; settle; reduce the result to its line; delete the `todo` value. After the
+ * death of a process, the next owner continues with the next step. Each item therefore has one result, which is settled
  * once.
  */
 export interface ItemQueue {
   /** Returns unfinished items after a position, in order. */
   places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
   take(batch: OpenBatch, place: string): Promise<TakeResult>
-  /** Holds the item for another lease. Returns false when another process has it. */
+  /** Renews the lease of an item. Resolves with false if another process has claimed the item. */
   renew(claim: ItemClaim): Promise<boolean>
-  /** Releases the item. Any process may take it from `at` on. */
+  /** Releases the item. Any process may claim it from `at`, in milliseconds since 1970. */
   release(claim: ItemClaim, at: number): Promise<void>
-  /** The batch as it is now. */
+  /** Returns the current batch. */
   batch(of: OpenBatch): Promise<Batch | undefined>
   request(claim: ItemClaim): Promise<StoredRequest | undefined>
   result(claim: ItemClaim): Promise<ItemResult | undefined>
   /**
    * Stores the result and returns it. When the answer exceeds the key's quota, an error is stored instead, and the cost
-   * is still settled. Returns undefined when another result exists, which then counts.
+   * is still settled. Resolves with undefined if another result exists, which remains in effect.
    */
   finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
-  /** Called after the settlement. Deletes everything of the item except its line. */
+  /** Called after the settlement. Deletes all values of the item except its line. */
   close(claim: ItemClaim, result: ItemResult): Promise<void>
-  /** Ends a batch that has no unfinished items: counts its results. */
+  /** Ends a batch without unfinished items and counts its results. */
   end(batch: OpenBatch): Promise<void>
 }
 
@@ -141,7 +141,10 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     }
   }
 
-  /** A lost reply of the store does not mean that another process was first. */
+  /**
+   * Stores a result. Reads the value after a failed write, because the write may have succeeded although its reply was
+   * lost.
+   */
   async function put(claim: ItemClaim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
     const slot = key('result', claim)
     const value = writeResult(given)
@@ -193,10 +196,10 @@ async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts
 /** The outcome is at the start of the line, before any text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
-/** Begins the last field of a line. No text before it can hold the same: in a text, the quotes are escaped. */
+/** Beginning of the last field of a line. Unique, because quotes inside earlier strings are escaped. */
 const CUSTOM_ID = ',"custom_id":'
 
-/** One line of the results. `body` is the JSON text of the message or of the error. */
+/** Writes one line of the results. `body` is the JSON text of the message or of the error. */
 export function writeLine(customId: string, end: ItemEnd, body?: string): string {
   const field = end === 'succeeded' ? 'message' : 'error'
   const content = body === undefined ? '' : `,"${field}":${oneLine(body)}`
@@ -208,12 +211,12 @@ const NO_ROOM = {
   error: {
     type: 'invalid_request_error',
     message:
-      "The answer was generated and billed, but does not fit the key's storage quota for message batches. Delete batches that have ended before you create new ones.",
+      "The answer was generated and billed, but does not fit the key's storage quota for message batches. Delete ended batches before you create new ones.",
   },
   request_id: null,
 }
 
-/** Returns the line of the same item without its answer. It is short, so that it always fits. */
+/** Returns the line of the same item with an error instead of its answer. The line is short enough to fit any quota. */
 function quotaFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(NO_ROOM)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }
@@ -222,7 +225,7 @@ function endOf(value: string): ItemEnd {
   return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemEnd
 }
 
-/** The JSON of an upstream may span several lines. */
+/** Removes line breaks, because the JSON of an upstream may span several lines. */
 function oneLine(json: string): string {
   return /[\r\n]/.test(json) ? JSON.stringify(JSON.parse(json)) : json
 }
@@ -237,7 +240,7 @@ function readResult(value: string): ItemResult {
   return isSettlement(settlement) ? { line, settlement } : { line }
 }
 
-/** The line was written by `writeResult`. */
+/** Returns true for the settlement of a line that `writeResult` wrote. */
 function isSettlement(value: unknown): value is Settlement {
   return isJsonObject(value) && typeof value['reservationId'] === 'string' && Array.isArray(value['charges'])
 }

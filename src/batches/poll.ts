@@ -15,7 +15,7 @@ export interface ItemPoll {
   next(): Promise<Found>
 }
 
-/** @param start The position to start after, so that several processes begin with different items. */
+/** Creates a poll. Processes use different values of `start`, the preceding position, to begin with different items. */
 export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: string): ItemPoll {
   let ahead: string[] = []
   let last = start

@@ -1,7 +1,7 @@
 import { promptTokens, type Usage } from '../core/answer.ts'
 import { add, costOf, costOfTokens, formatUsd, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 
-/** The cost of one request. Token counts are those of the prompt unless they say otherwise. */
+/** The cost of one request. Token counts refer to the prompt unless stated otherwise. */
 export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
@@ -16,7 +16,9 @@ export interface Bill {
   readonly cache: 'HIT' | 'MISS'
   /** The value of X-Svc-Strategy. */
   readonly strategy: string
-  /** True when an amount is based on the local count: the upstream reported none, or the answer is not complete yet. */
+  /**
+   * True if an amount is based on the local count, because the upstream reported no usage or the answer is incomplete.
+   */
   readonly estimated: boolean
   /** Reported usage above the ceiling. It is not billed. */
   readonly cutOff?: CutOff
@@ -84,7 +86,7 @@ function originalTokens(counted: Billable['counted'], sentByUpstream: number): n
   return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
 }
 
-/** Returns the bill of a cache hit. Nothing is billed; the actual cost is that of the verifier. */
+/** Returns the bill of a cache hit. The billed amount is 0; the actual cost is the cost of the verifier. */
 export function makeHitBill(item: {
   readonly price: Price
   readonly margin: number
@@ -126,7 +128,7 @@ export function reductionPercent(bill: Bill): number {
 /** Parts of the prompt in the order in which they are reduced: the most expensive part first. */
 const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
-/** Limits the usage to the ceiling, so that one wrong report of an upstream cannot empty a budget. */
+/** Limits the usage to the ceiling, so that a wrong report of an upstream cannot exhaust a budget. */
 export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: CutOff } {
   const cutOff = {
     promptTokens: Math.max(0, promptTokens(usage) - ceiling.prompt),
@@ -174,9 +176,9 @@ export function headerSafe(text: string): string {
 
 /** The bill of one request. Amounts are dollars with six fraction digits; token counts are those of the prompt. */
 export interface ResponseBill {
-  /** Tokens of the prompt as it arrived. */
+  /** Tokens of the prompt as received. */
   readonly originalTokens: number
-  /** Tokens of the prompt as it was sent upstream; 0 for a cache hit. */
+  /** Tokens of the prompt as sent upstream; 0 for a cache hit. */
   readonly optimizedTokens: number
   readonly tokensSaved: number
   /** Share of the prompt that was not sent, in whole percent. */
@@ -191,9 +193,12 @@ export interface ResponseBill {
   readonly savingsUsd: number
   readonly margin: number
   readonly cache: 'HIT' | 'MISS'
-  /** How the prompt was optimized, such as `Passthrough (no optimization needed)`. */
+  /** The optimization of the prompt, such as `Passthrough (no optimization needed)`. */
   readonly strategy: string
-  /** True for a stream, whose headers leave before its usage is known, and for an upstream that reports no usage. */
+  /**
+   * True for a stream, because its headers are sent before its usage is known, and for an upstream that reports no
+   * usage.
+   */
   readonly isEstimated: boolean
 }
 

@@ -18,7 +18,7 @@ function replaceField(object: JsonObject, field: string, value: Json | undefined
   return object[field] === value ? object : { ...object, [field]: value }
 }
 
-/** Changes the objects in the list in one field. Returns the same object when none of them changes. */
+/** Changes one field of the objects in a list. Returns the same object when none of them changes. */
 export function replaceItems(
   object: JsonObject,
   field: string,
@@ -31,7 +31,7 @@ export function replaceItems(
   return after.every((item, index) => item === before[index]) ? object : { ...object, [field]: after }
 }
 
-/** Changes the object in one field. Returns the same object when it does not change. */
+/** Changes one field of an object in the body. Returns the same body if the object does not change. */
 export function replaceObject(
   object: JsonObject,
   field: string,
@@ -115,7 +115,7 @@ export function fillResponseCallIds(response: JsonObject): JsonObject {
   return replaceItems(response, 'output', (item) => withId(item))
 }
 
-/** A missing `call_id` becomes the id of the item, which is unique. */
+/** Sets a missing `call_id` to the unique id of the item. */
 function withId(item: JsonObject, known?: string): JsonObject {
   if (!CALLS.has(item['type']) || idOf(item['call_id']) !== undefined) return item
   return { ...item, call_id: known ?? idOf(item['id']) ?? generateCallId('call') }

@@ -5,15 +5,15 @@ import type { ReceivedBody } from '../core/prompt.ts'
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
 import { tokensOf } from './usage.ts'
 
-/** Limits of the vendor: inputs of one request, and tokens of one tokenized input. */
+/** The vendor's limits: inputs of a request, and tokens of a tokenized input. */
 const MAX_INPUTS = 2048
 const MAX_TOKENS = 100_000
 const MAX_DIMENSIONS = 65_536
-/** Maximum characters of one text, above the window of every embedding model. */
+/** Maximum characters of one text. Exceeds the window of every embedding model. */
 const MAX_TEXT_LENGTH = 1_048_576
 
 /**
- * Reads an embeddings request. Other fields are carried unchanged. Throws `invalid-request` with the invalid `param`.
+ * Reads an embeddings request. Other fields are forwarded unchanged. Throws `invalid-request` with the invalid `param`.
  */
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])

@@ -78,7 +78,7 @@ export function failureStatus(failure: GatewayError): number {
 const MAX_WAIT_SECONDS = 60
 
 const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
-/** Seconds, or an HTTP date. */
+/** A number of seconds, or an HTTP date. */
 const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const YES_OR_NO = /^(true|false)$/
 
@@ -87,7 +87,7 @@ const ADVISED: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
   'overloaded',
-  // Official clients retry every 409, even a permanent one, so the gateway sends advice of its own.
+  // Official clients retry every 409, even permanent conflicts, unless the gateway sends its own advice.
   'conflict',
 ])
 
@@ -107,7 +107,7 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   return headers
 }
 
-/** Sets a header only when the upstream's value has the expected form. */
+/** Sets a header if the upstream's value has the expected form. */
 function set(headers: Record<string, string>, name: string, value: string | undefined, form: RegExp): void {
   if (value !== undefined && form.test(value)) headers[name] = value
 }

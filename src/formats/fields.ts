@@ -20,7 +20,7 @@ function nameOf(value: Json | undefined): string {
   return value.length > MAX_ECHO_LENGTH ? `a text of ${value.length} characters` : JSON.stringify(value)
 }
 
-/** Null means the same as an absent field. */
+/** Returns true for an absent field and for null. */
 export function isAbsent(value: Json | undefined): value is null | undefined {
   return value === undefined || value === null
 }
@@ -86,7 +86,7 @@ export function modelAt(value: Json | undefined): string {
   )
 }
 
-/** Returns the names in a text that separates them by spaces. */
+/** Returns the set of names in a text, separated by spaces. */
 export function nameSet(names: string): ReadonlySet<string> {
   return new Set(names.split(' '))
 }
@@ -96,7 +96,7 @@ export function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
-/** Runs a reader of callers' fields on an upstream's answer. An invalid field is then a failure of the upstream. */
+/** Runs a reader of callers' fields on an upstream's answer. Throws `upstream` for an invalid field. */
 export function blameUpstream<value>(read: () => value): value {
   try {
     return read()

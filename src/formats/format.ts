@@ -4,7 +4,7 @@ import type { Json, JsonObject } from '../core/json.ts'
 import type { Dialect, Prompt, ReceivedBody, UpstreamDialect } from '../core/prompt.ts'
 
 /**
- * The bill on the wire: the fields of `svc_metrics`. Money is in dollars with six decimals. The message format shows
+ * The bill on the wire: the fields of `svc_metrics`. Money is in dollars with six decimals. The message format contains
  * the first three fields, a chat stream the others.
  */
 export interface SvcMetrics {
@@ -24,11 +24,11 @@ export interface SvcMetrics {
   readonly profitMargin: number
 }
 
-/** What a writer needs besides the answer. */
+/** Context of a writer of answers. */
 export interface WriteContext {
-  /** The caller's prompt. It decides, for example, whether a chat stream ends in a usage chunk. */
+  /** The caller's prompt. Determines, for example, whether a chat stream ends with a usage chunk. */
   readonly prompt: Prompt
-  /** Seconds since 1970. */
+  /** Time of creation in seconds since 1970. */
   readonly created: number
   /** The id of the answer in formats whose ids the gateway creates. @default the upstream's id */
   readonly requestId?: string
@@ -48,13 +48,13 @@ export interface StepWriter {
   write(step: Step): readonly Frame[]
   /** Called with whole events that are sent as received, without passing through `write`. */
   passed?(events: ByteSearch): void
-  /** The frames that close a whole stream, with the bill on the frame that has the finish reason. */
+  /** Returns the frames that end a complete stream. The frame with the finish reason contains the bill. */
   end(metrics: SvcMetrics): readonly Frame[]
-  /** The frames that end a stream which broke, where they depend on what was written. @default writeFailureFrame */
+  /** Returns the frames that end a broken stream, if they depend on earlier frames. @default writeFailureFrame */
   fail?(failure: GatewayError): readonly Frame[]
 }
 
-/** One answered request, kept for later requests that refer to it. */
+/** One answered request, stored for later requests that refer to it. */
 export interface KeptTurn {
   readonly id: string
   /** The whole conversation of the request, as items of the format. */
@@ -69,33 +69,33 @@ export interface References {
   readonly continued: string | undefined
   /** The turns whose answers contain referenced items, without duplicates. */
   readonly quoted: readonly string[]
-  /** Items that no kept turn contains, without duplicates. The upstream that created them may have them. */
+  /** Items that no stored turn contains, without duplicates. The upstream that created them may still store them. */
   readonly foreign: readonly string[]
 }
 
-/** The kept turns that were found. */
+/** The stored turns that were found. */
 export interface RecalledTurns {
   readonly continued: KeptTurn | undefined
   /** Answers by the ids of their turns. */
   readonly quoted: ReadonlyMap<string, JsonObject>
-  /** The ids of responses and items that an upstream keeps for the key. References to them are not changed. */
+  /** The ids of responses and items that an upstream stores for the key. References to them are not changed. */
   readonly held: ReadonlySet<string>
 }
 
-/** Implemented by formats whose servers keep answered requests, so that later requests can refer to them by id. */
+/** Implemented by formats whose servers store answered requests. Later requests can refer to these by id. */
 export interface TurnFormat {
-  /** Reads loosely: `readPrompt` reports errors. */
+  /** Returns the references of a body. Ignores invalid fields, which `readPrompt` reports. */
   refersTo(body: JsonObject): References
   /** Returns the body with every reference resolved. Throws `invalid-request` for an unknown reference. */
   recall(body: JsonObject, found: RecalledTurns): JsonObject
   /**
-   * Returns the turn to keep; undefined when the caller opts out. `serialized` is the whole body, or the last frame's
-   * data.
+   * Returns the turn to store, or undefined if the caller opts out. `serialized` is the whole body, or the data of the
+   * last frame.
    */
   keep(context: WriteContext, serialized: string): KeptTurn | undefined
   /** Returns the ids by which later requests can refer to an answer: its own, and those of its items. */
   idsOf(answer: JsonObject): readonly string[]
-  /** Reads an answer that its upstream holds. Throws `upstream` when the body is no answer. */
+  /** Reads an answer that its upstream stores. Throws `upstream` if the body is not an answer. */
   readCompletion(body: JsonObject): Completion
   /** Returns true for an answer that the upstream has accepted but not generated yet. */
   isUnfinished(completion: Completion): boolean
@@ -118,7 +118,7 @@ export interface UpstreamFormat {
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
   /** provider → library. Throws `upstream` when the body is not an answer. */
   readCompletion(body: JsonObject, text?: string): Completion
-  /** provider → library */
+  /** provider → library: returns a reader of stream events. */
   stepReader(): StepReader
   /** Decides which stream events may pass unparsed between two sides of this format. @default none */
   readonly isPlain?: IsPlain
@@ -135,16 +135,16 @@ export interface UpstreamFormatModule {
 /** Writes the body of a refused request. */
 export type WriteFailure = (failure: GatewayError, requestId: string) => JsonObject
 
-/** The side of a wire format that faces callers. Pure like the other one. */
+/** The client side of a wire format. Pure: no clock, no network, no store. */
 export interface ClientFormat {
   readonly dialect: Dialect
   /** caller → library. Throws `invalid-request` with `param`. `received` is that of `parseBody`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   /** library → caller: the JSON text of a whole answer. */
   writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string
-  /** library → caller */
+  /** library → caller: returns a writer of stream events. */
   stepWriter(context: WriteContext): StepWriter
-  /** library → caller */
+  /** library → caller: the body of a refused request. */
   readonly writeFailure: WriteFailure
   /** library → caller: the event that ends a broken stream. */
   writeFailureFrame(failure: GatewayError, requestId: string): Frame
@@ -155,6 +155,6 @@ export interface ClientFormat {
    * resumed.
    */
   readonly answerId?: (id: string) => string
-  /** Absent when every request is complete in itself. */
+  /** Absent if requests cannot refer to earlier requests. */
   readonly turns?: TurnFormat
 }

@@ -1,12 +1,12 @@
 import { GatewayError } from '../core/errors.ts'
 
-/** Work in steps of about a millisecond. The caller yields to the event loop between steps. */
+/** Work divided into steps of about a millisecond. The caller yields to the event loop between steps. */
 export type Steps<value> = Generator<void, value, undefined>
 
 const MAX_REASON = 100
 const REPLACEMENT = '\uFFFD'
 
-/** Parses JSON or throws `invalid-request`. The message for a part of a text omits positions, which would mislead. */
+/** Parses JSON or throws `invalid-request`. The message for a part of a text omits positions, which would be wrong. */
 export function parseJson(text: string, isPart = true): unknown {
   try {
     return JSON.parse(text)
@@ -23,7 +23,7 @@ export function notAnObject(reason: string): GatewayError {
 
 /** Decodes UTF-8 or throws `invalid-request`. */
 export function decodeUtf8(bytes: Uint8Array): string {
-  // Node's own conversion is several times faster than a strict decoder, and replaces invalid bytes by U+FFFD.
+  // Node's conversion is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
   const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT
   return text.includes(REPLACEMENT) ? decoder()(bytes, false) : text
 }
@@ -53,7 +53,7 @@ export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes 
 const QUOTE = 34
 export const BACKSLASH = 92
 
-/** Bytes that are compared one by one before a search, which is slower for short strings. */
+/** Number of bytes that are compared one by one before `indexOf`, which is slower for short strings. */
 const SHORT_BYTES = 24
 
 /**
@@ -112,7 +112,7 @@ export function startOfBase64(bytes: Uint8Array, start: number): number {
 }
 
 const MODEL = [...'model'].map((letter) => letter.charCodeAt(0))
-/** Length with every letter written as `\uXXXX`. */
+/** Length of the key with every letter escaped as `\uXXXX`. */
 const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
 /** Distinguishes the key `model`, the same key written with escapes, and any other key. */

@@ -24,8 +24,8 @@ const MAX_PART_HEAD = 8 * 1024
 const MAX_TEXT = 1024 * 1024
 
 /**
- * Returns the boundary of a `multipart/form-data` content type, undefined for another type. Boundaries with blanks are not
- * accepted, because parsers differ in whether they trim them.
+ * Returns the boundary of a `multipart/form-data` content type, or undefined for another type. Refuses boundaries with
+ * blanks, because not all parsers trim them.
  */
 export function boundaryOf(contentType: string): string | undefined {
   const found = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
@@ -35,8 +35,8 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * Reads the texts of a form. Throws `invalid-request` for a form that a vendor's parser could read differently, because the
- * gateway bills and permits the model that it has read.
+ * Reads the texts of a form. Throws `invalid-request` for a form that a vendor's parser could read differently, because
+ * the gateway permits and bills the model that it has read.
  */
 export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const texts = new Map<string, string[]>()
@@ -47,7 +47,7 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
     if (name === 'model') modelSpan = { start, end }
     if (isFile) continue
     textBytes += end - start
-    if (textBytes > MAX_TEXT) throw malformed(`holds more than ${MAX_TEXT} bytes beside its files`)
+    if (textBytes > MAX_TEXT) throw malformed(`has more than ${MAX_TEXT} bytes outside of its files`)
     texts.set(name, [...(texts.get(name) ?? []), decode(bytes.subarray(start, end))])
   }
   const fields = [...texts].map(([name, values]) => [name, values.length === 1 ? values[0] : values] as const)
@@ -78,7 +78,7 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
     const lineFeed = search.find(delimiter, headEnd)
     if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD) throw malformed('is cut off')
     const end = lineFeed - 1
-    if (!isAt(bytes, end, '\r')) throw malformed('has a boundary behind a bare line feed')
+    if (!isAt(bytes, end, '\r')) throw malformed('has a boundary after a bare line feed')
     if (parts.length === MAX_PARTS) throw malformed(`has more than ${MAX_PARTS} parts`)
     // An empty value starts at the next delimiter.
     const start = headEnd + 4
@@ -87,11 +87,11 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
     at = lineFeed + delimiter.length
   }
   const tail = bytes.length - at - 2
-  if (tail > 0 && !(tail === 2 && isAt(bytes, at + 2, '\r\n'))) throw malformed('goes on after its end')
+  if (tail > 0 && !(tail === 2 && isAt(bytes, at + 2, '\r\n'))) throw malformed('continues after its end')
   return parts
 }
 
-/** Parsers differ in whether a part with an empty `filename`, or with `filename*` alone, is a file. */
+/** Refuses an empty `filename` and `filename*` alone, because not all parsers treat such a part as a file. */
 const DISPOSITION =
   /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))( *; *filename=(?:"(?:[^"\\]|\\.)+"|[^\s;"]+)(?: *; *filename\*=[^\s;"]+)?)? *$/i
 
@@ -101,7 +101,7 @@ function readHead(head: string): Pick<FormPart, 'name' | 'isFile'> {
   const found = DISPOSITION.exec(dispositions[0] ?? '')
   const isPlain = lines.every((line) => /^content-(disposition|type|length):/i.test(line))
   if (found === null || dispositions.length !== 1 || !isPlain || /[\r\n]/.test(lines.join(''))) {
-    throw malformed('has a part whose headers are not those of a form field')
+    throw malformed('has a part without the headers of a form field')
   }
   return { name: found[1] ?? found[2] ?? '', isFile: found[3] !== undefined }
 }
@@ -114,7 +114,7 @@ function decode(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
-    throw malformed('holds a text that is not UTF-8')
+    throw malformed('contains text that is not UTF-8')
   }
 }
 

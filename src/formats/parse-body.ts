@@ -6,22 +6,22 @@ import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits } from '.
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** True when an object has the same key twice. The last one counts, and the body is serialized again. */
+  /** True if an object has the same key twice. The last value is used, and the body is serialized again. */
   readonly hasRepeatedKeys: boolean
-  /** The body as received, without a byte order mark. Absent when its model cannot be replaced safely. */
+  /** The body as received, without a byte order mark. Absent if its model cannot be replaced safely. */
   readonly received?: ReceivedBody
   /** Maximum bytes of the body, as received or serialized again: `1e20` becomes 21 digits. */
   readonly bytes: number
 }
 
-/** The longest number that `JSON.stringify` writes has 25 characters; the shortest that grows has 3. */
+/** Maximum growth of a number: `JSON.stringify` writes at most 25 characters, and the shortest growing number has 3. */
 const EXPONENT_GROWTH = 22
 
 /**
  * Reads bytes of a caller as one JSON object. Throws `invalid-request`.
  *
- * The structure is counted in one linear pass before `JSON.parse`, which accepts a depth of millions. Servers disagree
- * about a key that appears twice, so such a body is sent as this library has parsed it. A key `__proto__` is an own
+ * Counts the structure in one linear pass before `JSON.parse`, which accepts a depth of millions. Servers treat
+ * repeated keys differently, so a body with a repeated key is sent as parsed. A key `__proto__` becomes an own
  * property.
  */
 export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
@@ -32,13 +32,13 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   }
 }
 
-/** Lets the event loop run between the steps of a parse. */
+/** Pauses between the steps of a parse. */
 export interface ParsePauses {
   readonly pause: () => Promise<void>
   readonly uuid: () => string
 }
 
-/** Parses like `parseBody`, in steps of a few milliseconds between which the event loop runs. */
+/** Parses like `parseBody`, in steps of a few milliseconds. Yields to the event loop between steps. */
 export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: ParsePauses): MaybePromise<ParsedBody> {
   if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, turns)
   const steps = parseSteps(bytes, limits)
@@ -64,7 +64,7 @@ async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void
   }
 }
 
-/** Returns the JSON text of a body as received, serialized again when a key appears twice. */
+/** Returns the JSON text of a body as received, serialized again if a key appears twice. */
 export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
@@ -133,7 +133,7 @@ function nameOfType(value: unknown): string {
   return Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
 }
 
-/** Counts the keys of all objects. Fewer than in the text when a key appears twice. */
+/** Counts the keys of all objects. The text has more keys if a key is repeated. */
 function countKeys(value: Json | undefined): number {
   if (typeof value !== 'object' || value === null) return 0
   let keys = 0

@@ -1,19 +1,19 @@
 import { BACKSLASH, MAX_URL_START, decoder, decodeUtf8, isNodeBytes, parseJson, type Steps } from './json-text.ts'
 import type { LongString } from './scan-json.ts'
 
-/** Bytes that one step decodes or parses. */
+/** Number of bytes that one step decodes or parses. */
 const STEP_BYTES = 1024 * 1024
 
 export interface LongStrings {
-  /** In ascending order. None is a key. */
+  /** Long strings in ascending order. Keys are not included. */
   readonly strings: readonly LongString[]
-  /** Prefix of the placeholders. It is random, so that no caller can send it. */
+  /** Random prefix of the placeholders, so that a caller cannot send one. */
   readonly placeholder: string
 }
 
 /**
- * Parses JSON text of many megabytes. `JSON.parse` blocks for milliseconds per megabyte and cannot be divided, so it parses
- * the text with placeholders for long strings, which are parsed in separate steps. Throws `invalid-request`.
+ * Parses JSON text of many megabytes. `JSON.parse` blocks for milliseconds per megabyte and cannot be divided. Long
+ * strings are therefore replaced with placeholders and parsed in separate steps. Throws `invalid-request`.
  */
 export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongStrings): Steps<unknown> {
   let outline = ''
@@ -69,7 +69,7 @@ function* parseString(bytes: Uint8Array): Steps<string> {
   return joinPieces(string)
 }
 
-/** Replaces each placeholder by its long string. */
+/** Replaces each placeholder with its long string. */
 function restore(value: unknown, placeholder: string, parsed: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const fields = value as Record<string, unknown>
@@ -91,7 +91,7 @@ function* decodeInSteps(bytes: Uint8Array): Steps<string> {
   return joinPieces(text)
 }
 
-/** Reading a character makes the engine join the pieces in this step, instead of in a longer step later. */
+/** Reads a character, so that the engine joins the pieces in this step instead of a longer later step. */
 function joinPieces(text: string): string {
   text.charCodeAt(0)
   return text

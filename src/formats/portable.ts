@@ -7,14 +7,11 @@ import { portableResponse, type PortablePrompt } from './responses/portable-prom
 export interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'refusesSamplers' | 'efforts'>
-  /** Content that the target's format cannot express is left out and reported instead of refused. */
+  /** True if content that the target's format cannot express is omitted and reported instead of refused. */
   readonly isLossy: boolean
 }
 
-/**
- * Prepares a prompt for a format other than its own: makes the changes that depend on the target model or on the
- * caller.
- */
+/** Prepares a prompt for another format. Makes the changes that depend on the target model or on the caller. */
 export function portablePrompt(received: Prompt, target: PortableTarget): PortablePrompt {
   const own = received.native.dialect === 'responses' ? portableResponse(received) : { prompt: received, ignored: [] }
   const ignored = [...own.ignored]
@@ -39,7 +36,7 @@ function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
 /** Reasoning efforts of all vendors, in ascending order. */
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 
-/** Replaces the effort by the nearest effort that the target model supports. */
+/** Replaces the effort with the nearest effort that the target model supports. */
 function withKnownEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignored: string[]): Prompt {
   const { effort, ...settings } = prompt.settings
   if (effort === undefined) return prompt
@@ -58,9 +55,7 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
   return known.filter((word) => EFFORTS.includes(word)).toSorted((a, b) => away(a) - away(b))[0]
 }
 
-/**
- * Leaves out parts and settings that the target format cannot express. The writers leave out body fields themselves.
- */
+/** Omits parts and settings that the target format cannot express. The writers omit body fields. */
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
@@ -87,7 +82,7 @@ function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored:
   return messages.slice(0, -1)
 }
 
-/** Returns the same array when no part is left out. */
+/** Returns the parts that the target format supports. Returns the same array if no part is omitted. */
 function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readonly Part[] {
   let isWhole = true
   const portable = parts.flatMap((part): readonly Part[] => {
@@ -101,7 +96,7 @@ function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readon
   return isWhole ? parts : portable
 }
 
-/** Returns false for content that only the vendor of its own format can resolve. */
+/** Returns false for content that only its vendor can resolve. */
 function isPortable(part: Part, dialect: UpstreamDialect): boolean {
   switch (part.type) {
     case 'opaque':

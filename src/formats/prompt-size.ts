@@ -5,7 +5,7 @@ import { promptTooLong } from './scan-json.ts'
 
 /**
  * Throws `invalid-request` for a prompt whose text is longer than `limit`, before its tokens are counted. The scan of
- * the body ignores base64, because only the parsed prompt shows whether it is an image or text.
+ * the body ignores base64, because images and text can be distinguished only in the parsed prompt.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
@@ -40,7 +40,7 @@ function lengthInside(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
 }
 
-/** Body fields that make vendors search, run code, call servers or read data that they keep. */
+/** Body fields that make vendors search, run code, call servers or read stored data. */
 const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   [
     'mcp_servers',
@@ -68,8 +68,8 @@ const SEARCHING_MODEL = /:online$/
 const REFERENCE = /^(file_id|\w*_?ur[li])$/
 
 /**
- * Returns the path of a field that makes the vendor read or do more than the body contains, so that the body does not
- * bound the tokens. Undefined for a self-contained prompt.
+ * Returns the path of a field that makes the vendor read data outside of the body or run tools, so that the size of the
+ * body does not bound the tokens. Returns undefined for a self-contained prompt.
  */
 export function vendorWorkOf(prompt: Prompt): string | undefined {
   return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
@@ -83,7 +83,7 @@ function fieldOf({ native, model }: Prompt): string | undefined {
   return undefined
 }
 
-/** Cached results: most bodies have the same few fields. */
+/** Cached results of `isVendorField`. Most bodies have the same few fields. */
 const knownFields = new Map<string, boolean>()
 const MAX_KNOWN_FIELDS = 200
 const MAX_KNOWN_LENGTH = 40
@@ -133,7 +133,7 @@ function isReferenceItem({ type, role, id }: JsonObject): boolean {
   return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
 }
 
-/** Items such as `additional_tools` declare tools within the conversation. */
+/** Returns true for items that declare tools within the conversation, such as `additional_tools`. */
 function bringsTools({ tools }: JsonObject): boolean {
   return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
@@ -142,7 +142,7 @@ function refersOutside(value: JsonObject): boolean {
   return Object.entries(value).some(([name, field]) => isReference(name, field) || holdsReference(field))
 }
 
-/** A data URL contains its data, so it is not a reference. */
+/** Returns true for a reference. A data URL contains its data, so it is not a reference. */
 function isReference(name: string, field: Json | undefined): boolean {
   return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
 }

@@ -2,7 +2,7 @@ import { type FailureKind, GatewayError, type UpstreamRefusal } from '../core/er
 import { asObject, asString, type Json, type JsonObject } from '../core/json.ts'
 import { upstreamDetails, upstreamText } from './upstream-text.ts'
 
-/** Statuses with which an upstream blames the caller's request. */
+/** Statuses that are errors of the caller's request. */
 const BLAMES_CALLER: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
 
 /** Returns the kind of failure for an upstream's status. */
@@ -23,14 +23,14 @@ const MESSAGES: Partial<Record<FailureKind, string>> = {
 
 function messageOfStatus(kind: FailureKind, status: number): string {
   if (status === 401 || status === 403) {
-    return "The model provider refused the gateway's own credentials. Notify the operator of the gateway."
+    return 'The model provider refused the credentials of the gateway. Notify the operator of the gateway.'
   }
   return MESSAGES[kind] ?? `The model provider failed with status ${status}. Retry later.`
 }
 
 /**
- * Reads an upstream's error, in any format. Its message is kept when it blames the caller's request. Other failures, such
- * as rejected credentials of the gateway, are reported without details.
+ * Reads an upstream's error, in any format. The message of an error of the caller's request is retained. Other
+ * failures, such as rejected credentials of the gateway, are reported without details.
  */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
@@ -44,7 +44,7 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
   )
 }
 
-/** Returns the object that describes the error. Servers put it under different names. */
+/** Returns the object that describes the error. Its field differs between servers. */
 function errorOf(body: JsonObject | undefined): JsonObject {
   if (body === undefined) return {}
   const { error, detail } = body
@@ -67,16 +67,15 @@ function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
   }
 }
 
-/** Codes are strings. A number only repeats the status. */
+/** Returns a string. Numeric codes only repeat the status. */
 function textOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
 }
 
-const BROKE_OFF = 'The model provider broke off its answer with an error. Retry later.'
+const BROKE_OFF = 'The model provider ended its answer with an error. Retry later.'
 
 /**
- * Returns the failure that an event of a stream reports by the status in its code: some servers begin a stream before
- * they validate the request.
+ * Returns the failure of an event whose code is a status. Some servers begin a stream before they validate the request.
  */
 export function streamFailure(event: JsonObject): GatewayError {
   const code = asObject(event['error'])?.['code']

@@ -2,25 +2,27 @@ import { GatewayError } from '../core/errors.ts'
 import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, modelKey, startOfBase64 } from './json-text.ts'
 
-/** Limits of a JSON body. Together they limit how long `JSON.parse` and later traversals block the event loop. */
+/**
+ * Limits of a JSON body. Together they limit the time for which `JSON.parse` and later traversals block the event loop.
+ */
 export interface ParseLimits {
-  /** Nesting of objects and arrays. @default 64 */
+  /** Maximum nesting of objects and arrays. @default 64 */
   readonly depth?: number
-  /** Keys of all objects and elements of all arrays, except numbers in arrays. @default 100,000 */
+  /** Maximum number of keys of all objects and elements of all arrays, except numbers in arrays. @default 100,000 */
   readonly keys?: number
-  /** Numbers in arrays. @default 500,000 */
+  /** Maximum number of numbers in arrays. @default 500,000 */
   readonly numbers?: number
-  /** Bytes outside of strings: numbers, blanks and punctuation. @default 4 MiB */
+  /** Maximum bytes outside of strings: numbers, blanks and punctuation. @default 4 MiB */
   readonly syntaxBytes?: number
-  /** Bytes of all strings except base64 data. @default unlimited */
+  /** Maximum bytes of all strings except base64 data. @default unlimited */
   readonly textBytes?: number
 }
 
 export interface JsonScan {
   readonly keys: number
-  /** Numbers written with an exponent. */
+  /** Number of numbers with an exponent. */
   readonly exponents: number
-  /** The bytes of the top-level `model`. Absent unless exactly one unescaped key holds a string. */
+  /** The bytes of the top-level `model`. Absent unless `model` appears once, without escapes, and is a string. */
   readonly modelSpan: Span | undefined
   /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */
   readonly longStrings: readonly LongString[]
@@ -49,7 +51,7 @@ interface State {
   /** -1 until the closing quote is found. */
   stringEnd: number
   isInString: boolean
-  /** Backslashes of the string that may be base64. */
+  /** Number of backslashes in a string that may be base64. */
   escapes: number
   models: number
   isModelNext: boolean
@@ -57,18 +59,21 @@ interface State {
   readonly longStrings: LongString[]
 }
 
-/** Larger bodies yield between their steps. */
+/** Size above which bodies are parsed in steps. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
-/** Bytes between two yields of the scan. */
+/** Number of bytes between two yields of the scan. */
 const SLICE = 256 * 1024
-/** A shorter string counts as text even when it is base64. */
+/** Minimum length of base64. Shorter strings count as text. */
 const MIN_LONG_STRING = 4096
-/** Base64 may contain escaped slashes and line ends. A string with more escapes is slow to parse and counts as text. */
+/**
+ * Base64 may contain escaped slashes and line ends. A string with more escapes counts as text, because its parse is
+ * slow.
+ */
 const MIN_BYTES_PER_ESCAPE = 16
 
 /**
- * Counts the structure of a JSON text in one linear pass and throws `invalid-request` at the first limit that it
- * exceeds. Malformed text is left to `JSON.parse`. Yields between slices.
+ * Counts the structure of a JSON text in one linear pass and throws `invalid-request` at the first exceeded limit.
+ * Malformed text is left to `JSON.parse`. Yields between slices.
  */
 export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Generator<void, JsonScan, undefined> {
   const state = initialState(bytes, limits)
@@ -178,7 +183,7 @@ function countKey(state: State): void {
   if (state.depth !== 1) return
   const key = modelKey(state.bytes, state.stringStart, state.stringEnd)
   state.isModelNext = key !== 'another'
-  // An escaped key cannot be replaced in the bytes, so it counts twice.
+  // An escaped key counts twice, because its value cannot be replaced in the bytes.
   if (state.isModelNext) state.models += key === 'plain' ? 1 : 2
 }
 
@@ -197,7 +202,7 @@ function checkKeys({ keys, elements, limits }: State): void {
   throw refused(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
-/** Runs once for each slice, because blanks are not read as tokens. */
+/** Checks the bytes outside of strings once per slice, because blanks are not read as tokens. */
 function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: State): void {
   const bytes = (isInString ? stringStart : at) - stringBytes
   if (bytes <= limits.syntaxBytes) return
@@ -251,7 +256,7 @@ function findEnd(state: State, sliceEnd: number): void {
   state.at = Math.abs(at)
   if (at < 0) return
   state.stringEnd = at
-  // A body below the limit cannot exceed it with its strings.
+  // The strings of a body below the limit cannot exceed the limit.
   if (bytes.length <= limits.textBytes || at - stringStart < MIN_LONG_STRING) return closeString(state, true)
   state.at = startOfBase64(bytes, stringStart)
   state.escapes = 0
@@ -282,7 +287,7 @@ function closeString(state: State, isText: boolean): void {
   if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)
 }
 
-/** Returns the error for a prompt that no model accepts. Clients recognize the code and shorten the prompt. */
+/** Returns the error for a prompt that no model accepts. Clients recognize the error code and shorten the prompt. */
 export function promptTooLong(limit: number): GatewayError {
   return new GatewayError(
     'invalid-request',

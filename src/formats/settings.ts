@@ -2,7 +2,7 @@ import { asObject, asString, isJsonObject, type Json, type JsonObject } from '..
 import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
 import { arrayAt, badField, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
 
-/** No model generates more output tokens, so a greater limit is a mistake. */
+/** Maximum output limit in tokens. No model generates more. */
 export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
 export const OUTPUT_LIMIT: NumberBounds = { least: 1, most: MAX_OUTPUT_TOKENS, integer: true }
 
@@ -19,7 +19,9 @@ export type Changes = Record<string, Json | undefined>
 
 export type WritableSettings = { -readonly [name in keyof Settings]: Settings[name] }
 
-/** Sets a setting if it has a value. This runs for every request, and a filter over all settings costs ten times as much. */
+/**
+ * Sets a setting if it has a value. Runs for every request; a filter over all settings would take ten times as long.
+ */
 export function setIfDefined<name extends keyof Settings>(
   settings: WritableSettings,
   name: name,
@@ -29,8 +31,8 @@ export function setIfDefined<name extends keyof Settings>(
 }
 
 /**
- * Reads the parameters of a chat request. Of two limits the greater counts, because an upstream may obey either. The
- * maximum temperature is an option of the operator and is checked elsewhere.
+ * Reads the parameters of a chat request. Of two output limits, the greater is used, because an upstream may apply
+ * either. The maximum temperature is an option of the operator and is checked elsewhere.
  */
 export function readChatSettings(body: JsonObject): Settings {
   const settings = readShared(body)
@@ -85,7 +87,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
-/** Reads `tool_choice`. An object is passed to `nameOf`; undefined for a choice that the library does not know. */
+/** Reads `tool_choice`. An object is passed to `nameOf`. Returns undefined for an unknown choice. */
 function readToolChoice(
   choice: Json | undefined,
   nameOf: (choice: JsonObject) => Json | undefined,
@@ -98,8 +100,8 @@ function readToolChoice(
 }
 
 /**
- * Reads the format of the answer. `inner` is the field that holds the schema, where the format itself does not. Returns
- * undefined for plain text and for unknown formats, which are passed on unchanged.
+ * Reads the format of the answer. `inner` is the field that contains the schema if the format does not contain it
+ * directly. Returns undefined for plain text and for unknown formats, which are forwarded unchanged.
  */
 function readShape(value: Json | undefined, param: string, inner?: string): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
@@ -116,7 +118,9 @@ function readShape(value: Json | undefined, param: string, inner?: string): Answ
   }
 }
 
-/** Returns the fields of a chat body that must change to match the settings. For an empty body these are all settings. */
+/**
+ * Returns the fields of a chat body that must change to match the settings. For an empty body, returns all settings.
+ */
 export function changedChatSettings(body: JsonObject, settings: Settings, model: string): Changes {
   const before = readChatSettings(body)
   const { toolChoice: choice } = settings
@@ -153,7 +157,7 @@ export function changedResponseSettings(body: JsonObject, settings: Settings): C
   })
 }
 
-/** Settings that no stage removes: one that the prompt lacks stays as it is in the body. */
+/** Settings that no stage removes. If the prompt does not have them, the body is not changed. */
 const NEVER_REMOVED: ReadonlySet<string> = new Set(['effort', 'user'])
 
 /** Returns the given fields of the settings that differ. */
@@ -224,7 +228,7 @@ function readFunction(declared: Json | undefined, whole: Json, param: string): T
   return readFunctionTool(value, { dialect: 'openai', value: objectAt(whole, param) }, param)
 }
 
-/** Reads the tools of a responses request. The vendor runs or knows every tool that is not a function. */
+/** Reads the tools of a responses request. Tools other than functions are run by the vendor or predefined. */
 export function readResponseTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => {
@@ -254,13 +258,13 @@ function readFunctionTool(declared: JsonObject, native: Native, param: string): 
   }
 }
 
-/** Returns a tool of the chat format unchanged, and a function of another format as the chat format declares it. */
+/** Writes a tool. A tool of the chat format is returned unchanged; a function of another format is converted. */
 export function writeChatTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value
   return { type: 'function', function: { name, description, parameters, strict } }
 }
 
-/** Returns a tool of the responses format unchanged, and a function of another format as the format declares it. */
+/** Writes a tool. A tool of the responses format is returned unchanged; a function of another format is converted. */
 export function writeResponseTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'responses') return native.value
   return { type: 'function', name, description, parameters: parameters ?? null, strict: strict ?? false }

@@ -3,12 +3,12 @@ import type { Dialect, Native } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
 
-/** Returns the id and the model of an answer, which most formats name alike. */
+/** Returns the id and the model of an answer. Most formats use the same field names. */
 export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
   return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }
 }
 
-/** Returns an answer as received; its text only when the body was not changed. */
+/** Returns the native form of an answer. It contains the text only if the body was not changed. */
 export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
   return { dialect, value: body, ...(text === undefined || body !== received ? {} : { text }) }
 }
@@ -20,7 +20,7 @@ export function parseEvent(data: string): JsonObject {
   throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
 }
 
-/** Parses the data of an event that the gateway has read before. */
+/** Parses the data of an event that has been parsed before. */
 export function parseFrame(frame: Frame): JsonObject {
   return asObject(parseJson(frame.data)) ?? {}
 }
@@ -49,7 +49,7 @@ const LOWER_N = 110
 /** Returns true when every occurrence of the key has the value null. */
 function isOnlyNull(search: ByteSearch, key: string): boolean {
   for (let at = search.find(key); at !== -1; at = search.find(key, at + 1)) {
-    // Skips the colon, and one space that some servers write.
+    // Skips the colon and one optional space.
     let value = at + key.length + 1
     if (search.bytes[value] === SPACE) value++
     if (search.bytes[value] !== LOWER_N) return false
@@ -94,8 +94,8 @@ function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boo
 const PLAIN_CHAT = ['data: {', 'data:{'].map(beginning)
 
 /**
- * Returns true for chunks that carry only content. Chunks with a usage or finish reason other than null, and with tool
- * calls, whose id may be missing, must be parsed.
+ * Returns true for chunks with only content. Chunks with a usage or finish reason other than null must be parsed, and
+ * also chunks with tool calls, because their ids may be missing.
  */
 export function isPlainChat(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('"error"') !== -1 || search.find('_call') !== -1) return false
@@ -105,7 +105,7 @@ export function isPlainChat(search: ByteSearch): boolean {
   )
 }
 
-/** Events are sent with their names, so only these names are accepted, and only when the data has the same type. */
+/** Beginnings of plain events. Events are forwarded with their names, so the name must equal the type in the data. */
 const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
   ['', ' '].map((space) => beginning(`event: ${name}\ndata: {"type":${space}"${name}"`)),
 )
@@ -117,7 +117,7 @@ export function isPlainMessages(search: ByteSearch): boolean {
   return isEveryEventAnObject(search, PLAIN_MESSAGES)
 }
 
-/** Events that carry only a delta, which later events repeat as a whole. */
+/** Events with only a delta. Later events repeat the whole text. */
 const DELTAS = [
   'response.output_text.delta',
   'response.reasoning_summary_text.delta',
@@ -133,7 +133,7 @@ const DELTAS = [
 
 const PLAIN = DELTAS.map((name) => beginning(`event: ${name}\ndata: {`))
 
-/** Returns true for events that carry only content, judged by the event name, which equals the type in the data. */
+/** Returns true for events with only content, by their names. The name equals the type in the data. */
 export function isPlainResponses(search: ByteSearch): boolean {
   return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }

@@ -12,7 +12,7 @@ import { fieldAt, type SourceFormat, sourceOf, type UnsupportedFields } from './
 
 export { readEmbeddings } from './embeddings.ts'
 
-/** Must be called before the first prompt is translated. Most requests reach a vendor of their own format without it. */
+/** Enables translation. Must be called before the first prompt is translated. Most requests need no translation. */
 export function enableTranslation(): void {
   setTranslators({ openai: translateToChat, anthropic: translateToMessages })
 }
@@ -34,7 +34,10 @@ function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/** The chat format has no top_k, and rejects tool settings without tools. */
+/**
+ * Returns the settings without `top_k`, which the chat format does not support, and without tool settings if there are
+ * no tools.
+ */
 function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   const { topK: _topK, toolChoice, parallelToolCalls, shape, ...others } = settings
   return {
@@ -48,8 +51,8 @@ function foreignSettings(settings: Settings, hasTools: boolean): Settings {
 }
 
 /**
- * A schema is strict in the message format. Here it can be strict only when no object has optional or additional
- * fields.
+ * Returns true if a schema can be strict in the chat format: no object has optional or additional fields. In the
+ * message format, all schemas are strict.
  */
 function canBind(schema: Json): boolean {
   if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBind)
@@ -61,13 +64,13 @@ function canBind(schema: Json): boolean {
   return isClosed && isFull && Object.values(schema).every((inner) => canBind(inner ?? null))
 }
 
-/** The message format has no setting for an answer of any JSON object. */
+/** Instruction for an answer of any JSON object. The message format has no setting for it. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
 }
 
-/** Limit of output tokens when the caller sets none. The format requires one. */
+/** Output limit in tokens if the caller sets none. The format requires a limit. */
 const DEFAULT_MAX_TOKENS = 4096
 
 /**
@@ -113,14 +116,14 @@ function isSystem({ message }: PathedMessage): boolean {
   return message.role === 'system'
 }
 
-/** The format refuses a choice without tools. */
+/** Writes the tools and their choice. The format refuses a choice without tools. */
 function writeTools(prompt: Prompt): JsonObject {
   if (prompt.tools.length > 0) return { tools: prompt.tools.map(writeMessageTool) }
   const tools = toolsOnceUsed(prompt)
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
-const refuseBlock = refuseContentFor('this model, which is reached in the message format')
+const refuseBlock = refuseContentFor('this model, which uses the message format')
 
 /**
  * Renames tool calls so that their ids consist of letters, digits, `_` and `-`, and are unique within the conversation, as
@@ -138,7 +141,7 @@ interface Names {
   readonly taken: Set<string>
   /** The new id of the latest call, by the caller's id. */
   readonly latest: Map<string, string>
-  /** The last number added to an id, so that thousands of equal ids take linear time. */
+  /** The last number appended to each id, so that thousands of equal ids take linear time. */
   readonly numbers: Map<string, number>
 }
 
@@ -164,8 +167,8 @@ function freeId(id: string, { taken, numbers }: Names): string {
 }
 
 /**
- * Returns the names of the fields that are left out of a translated prompt. Throws what `refuse` returns for a required
- * field, and for a tool that is not a function, unless the caller accepts a lossy translation.
+ * Returns the names of the fields that are omitted from a translated prompt. Unless the caller accepts a lossy
+ * translation, throws the error of `refuse` for a required field and for a tool that is not a function.
  */
 export function omittedFields(prompt: Prompt, refuse: RefuseContent, toolField = ''): readonly string[] {
   const source = sourceOf(prompt)

@@ -3,7 +3,7 @@ import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
 import { isUnset, nameSet } from './fields.ts'
 import { itemsOf } from './responses/items.ts'
 
-/** Content that only the source format can express and that cannot be omitted without changing the request. */
+/** Content that only the source format can express and that is required for the meaning of the request. */
 interface UnsupportedField {
   /** The caller's field. */
   readonly param: string
@@ -17,24 +17,24 @@ interface UnsupportedField {
 export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
 
 /**
- * Describes the source format of a translation to the writers of all other formats, so that N formats need N
- * descriptions and no writer knows the fields of another format.
+ * Describes the source format of a translation for the writers of all other formats, so that a writer need not contain
+ * the fields of other formats.
  */
 export interface SourceFormat {
   /** Body fields whose meaning is part of the canonical prompt, or that concern only the gateway and the caller. */
   readonly carried: ReadonlySet<string>
   /** Body fields that only tune the answer and may be omitted. */
   readonly hints: ReadonlySet<string>
-  /** Body fields that can be omitted only when they have a value that changes nothing. */
+  /** Body fields that can be omitted only if their value has no effect. */
   readonly harmless: ReadonlyMap<string, (value: Json) => boolean>
   /** Body fields that refer to a conversation stored by the vendor. */
   readonly essential: ReadonlyMap<string, Omit<UnsupportedField, 'param'>>
-  /** Fields of messages, tools and content parts that are carried or have no effect, by type. */
+  /** Fields of messages, tools and content parts that are translated or have no effect, by type. */
   readonly known: ReadonlyMap<string, ReadonlySet<string>>
   readonly isUnset: (value: Json | undefined) => boolean
-  /** Returns the choice of a tool, when the canonical prompt must express it. */
+  /** Returns the choice of a tool if the canonical prompt must express it. */
   readonly toolChoiceOf: (body: JsonObject) => Json | undefined
-  /** Returns the format of the answer, when the canonical prompt must express it. */
+  /** Returns the format of the answer if the canonical prompt must express it. */
   readonly shapeOf: (body: JsonObject) => Json | undefined
   /** Returns the names of hints inside of other fields. */
   readonly innerHints: (prompt: Prompt) => readonly string[]
@@ -50,7 +50,7 @@ function knownFields(types: Readonly<Record<string, string>>): SourceFormat['kno
   return new Map(Object.entries(types).map(([type, names]) => [type, nameSet(names)]))
 }
 
-/** Returns undefined for plain text, which every format writes by default. */
+/** Returns the format, or undefined for plain text, the default of all formats. */
 function structured(format: Json | undefined): Json | undefined {
   return asObject(format)?.['type'] === 'text' ? undefined : asObject(format)
 }
@@ -93,7 +93,7 @@ function chatNative({ native }: Message | Part): JsonObject {
   return native?.dialect === 'openai' ? native.value : {}
 }
 
-/** An assistant message may contain every field of the answer that it repeats. */
+/** Yields unsupported content of a message. An assistant message may contain all fields of the repeated answer. */
 function* unsupportedInChatMessage(message: Message, path: string): UnsupportedFields {
   for (const name of unknownInChatMessage(message)) {
     if ((name === 'audio' || message.role !== 'assistant') && name !== 'name') yield fieldAt(path, name)
@@ -130,7 +130,7 @@ const MESSAGES: SourceFormat = {
       'output_config output_format',
   ),
   hints: nameSet('metadata thinking service_tier container cache_control context_management speed'),
-  // A container given by its id is only reused. A container with skills changes the answer.
+  // A container id only reuses the container. A container with skills changes the answer.
   harmless: new Map([['container', (value: Json) => typeof value === 'string']]),
   essential: new Map([
     [
@@ -160,7 +160,7 @@ const MESSAGES: SourceFormat = {
       .filter((name) => name !== 'effort' && OUTPUT_HINTS.has(name))
       .map((name) => `output_config.${name}`),
   inner: unsupportedInMessages,
-  /** A system text outside the messages is the first message of the prompt. */
+  /** A system prompt outside of `messages` is the first message of the prompt. */
   pathOf: (prompt, index) => {
     const shift = prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
     return index < shift ? 'system' : `messages[${index - shift}]`
@@ -238,7 +238,7 @@ const RESPONSES: SourceFormat = {
       for (const part of message.parts) yield* unsupportedInItemPart(part, path)
     }
   },
-  /** Several items of an answer are one message of the prompt. */
+  /** One message of the prompt may consist of several items. */
   pathOf: ({ messages, native: { value } }, index) => {
     const shift = typeof value['instructions'] === 'string' ? 1 : 0
     if (index < shift) return 'instructions'
@@ -256,7 +256,7 @@ function* unsupportedInItemPart(part: Part, path: string): UnsupportedFields {
   if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInItemPart(inner, path)
 }
 
-/** SDKs send back items with empty objects in fields that have no value. */
+/** Yields unknown fields of an item. SDKs send empty objects for fields without a value. */
 function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
   for (const name of unknownNames(RESPONSES, item, item['type'] ?? 'message')) {
     const value = item[name]
@@ -280,7 +280,7 @@ function* unknownFields(
   for (const name of unknownNames(source, value, type)) yield fieldAt(path, name)
 }
 
-/** Returns the fields of an object that its type does not have; none when the type is unknown. */
+/** Returns the fields of an object that its type does not define; none for an unknown type. */
 function unknownNames(source: SourceFormat, value: JsonObject, type: Json | undefined): readonly string[] {
   const known = typeof type === 'string' ? source.known.get(type) : undefined
   return known === undefined
@@ -288,7 +288,7 @@ function unknownNames(source: SourceFormat, value: JsonObject, type: Json | unde
     : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
 }
 
-/** Returns the fields of an object in the body, except for the one that the canonical prompt carries. */
+/** Returns the fields of an object in the body, except for the field `carried`, which the canonical prompt contains. */
 function innerFields(source: SourceFormat, body: JsonObject, field: string, carried: string): readonly string[] {
   const value = asObject(body[field]) ?? {}
   return Object.keys(value).filter((name) => name !== carried && !source.isUnset(value[name]))

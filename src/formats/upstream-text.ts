@@ -5,9 +5,9 @@ const MAX_TEXT = 2000
 const MAX_DETAILS = 4096
 
 /**
- * Makes an upstream's words safe for callers. Upstreams repeat credentials, addresses and host names of the operator's
- * network in forms that no list of patterns covers. So only atoms with a safe shape pass, and each other atom becomes
- * `[removed]`. The time is linear in the length of the text.
+ * Removes private data from an upstream's text. Upstreams may repeat credentials, addresses and host names of the
+ * operator's network in forms that no list of patterns covers. Therefore only atoms with a safe shape are retained, and
+ * all others become `[removed]`. Takes linear time.
  */
 export function upstreamText(text: string): string {
   const walk: Walk = { hidesNext: 'nothing', label: 'nothing', word: '' }
@@ -18,7 +18,7 @@ export function upstreamText(text: string): string {
     .join('')
 }
 
-/** Cleans the keys and values of an upstream's error details. Details beyond 4,096 characters are left out. */
+/** Cleans the keys and values of an upstream's error details. Details beyond 4,096 characters are omitted. */
 export function upstreamDetails(details: Json | undefined): Json | undefined {
   if (details === undefined || details === null) return undefined
   try {
@@ -40,12 +40,12 @@ function cleanJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** How the preceding words treat the next atom. `names`: hides every atom that is not a plain word. */
+/** The effect of the preceding words on the next atom. `names`: hides every atom that is not a plain word. */
 type Hides = 'nothing' | 'names' | 'anything'
 
 interface Walk {
   hidesNext: Hides
-  /** Applies to the value when a colon or an equals sign follows the last atom, as in `password: …`. */
+  /** Applies to the value after a colon or an equals sign, as in `password: …`. */
   label: Hides
   /** The last word in lower case. */
   word: string
@@ -76,12 +76,15 @@ function follow(walk: Walk, word: string): void {
   walk.word = word
 }
 
-/** URLs, addresses with credentials, paths with backslashes and percent-encoded text are hidden as a whole. */
+/**
+ * Returns true for URLs, addresses with credentials, paths with backslashes and percent-encoded text, which are hidden
+ * as a whole.
+ */
 function isAddress(chunk: string): boolean {
   return /\/\/|@|\\|%[0-9a-f]{2}/i.test(chunk) && /[\p{L}\p{N}]/u.test(chunk)
 }
 
-/** Cuts at a space if possible, because a part of an address may look safe. */
+/** Cuts the text, at a space if possible, because a part of an address may look safe. */
 function shortened(text: string): string {
   if (text.length <= MAX_TEXT) return text
   const cut = text.slice(0, MAX_TEXT)
@@ -105,8 +108,8 @@ const SEPARATORS =
   /([\s"'`“”‘’«»()[\]{}<>,;=|!?…—–·•→、，；：！？（）「」『』【】《》]+|(?<![A-Za-z0-9])[。．｡]|[。．｡](?![A-Za-z0-9]))/u
 
 /**
- * Shapes of text that cannot be an address or a credential: words, numbers, model names, media types and field paths.
- * Everything is decided by the shape of one atom, a run of characters without spaces, quotes and brackets.
+ * Returns true for an atom that cannot be an address or a credential: words, numbers, model names, media types and
+ * field paths. An atom is a run of characters without spaces, quotes and brackets.
  */
 function hasSafeShape(atom: string): boolean {
   const [start, end] = wordRange(atom)
@@ -121,7 +124,10 @@ function hasSafeShape(atom: string): boolean {
   return sides.every(isName)
 }
 
-/** Dots are allowed in one version number (`gpt-4.1-mini`, `3.5`) and in paths of known fields (`messages.0.content`). */
+/**
+ * Returns true for a name. Dots are allowed in one version number (`gpt-4.1-mini`, `3.5`) and in paths of known fields
+ * (`messages.0.content`).
+ */
 function isName(name: string): boolean {
   if (name.includes('.')) {
     if (isFieldPath(name) || ABBREVIATIONS.has(name.toLowerCase())) return true
@@ -133,7 +139,10 @@ function isName(name: string): boolean {
   return name.toLowerCase() !== 'localhost' && pieces.every(isPiece)
 }
 
-/** Random characters of a key are longer than the mixed pieces of a model name, such as `4o`, `8x22b` and `qwen2`. */
+/**
+ * Returns true for a piece of a name. Mixed pieces, such as `4o`, `8x22b` and `qwen2`, are shorter than the random
+ * characters of a key.
+ */
 function isPiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
@@ -178,7 +187,7 @@ const API_VERSION = /^v\d+$/i
 const DASHED_ADDRESS = /\d{1,3}(?:-\d{1,3}){3}(?!\d)/
 const SECRET_PREFIX =
   /^(?:(?:sk|pk|rk|sess|key|ghp|gho|hf|gsk|xai|pplx|xox[a-z])[-_].{4,}|AIza.{8,}|AKIA.{8,}|eyJ.{8,})/i
-/** Ids that callers know from earlier answers. */
+/** Ids that callers received in earlier answers. */
 const KNOWN_ID = /^(?:call|toolu|srvtoolu|fc|msg|resp|rs|item|chatcmpl|file|batch|msgbatch)_[A-Za-z0-9]{1,64}$/
 const ABBREVIATIONS: ReadonlySet<string> = new Set(['e.g', 'i.e', 'a.k.a', 'vs', 'u.s'])
 

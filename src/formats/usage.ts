@@ -1,7 +1,7 @@
 import { type Finish, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
-/** No answer has more tokens. A greater count is an upstream's mistake, which a budget must not pay for. */
+/** Maximum plausible count. A greater count is an error of the upstream and must not be billed. */
 const MAX_TOKENS = 1e9
 
 /** Returns a count of tokens, or undefined for an implausible value. */
@@ -32,8 +32,8 @@ export const RESPONSE_COUNTS: CountNames = {
 }
 
 /**
- * Reads the usage of the chat or the responses format in disjoint parts. The count of the prompt includes cached tokens. Undefined when the prompt
- * or the completion has no valid count: the gateway then counts.
+ * Reads the usage of the chat or the responses format in disjoint parts. The count of the prompt includes cached
+ * tokens. Returns undefined if the prompt or the completion has no valid count, so that the gateway counts.
  */
 export function readUsage(value: Json | undefined, names: CountNames): Usage | undefined {
   const usage = asObject(value) ?? {}
@@ -45,7 +45,7 @@ export function readUsage(value: Json | undefined, names: CountNames): Usage | u
   const cacheRead = Math.min(prompt, cached)
   const cacheWrite = Math.min(prompt - cacheRead, tokensOf(inPrompt?.['cache_write_tokens']) ?? 0)
   const reasoning = tokensOf(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
-  // Some vendors of the chat format count reasoning in addition to the completion. Their total shows it.
+  // Some vendors of the chat format count reasoning in addition to the completion, as the total shows.
   const isApart =
     names === CHAT_COUNTS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
   const output = isApart ? completion + reasoning : completion
@@ -79,12 +79,12 @@ export function totalTokens(usage: Usage): number {
   return promptTokens(usage) + usage.outputTokens
 }
 
-/** Work that the vendor counts separately: a summary of the conversation, the advice of another model. */
+/** Types of work that the vendor counts separately: summaries of the conversation and advice of another model. */
 const COUNTED_APART: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
 /**
- * Reads the usage of a message in disjoint parts, without missing and invalid counts. Adds the work that the vendor
- * counts separately in `iterations`, which is paid for too.
+ * Reads the usage of a message in disjoint parts, without missing and invalid counts. Adds billed work that the vendor
+ * counts separately in `iterations`.
  */
 export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
@@ -97,7 +97,9 @@ function added(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
   return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (more[name] ?? 0)])) }
 }
 
-/** `input_tokens` excludes the cached prompt, and `cache_creation` describes how the written part is divided. */
+/**
+ * Reads counts. `input_tokens` excludes cached tokens, and `cache_creation` divides the tokens written to the cache.
+ */
 function readMessageCounts(usage: JsonObject): Partial<Usage> {
   return {
     ...count('inputTokens', usage['input_tokens']),
@@ -141,7 +143,7 @@ export function writeMessageUsage(usage: Usage): JsonObject {
 
 /**
  * Reads Gemini's usage in disjoint parts: `promptTokenCount` includes cached tokens, `candidatesTokenCount` excludes
- * thinking, and results of the vendor's own tools have a count of their own. Undefined without a count of the prompt.
+ * thinking, and results of the vendor's tools are counted separately. Returns undefined without a count of the prompt.
  */
 export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value) ?? {}
@@ -158,7 +160,7 @@ export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   }
 }
 
-/** The reasons of all formats, which do not contradict each other. An unknown reason is an ordinary end. */
+/** Finish reasons of all formats. An unknown reason counts as `stop`. */
 const FINISHES: ReadonlyMap<unknown, Finish> = new Map([
   ['length', 'length'],
   ['tool_calls', 'tool-call'],
@@ -179,14 +181,14 @@ const FINISHES: ReadonlyMap<unknown, Finish> = new Map([
   ['IMAGE_SAFETY', 'filtered'],
 ])
 
-/** Reads why an answer ended, in the message format. */
+/** Reads the stop reason of the message format. */
 export function readStopReason(reason: Json | undefined): Finish {
   return FINISHES.get(reason) ?? 'stop'
 }
 
 /**
- * Reads why an answer ended, in the other formats. Upstreams report `stop` for calls that `tool_choice` forced. The
- * caller must run those calls as well.
+ * Reads the finish reason of the other formats. Upstreams report `stop` for calls forced by `tool_choice`. The caller
+ * must run these calls, too.
  */
 export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal = false): Finish {
   if (isRefusal) return 'filtered'
@@ -194,13 +196,13 @@ export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusa
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
 }
 
-/** Reads why a response ended, complete or not. */
+/** Reads the finish reason of a complete or incomplete response. */
 export function readResponseFinish(response: JsonObject, hasCalls: boolean, isRefusal: boolean): Finish {
   if (response['status'] !== 'incomplete') return hasCalls ? 'tool-call' : isRefusal ? 'filtered' : 'stop'
   return asString(asObject(response['incomplete_details'])?.['reason']) === 'content_filter' ? 'filtered' : 'length'
 }
 
-/** How an answer ended, in the words of each format. */
+/** Finish reasons in the terms of each format. */
 const REASONS: Readonly<
   Record<Finish, { readonly chat: string; readonly message: string; readonly incomplete?: string }>
 > = {
@@ -225,7 +227,7 @@ interface ResponseStatus {
   readonly incomplete_details: { readonly reason: string } | null
 }
 
-/** Writes how an answer ended as fields of a response. */
+/** Writes the finish reason as fields of a response. */
 export function writeResponseStatus(finish: Finish): ResponseStatus {
   const reason = REASONS[finish].incomplete
   return reason === undefined

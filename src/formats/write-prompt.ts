@@ -5,7 +5,7 @@ import type { Json } from '../core/json.ts'
 import type { DocumentPart, Native, Prompt, Source, Tool } from '../core/prompt.ts'
 import type { WrittenPrompt } from './format.ts'
 
-/** The formats whose writers load the translation on demand. Other writers always contain it. */
+/** Formats with translation that is loaded on demand. Other writers always contain it. */
 export type TranslatedDialect = 'openai' | 'anthropic'
 
 /** Writes a prompt of another format. Throws `invalid-request` for required content that the format cannot express. */

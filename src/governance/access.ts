@@ -93,7 +93,7 @@ export function greatestAnswer(key: VirtualKey, prompt: Prompt, model: Model): n
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
 
-/** Fields of any format that choose a model, the length of the answer, or tools, or that hold the prompt. */
+/** Fields of all formats that contain the prompt or set the model, the output limit or the tools. */
 const KNOWN_FIELDS = [
   'model',
   'messages',
@@ -157,7 +157,7 @@ function checkFields(permissions: Permissions, body: JsonObject): void {
     const spelled = looseName(name)
     const meant = LOOSE_KNOWN.get(spelled)
     if (meant !== undefined) throw refused(name, `it differs from ${meant} only by its spelling. Send ${meant} instead`)
-    if (SWITCHES.has(spelled)) throw refused(name, 'it lets the vendor choose models or tools. Leave it out')
+    if (SWITCHES.has(spelled)) throw refused(name, 'the vendor would choose models or tools. Remove the field')
   }
 }
 

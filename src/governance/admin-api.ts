@@ -7,7 +7,7 @@ import type { KeyFormat } from './key-lookup.ts'
 export interface PageOptions {
   /** Maximum number of records, 1 to 1,000. @default 100 */
   readonly limit?: number
-  /** The id of the last record of the page before. @default the first page */
+  /** The id of the last record of the previous page. @default the first page */
   readonly after?: string
 }
 
@@ -23,7 +23,7 @@ export interface DeletedRecord {
  * case; the names of the HTTP API (`budget_limit_cents`) are accepted, too.
  *
  * Rejects with a GatewayError: `invalid-admin-request` for a wrong field (`details.param` names it), `not-found` for an
- * unknown id, `conflict` for an id or a secret that is taken, `overloaded` when the store does not answer.
+ * unknown id, `conflict` for an id or a secret that is already in use, `overloaded` when the store does not answer.
  */
 export interface RecordMethods<create, change, record, page, created = record> {
   /** Creates a record. */
@@ -37,13 +37,18 @@ export interface RecordMethods<create, change, record, page, created = record> {
   delete(id: string): Promise<DeletedRecord>
 }
 
-/** The virtual keys: `/api/governance/virtual-keys` in process. Usage and audit records of a deleted key stay. */
+/**
+ * The virtual keys: `/api/governance/virtual-keys` in process. Usage and audit records of a deleted key are retained.
+ */
 export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
-  /** Returns what the key used in the current window of its budget, or in this month when it has no budget. */
+  /** Returns the usage of the key in the current window of its budget, or in this month if it has no budget. */
   usage(id: string): Promise<KeyUsage>
-  /** Returns the key's request and token limits, and what remains of them. */
+  /** Returns the key's request and token limits and their remaining amounts. */
   rateLimit(id: string): Promise<KeyRateLimit>
-  /** Returns what remains of requests, tokens and money, shared limits included: of several limits the smallest rest. */
+  /**
+   * Returns the remaining requests, tokens and money, including shared limits: of several limits the smallest
+   * remainder.
+   */
   limits(id: string): Promise<KeyLimits>
 }
 
@@ -73,11 +78,11 @@ export interface KeySettings {
   readonly budgetResetDuration?: DurationCode | null | undefined
   /** Maximum number of requests per window. @default no limit */
   readonly rateLimitRequests?: number | null | undefined
-  /** @default '1h' */
+  /** The window of `rateLimitRequests`, aligned to the calendar in UTC. @default '1h' */
   readonly rateLimitResetDuration?: DurationCode | null | undefined
   /** Maximum number of tokens per window. @default no limit */
   readonly rateLimitTokens?: number | null | undefined
-  /** @default '1h' */
+  /** The window of `rateLimitTokens`, aligned to the calendar in UTC. @default '1h' */
   readonly tokenResetDuration?: DurationCode | null | undefined
   /** Limits the key to these providers and divides its requests among them. @default all providers */
   readonly providerConfigs?: readonly KeyProvider[] | null | undefined
@@ -89,13 +94,13 @@ export interface KeySettings {
   readonly disableTools?: boolean | null | undefined
   /** Request and token limits by name. Limits that are set on the key replace those of its plan. @default none */
   readonly plan?: PlanName | null | undefined
-  /** ISO 8601 with a time zone: the first moment at which the key is not valid. @default never */
+  /** Time from which the key is invalid, ISO 8601 with a time zone. @default never */
   readonly expiresAt?: string | null | undefined
-  /** A shared budget, besides the key's own. @default none */
+  /** Id of a shared budget that applies in addition to the key's budget. @default none */
   readonly budgetId?: string | null | undefined
-  /** Shared rate limits, besides the key's own. @default none */
+  /** Id of shared rate limits that apply in addition to the key's limits. @default none */
   readonly rateLimitId?: string | null | undefined
-  /** Requests with a key that is not active are refused with 401. @default true */
+  /** If false, requests with this key are refused with 401. @default true */
   readonly isActive?: boolean | undefined
 }
 
@@ -103,9 +108,11 @@ export interface KeySettings {
 export interface NewKey extends KeySettings {
   /** 1 to 200 characters. */
   readonly name: string
-  /** The beginning of the generated secret. @default 'sk-bf' */
+  /** Prefix of the generated secret. @default 'sk-bf' */
   readonly keyFormat?: KeyFormat | undefined
-  /** A secret to use instead of a generated one, 16 to 512 characters. The store keeps its SHA-256 only. @default generated */
+  /**
+   * A secret to use instead of a generated one, 16 to 512 characters. Only its SHA-256 is stored. @default generated
+   */
   readonly value?: string | undefined
 }
 
@@ -114,22 +121,25 @@ export interface KeyChange extends KeySettings {
   readonly name?: string | undefined
 }
 
-/** A key of the configuration: `governance.virtual_keys[…]`, in the names of the HTTP API. Give `value` or `valueSha256`. */
+/**
+ * A key of the configuration: `governance.virtual_keys[…]`, with the names of the HTTP API. Set `value` or
+ * `valueSha256`.
+ */
 export interface ConfiguredKey extends NewKey {
-  /** Stable over restarts. @default derived from the secret's hash */
+  /** Id of the key. Stable across restarts. @default derived from the secret's hash */
   readonly id?: string | undefined
-  /** The SHA-256 of the secret as 64 hex digits, so that no file holds the secret. */
+  /** The SHA-256 of the secret as 64 hex digits, so that the configuration does not contain the secret. */
   readonly valueSha256?: string | undefined
 }
 
-/** A key as lists show it. */
+/** A key in a list. */
 export interface ListedKey {
   readonly id: string
   readonly name: string
   /** The first 10 characters of the secret. */
   readonly keyPrefix: string
   readonly isActive: boolean
-  /** Billed in the current window of the budget (in this month without a budget), rounded half up. */
+  /** Amount billed in the current window of the budget (in this month without a budget), in cents, rounded half up. */
   readonly currentUsageCents: number
   /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) when there is no limit. */
   readonly budgetLimitCents: number
@@ -159,7 +169,7 @@ export interface KeyRecord extends ListedKey {
   readonly disableTools: boolean
 }
 
-/** A provider of a key as it is stored. An empty list allows all models. */
+/** A stored provider of a key. An empty list allows all models. */
 export interface KeyProviderRecord {
   readonly provider: string
   readonly weight: number
@@ -168,7 +178,7 @@ export interface KeyProviderRecord {
 
 /** A new key. */
 export interface CreatedKey extends KeyRecord {
-  /** The secret. It is returned only here; the store keeps its SHA-256. */
+  /** The secret. Returned only on creation; the store contains only its SHA-256. */
   readonly value: string
 }
 
@@ -194,7 +204,7 @@ export interface UsageTotals {
     readonly theoreticalUsd: number
     /** Paid to upstreams. */
     readonly actualUsd: number
-    /** Billed to the key: `theoreticalUsd` times the margin, nothing for cache hits. */
+    /** Billed to the key: `theoreticalUsd` times the margin; 0 for cache hits. */
     readonly billedUsd: number
     readonly savingsUsd: number
   }
@@ -219,7 +229,7 @@ export interface KeyUsage extends UsageTotals {
   readonly byModel: readonly ModelUsage[]
 }
 
-/** Request and token limits of a key. Limit and rest are 9007199254740991 where there is no limit. Times are ISO 8601. */
+/** Request and token limits of a key. Without a limit, limit and remainder are 9007199254740991. Times are ISO 8601. */
 export interface KeyRateLimit {
   readonly requestLimit: number
   readonly requestRemaining: number
@@ -229,7 +239,7 @@ export interface KeyRateLimit {
   readonly tokenResetAt: string
 }
 
-/** What a key may still use. Limit and rest are 9007199254740991 where there is no limit. Times are ISO 8601. */
+/** Remaining amounts of a key. Without a limit, limit and remainder are 9007199254740991. Times are ISO 8601. */
 export interface KeyLimits {
   readonly remainingRequests: number
   readonly requestLimit: number
@@ -260,7 +270,7 @@ export interface NewBudget extends Omit<ConfiguredBudget, 'id'> {
   readonly id?: string | undefined
 }
 
-/** A change of a shared budget. What was spent in a window stays spent. */
+/** A change of a shared budget. The amounts already spent in a window remain. */
 export interface BudgetChange extends Omit<ConfiguredBudget, 'id' | 'maxLimitUsd'> {
   readonly maxLimitUsd?: number | undefined
 }
@@ -289,11 +299,11 @@ export interface RateLimitChange {
   readonly name?: string | undefined
   /** Maximum number of requests of all keys together per window. @default no limit */
   readonly requestMaxLimit?: number | null | undefined
-  /** @default '1h' */
+  /** The window of `requestMaxLimit`, aligned to the calendar in UTC. @default '1h' */
   readonly requestResetDuration?: DurationCode | null | undefined
   /** Maximum number of tokens of all keys together per window. @default no limit */
   readonly tokenMaxLimit?: number | null | undefined
-  /** @default '1h' */
+  /** The window of `tokenMaxLimit`, aligned to the calendar in UTC. @default '1h' */
   readonly tokenResetDuration?: DurationCode | null | undefined
 }
 

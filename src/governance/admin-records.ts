@@ -31,7 +31,7 @@ import { pageQuery, type RecordTable } from './record-table.ts'
 import { createUsageReports, type BudgetStatus, type UsageReports } from './usage-report.ts'
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
-/** Operations on the records of one kind, in the names of the wire. Bodies may be any values; they are validated here. */
+/** Operations on the records of one kind, with the field names of the HTTP API. Bodies of any type are validated. */
 export interface WireRecords<shown extends object, page extends object, created extends object = shown> {
   create(body: unknown): Promise<created>
   get(id: string): Promise<shown>
@@ -40,14 +40,14 @@ export interface WireRecords<shown extends object, page extends object, created 
   delete(id: string): Promise<DeletedRecord>
 }
 
-/** The virtual keys in the names of the wire. */
+/** Operations on virtual keys, with the field names of the HTTP API. */
 export interface WireKeys extends WireRecords<WireForm<KeyRecord>, WireForm<KeyPage>, WireForm<CreatedKey>> {
   usage(id: string): Promise<WireForm<KeyUsage>>
   rateLimit(id: string): Promise<WireForm<KeyRateLimit>>
   limits(id: string): Promise<WireForm<KeyLimits>>
 }
 
-/** The records that the admin API and the gateway's own methods change and return. */
+/** Records of the admin API and of the gateway's methods in process. */
 export interface AdminRecords {
   readonly keys: WireKeys
   readonly budgets: WireRecords<WireForm<BudgetRecord>, WireForm<BudgetPage>>
@@ -105,7 +105,7 @@ interface SharedKind<record, shown, page> {
   make(body: unknown, newId: string): record
   /** Parses the body of an update. Returns the function that applies it. */
   change(body: unknown): (record: record) => record
-  /** Loads the usage of records. Returns the function that shows one of them. */
+  /** Loads the usage of records. Returns a function that converts a record to its public form. */
   showing(records: readonly record[]): MaybePromise<(record: record) => shown>
   page(shown: readonly shown[], hasMore: boolean): page
 }
@@ -223,8 +223,8 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
 
 /**
  * Applies the configuration. It overrides stored records. Exception: a disabled key stays disabled unless the
- * configuration sets `is_active`. Usage is not changed. Applying it again, also in several processes at once, changes
- * nothing.
+ * configuration sets `is_active`. Usage is not changed. The operation is idempotent, also for concurrent calls of
+ * several processes.
  */
 export async function applyConfiguration(
   configured: Configured,

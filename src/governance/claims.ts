@@ -11,14 +11,14 @@ export interface Wanted {
   /** The claimed limits, in the order of the claims. */
   readonly limits: readonly Limit[]
   readonly claims: readonly Claim[]
-  /** Worst-case cost. */
+  /** Worst-case cost in nano-dollars. */
   readonly worst: number
-  /** Minimum amount of money that is accepted. */
+  /** Minimum grant that is accepted, in nano-dollars. */
   readonly least: number
   readonly tokens: number
 }
 
-/** Minimum useful length of an answer in tokens, unless the caller requests less. */
+/** Minimum useful length of an answer in tokens, unless the request has a lower limit. */
 const MIN_OUTPUT = 16
 /**
  * Maximum share of a partial grant that the uncounted part of the prompt may have. Above it, the prompt is counted
@@ -65,7 +65,7 @@ function has(kind: Limit['kind'], limits: readonly Limit[]): boolean {
   return limits.some((limit) => limit.kind === kind)
 }
 
-/** A claim is at least 1, so that a limit of 0 refuses free requests too. */
+/** Returns the claim on a limit: at least 1, so that a limit of 0 also refuses free requests. */
 function claim(limit: Limit, tokens: number, worst: number): Claim {
   const { counter, kind, carried = 0 } = limit
   const max = Math.max(0, limit.max - carried)
@@ -79,7 +79,7 @@ export function outputFor(wanted: Wanted, quote: Quote, granted: number): number
   return granted < wanted.worst && has('budget', wanted.limits) ? coveredBy(granted, quote) : quote.outputTokens
 }
 
-/** Searches the longest answer whose worst case the grant covers. A grant covers the shortest useful one. */
+/** Finds the longest answer whose worst case the grant covers. Every grant covers the shortest useful answer. */
 function coveredBy(granted: number, quote: Quote): number {
   let covered = Math.min(MIN_OUTPUT, quote.outputTokens)
   let tooLong = quote.outputTokens

@@ -15,7 +15,10 @@ import * as field from './field-schema.ts'
 import { hashSecret, prefixOfSecret, type KeyFormat } from './key-lookup.ts'
 import { PLAN_NAMES } from './virtual-key.ts'
 
-/** Keys, budgets and rate limits that exist from the start, in the names of the HTTP API: at most 100,000 of each. */
+/**
+ * Keys, budgets and rate limits that are created at startup, with the field names of the HTTP API: at most 100,000 of
+ * each.
+ */
 export interface GovernanceConfiguration {
   readonly virtual_keys?: readonly WireForm<ConfiguredKey>[] | undefined
   readonly budgets?: readonly WireForm<ConfiguredBudget>[] | undefined
@@ -63,7 +66,7 @@ const newKeyFields = {
 /** The body that creates a key. */
 export const newKey: z.ZodMiniType<WireForm<NewKey>> = field.record(newKeyFields, field.ignored(['id']))
 
-/** A change of a key, as an update sends it. `value` is compared with the key's secret and never changed. */
+/** The body of an update of a key. `value` is compared with the key's secret and never changed. */
 export interface ParsedKeyChange extends WireForm<KeyChange> {
   readonly value?: string | undefined
 }
@@ -160,8 +163,5 @@ function checkUnique<name extends string>(
   const second = records.findIndex((record) => seen.size === seen.add(record[name]).size)
   if (second === -1) return
   const shown = name === 'hash' ? 'secret' : name
-  throw field.wrongOption(
-    `governance.${list}[${second}]`,
-    `its ${shown} is that of an earlier entry. Make them differ.`,
-  )
+  throw field.wrongOption(`governance.${list}[${second}]`, `an earlier entry has the same ${shown}. Use unique values.`)
 }

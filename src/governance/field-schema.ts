@@ -10,7 +10,7 @@ const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
 const MAX_NAME = 200
 
-/** A schema whose error message is the expectation. */
+/** Returns a schema whose error message is the expectation. */
 function expecting<value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<value> {
   return z.custom<value>(accepts, { error: expectation })
 }
@@ -99,16 +99,16 @@ export const moment: z.ZodMiniType<string> = expecting(
   (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
 )
 
-/** Fields that only the gateway sets. They are ignored, so that a client may send back a record that it has read. */
+/** Fields that only the gateway sets. They are ignored, so that a client can send back a record that it has read. */
 const IGNORED: readonly string[] = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin']
-/** Further fields that the schema of an update may ignore. */
+/** Ignored fields of updates. */
 const IGNORED_IN_CHANGES: readonly string[] = ['id', 'key_format', 'resets_at']
 
 type Anything = z.ZodMiniOptional<z.ZodMiniUnknown>
 
 const anything: Anything = z.optional(z.unknown())
 
-/** The same for records whose ids the gateway generates. */
+/** Returns the schema of the ignored fields. */
 export function ignored<field extends string>(also: readonly field[]): Record<string, Anything> {
   return Object.fromEntries([...IGNORED, ...also].map((field) => [field, anything]))
 }

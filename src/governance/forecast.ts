@@ -13,7 +13,7 @@ export interface Forecast {
   readonly quote: Quote
   /** The output limit in tokens that the budgets would cover. */
   readonly outputTokens: number
-  /** The error with which the request would be refused. Absent: it would be accepted. */
+  /** The error of the refused request. Absent if the request would be accepted. */
   readonly refused?: GatewayError
   readonly limits: readonly Standing[]
 }
@@ -22,11 +22,14 @@ export interface Forecast {
 export interface Standing {
   readonly limit: Limit
   readonly left: number
-  /** The amount that the request would claim: for a budget the worst case, although less may suffice. */
+  /** The amount that the request would claim. For a budget, this is the worst case, although less may suffice. */
   readonly takes: number
 }
 
-/** Computes the result of a reservation without reserving. Other requests may change it before a real request. */
+/**
+ * Computes the result of a reservation without reserving. Concurrent requests may change the result of a later
+ * reservation.
+ */
 export async function forecast(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Forecast> {
   for (let wanted = quote; ;) {
     const { recount, ...seen } = await look(key, wanted, parts)

@@ -14,7 +14,7 @@ import {
   type VirtualKey,
 } from './virtual-key.ts'
 
-/** Parses the body of a creation. Fields that only the gateway sets are ignored, other unknown fields are refused. */
+/** Parses the body of a creation. Ignores fields that only the gateway sets, and refuses other unknown fields. */
 export function parseNewKey(body: unknown): WireForm<NewKey> {
   return field.parseWith(newKey, body)
 }
@@ -89,7 +89,7 @@ export interface AllowanceFields<amount> {
   readonly every: DurationCode | null | undefined
   /** The window of a new limit. @default '1h' */
   readonly otherwise?: DurationCode
-  /** The name of the window's field. A window without a limit is then refused. @default it is ignored */
+  /** The name of the window's field. If set, a window without a limit is refused. @default such a window is ignored */
   readonly field?: string
 }
 
@@ -138,7 +138,7 @@ function toConfig(input: WireForm<KeyProvider>): ProviderConfig {
   return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
 }
 
-/** Returns the record of a key. `spentCents` is the amount that its own counter contains. */
+/** Returns the record of a key. `spentCents` is the amount in the key's counter. */
 export function publicKey(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
   const { requests, tokens } = limitsOf(key)
   return {

@@ -15,12 +15,12 @@ import { storedKey, type VirtualKey } from './virtual-key.ts'
 export interface KeyLookup {
   /**
    * Returns the key of a secret, or undefined for an unknown one. The caller checks whether the key is active and not
-   * expired. Changes by this process are visible at once, those by others within `cacheMs`. Rejects with `overloaded` for
-   * a record that cannot be parsed: it must not become a key without limits.
+   * expired. Changes by this process are visible immediately, changes by other processes within `cacheMs`. Rejects with
+   * `overloaded` for a record that cannot be parsed, because such a key would have no limits.
    */
   find(secret: string): MaybePromise<VirtualKey | undefined>
   readonly keys: RecordTable<VirtualKey>
-  /** Removes a hash from memory. Called when its key changed in the store. */
+  /** Removes a hash from memory. Called after a change of its key. */
   forget(hash: string): void
 }
 
@@ -30,7 +30,7 @@ export const HASHES = 'key-hash:'
 export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
   const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKey })
-  /** Two caches, so that a flood of wrong secrets cannot evict valid ones. Entries are named by the full hash. */
+  /** Two caches, so that a flood of wrong secrets cannot evict valid ones. Keys of the entries are full hashes. */
   const known = createRecent<string>(MAX_CACHED)
   const unknown = createRecent<undefined>(MAX_CACHED)
 
@@ -70,7 +70,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
   return { find, keys, forget }
 }
 
-/** The beginning of a generated secret. */
+/** Prefix of a generated secret. */
 export type KeyFormat = 'sk-bf' | 'sk-svc'
 
 /** Maximum length of a secret. Longer texts are not hashed. */
@@ -87,7 +87,7 @@ export function hashSecret(secret: string): string | undefined {
   return secret.length === 0 || secret.length > MAX_SECRET ? undefined : sha256(secret)
 }
 
-/** Returns the part of a secret that lists show. */
+/** Returns the part of a secret that is shown in lists. */
 export function prefixOfSecret(secret: string): string {
   return secret.slice(0, PREFIX_LENGTH)
 }

@@ -7,7 +7,7 @@ import type { VirtualKey } from './virtual-key.ts'
 
 /** The limits and tallies of a key in the current windows. */
 export interface KeyWindows {
-  /** In the order in which they are checked. Budgets are last. */
+  /** Limits in the order of their checks. Budgets are last. */
   readonly limits: readonly Limit[]
   readonly tallies: readonly TallyTarget[]
 }
@@ -15,13 +15,13 @@ export interface KeyWindows {
 interface Known {
   readonly windows: KeyWindows
   readonly shared: SharedOfKey
-  /** The windows apply from this time, */
+  /** First time at which the windows apply, in milliseconds since 1970. */
   readonly from: number
-  /** until this time, exclusive. */
+  /** End of the windows, exclusive, in milliseconds since 1970. */
   readonly until: number
 }
 
-/** A changed key or shared record is another object. */
+/** Returns the limits and tallies of a key. Records are compared by identity, because a change creates a new object. */
 export type FindWindows = (key: VirtualKey, at: number) => MaybePromise<KeyWindows>
 
 /** Computes the windows once per key and window. */
@@ -50,7 +50,7 @@ interface Computed {
 }
 
 function knownOf(key: VirtualKey, { limits, shared, at }: Computed): Known {
-  // Days, weeks and months change at the change of an hour.
+  // Days, weeks and months begin with an hour.
   const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
   return {
     windows: { limits, tallies: tallyTargets(key, at) },
@@ -63,15 +63,15 @@ function knownOf(key: VirtualKey, { limits, shared, at }: Computed): Known {
 /** One window of the budget of an owner. */
 export type BudgetWindow = Pick<Limit, 'counter' | 'owner' | 'every' | 'period'>
 
-/** What was billed in a window, also before the budget had this window. */
+/** The amount billed in a window, including the time before the budget had this window. */
 export interface SpentInWindow extends Level {
   /** The part of `spent` that is missing in the counter. */
   readonly carried: number
 }
 
 /**
- * Returns what was spent in each window. A counter contains only what was billed while its window was in force, so a
- * budget that is new or has another window takes the rest from the usage tallies.
+ * Returns the amount spent in each window. A counter contains only amounts that were billed while its window was in
+ * force. If the budget is new or its window has changed, the missing amount is read from the usage tallies.
  *
  * The tallies are read before the counters. A settlement adds to both in one step, so a settlement between the two
  * reads cannot be taken for a missing amount.
@@ -96,16 +96,16 @@ export function readSpent(
   })
 }
 
-/** Time after which the carried amounts are read again: requests that ran during a change have ended since. */
+/** Time after which the carried amounts are read again. Requests that ran during a change have ended by then. */
 export const CARRIED_MS = 60_000
 const MAX_REMEMBERED = 10_000
 
 /** Returns the limits with the amounts that they carry over. */
 export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<readonly Limit[]>
 
-/** @param toleratesFailure True if a budget uses the amount that was read last, or 0, while the store fails. */
+/** @param toleratesFailure True if a budget uses the last amount that was read, or 0, while the store fails. */
 export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, toleratesFailure: boolean): CarryOver {
-  /** By owner: a budget that returns to an earlier window lacks what was billed in between. */
+  /** Keyed by owner, because a budget that returns to an earlier window lacks the amounts billed in between. */
   const known = new Map<string, { readonly counter: string; readonly carried: number; readonly until: number }>()
 
   /** Settlements between the reads of tallies and counters lower the result, so an earlier, greater one stays. */

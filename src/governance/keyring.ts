@@ -14,8 +14,8 @@ export interface Keyring extends Pick<KeyLookup, 'find'> {
   /** Returns the current key. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /**
-   * Returns the new key with its secret, which is returned only here. Throws `invalid-admin-request` when a shared record
-   * does not exist, `conflict` for a given secret that another key has.
+   * Returns the new key with its secret. No other method returns the secret. Throws `invalid-admin-request` if a shared
+   * record does not exist, and `conflict` if another key has the given secret.
    */
   create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
   /** Returns the key after the change. Throws `not-found` or `invalid-admin-request`. */
@@ -35,7 +35,7 @@ export interface KeyringOptions {
   readonly lookup: KeyLookup
 }
 
-/** Creates the keyring. Only the admin API and the configuration need it. */
+/** Creates the keyring of the admin API and the configuration. */
 export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptions): Keyring {
   const { keys } = lookup
 
@@ -57,7 +57,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
     const key = makeKey({ id: uuid(), hash, prefix: prefixOfSecret(secret), createdAt: now() }, fields)
     await checkShared(key)
     if (!(await keys.insert(key.id, key))) {
-      throw new GatewayError('conflict', 'The generated id of the new virtual key is taken. Retry.')
+      throw new GatewayError('conflict', 'The generated id of the new virtual key is already in use. Retry.')
     }
     await mapHash(hash, key.id).catch(async (error: unknown) => {
       await keys.remove(key.id)

@@ -14,21 +14,21 @@ import type { VirtualKey } from './virtual-key.ts'
 /** Enforces limits: reserves requests, tokens and money in advance, and settles the actual usage. */
 export interface Ledger {
   /**
-   * Reserves one request, the prompt's tokens and the worst-case cost from every limit of the key, in one atomic step. If
-   * that fails, the prompt is counted more exactly, if possible, and the step is repeated. Throws `rate-limited` or
-   * `budget-exceeded`; nothing is reserved then. Rejects when the store fails.
+   * Reserves one request, the prompt's tokens and the worst-case cost from every limit of the key, in one atomic step.
+   * If that fails, the prompt is counted more exactly, if possible, and the step is repeated. Throws `rate-limited` or
+   * `budget-exceeded` without reserving anything. Rejects when the store fails.
    *
    * A request that fails later is settled with zeros: it counts against the request limits, because it may have called
    * an upstream, and releases its tokens and money.
    *
-   * @param wait Limits the time of waiting for the store. @default no limit
+   * @param wait Limits the wait for the store. @default no limit
    */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
   /** Returns the values of `X-RateLimit-*` without a reservation. Without a valid key, both limits are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   /** Returns the current result of `reserve`, without reserving anything. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
-  /** Sends failed settlements once more. Resolves with the number that failed again. */
+  /** Sends failed settlements again. Resolves with the number that failed again. */
   retry(): Promise<number>
   /** Returns the numbers of failed and of discarded settlements. */
   unsettled(): Unsettled
@@ -39,11 +39,14 @@ export interface LedgerOptions {
   readonly now: () => number
   readonly uuid: () => string
   readonly shared: SharedLimits
-  /** Time in milliseconds after which an unsettled reservation expires. Longer than any request. @default 600,000 */
+  /**
+   * Time in milliseconds after which an unsettled reservation expires. Must exceed the longest request. @default
+   * 600,000
+   */
   readonly expiresAfterMs?: number
-  /** Retries of failed settlements. @default only later settlements send them */
+  /** Retries of failed settlements. @default sent again only after later settlements */
   readonly settlements?: SettlementsOptions
-  /** Serves requests while the store fails, and bills them when it has recovered. @default false */
+  /** Serves requests while the store fails, and bills them after its recovery. @default false */
   readonly allowsUnreserved?: boolean
 }
 
@@ -132,7 +135,9 @@ export function createLedger(options: LedgerOptions): Ledger {
     }
   }
 
-  /** Takes one request from each request limit. It is not returned, because the count that follows calls an upstream. */
+  /**
+   * Takes one request from each request limit. The request stays counted, because the exact count calls an upstream.
+   */
   async function takeRequests(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
     const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')
@@ -149,8 +154,8 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   /**
-   * Reserves in the store. If the call fails or times out, the store may have reserved nevertheless: the reservation is
-   * then released when the call ends, not when the reservation expires.
+   * Reserves in the store. A call that fails or times out may still have reserved. Such a reservation is released when
+   * the call ends, not when the reservation expires.
    */
   function take(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
     const result = store.reserve(request)

@@ -25,7 +25,7 @@ export interface Limit {
   readonly counter: string
   /** The key or shared record that the limit belongs to. Each window of an owner has its own counter. */
   readonly owner: string
-  /** The part of `max` that was spent in this window and is missing in the counter. See key-windows.ts. @default 0 */
+  /** The part of `max` that was spent in this window but is missing from the counter. See key-windows.ts. @default 0 */
   readonly carried?: number
 }
 
@@ -42,7 +42,7 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
   }
 }
 
-/** The shared records of a key. Undefined if the key refers to none, or to a deleted one. */
+/** The shared records of a key. A record is undefined if the key refers to none or to a deleted record. */
 export interface SharedOfKey {
   readonly rate: RateLimit | undefined
   readonly budget: Budget | undefined
@@ -116,8 +116,8 @@ const MINUTE = 60_000
 export const MAX_SETBACK_MS: number = 120 * MINUTE
 
 /**
- * Returns the time at which a counter expires. It outlives its window, so that late settlements are counted and a clock
- * that is set back finds it again. Windows of a minute are kept for a shorter time, because there are many.
+ * Returns the time at which a counter expires. Counters outlive their windows, so that late settlements are counted and
+ * remain valid when the clock is set back. Counters of minutes expire sooner, because they are many.
  */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
   return period.end + (every === '1m' ? 15 * MINUTE : MAX_SETBACK_MS)

@@ -5,11 +5,11 @@ import type { Store } from '../core/store.ts'
 
 /** Records of one kind in the store, as JSON text under `<prefix><id>`. */
 export interface RecordTable<record> {
-  /** Returns the record from memory. Changes by other processes are seen within `cacheMs`, those by this one at once. */
+  /** Returns a cached record. Changes by this process are visible immediately, changes by others within `cacheMs`. */
   find(id: string): MaybePromise<record | undefined>
   /** Returns the current record. Throws `not-found`. */
   read(id: string): Promise<record>
-  /** Resolves with false when the id is already in use. */
+  /** Stores a new record. Resolves with false if the id is already in use. */
   insert(id: string, record: record): Promise<boolean>
   /** Replaces a record with the result of `change`, in one atomic step. Throws `not-found`. */
   change(id: string, change: (record: record) => record): Promise<{ readonly before: record; readonly after: record }>
@@ -35,7 +35,7 @@ export interface LookupOptions {
   readonly now: () => number
   /** Time for which a look-up may be answered from memory, in milliseconds. @default 2,000 */
   readonly cacheMs?: number | undefined
-  /** True if a look-up returns the last known value while the store fails. @default false: it rejects */
+  /** True if a look-up returns the last known value while the store fails. @default false: the look-up rejects */
   readonly keepsStale?: boolean
 }
 
@@ -186,7 +186,7 @@ export function createRecent<value>(maxEntries: number): Recent<value> {
   return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
 }
 
-/** Continues with the result of a look-up. If the look-up fails, returns the last value if there is one. */
+/** Continues with the result of a look-up. If the look-up fails, returns the last known value, if any. */
 export function orLast<found, value>(
   finding: MaybePromise<found>,
   goOn: (found: found) => value,
@@ -207,7 +207,7 @@ export function pageQuery(given: { readonly limit?: number; readonly after?: str
   }
   if (after !== undefined && (typeof after !== 'string' || !isSafeId(after))) {
     const shown = JSON.stringify(String(after).slice(0, 100))
-    throw wrongField('after', `expected the id of the last record of the page before, got ${shown}.`)
+    throw wrongField('after', `expected the id of the last record of the previous page, got ${shown}.`)
   }
   return after === undefined ? { limit } : { limit, after }
 }

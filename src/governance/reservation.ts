@@ -4,7 +4,10 @@ import { costOfTokens, times, ZERO, type NanoUsd } from '../core/money.ts'
 import type { SettledEntry, Settlement } from '../core/store.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
-/** The values of `X-RateLimit-*`. Without a limit: the maximum safe integer, and the end of the current hour. */
+/**
+ * The values of `X-RateLimit-*`. Without a limit, the amounts are the maximum safe integer and the reset is the end of
+ * the current hour.
+ */
 export interface RateStatus {
   readonly limit: number
   readonly remaining: number
@@ -26,7 +29,7 @@ export interface Quote {
   readonly uncounted?: NanoUsd
   /** Maximum number of prompt tokens that the cost covers on a candidate model. @default no bound */
   promptBound?(model: Model): number
-  /** More exact quotes, used if a limit refuses this one. */
+  /** More exact quotes, used if a limit refuses this quote. */
   readonly recount?: {
     /** Used if a token limit refuses. */
     readonly tokens?: Recount
@@ -60,7 +63,7 @@ export interface Used {
 
 /** Requests, tokens and money that were reserved for a request. */
 export interface Reservation {
-  /** False when the store failed and the request is served anyway: the settlement bills it without a reservation. */
+  /** False if the request is served although the store failed. The settlement then bills it without a reservation. */
   readonly isReserved: boolean
   readonly rate: RateStatus
   /** The quote that was accepted. */
@@ -86,18 +89,21 @@ export interface QuoteCandidate {
   readonly model: Model
   /** Upper bound of the prompt's tokens. */
   readonly promptTokens: number
-  /** Counts the prompt exactly for this model; undefined when the count failed. Absent: no exact counter exists. */
+  /**
+   * Counts the prompt exactly for this model. Resolves with undefined if the count fails. Absent without an exact
+   * counter.
+   */
   readonly count?: () => Promise<number | undefined>
   /** True when `count` calls an upstream. */
   readonly asksUpstream?: boolean
 }
 
 export interface QuoteParts {
-  /** Read only when a budget is in force. */
+  /** Returns the models that may answer. Called only if a budget is in force. */
   readonly candidates: () => readonly QuoteCandidate[]
-  /** The prompt's bound for token limits. */
+  /** Returns the upper bound of the prompt's tokens for token limits. */
   readonly promptTokens: () => number
-  /** Counts the prompt exactly in this process. Used if the bound does not fit a token limit. */
+  /** Counts the prompt exactly in this process. Called if the bound exceeds a token limit. */
   readonly countPrompt?: () => Promise<number>
   readonly outputTokens: number
   /** Number of requested answers. */
@@ -110,7 +116,7 @@ export function createQuote(parts: QuoteParts): Quote {
   return new WorstCase(parts)
 }
 
-/** Values are computed when they are read. */
+/** Computes its values on demand. */
 class WorstCase implements Quote {
   readonly outputTokens: number
   readonly #parts: QuoteParts
@@ -193,10 +199,10 @@ function greater(one: NanoUsd, other: NanoUsd): NanoUsd {
   return other > one ? other : one
 }
 
-/** The quote of a free call that calls an upstream, or starts work that does. */
+/** The quote of a free call that calls an upstream or starts work that calls one. */
 export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
-/** Takes one request of the key's request limits. Throws `rate-limited` when one of them is reached. */
+/** Takes one request from the key's request limits. Throws `rate-limited` if one of them is reached. */
 export async function takeRequest(
   ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> },
   key: VirtualKey,

@@ -8,7 +8,7 @@ import { counterExpiry, type Limit } from './limits.ts'
 import type { Used } from './reservation.ts'
 import { talliesOf } from './usage-tally.ts'
 
-/** Sends settlements to the store, and keeps those that failed to send them again. */
+/** Sends settlements to the store and retries failed ones. */
 export interface Settlements {
   /**
    * Rejects when the store fails. The settlement is then sent again: after a later settlement, by `retry`, and
@@ -17,7 +17,7 @@ export interface Settlements {
    * @param opening Opens the reservation of a request that was served without one. @default the reservation is open
    */
   settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
-  /** Waits for running settlements, then sends failed ones once more. Resolves with the number that failed again. */
+  /** Waits for running settlements, then sends failed ones again. Resolves with the number that failed again. */
   retry(): Promise<number>
   /** Number of settlements that will be sent again. */
   waiting(): number
@@ -25,7 +25,7 @@ export interface Settlements {
   dropped(): number
 }
 
-/** A settlement on its way to the store. */
+/** A settlement that is being sent to the store. */
 interface Sending {
   readonly settlement: Settlement
   /** Absent once the reservation is open: opening it a second time after its settlement would bill it twice. */
@@ -33,7 +33,7 @@ interface Sending {
 }
 
 export interface SettlementsOptions {
-  /** Schedules retries. @default only later calls send them again */
+  /** Schedules retries. @default sent again only by later calls */
   readonly after?: Runtime['after']
   /** Maximum number of failed settlements. Beyond it the oldest is discarded; its reservation expires. @default 10,000 */
   readonly maxFailed?: number

@@ -18,7 +18,7 @@ import { modelsIn, reportWindow, sumTallies, tallyNames, type UsageSums } from '
 
 /** Usage and remaining limits of keys, in the form of the admin API. Times are ISO 8601. */
 export interface UsageReports {
-  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the one with the smallest rest. */
+  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the limit with the smallest remainder. */
   limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
   /** `GET …/virtual-keys/{id}/rate-limit`. */
   rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
@@ -145,7 +145,7 @@ export function createUsageReports(parts: {
   return { limits, rateLimit, usage, spentCents, budgetWindows }
 }
 
-/** Held amounts count as used, as they do for a reservation. */
+/** Reserved amounts count as used, as they do for a reservation. */
 function toLimitStatus(
   limit: Limit,
   level: { readonly spent: number; readonly held: number } = { spent: 0, held: 0 },

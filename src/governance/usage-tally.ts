@@ -42,7 +42,7 @@ export interface TallyTarget {
   readonly expiresAt: number
 }
 
-/** Requests are added to their day, and to the hour or minute where the key's budget has such windows. */
+/** Returns the tallies of a request: its day, and its hour or minute if the key's budget has such windows. */
 export function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   const every = reportWindow(key)
   const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
@@ -93,7 +93,7 @@ function withHour(
   return hourField === undefined || billed === 0 ? amounts : { ...amounts, [hourField]: billed }
 }
 
-/** Maximum number of models whose field names are cached. */
+/** Maximum number of models with cached field names. */
 const MAX_MODELS = 200
 const fieldNames = new Map<string, readonly (readonly [UsageField, string])[]>()
 

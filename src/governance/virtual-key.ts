@@ -5,7 +5,7 @@ import { DURATION_CODES, type DurationCode } from '../core/period.ts'
 /** The integer that represents "no limit" in requests and responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
 
-/** A caller's key as it is stored. The secret is not stored. */
+/** A stored virtual key. Contains the hash of its secret, not the secret. */
 export interface VirtualKey {
   readonly id: string
   readonly name: string
@@ -16,12 +16,12 @@ export interface VirtualKey {
   readonly prefix: string
   readonly createdAt: number
   readonly active: boolean
-  /** The first moment at which the key is no longer valid, milliseconds since 1970. */
+  /** Time from which the key is invalid, in milliseconds since 1970. */
   readonly expiresAt?: number
   readonly budget?: Allowance<NanoUsd>
   readonly requests?: Allowance
   readonly tokens?: Allowance
-  /** Shared records, besides the key's own. */
+  /** Ids of shared records that apply in addition to the key's limits. */
   readonly budgetId?: string
   readonly rateLimitId?: string
   readonly plan?: string
@@ -106,8 +106,8 @@ export function limitsOf(key: VirtualKey): LimitPlan {
 }
 
 /*
- * Schemas of stored records. An invalid record is refused as a whole, because a limit that cannot be parsed must not
- * become no limit.
+ * Schemas of stored records. An invalid record is refused as a whole, because a key must not lose a limit that cannot
+ * be parsed.
  */
 const amount = z.int().check(z.nonnegative())
 const every = z.enum(DURATION_CODES)

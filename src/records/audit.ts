@@ -8,37 +8,37 @@ import { endingOf, shortened, tokensUsed, type Ending, type Finished } from './f
 
 /** One use of a key. */
 export interface AuditRecord {
-  /** When the request ended, ISO 8601. */
+  /** The end of the request, ISO 8601. */
   readonly timestamp: string
   /** null: the request carried no known key. */
   readonly keyId: string | null
-  /** As the caller wrote it. null: the request was refused before its model was read. */
+  /** The model name as received. null: the request was refused before its model was read. */
   readonly model: string | null
   /** Prompt and completion tokens; 0 for a cache hit. */
   readonly tokensUsed: number
-  /** Billed amount, rounded half up. */
+  /** Billed amount in cents, rounded half up. */
   readonly costCents: number
-  /** Billed amount with six fraction digits. */
+  /** Billed amount in dollars, with six fraction digits. */
   readonly costUsd: number
   /** The response's `X-Request-Id`. */
   readonly requestId: string
   readonly outcome: Ending
-  /** The HTTP status of the response; 499 when the caller left. */
+  /** The HTTP status of the response; 499 if the caller disconnected. */
   readonly status: number
   readonly failure: FailureKind | null
 }
 
-/** Which audit records to read. */
+/** Filters of audit records. */
 export interface AuditQuery {
-  /** @default all keys, and requests without one */
+  /** Id of a virtual key. @default all keys, and requests without a key */
   readonly keyId?: string
   /** Start of the time range, inclusive, in milliseconds since 1970. @default the oldest record */
   readonly from?: number
   /** End of the time range, exclusive, in milliseconds since 1970. @default the newest record */
   readonly to?: number
-  /** `next` of the page before. @default the first page */
+  /** `next` of the previous page. @default the first page */
   readonly after?: string
-  /** 1 to 1,000. @default 100 */
+  /** Maximum number of records, 1 to 1,000. @default 100 */
   readonly limit?: number
 }
 
@@ -52,13 +52,13 @@ export interface AuditPage {
 
 type WireAuditRecord = WireForm<AuditRecord>
 
-/** Every use of a key, refused ones included, written down and never changed. */
+/** Append-only records of all uses of keys, including refused requests. */
 export interface Audit {
-  /** Never rejects: a record that the store did not take is counted in `dropped`. */
+  /** Appends a record. Never rejects: a record that the store refuses is counted in `dropped`. */
   write(finished: Finished): MaybePromise<void>
-  /** The entries that `write` would append, for a settlement to carry. */
+  /** Returns the entries that `write` would append, so that a settlement can append them. */
   entriesOf(finished: Finished): readonly SettledEntry[]
-  /** Returns records in the names of the wire, as they are stored. */
+  /** Returns stored records with the field names of the HTTP API. */
   read(query?: AuditQuery): Promise<WireForm<AuditPage>>
   dropped(): number
 }
@@ -67,7 +67,7 @@ const ALL = 'audit'
 const DEFAULT_LIMIT = 100
 const MAX_PAGE = 1_000
 
-/** Each record is in the log of all keys and in that of its key, so that both are read without a search. */
+/** Creates the audit. Each record is in the log of all keys and in the log of its key, so reads need no search. */
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
 
@@ -84,7 +84,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     dropped += 1
   }
 
-  /** `Object.assign` takes a tenth of the time of a spread with one more field. */
+  /** Uses `Object.assign`, which takes a tenth of the time of a spread with an added field. */
   function entriesOf(finished: Finished): readonly SettledEntry[] {
     const entry = entryOf(finished)
     return logsOf(finished).map((log) => Object.assign({ log }, entry))
@@ -103,8 +103,8 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
 }
 
 /**
- * Refused requests cost nothing: a key may send any number of them. Their records have a small quota of their own, so
- * that they replace neither records of other keys nor the billed records of the same key.
+ * Returns the log entry. Refused requests are free, so a key may send any number of them. Their records have a separate
+ * small quota, so that they replace neither records of other keys nor billed records of the same key.
  */
 function entryOf(finished: Finished): NewLogEntry {
   const { at, keyId, bill } = finished
@@ -137,7 +137,7 @@ function toRecord(finished: Finished): WireAuditRecord {
   }
 }
 
-/** Entries under these names that `write` did not write are left out. */
+/** Returns the record of an entry, or undefined for an entry that `write` did not write. */
 function fromEntry(entry: LogEntry): WireAuditRecord | undefined {
   try {
     const value: unknown = JSON.parse(entry.value)

@@ -21,7 +21,7 @@ export interface TierOutcome {
   readonly reason: string
 }
 
-/** A finished request, as audit, metrics and log record it. Contains no text of the prompt or the answer. */
+/** A finished request for the audit, the metrics and the log. Contains no text of the prompt or the answer. */
 export interface Finished {
   readonly requestId: string
   /** Undefined: the request had no known key. */
@@ -36,13 +36,13 @@ export interface Finished {
   readonly latencyMs: number
   /** The tier that rewrote the prompt. The bill identifies answers of tier 1, the cache. */
   readonly tier?: 2 | 3 | 4 | 5 | undefined
-  /** Present if there was an answer, whole or in part, or if upstreams were paid without one. */
+  /** Present if the request had a whole or partial answer, or if upstreams were paid without an answer. */
   readonly bill?: FinishedBill | undefined
   /** The outcome of each tier that was checked, and its reason. */
   readonly tiers?: readonly TierOutcome[] | undefined
 }
 
-/** How a request ended. `left`: the caller disconnected. */
+/** The outcome of a request. `left`: the caller disconnected. */
 export type Ending = 'answered' | 'refused' | 'failed' | 'left'
 
 /** The status in the records of a request whose caller disconnected. It is never sent. */

@@ -4,7 +4,7 @@ export type Sink<record> = (record: record) => unknown
 /** Passes records to a sink of the operator, and isolates requests from its errors and delays. */
 export interface GuardedSink<record> {
   hand(record: record): void
-  /** Number of records that the sink refused, or that arrived while too many others were in progress. */
+  /** Number of records that the sink refused or that exceeded the maximum number in progress. */
   dropped(): number
 }
 

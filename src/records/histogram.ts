@@ -1,24 +1,24 @@
 /**
- * Counts of values in buckets whose bounds grow by a fixed factor, so that every percentile is right within 1 % of its
- * value. Two histograms add up to that of all their values.
+ * Counts of values in buckets whose bounds grow by a fixed factor, so that every percentile is accurate to 1 %.
+ * Histograms can be added.
  */
 export interface Histogram {
   record(value: number): void
-  /** The value that the share `quantile` (0 to 1) of all values does not pass; 0 when there are none. */
+  /** Returns the value that the share `quantile` (0 to 1) of all values does not exceed; 0 without values. */
   percentile(quantile: number): number
   merge(other: HistogramCounts): void
   counts(): HistogramCounts
 }
 
-/** Plain data, to be sent or stored: pairs of a bucket's index and its count. */
+/** Serializable form: pairs of a bucket's index and its count. */
 export type HistogramCounts = readonly (readonly [number, number])[]
 
 const RELATIVE_ERROR = 0.01
 const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 const LOG_FACTOR = Math.log(FACTOR)
-/** Values up to this are one bucket and count as 0; in milliseconds a tenth of a microsecond. */
+/** Values up to this limit (a tenth of a microsecond, in milliseconds) share one bucket and count as 0. */
 const SMALLEST = 1e-4
-/** They reach beyond a day in milliseconds; greater values count as the greatest. */
+/** Number of buckets. They cover more than a day in milliseconds; greater values count in the last bucket. */
 const BUCKETS = 1_400
 
 export function createHistogram(): Histogram {
@@ -60,7 +60,7 @@ function bucketOf(value: number): number {
   return Math.min(BUCKETS - 1, Math.ceil(Math.log(value / SMALLEST) / LOG_FACTOR))
 }
 
-/** The point of a bucket from which both its ends are equally far, measured by their own size. */
+/** Returns the value of a bucket with the same relative distance from both of its bounds. */
 function valueOf(index: number): number {
   return index === 0 ? 0 : (SMALLEST * FACTOR ** index * 2) / (FACTOR + 1)
 }

@@ -7,7 +7,7 @@ import { createRecentRate } from './recent-rate.ts'
 export interface MetricsSummary {
   readonly optimizer: {
     readonly requestsTotal: number
-    /** Over the last minute. */
+    /** Average of the last minute. */
     readonly requestsPerSecond: number
     /** Requests that failed, as a share of all requests, 0 to 1. */
     readonly errorRate: number
@@ -15,7 +15,7 @@ export interface MetricsSummary {
     readonly latencyP95Ms: number
     readonly latencyP99Ms: number
   }
-  /** Requests that each tier served or rewrote. */
+  /** Number of requests that each tier served or rewrote. */
   readonly optimization: {
     readonly tier1CacheHits: number
     readonly tier2VanishingContext: number
@@ -35,11 +35,11 @@ export interface MetricsSummary {
   }
 }
 
-/** Aggregates of this process since its start. Their size is fixed: nothing that a caller sends becomes a name. */
+/** Aggregates of this process since its start. Their size is fixed, because no text of a caller becomes a name. */
 export interface Metrics {
   record(finished: Finished): void
   summary(now: number): MetricsSummary
-  /** The raw sums, for the Prometheus text and for adding up several processes. */
+  /** Returns the raw sums, for the Prometheus text and for sums over several processes. */
   totals(): MetricsTotals
 }
 
@@ -119,7 +119,7 @@ export function createMetrics(startedAt: number): Metrics {
   return { record, summary, totals }
 }
 
-/** A failed request can have a bill, too: what upstreams were paid for it. */
+/** Returns true for an answered request. A failed request may also have a bill, for its upstream calls. */
 function isAnswer(finished: Finished): boolean {
   const ending = endingOf(finished)
   return ending === 'answered' || ending === 'left'
@@ -129,12 +129,12 @@ function sumOf(counts: Readonly<Record<string, number>>): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0)
 }
 
-/** A fraction with six digits; 0 of nothing. */
+/** Returns a fraction with six digits, or 0 if `whole` is 0. */
 function share(part: number, whole: number): number {
   return whole === 0 ? 0 : Math.round((part / whole) * 1e6) / 1e6
 }
 
-/** Milliseconds with three digits. */
+/** Rounds milliseconds to three digits. */
 function rounded(value: number): number {
   return Math.round(value * 1000) / 1000
 }

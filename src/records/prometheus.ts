@@ -16,26 +16,26 @@ export interface Drops {
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
 /**
- * The metrics in Prometheus' text format. Label values come from closed sets.
+ * Writes the metrics in the text format of Prometheus. Label values come from closed sets.
  *
- * @param waiting settlements that the store did not take yet
+ * @param waiting Number of settlements that the store has not accepted yet.
  */
 export function writePrometheus(totals: MetricsTotals, drops: Drops, waiting: number): string {
   const { theoretical, actual, billed } = totals
   const costs = Object.entries({ theoretical, actual, billed })
   const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
   return [
-    ...counter('sluice_requests_total', 'Finished requests by how they ended.', 'outcome', totals.endings),
+    ...counter('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.endings),
     ...counter('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
-    ...counter('sluice_cache_requests_total', 'Answers by whether the semantic cache had them.', 'result', cache),
+    ...counter('sluice_cache_requests_total', 'Semantic cache look-ups by result.', 'result', cache),
     ...counter(
       'sluice_cost_dollars_total',
-      'Dollars: list price, what upstreams charge, what is billed.',
+      'Dollars at list price, paid to upstreams, and billed.',
       'kind',
       Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(nano(amount))])),
     ),
-    ...counter('sluice_dropped_records_total', 'Records that their sink did not take.', 'sink', { ...drops }),
-    '# HELP sluice_waiting_settlements Settlements that the store did not take yet; they are sent again.',
+    ...counter('sluice_dropped_records_total', 'Records that their sink refused.', 'sink', { ...drops }),
+    '# HELP sluice_waiting_settlements Settlements that the store has not accepted yet. They are retried.',
     '# TYPE sluice_waiting_settlements gauge',
     `sluice_waiting_settlements ${waiting}`,
     ...latency(totals),
@@ -54,7 +54,7 @@ function latency({ latencies, latencySum }: MetricsTotals): string[] {
   histogram.merge(latencies)
   const count = latencies.reduce((sum, [, inBucket]) => sum + inBucket, 0)
   return [
-    `# HELP ${name} From a request's arrival to its end.`,
+    `# HELP ${name} Time from the arrival of a request to its end.`,
     `# TYPE ${name} summary`,
     ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${histogram.percentile(quantile) / 1000}`),
     `${name}_sum ${latencySum / 1000}`,

@@ -1,7 +1,9 @@
-/** How many events a second there were lately. */
+/** Measures the rate of recent events. */
 export interface RecentRate {
   count(at: number): void
-  /** Over the last minute, or since the start when that is shorter; three digits. */
+  /**
+   * Returns the average per second over the last minute, or since the start if that is shorter. Three fraction digits.
+   */
   perSecond(now: number): number
 }
 
@@ -10,7 +12,7 @@ const SECONDS = 60
 /** One count for each of the last sixty seconds, in a ring. */
 export function createRecentRate(startedAt: number): RecentRate {
   const counts = new Float64Array(SECONDS)
-  /** Which second each count belongs to. */
+  /** The second of each count. */
   const seconds = new Float64Array(SECONDS).fill(-1)
 
   function count(at: number): void {

@@ -20,24 +20,24 @@ export interface RequestLogRecord extends LogLine {
   readonly request_id: string
   /** null: the request carried no known key. */
   readonly virtual_key_id: string | null
-  /** As the caller wrote it. null: the request was refused before its model was read. */
+  /** The model name as received. null: the request was refused before its model was read. */
   readonly model: string | null
-  /** Tokens of the prompt as it arrived, and as it was sent upstream. */
+  /** Tokens of the prompt as received, and as sent upstream. */
   readonly original_tokens: number
   readonly optimized_tokens: number
-  /** The value of `X-Svc-Strategy`. null: there was no answer. */
+  /** The value of `X-Svc-Strategy`. null: the request had no answer. */
   readonly strategy: string | null
-  /** Billed amount, rounded half up. */
+  /** Billed amount in cents, rounded half up. */
   readonly cost_cents: number
   /** Cost at list price without optimization, with six fraction digits. */
   readonly theoretical_usd: number
   /** Paid to upstreams. */
   readonly actual_usd: number
   readonly billed_usd: number
-  /** Each tier that was considered, and why it ran or declined. */
+  /** Each tier that was checked, with its outcome and reason. */
   readonly tiers: readonly TierOutcome[]
   readonly latency_ms: number
-  /** The HTTP status of the response; 499 when the caller left. */
+  /** The HTTP status of the response; 499 if the caller disconnected. */
   readonly status: number
   readonly outcome: Ending
   readonly failure: FailureKind | null
@@ -50,7 +50,10 @@ export interface LoggedCause {
   readonly stack?: string
 }
 
-/** Fields of events. Each event has those that identify its subject. They hold no secrets and no text of prompts. */
+/**
+ * Fields of events. Each event has the fields that identify its subject. They contain no secrets and no text of
+ * prompts.
+ */
 export interface LogEventFields {
   readonly request_id?: string
   readonly virtual_key_id?: string | null
@@ -73,7 +76,7 @@ export interface LogEventFields {
 
 /** The log record of an event that is not a request: a warning or a failure of the gateway itself. */
 export interface EventLogRecord extends LogLine, LogEventFields {
-  /** What happened. */
+  /** Name of the event. */
   readonly event: string
   readonly cause?: LoggedCause
 }
@@ -81,15 +84,15 @@ export interface EventLogRecord extends LogLine, LogEventFields {
 /** One record of the log. `event` is undefined in the records of requests. */
 export type LogRecord = RequestLogRecord | EventLogRecord
 
-/** Hands log records to the operator's sink so that nothing the sink does reaches a request. */
+/** Passes log records to the operator's sink. Failures and delays of the sink do not affect requests. */
 export interface RequestLog {
-  /** The record of a finished request. */
+  /** Writes the record of a finished request. */
   write(finished: Finished): void
-  /** The record of an event that is not a request. */
+  /** Writes an event that is not a request. */
   event(level: LogLevel, event: string, at: number, fields?: EventFields): void
-  /** An ERROR event with name, message and stack of what was thrown. */
+  /** Writes an ERROR event with the name, message and stack of the thrown value. */
   failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
-  /** Records that the sink refused, or that came while too many others were under way. */
+  /** Returns the number of records that the sink refused or that exceeded the maximum number in progress. */
   dropped(): number
 }
 
@@ -97,7 +100,7 @@ type EventFields = LogEventFields & Pick<EventLogRecord, 'cause'>
 
 const MAX_TEXT = 300
 const MAX_STACK = 4_000
-/** Causes that are followed. */
+/** Maximum depth of nested causes. */
 const MAX_DEPTH = 8
 
 export function createRequestLog(sink: Sink<LogRecord> | undefined, service: string = 'sluice'): RequestLog {
@@ -114,7 +117,7 @@ export function createRequestLog(sink: Sink<LogRecord> | undefined, service: str
   }
 }
 
-/** A GatewayError of kind `internal` says only that something failed: its cause is described in its place. */
+/** Describes a thrown value. A GatewayError of kind `internal` has no details, so its cause is described instead. */
 function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
   for (let depth = 0; depth < MAX_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
@@ -130,7 +133,7 @@ function isInternal(cause: unknown): cause is GatewayError {
   return GatewayError.is(cause) && cause.kind === 'internal'
 }
 
-/** The fields of the specification, and how the request ended. */
+/** Returns the fields of the specification and the outcome of the request. */
 function requestRecord(finished: Finished, service: string): RequestLogRecord {
   const { bill } = finished
   return {

@@ -1,24 +1,24 @@
 /** Limits of all recordings together. Each UTF-16 unit counts as two bytes. */
 export interface CapacityLimits {
-  /** Recordings at once. */
+  /** Maximum number of simultaneous recordings. */
   readonly entries: number
   readonly bytes: number
   readonly bytesOfOne: number
 }
 
 /**
- * Shared by recordings that are being made. An owner's second and further recordings take at most as much as is still
- * free, so that no owner keeps the recordings of others out.
+ * Capacity shared by all recordings in progress. Further recordings of one owner are accepted only while the owner uses
+ * at most the amount that remains free, so that one owner cannot block the others.
  */
 interface RecordingCapacity {
-  /** Reserves capacity for one recording; undefined when the owner can have no other. */
+  /** Reserves capacity for one recording. Returns undefined if the owner may not have another recording. */
   enter(owner: string): CapacityShare | undefined
   readonly entries: number
   readonly bytes: number
 }
 
 export interface CapacityShare {
-  /** Returns false, and takes nothing, when the bytes exceed a limit. */
+  /** Takes bytes of the capacity. Returns false without taking any if they exceed a limit. */
   take(bytes: number): boolean
   /** Releases the capacity. Further calls have no effect. */
   leave(): void

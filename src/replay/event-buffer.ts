@@ -4,32 +4,32 @@ import type { CapacityShare } from './capacity.ts'
 /** One or several whole server-sent events. */
 export type EventChunk = Uint8Array | string
 
-/** Where one reader gets its events. */
+/** Receives the events of one reader. */
 export interface EventSink {
-  /** Returns false when the reader is too slow; the listener of `onDrain` is called when it has caught up. */
+  /** Returns false if the reader is too slow. The listener of `onDrain` is called when its buffer is empty. */
   write(chunk: EventChunk): boolean
   onDrain(listener: () => void): void
   end(): void
-  /** The stream cannot be read on. */
+  /** Ends the reader with an error, because no further events can be read. */
   fail(error: unknown): void
-  /** The reader has left. */
+  /** Called when the reader disconnects. */
   leave(): void
 }
 
 interface StreamEnd {
   readonly isWhole: boolean
-  /** All events; undefined when they were too many to keep. */
+  /** All events. Undefined if they exceeded the capacity. */
   readonly text: string | undefined
 }
 
-/** The part of an event buffer that others than its producer see. */
+/** Read interface of an event buffer. */
 export interface Recording {
   /**
-   * Sends everything after the first `after` events: at once what is there, then what comes. Returns a function by which
-   * the reader leaves. Fails with `too-large` when the events have grown too large to be kept.
+   * Sends all events after the first `after` events: existing events immediately, later events when they are produced.
+   * Returns a function that detaches the reader. Ends the reader with `too-large` if the events exceed the capacity.
    */
   follow(after: number, sink: EventSink): () => void
-  /** The number of events so far; 0 when they are not kept. */
+  /** Number of events so far; 0 if they are not stored. */
   count(): number
   /** Resolves when the stream has ended. Never rejects. */
   readonly ended: Promise<StreamEnd>
@@ -37,25 +37,25 @@ export interface Recording {
 
 interface Reader {
   readonly sink: EventSink
-  /** The number of chunks read since the beginning of the stream. */
+  /** Number of chunks read since the beginning of the stream. */
   position: number
   toSkip: number
   isBlocked: boolean
 }
 
 /**
- * One event stream that many may read, each at its own pace and from any event on. The producer is asked to pause when
- * every reader is slow, so the fastest reader sets the pace.
+ * One event stream with several readers. Each reader reads at its own speed and from any event. The producer is paused
+ * only while all readers are blocked, so the fastest reader determines its speed.
  */
 export class EventBuffer implements Recording {
   readonly ended: Promise<StreamEnd>
-  /** Called with false when no reader takes more for now, and with true when one does again. */
+  /** Called with false when all readers are blocked, and with true when one of them accepts events again. */
   onDemand: ((isWanted: boolean) => void) | undefined
 
   readonly #place: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
   readonly #chunks: EventChunk[] = []
-  /** The number of chunks that have been let go. */
+  /** Number of dropped chunks. */
   #first = 0
   #original: Reader | undefined
   #isKept: boolean
@@ -65,7 +65,7 @@ export class EventBuffer implements Recording {
   #isWanted = true
   #tellEnd: (ending: StreamEnd) => void = () => {}
 
-  /** Without capacity no event is kept, and only the original reader gets the events. */
+  /** Without capacity, no event is stored, and only the original reader receives the events. */
   constructor(place: CapacityShare | undefined) {
     this.#place = place
     this.#isKept = place !== undefined
@@ -74,10 +74,7 @@ export class EventBuffer implements Recording {
     })
   }
 
-  /**
-   * Attaches the caller of the request. It receives every event, even when the events are too large to be kept for
-   * others.
-   */
+  /** Attaches the caller of the request. It receives every event, even if the events exceed the capacity. */
   attachOriginal(sink: EventSink): () => void {
     this.#original = { sink, position: 0, toSkip: 0, isBlocked: false }
     return this.#attach(this.#original)
@@ -91,7 +88,7 @@ export class EventBuffer implements Recording {
     return this.#isKept ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
   }
 
-  /** No reader is needed: the producer is never paused again. */
+  /** Runs the producer to its end without pauses, even without readers. */
   drain(): void {
     this.#isDraining = true
     this.#updateDemand()
@@ -107,7 +104,7 @@ export class EventBuffer implements Recording {
     this.#updateDemand()
   }
 
-  /** Adds the last events and ends every reader. Further calls have no effect. */
+  /** Adds the last events and ends all readers. Further calls have no effect. */
   finish(last: EventChunk, isWhole: boolean): void {
     if (this.#isOver) return
     this.push(last)
@@ -162,14 +159,14 @@ export class EventBuffer implements Recording {
       const rest = afterSkipped(reader, chunk)
       if (rest.length > 0 && !reader.sink.write(rest)) reader.isBlocked = true
     }
-    // A sink may drain while it is written to: then the end has been reached within.
+    // A sink that drains during the write calls this method again, so the reader may already have ended.
     if (!this.#isOver || !this.#readers.has(reader)) return
     if (reader.position < this.#first + this.#chunks.length) return
     this.#detach(reader)
     reader.sink.end()
   }
 
-  /** Stops keeping events. From now on only events that the original reader has not read are held. */
+  /** Stops storing events, except those that the original reader has not read. */
   #letGo(): void {
     this.#isKept = false
     this.#dropRead()
@@ -182,7 +179,7 @@ export class EventBuffer implements Recording {
     this.#first += dropped.length
   }
 
-  /** The recording uses capacity until the original reader has read it or has left. */
+  /** Releases the capacity once the recording has ended and the original reader has read it or has disconnected. */
   #leavePlace(): void {
     if (this.#isOver && this.#original === undefined) this.#place?.leave()
   }
@@ -210,28 +207,28 @@ function textOf(chunk: EventChunk): string {
   return typeof chunk === 'string' ? chunk : decoder.decode(chunk)
 }
 
-/** Bytes in memory: two for each UTF-16 unit of a text. */
+/** Returns the size in memory in bytes: two for each UTF-16 unit of a text. */
 function sizeOf(chunk: EventChunk): number {
   return typeof chunk === 'string' ? 2 * chunk.length : chunk.byteLength
 }
 
 function tooLarge(): GatewayError {
   const message =
-    'This answer cannot be followed: it, or all recordings together, grew too large to keep. Send the request again.'
+    'This answer cannot be followed: the recording exceeds the maximum size of one or of all recordings. Send the request again.'
   return new GatewayError('too-large', message)
 }
 
-/** Server-sent events end with an empty line, and `writeFrame` puts none inside one. */
+/** End of a server-sent event. `writeFrame` writes no empty line inside an event. */
 const END = '\n\n'
 
-/** How many events a text of whole events holds. Linear. */
+/** Returns the number of events in a text of whole events. Takes linear time. */
 export function countEvents(text: string): number {
   let count = 0
   for (let at = text.indexOf(END); at !== -1; at = text.indexOf(END, at + END.length)) count += 1
   return count
 }
 
-/** The text after its first `count` events; empty when it has no more than that. */
+/** Returns the text after its first `count` events; empty if there are no further events. */
 export function skipEvents(text: string, count: number): string {
   let at = 0
   for (let skipped = 0; skipped < count; skipped += 1) {

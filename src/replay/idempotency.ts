@@ -23,7 +23,7 @@ export interface IdempotentRequest {
   readonly idempotencyKey: string
   /** Equal for requests with the same method, path and body. */
   readonly fingerprint: string
-  /** The requests that wait for this request if it is the first. */
+  /** The subscribers that keep this request running if it is the first. */
   readonly subscribers: Subscribers
   /** Aborted when this caller disconnects. */
   readonly signal: AbortSignal
@@ -31,7 +31,7 @@ export interface IdempotentRequest {
   readonly patienceMs: number
 }
 
-/** What the first request answered; `leave` says that this caller does no longer follow. */
+/** The answer of the first request. `leave` detaches this caller from the stream. */
 export type RepeatedAnswer =
   | Extract<RunOutcome, { readonly kind: 'kept' }>
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
@@ -43,8 +43,8 @@ export interface FirstRequest {
   /** Lets waiting requests follow the stream. A complete stream is stored, a broken stream is not. */
   share(head: KeptAnswer['head'], recording: Recording): void
   /**
-   * Sends this answer to waiting requests. Without an answer they call the upstream one after the other, and so does
-   * the next request.
+   * Sends this answer to waiting requests. Without an answer, waiting and later requests call the upstream one after
+   * the other.
    */
   forget(answer?: KeptAnswer): Promise<void>
 }
@@ -53,11 +53,12 @@ export type RequestClaim =
   | { readonly role: 'first'; readonly first: FirstRequest }
   | { readonly role: 'repetition'; readonly repeated: RepeatedAnswer }
 
-/** Answers repeated requests with the same Idempotency-Key once. */
+/** Processes requests with the same Idempotency-Key once. */
 export interface Idempotency {
   /**
-   * Waits for the first of these requests while it runs. Throws `conflict` when the key was used for another request,
-   * or when the first still runs after `patienceMs`. Rejects when the store fails and when the caller disconnects.
+   * Waits for the first request with the same key while it runs. Throws `conflict` if the key was used for another
+   * request, or if the first request still runs after `patienceMs`. Rejects if the store fails or the caller
+   * disconnects.
    */
   claim(asked: IdempotentRequest): Promise<RequestClaim>
   /** Resolves when all ended requests are stored. */
@@ -68,9 +69,9 @@ export interface Idempotency {
 
 export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
   readonly store: Store
-  /** How long a stored answer is returned, in seconds. @default 86,400 (24 hours) */
+  /** Retention of a stored answer in seconds. @default 86,400 (24 hours) */
   readonly keepSeconds?: number
-  /** Time after which the first request of a dead process is given up, in milliseconds. @default 30,000 */
+  /** Time in milliseconds after which the first request of a dead process is abandoned. @default 30,000 */
   readonly leaseMs?: number
   /** Interval of polling for the answer of another process, in milliseconds. @default 250 */
   readonly pollMs?: number
@@ -101,7 +102,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
   }
 
-  /** Is the first of this process, and of all unless the store knows of another. */
+  /** Runs as the first request of this process. If the store contains an earlier request, repeats its answer. */
   async function lead(name: string, asked: IdempotentRequest, timeout: () => TimeoutOptions): Promise<RequestClaim> {
     const control = createRun(asked.fingerprint, asked.subscribers)
     runs.set(name, control.run)
@@ -137,7 +138,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       if (record === undefined) {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
-        // Usually the next read finds the first request. A store whose reads lag behind its writes needs time.
+        // Usually the next read finds the first request. Reads that lag behind writes need a pause.
         if (lost > 0) await withTimeout(pause(backoffMs(lost)), timeout())
         lost += 1
       } else if (record.fingerprint !== fingerprint) {
@@ -200,7 +201,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 }
 
-/** Returns undefined when that request is over and the key can be claimed again. */
+/** Returns undefined if the first request has ended without an answer, so that the key can be claimed again. */
 async function join(
   run: Run,
   asked: IdempotentRequest,

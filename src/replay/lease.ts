@@ -1,18 +1,18 @@
 import type { Quota, Store } from '../core/store.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** A name in the store that this process holds; it is renewed until it is ended, and lapses when the process dies. */
+/** A claim of this process on a name in the store. Renewed until `end`; expires after the death of the process. */
 export interface Lease {
   /**
-   * Puts `value` in the place of what was held, or nothing. False when the store did not take it or the lease had gone
-   * to somebody else; never rejects.
+   * Ends the lease: replaces the stored text with `value`, or deletes it. Resolves with false if the store failed or
+   * another process has the lease. Never rejects.
    */
   end(value: string | undefined, ttlMs?: number): Promise<boolean>
 }
 
 export interface LeaseRequest {
   readonly name: string
-  /** The present value. */
+  /** The current value. */
   readonly expected: string | undefined
   /** A value that no other process writes. */
   readonly text: string
@@ -21,10 +21,10 @@ export interface LeaseRequest {
   readonly quota: Quota
 }
 
-/** A lease is renewed three times before it expires, so one renewal may fail. */
+/** Number of renewals per lease time, so that a single renewal may fail. */
 const RENEWALS = 3
 
-/** Undefined when another value is stored. Rejects when the store fails. */
+/** Takes a lease. Resolves with undefined if another value is stored. Rejects if the store fails. */
 export async function takeLease(
   { store, after }: { readonly store: Store } & Pick<Runtime, 'after'>,
   { name, expected, text, leaseMs, quota }: LeaseRequest,
@@ -34,7 +34,7 @@ export async function takeLease(
   try {
     if (!(await store.swap(name, expected, text, { ttlMs: leaseMs, quota }))) return undefined
   } catch (error) {
-    // The step may have happened although its answer was lost.
+    // The swap may have succeeded although the store's answer was lost.
     store.swap(name, text, undefined).catch(() => {})
     throw error
   }

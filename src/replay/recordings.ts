@@ -8,21 +8,21 @@ import { createRecordingCapacity, type CapacityLimits } from './capacity.ts'
 
 /** The stored form of a finished answer. */
 export type Kept =
-  /** The events as they left. */
+  /** The events as sent. */
   | { readonly kind: 'events'; readonly text: string }
   /** An answer that was sent as one JSON text, and its bill. Events are created from them on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
 export type FoundRecording = Live | { readonly kept: Kept } | 'elsewhere'
 
-/** Still being generated, in this process. */
+/** A recording that this process is still generating. */
 export interface Live {
   readonly live: Recording
-  /** The subscribers that keep it running. */
+  /** The subscribers that keep the request running. */
   readonly subscribers: Subscribers | undefined
 }
 
-/** How a recording is known. */
+/** The name of a recording. */
 export interface RecordingName {
   readonly owner: string
   readonly id: string
@@ -31,21 +31,18 @@ export interface RecordingName {
   readonly isDetached?: boolean
 }
 
-/** Answers that can be had again as event streams, by their owner (a key's id) and their id. */
+/** Answers that can be streamed again, by owner (the id of a key) and id. */
 export interface Recordings {
   readonly isOn: boolean
-  /** Every stream passes through a buffer; when it is not kept, or without room, only its own caller reads it. */
+  /** Returns the buffer of a stream. If the stream is not stored, or without capacity, only its caller can read it. */
   open(options: { readonly owner: string; readonly isKept: boolean }): EventBuffer
-  /**
-   * Registers a stream under a name and stores it when it has ended. A newer stream replaces an older one of the same
-   * name.
-   */
+  /** Registers a stream under a name and stores the stream at its end. Replaces an older stream of the same name. */
   name(recording: Recording, name: RecordingName): void
-  /** Stores an answer that was not a stream, in the background. */
+  /** Stores an answer that was not streamed, in the background. */
   keep(kept: Kept, owner: string, id: string): void
-  /** `elsewhere`: another process generates it. Rejects when the store fails. */
+  /** Finds a recording. Resolves with `elsewhere` if another process generates it. Rejects if the store fails. */
   find(owner: string, id: string): Promise<FoundRecording | undefined>
-  /** Resolves when everything that ended is in the store, or was refused by it. */
+  /** Resolves when all ended recordings are stored or refused by the store. */
   flush(): Promise<void>
   /** Number and bytes of the recordings in progress. */
   readonly size: { readonly entries: number; readonly bytes: number }
@@ -55,17 +52,17 @@ export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime
   readonly store: Store
   /** When false, no stream is registered or stored. @default true */
   readonly isOn?: boolean
-  /** How long a finished answer can be had again, in seconds. @default 3600 */
+  /** Retention of a finished answer in seconds. @default 3600 */
   readonly keepSeconds?: number
 }
 
 const MIB = 1024 * 1024
 const BOUNDS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
 const HOUR_SECONDS = 3600
-/** Time after which the recording of a dead process is given up. */
+/** Time in milliseconds after which the recording of a dead process is abandoned. */
 const LEASE_MS = 30_000
 const LIVE = 'live'
-/** Ids as all formats write them; another one is not kept. */
+/** Ids of all formats. Answers with other ids are not stored. */
 const NAMABLE = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
@@ -75,7 +72,9 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
 
-  /** Only readers of this name wait for it. A failure is ignored: the answer was already sent. */
+  /**
+   * Tracks a write, so that readers of its name wait for it. Ignores a failure, because the answer was already sent.
+   */
   async function save(name: string, work: Promise<unknown>): Promise<void> {
     const saved = work.catch(() => {})
     saving.set(name, saved)
@@ -145,7 +144,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 }
 
-/** The id is encoded, so that no id of one owner can spell an id of another. */
+/** Returns the name in the store. The id is encoded, so that the names of two owners never match. */
 function nameOf(owner: string, id: string): string {
   return `recording:${owner}:${encodeURIComponent(id)}`
 }

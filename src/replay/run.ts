@@ -3,22 +3,22 @@ import type { Recording } from './event-buffer.ts'
 import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** How the first request ended, for requests with the same Idempotency-Key. */
+/** The outcome of the first request for requests with the same Idempotency-Key. */
 export type RunOutcome =
   | { readonly kind: 'kept'; readonly answer: KeptAnswer }
-  /** It has begun to answer and may be followed. */
+  /** The answer has begun and can be followed. */
   | { readonly kind: 'live'; readonly head: KeptAnswer['head']; readonly recording: Recording }
 
-/** A request of this process that carries an Idempotency-Key and is not over. */
+/** An unfinished request of this process with an Idempotency-Key. */
 export interface Run {
   readonly fingerprint: string
-  /** The requests that wait for it. */
+  /** The subscribers that keep the request running. */
   readonly subscribers: Subscribers
-  /** True when it is the first of all processes; false when it turned out not to be. */
+  /** Resolves with true if the request is the first of all processes, otherwise with false. */
   readonly begun: Promise<boolean>
-  /** Undefined: it ended without an answer that others could have. */
+  /** Resolves with undefined if the request ended without an answer to share. */
   readonly outcome: Promise<RunOutcome | undefined>
-  /** Resolves when it no longer blocks another request. */
+  /** Resolves when the request no longer blocks other requests. */
   readonly over: Promise<void>
 }
 
@@ -66,14 +66,14 @@ type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
   | { readonly state: 'done'; readonly fingerprint: string; readonly answer: KeptAnswer }
 
-/** One line of JSON, and for an answer its body as it is. */
+/** Writes one line of JSON, followed by the raw body of an answer. */
 export function writeClaim(record: ClaimRecord): string {
   if (record.state === 'running') return JSON.stringify(record)
   const { status, head, body } = record.answer
   return `${JSON.stringify({ state: 'done', fingerprint: record.fingerprint, status, head })}\n${body}`
 }
 
-/** Undefined for a text that `writeClaim` did not write. */
+/** Parses a stored claim. Returns undefined for a text that `writeClaim` did not write. */
 export function readClaim(text: string): ClaimRecord | undefined {
   const end = text.indexOf('\n')
   const line = asObject(parseJson(end === -1 ? text : text.slice(0, end)))
@@ -90,9 +90,9 @@ function isHead(value: unknown): value is Record<string, string> {
 }
 
 export interface TimeoutOptions extends Pick<Runtime, 'after'> {
-  /** Milliseconds. */
+  /** Timeout in milliseconds. */
   readonly ms: number
-  /** The caller's own. */
+  /** Aborted when the caller disconnects. */
   readonly signal: AbortSignal
   /** Returns the error for a timeout. */
   readonly late: () => Error

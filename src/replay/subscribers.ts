@@ -1,17 +1,17 @@
 import type { Runtime } from '../core/ports.ts'
 
 /**
- * Counts the subscribers of a piece of work, which continues while there is one. A second request with the same
- * Idempotency-Key, or a follower of the stream, keeps the work running after the first client has disconnected.
+ * Counts the subscribers of a request, which runs while it has a subscriber. A second request with the same
+ * Idempotency-Key, or a follower of the stream, keeps the request running after the first client has disconnected.
  */
 export interface Subscribers {
-  /** Adds a subscriber. Returns the function by which it leaves; only its first call counts. */
+  /** Adds a subscriber. Returns a function that removes it. Further calls have no effect. */
   join(): () => void
-  /** True after the last subscriber has left. The work is being stopped, so later subscribers get no result. */
+  /** True after the last subscriber has left. The request is being cancelled, so later subscribers get no result. */
   readonly isOver: boolean
 }
 
-/** `end` is called once, when the last subscriber leaves. */
+/** Creates a count of subscribers. `end` is called once, when the last subscriber leaves. */
 export function createSubscribers(end: () => void): Subscribers {
   return new SubscriberCount(end)
 }
@@ -43,11 +43,11 @@ class SubscriberCount implements Subscribers {
   }
 }
 
-/** Work that continues after its caller has disconnected. */
+/** Tracks work that continues after its caller has disconnected. */
 export interface Detached {
-  /** `end` makes it end soon; `ended` resolves or rejects when it has. */
+  /** Adds work. `end` requests an early end; `ended` settles when the work has ended. */
   add(work: { readonly end: () => void; readonly ended: Promise<unknown> }): void
-  /** Ends all work and waits until it has ended, at most `waitMs`. @default 5,000 */
+  /** Ends all work and waits for its end, at most `waitMs` milliseconds. @default 5,000 */
   close(waitMs?: number): Promise<void>
   readonly size: number
 }

@@ -36,7 +36,7 @@ type Kind = (records: AdminRecords) => WireRecords<object, object>
 
 const BASE = '/api/governance'
 
-/** The paths of the admin API and the metrics. The caller is authorized before any part of the request is read. */
+/** Returns the endpoints of the admin API and the metrics. They authorize the caller before reading the request. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
   const { records } = parts
   const gate = gateOf(parts)
@@ -62,7 +62,7 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
 /** Refuses requests without admin access. */
 interface Gate {
   readonly admits: (handle: Handler) => Handler
-  /** Answers 200 with the returned value. */
+  /** Responds with 200 and the returned value. */
   readonly shows: (show: (call: Call) => Promise<object>) => Handler
 }
 
@@ -128,8 +128,8 @@ async function readAdminBody(
 }
 
 /**
- * Fields that are ignored instead of refused: `__proto__`, and `value`, so that a client can send back a key that it
- * created. Only a call in process can choose the secret of a key.
+ * Fields that are ignored instead of refused: `__proto__`, and `value`, so that a client can send back a created key.
+ * The secret of a key can be chosen only in process.
  */
 const IGNORED: ReadonlySet<string> = new Set(['__proto__', 'value'])
 
@@ -176,18 +176,18 @@ function auditQuery(query: URLSearchParams): AuditQuery {
   }
 }
 
-/** Authorization of the admin API and the metrics. With neither field they answer 401 and say how to configure it. */
+/** Authorization of the admin API and the metrics. If neither field is set, they respond with 401. */
 export interface AdminOptions {
   /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string
   /**
-   * Decides by method, address and headers of the request; a body that is read is kept for the gateway.
-   * A rejection, anything but `true`, or no answer within 10 seconds is a 401. With `key` too, either of them suffices.
+   * Returns true to permit the request. The body may be read. Any other value, a rejection, or no result within 10
+   * seconds refuses the request with 401. If `key` is also set, either of them suffices.
    */
   readonly authorize?: (request: Request) => boolean | Promise<boolean>
 }
 
-/** Returns the request with an unread body. Throws `unauthenticated` if it may not use the admin API. */
+/** Returns the request with an unread body. Throws `unauthenticated` if the request may not use the admin API. */
 export type Authorize = (request: HttpRequest, limits: BodyLimits) => Promise<HttpRequest>
 
 const AUTHORIZE_MS = 10_000
@@ -198,7 +198,7 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
     if (key === undefined && authorize === undefined) {
       throw new GatewayError(
         'unauthenticated',
-        'The admin API is not configured. Give createGateway `admin: { key }` of at least 16 characters, or `admin: { authorize }`, and send the key as Authorization: Bearer or x-admin-key.',
+        'The admin API is not configured. Pass createGateway `admin: { key }` of at least 16 characters, or `admin: { authorize }`, and send the key as Authorization: Bearer or x-admin-key.',
         { code: 'admin_not_configured' },
       )
     }

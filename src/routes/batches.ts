@@ -19,7 +19,7 @@ import { readLimit } from './models.ts'
 
 export interface BatchRouteParts {
   readonly book: BatchRepository
-  /** Called when there is work for the batches of a key. */
+  /** Called when a batch of the key has unfinished items. */
   readonly wake: (keyId: string) => void
   readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'bodyRoom' | 'runtime' | 'timeouts'>
 }
@@ -37,7 +37,7 @@ export interface BatchHandlers {
   readonly remove: Handler
 }
 
-/** The paths of message batches. They show only the batches of the calling key. */
+/** Returns the handlers of message batches. A key has access only to its own batches. */
 export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   const { book } = parts
   const shows = (show: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
@@ -80,7 +80,7 @@ async function store(
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
 ): Promise<Batch> {
   const { limits, runtime } = parts.line
-  // Each item is a request inside an object that names it.
+  // Each item is an object of a request and its custom_id, which adds one level.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
     parse: async (part) => {
@@ -157,7 +157,7 @@ async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Pro
   await sendLines(call, parts.book.results(batch), parts.line)
 }
 
-/** Reads the next lines when the sink has drained. A caller that reads nothing for `timeouts.total` is disconnected. */
+/** Reads the next lines when the sink has drained. Disconnects a caller that reads no data for `timeouts.total`. */
 async function sendLines(
   { request, sink }: Call,
   lines: AsyncGenerator<string, void, undefined>,
@@ -183,14 +183,14 @@ async function sendLines(
     }
     sink.end()
   } catch {
-    // The headers are sent, so only a broken connection can signal that lines are missing.
+    // After the headers, only a broken connection can signal missing lines.
     sink.destroy()
   }
 }
 
 /**
- * The URL of the results is a path. The official clients resolve it against their base URL, which the gateway cannot
- * know: proxies and frameworks may strip a prefix, end TLS or change the host.
+ * Writes the URL of the results as a path. The official clients resolve the path against their base URL. The gateway
+ * does not know the base URL, because proxies and frameworks may strip a prefix, end TLS or change the host.
  */
 function shown(batch: Batch): JsonObject {
   return writeBatch(batch, `${PATH}/${batch.id}/results`)

@@ -15,7 +15,7 @@ import type { Traffic } from '../pipeline/traffic.ts'
 
 /** One HTTP request at an endpoint of the gateway. */
 export interface Call {
-  /** Also the value of x-request-id. */
+  /** Request id, sent as x-request-id. */
   readonly id: string
   readonly startedAt: number
   readonly request: HttpRequest

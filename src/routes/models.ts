@@ -67,7 +67,7 @@ interface Page {
   readonly hasMore: boolean
 }
 
-/** Without `limit`, a page is the whole list: the catalog is small, and clients of the chat format do not page. */
+/** Returns one page. Without `limit`, a page is the whole list, because clients of the chat format do not page. */
 function pageOf(visible: readonly Listed[], query: URLSearchParams): Page {
   const limit = readLimit(query, MAX_PAGE)
   const after = query.get('after_id')

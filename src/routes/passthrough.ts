@@ -64,7 +64,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
         method,
         path: `/files/${id}${suffix}`,
         holder: (key) => owners.holderOf(key, id),
-        // Also after a 404 of the vendor: an expired file must not count towards the quota of the key.
+        // Also called after a 404 of the vendor, because an expired file must not count towards the quota of the key.
         ...(method === 'DELETE' && { keep: forget, forget }),
       }
     }),
@@ -97,11 +97,16 @@ function handler(services: Services, targetOf: (call: Call) => PassTarget): Hand
   }
 }
 
-/** Returns one segment of a vendor's path. Names of vendors contain no dots, slashes or percent signs, also encoded. */
+/**
+ * Returns one segment of a vendor's path. Vendors' names contain no dots, slashes or percent signs, not even encoded.
+ */
 function segmentOf(call: Call, variable: string): string {
   const segment = call.variables[variable] ?? ''
   if (/^[\w-]{1,200}$/.test(segment)) return segment
-  throw new GatewayError('not-found', 'The path contains a segment that no vendor path has. Check the path.')
+  throw new GatewayError(
+    'not-found',
+    'The path contains an invalid segment. Use letters, digits, hyphens and underscores.',
+  )
 }
 
 /** The owners of files: the key that created each file, and its provider. */
@@ -122,7 +127,7 @@ interface HeldFile {
 
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE = 100
-/** Maximum size of a stored description. Longer ones are stored with the fields that a list needs. */
+/** Maximum size of a stored description. Longer descriptions are reduced to the fields of a list. */
 const MAX_DESCRIPTION = 2_000
 
 function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
@@ -135,7 +140,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
     return { provider, file: value['file'] }
   }
 
-  /** Otherwise the vendor would store a file that no key can use. */
+  /** Deletes a file at the vendor, because no key could use it. */
   async function deleteAt(provider: Provider, id: string): Promise<void> {
     const { signal } = new AbortController()
     const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })

@@ -20,8 +20,8 @@ import type { FoundRecording, Kept } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
- * POST /v1/messages/{id}/streams: streams a message of the calling key again, from any event on. A message that is
- * still being generated is followed. Costs nothing and does not count against limits.
+ * POST /v1/messages/{id}/streams: streams a message of the calling key again, from any event. A message that is still
+ * being generated is followed. The call is free and does not count against limits.
  */
 export function replayStream(services: Services): Handler {
   return async (call) => {
@@ -35,12 +35,12 @@ export function replayStream(services: Services): Handler {
 }
 
 interface Wanted {
-  /** The number of events that the caller has seen. */
+  /** Number of events that the caller has received. */
   readonly after: number
   readonly services: Services
 }
 
-/** Sends a found recording to a reader. */
+/** Sends a recording to a reader. */
 type Send = (sink: EventSink) => void
 
 async function find({ variables, request }: Call, key: VirtualKey, wanted: Wanted): Promise<Send> {
@@ -111,7 +111,10 @@ function textAfter(kept: Kept, { after, services }: Wanted): string {
   return skipEvents(text, after)
 }
 
-/** The events of an answer that was sent as JSON are created on request, because few callers need them. */
+/**
+ * Returns the events of an answer. Answers sent as JSON are converted on request, because few callers need their
+ * events.
+ */
 function textOf(kept: Kept, services: Services): string {
   if (kept.kind === 'events') return kept.text
   const { metrics } = kept
@@ -130,7 +133,7 @@ function textOf(kept: Kept, services: Services): string {
   return [...frames, ...writer.end(metrics)].map((frame, index) => writeFrame(frame, String(index + 1))).join('')
 }
 
-/** Written by `keepWhole` from a bill. */
+/** Returns true for metrics that `keepWhole` wrote. */
 function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
   return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
 }

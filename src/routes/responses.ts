@@ -18,8 +18,8 @@ export interface ResponseHandlers {
 }
 
 /**
- * The paths of one response. A response that a provider stores is requested from the provider; others are read from the
- * stored turns. Only the key that created a response can read it.
+ * Returns the handlers of one response. A response that a provider stores is requested from the provider; others are
+ * read from the stored turns. Only the key that created a response can read it.
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
@@ -48,7 +48,7 @@ export function responseHandlers(services: Services): ResponseHandlers {
 
 interface Action {
   readonly method: HeldResponseCall['method']
-  /** Follows the id in the path. */
+  /** Part of the path after the id. */
   readonly suffix: string
 }
 
@@ -77,7 +77,7 @@ async function askHolder(services: Services, holder: string, call: Call, { metho
   if (provider?.heldResponse === undefined) throw notFound(call)
   const { runtime, timeouts } = services
   const cancellation = new Cancellation()
-  call.request.onDisconnect(() => cancellation.cancel(new Error('The caller left.')))
+  call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
   const query = new URLSearchParams([...call.query].filter(([name]) => FORWARDED.includes(name))).toString()
   const path = `/${encodeURIComponent(idOf(call))}${suffix}${query === '' ? '' : `?${query}`}`
   return provider.heldResponse({

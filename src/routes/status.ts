@@ -19,10 +19,10 @@ export interface StatusParts {
 }
 
 /**
- * GET /health: 503 when the store is unreachable, `degraded` (200) while a circuit is not closed. With
- * `onStoreFailure: 'allow'` an unreachable store is `degraded`, too. The specification sets the names of the services:
- * optimizer is the waterfall, bifrost the routing to providers, redis the store, mcp_tools the search in stored contexts.
- * The endpoint requires no key. The response contains no names or addresses.
+ * GET /health: 503 when the store is unreachable, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
+ * 'allow'` an unreachable store is `degraded`, too. The specification defines the names of the services: optimizer is
+ * the waterfall, bifrost the routing to providers, redis the store, mcp_tools the search in stored contexts. The
+ * endpoint requires no key. The response contains no names or addresses.
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {
@@ -61,7 +61,7 @@ export function ready(parts: StatusParts): Handler {
 /** GET /: one line for browsers and for clients that check the address. */
 export const greeting: Handler = (call) => {
   const headers = { ...adminHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
-  call.sink.whole(200, headers, 'sluice answers here: send requests to /v1 with a virtual key.\n')
+  call.sink.whole(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
 }
 
 /** Resolves with true when the store answers in time. */
@@ -99,7 +99,7 @@ export interface CacheMetrics {
 
 /** The metrics of this process since its start. */
 export interface MetricsReports {
-  /** Returns requests, tiers and money. */
+  /** Returns the numbers of requests, the tiers and the costs. */
   summary(): MetricsSummary
   /** Returns the hits and misses of the cache. */
   cache(): CacheMetrics
@@ -107,7 +107,7 @@ export interface MetricsReports {
   prometheus(): Promise<string>
 }
 
-/** GET /metrics: JSON, or the text format of Prometheus if `Accept` asks for it. */
+/** GET /metrics: Sends JSON, or the text format of Prometheus if `Accept` prefers it. */
 export function metrics(reports: MetricsReports): Handler {
   return async (call) => {
     const headers = { ...adminHeaders(call), vary: 'Accept' }
@@ -118,7 +118,7 @@ export function metrics(reports: MetricsReports): Handler {
   }
 }
 
-/** JSON clients often accept plain text, too; scrapers do not accept JSON. */
+/** Returns true for scrapers. They do not accept JSON, whereas JSON clients often accept plain text. */
 function wantsText(accept: string): boolean {
   const wanted = accept.toLowerCase()
   return !wanted.includes('application/json') && /text\/plain|openmetrics/.test(wanted)

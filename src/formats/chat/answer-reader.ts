@@ -9,8 +9,8 @@ import { blockEvents, identityOf, nativeAnswer, parseEvent, type OpenBlock } fro
 import { streamFailure } from '../read-failure.ts'
 
 /**
- * Reads an upstream's answer loosely: only the fields that are used must be valid. Throws `upstream` when the body is
- * not an answer.
+ * Reads an upstream's answer loosely: only required fields are validated. Throws `upstream` if the body is not an
+ * answer.
  */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillChatCallIds(received)
@@ -52,7 +52,7 @@ function refusalPart(refusal: string): readonly Part[] {
   return refusal === '' ? [] : [{ type: 'text', text: refusal }]
 }
 
-/** Vendors use two names for this field. */
+/** Returns the reasoning text. Vendors use two names for this field. */
 export function reasoningOf(message: JsonObject): string {
   return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
 }
@@ -118,8 +118,8 @@ interface Reading extends OpenBlock {
 }
 
 /**
- * Reads chunks: the first choice as canonical events, further ones only natively. Many local servers close a stream
- * without `[DONE]`. Such a stream is complete when every choice has a finish reason.
+ * Reads chunks: the first choice as canonical events, further choices only in native form. Many local servers close a
+ * stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
  */
 export function stepReader(): StepReader {
   const reading: Reading = {
@@ -136,7 +136,7 @@ export function stepReader(): StepReader {
     const received = parseEvent(frame.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
-    // Clients fail on an event that is not a chunk, so it is not passed on.
+    // Not forwarded, because clients fail on an event that is not a chunk.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
     const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
     const furtherText = furtherTextOf(chunk)
@@ -225,7 +225,7 @@ interface Call {
   waiting: string
 }
 
-/** Follows the tool calls of one streamed answer. */
+/** Reads the tool calls of one streamed answer. */
 interface CallReader {
   /** Reads the tool calls of a delta. */
   read(delta: JsonObject): readonly AnswerEvent[]
@@ -236,8 +236,9 @@ interface CallReader {
 const OLD_FORM = 'function_call'
 
 /**
- * Upstreams number calls from 0, from 1, or all alike. Some repeat id and name in each piece, some omit the number. The
- * events of this reader start each call once, when its name is known, and number calls from 0 in order.
+ * Upstreams number calls from 0, from 1, or give all calls the same number. Some repeat id and name in each piece, some
+ * omit the number. The events of this reader start each call once, when its name is known, and number calls from 0 in
+ * order.
  */
 function callReader(): CallReader {
   const calls = new Map<string | number, Call>()

@@ -72,7 +72,7 @@ interface ChunkMaker {
   usage(): Frame | undefined
 }
 
-/** Every chunk has the same id, time and model. The first chunk carries the role. */
+/** Returns a maker of chunks with the same id, time and model. The first chunk contains the role. */
 function chunkMaker(created: number): ChunkMaker {
   let head: JsonObject | undefined
   let finish: Finish | undefined
@@ -105,8 +105,8 @@ function chunkMaker(created: number): ChunkMaker {
 }
 
 /**
- * Returns what an event adds to the message. A call without arguments gets `{}`, because clients parse the arguments as
- * JSON.
+ * Returns a function that converts events to deltas. A call without arguments gets `{}`, because clients parse the
+ * arguments as JSON.
  */
 function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   const silentCalls = new Set<number>()
@@ -139,22 +139,22 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   }
 }
 
-/** Passes on chunks of this format, and holds back chunks that must wait for the end of the stream. */
+/** Forwards chunks of this format, and delays chunks that must follow the end of the answer. */
 interface ChunkRelay {
   /** Returns the frames that can be sent now. */
   pass(step: Step, frame: Frame): readonly Frame[]
-  /** The chunk that ends the answer; undefined before it arrives. */
+  /** Returns the delayed chunk that ends the answer, or undefined before it arrives. */
   held(): Frame | undefined
-  /** Chunks after the held chunk. */
+  /** Returns the chunks received after the delayed chunk. */
   late(): readonly Frame[]
-  /** The upstream's usage chunk. */
+  /** Returns the upstream's usage chunk. */
   usage(): Frame | undefined
 }
 
-/** Maximum number of chunks after the held chunk. Some vendors send a few more. */
+/** Maximum number of chunks after the delayed chunk. Some vendors send a few. */
 const MAX_LATE = 64
 
-/** Each of the requested `choices` ends with a chunk of its own. The last one is held back. */
+/** Creates a relay. Each of the requested `choices` ends with its own chunk. The last of these chunks is delayed. */
 function chunkRelay(choices: number): ChunkRelay {
   let held: Frame | undefined
   let usage: Frame | undefined
@@ -199,7 +199,7 @@ function chunkRelay(choices: number): ChunkRelay {
   }
 }
 
-/** Parses a chunk again only when its events require it. */
+/** Returns the kind of a chunk. Parses the chunk again only if its events require it. */
 function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => step.events.some((event) => event.type === type)
   if (has('done')) return 'last'
@@ -208,7 +208,7 @@ function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | '
   return choices > 1 && choicesOf(frame).some(endsHere) ? 'finish' : 'content'
 }
 
-/** Also matches a chunk whose counts are not numbers. */
+/** Returns true for a usage chunk, even if its counts are not numbers. */
 function isUsageChunk(frame: Frame): boolean {
   return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parseFrame(frame)['usage'])
 }
@@ -223,7 +223,7 @@ function endsHere(choice: JsonObject): boolean {
   return typeof choice['finish_reason'] === 'string'
 }
 
-/** Removes the usage that some vendors add to the last chunk. The gateway requested it, not the caller. */
+/** Removes the usage that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
 function withoutUsage(frame: Frame): Frame {
   if (!frame.data.includes('"usage"')) return frame
   const { usage, ...others } = parseFrame(frame)
@@ -259,7 +259,7 @@ export function writeCompletion(completion: Completion, _metrics: SvcMetrics, co
   })
 }
 
-/** Reasoning is written to a field of its own, which clients read or ignore, and never to the content. */
+/** Writes a message. Reasoning is written to a separate field, which clients may ignore, and never to the content. */
 function writeMessage(parts: readonly Part[]): JsonObject {
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const thoughts = parts.flatMap((part) => (part.type === 'thinking' && part.redacted !== true ? [part.text] : []))

@@ -17,7 +17,7 @@ import { writeCompletion, stepWriter } from './answer-writer.ts'
 import { writeChatFailure, writeChatFailureFrame } from '../failures.ts'
 
 /**
- * Reads a chat request as a prompt. Fields that the gateway uses are validated strictly, all others are carried
+ * Reads a chat request as a prompt. Fields that the gateway uses are validated strictly; other fields are forwarded
  * unchanged. Throws `invalid-request` with the invalid `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
@@ -40,7 +40,7 @@ function checkStreamOptions(value: Json | undefined): void {
 const MAX_MESSAGES = 10_000
 const MAX_CALLS = 1000
 
-/** A Map, because a role may be called `constructor`. */
+/** Roles by name. A Map, because callers may send `constructor` as a role. */
 const ROLES: ReadonlyMap<string, Role> = new Map([
   ['system', 'system'],
   ['developer', 'system'],
@@ -50,7 +50,10 @@ const ROLES: ReadonlyMap<string, Role> = new Map([
   ['function', 'tool'],
 ])
 
-/** Reads the caller's messages. Each keeps its native. Throws `invalid-request` naming the field. */
+/**
+ * Reads the caller's messages. Each message contains its native form. Throws `invalid-request` with the invalid
+ * `param`.
+ */
 export function readMessages(value: Json | undefined): readonly Message[] {
   const items = arrayAt(value, 'messages', MAX_MESSAGES)
   if (items.length === 0) throw badField('messages', value, 'at least one message')
@@ -91,7 +94,7 @@ function readResult(value: JsonObject, param: string): readonly Part[] {
   return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
-/** Deprecated function calls have no ids. Call and result are matched by name. */
+/** Returns the id of a call. Deprecated function calls have no ids, so call and result are matched by name. */
 function callIdOf(value: JsonObject, param: string): string {
   if (value['role'] !== 'function') return stringAt(value['tool_call_id'], `${param}.tool_call_id`)
   return stringAt(value['name'], `${param}.name`)
@@ -107,7 +110,7 @@ const INSTEAD_OF_CONTENT = [
   'reasoning',
 ] as const
 
-/** Reasoning is carried by the message's native only: it has no signature, which other vendors require. */
+/** Reads an assistant message. Reasoning remains only in the native form, because other vendors require a signature. */
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
@@ -152,7 +155,7 @@ function readCall(item: Json, param: string): ToolCallPart {
   }
 }
 
-/** The call has no native, because it is a field of its message and not an element of `tool_calls`. */
+/** Reads a deprecated function call. It has no native form, because it is not an element of `tool_calls`. */
 function readFunctionCall(item: Json | undefined, param: string): ToolCallPart {
   const called = objectAt(item, param)
   const name = stringAt(called['name'], `${param}.name`)
@@ -180,7 +183,7 @@ function readPart(value: Json, param: string): Part {
   }
 }
 
-/** A file that has neither data nor an id is passed to the upstream unchanged. */
+/** Reads a file. A file without data and id is forwarded unchanged. */
 function readFile(file: JsonObject, native: Native): Part {
   const title = typeof file['filename'] === 'string' ? { title: file['filename'] } : {}
   if (typeof file['file_id'] === 'string') {

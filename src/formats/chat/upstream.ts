@@ -17,8 +17,8 @@ import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeCh
 import { readFailure } from '../read-failure.ts'
 
 /**
- * Writes the body for an upstream of this format. Unchanged parts are sent as received. Streams request usage, because
- * they are billed by it.
+ * Writes the body for an upstream of this format. Unchanged parts are sent as received. Streams request usage for the
+ * bill.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
@@ -72,7 +72,9 @@ function writeMessage(message: Message, param: string): readonly JsonObject[] {
   }
 }
 
-/** Reasoning is signed for the model that produced it, so it is never sent as content to another. */
+/**
+ * Writes an assistant message. Reasoning is valid only for the model that produced it, so it is never sent as content.
+ */
 function writeAssistant(message: Message, param: string): readonly JsonObject[] {
   const content = contentOf(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')
@@ -82,7 +84,7 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
-/** The results of tools come first, each in a message of its own; images of results follow in the user's message. */
+/** Writes the tool results first, each in a separate message. Images of results follow in the user message. */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const moved = results.flatMap(attachmentsOf)
@@ -104,13 +106,13 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
   return { role: 'tool', tool_call_id: result.callId, content: result.failed ? asFailed(text) : text }
 }
 
-/** The chat format cannot mark a call as failed, so the text of the result does. */
+/** Marks a failed call in the text of its result, because the chat format has no field for it. */
 function asFailed(text: string): string {
   if (text === '') return 'Error'
   return /^\W*error/i.test(text) ? text : `Error: ${text}`
 }
 
-/** Returns the content that a tool message cannot carry, after a line that names the call it belongs to. */
+/** Returns the content that a tool message cannot contain, after a line with the id of its call. */
 function attachmentsOf(result: ToolResultPart): readonly ContentPart[] {
   const attached = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   if (attached.length === 0) return []

@@ -50,10 +50,13 @@ function isCall(part: Part): boolean {
   return part.type === 'tool-call'
 }
 
-/** A tool call that the vendor cannot parse is a failure of the upstream. An empty answer would hide it. */
+/**
+ * Returns the finish reason. Throws `upstream` for a tool call that the vendor cannot parse, because an empty answer
+ * would hide the failure.
+ */
 function finishOf(reason: Json | undefined, hasCalls: boolean): Finish {
   if (reason === 'MALFORMED_FUNCTION_CALL') {
-    throw new GatewayError('upstream', 'The model wrote a tool call that cannot be read. Send the request again.')
+    throw new GatewayError('upstream', 'The model wrote a tool call that cannot be parsed. Retry the request.')
   }
   return readFinish(reason, hasCalls)
 }
@@ -65,7 +68,7 @@ interface Reading extends OpenBlock {
 }
 
 /**
- * Reads the events of `streamGenerateContent?alt=sse`. The stream has no end event: it is complete once it has a finish
+ * Reads the events of `streamGenerateContent?alt=sse`. The stream has no end event. It is complete when it has a finish
  * reason.
  */
 export function stepReader(): StepReader {
@@ -79,7 +82,7 @@ export function stepReader(): StepReader {
   return Object.assign(read, { isWhole: () => reading.finished })
 }
 
-/** Usage is cumulative and comes with each chunk; the end is the last event. */
+/** Reads a chunk. Usage is cumulative and present in each chunk. The end must be the last event. */
 function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
   const events: AnswerEvent[] = []
   if (!reading.started) {
@@ -101,7 +104,7 @@ function endEvents(reading: Reading, chunk: JsonObject, reason: JsonObject[strin
   return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, reading.calls > 0) }]
 }
 
-/** A tool call is complete in one part. */
+/** Returns the events of a part. A tool call is complete in one part. */
 function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
   if (part.type === 'tool-call') {
     const index = reading.calls++

@@ -117,10 +117,10 @@ interface ContentOptions {
   readonly needsSignature: boolean
 }
 
-/** The value that Google documents for calls without a known signature, such as those of another vendor's model. */
+/** The value documented by Google for calls without a known signature, such as calls by another vendor's model. */
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
-/** Writes messages as contents. Roles must alternate, so neighbors of one role become one content. */
+/** Writes messages as contents. Roles must alternate, so adjacent messages of one role become one content. */
 function writeContents(messages: readonly Message[], options: ContentOptions): readonly JsonObject[] {
   const names = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
@@ -144,7 +144,7 @@ interface ContentState {
   readonly names: Map<string, string>
 }
 
-/** Reasoning is left out, because only the model that produced it can read it. */
+/** Writes a part. Reasoning is omitted, because only the model that produced it can read it. */
 function writePart(part: Part, state: ContentState): readonly JsonObject[] {
   switch (part.type) {
     case 'text':
@@ -184,7 +184,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   ]
 }
 
-/** Of parallel calls only the first carries a signature. */
+/** Adds the signature to the first of parallel calls only, as Google does. */
 function signFirstCall(parts: JsonObject[]): void {
   const index = parts.findIndex((part) => part['functionCall'] !== undefined)
   const call = parts[index]
@@ -193,7 +193,7 @@ function signFirstCall(parts: JsonObject[]): void {
 
 export const refuseContent: RefuseContent = refuseContentFor('a Gemini model')
 
-/** The upstream's side of Google's `generateContent`. The gateway does not offer this format to callers. */
+/** The upstream side of Google's `generateContent`. Callers cannot use this format. */
 export const geminiUpstream: UpstreamFormat = {
   dialect: 'gemini',
   writePrompt,
@@ -202,7 +202,7 @@ export const geminiUpstream: UpstreamFormat = {
   readFailure,
 }
 
-/** Google answers a wrong key with 400, which must not blame the caller. */
+/** Reads a failure. Google responds to a wrong key with 400, which must not be reported as the caller's error. */
 function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const error = asObject(body?.['error'])
   const isOurKey = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')

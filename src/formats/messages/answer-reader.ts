@@ -8,7 +8,7 @@ import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { identityOf, nativeAnswer, parseEvent } from '../stream-events.ts'
 
-/** Reads an upstream's message as an answer. Throws `upstream` when the body is not a message. */
+/** Reads an upstream's message as an answer. Throws `upstream` if the body is not a message. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   if (received['type'] === 'error') throw messageFailure(received)
   const body = fillMessageCallIds(received)
@@ -30,7 +30,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
 
 interface Reading {
   readonly blocks: BlockReader
-  /** All usage fields seen so far; the last value of each wins. */
+  /** All usage fields received so far. The last value of each field is used. */
   usage: JsonObject
   started: boolean
   finished: boolean
@@ -40,9 +40,9 @@ interface Reading {
 const NOTHING: Step = { events: [] }
 
 /**
- * Reads the events of one upstream stream. A frame keeps its data unchanged, under the event name in its data. Events
- * after `message_stop` are dropped. Throws `upstream` for events of another format, and the failure of an `error`
- * event.
+ * Reads the events of one upstream stream. The data of a frame is not changed; its event name is the type in its data.
+ * Events after `message_stop` are dropped. Throws `upstream` for events of another format, and the failure of an
+ * `error` event.
  */
 export function stepReader(): StepReader {
   const reading: Reading = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
@@ -57,7 +57,7 @@ export function stepReader(): StepReader {
   }
 }
 
-/** Some servers send an error without a type. */
+/** Returns the type of an event. Some servers send an error without a type. */
 function typeOf(event: JsonObject): string {
   if (typeof event['type'] === 'string') return event['type']
   if (isJsonObject(event['error'])) throw messageFailure(event)
@@ -83,7 +83,7 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
   }
 }
 
-/** The output tokens of a start event are a placeholder. A stream without a later count must not be billed by it. */
+/** Reads a start event without its output tokens, a placeholder that must not be billed if no later count arrives. */
 function readStart(reading: Reading, message: JsonObject): readonly AnswerEvent[] {
   reading.started = true
   const usage = asObject(message['usage'])
@@ -106,7 +106,9 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   ]
 }
 
-/** Counts are cumulative, and only the start event describes cache writes, so the fields of all events are merged. */
+/**
+ * Merges the usage fields of all events, because counts are cumulative and only the start event contains cache writes.
+ */
 function readNewUsage(reading: Reading, counts: JsonObject | undefined): readonly AnswerEvent[] {
   if (counts === undefined) return []
   const present = Object.entries(counts).filter(([, value]) => value !== null)
@@ -123,7 +125,7 @@ function readStop(reading: Reading): readonly AnswerEvent[] {
 
 type BlockEvent = 'content_block_start' | 'content_block_delta' | 'content_block_stop'
 
-/** Reads the events of content blocks, which belong together by their index. */
+/** Reads the events of content blocks. Events with the same index belong to one block. */
 type BlockReader = (event: BlockEvent, data: JsonObject) => readonly AnswerEvent[]
 
 interface ToolBlock {
@@ -134,7 +136,7 @@ interface ToolBlock {
   streamed: boolean
 }
 
-/** A block that only this format has. It is emitted when it is complete. */
+/** A block that only this format supports. Emitted when complete. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
   block: JsonObject

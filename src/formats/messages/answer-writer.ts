@@ -13,7 +13,7 @@ interface Writing {
   usage: Usage
   finish: Finish
   stopSequence: string | undefined
-  /** The upstream's own `message_delta` and `message_stop`, which are sent last, with the bill. */
+  /** The upstream's `message_delta` and `message_stop`, which are sent last, with the bill. */
   heldDelta: Frame | undefined
   heldStop: Frame | undefined
 }
@@ -50,8 +50,8 @@ function note(writing: Writing, event: AnswerEvent): void {
 }
 
 /**
- * A frame after the held frame, unless it is a ping, shows that the held frame was not the last. The held frame is then
- * sent unchanged.
+ * Forwards a frame. If a frame other than a ping follows the held frame, the held frame was not the last and is sent
+ * unchanged.
  */
 function passOn(writing: Writing, frame: Frame): readonly Frame[] {
   if (frame.event === 'ping') return [frame]
@@ -78,7 +78,7 @@ function writeEvent(writing: Writing, event: AnswerEvent): readonly Frame[] {
   }
 }
 
-/** `message_delta` carries the actual counts. Clients that add both must find zeros here. */
+/** Writes the start with zero counts, because `message_delta` contains the actual counts and some clients add both. */
 function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
   if (writing.isStarted) return []
   writing.isStarted = true
@@ -114,7 +114,7 @@ function writeLastDelta(writing: Writing, metrics: SvcMetrics): Frame {
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
 
-/** Returns the JSON text of a message with its bill. A message of this format keeps all its fields. */
+/** Returns the JSON text of a message with its bill. All fields of a message of this format are retained. */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
@@ -130,7 +130,7 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-/** Returns an id with the prefix that clients of this format expect. Equal for the same answer. */
+/** Returns an id with the prefix that clients of this format expect. The same answer always has the same id. */
 export function messageId(id: string): string {
   return id.startsWith('msg_') ? id : `msg_${id.replace(/^chatcmpl-/, '')}`
 }
@@ -149,8 +149,8 @@ function newMessage(completion: Completion): JsonObject {
 }
 
 /**
- * Writes the parts of an answer as content blocks. Content that only another format has is omitted. A citation, which is
- * collected as a separate delta, is added to its text.
+ * Writes the parts of an answer as content blocks. Content that only another format supports is omitted. A citation,
+ * which is collected as a separate delta, is added to its text.
  */
 function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
   const blocks: JsonObject[] = []

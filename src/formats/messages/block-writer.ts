@@ -14,8 +14,7 @@ interface Block {
   readonly content: JsonObject
   readonly deltas: JsonObject[]
   /**
-   * Undefined for a block that is complete as soon as another block begins. A tool call may continue until its input is
-   * closed.
+   * Undefined for a block that ends when another block begins. A tool call may continue until its input is complete.
    */
   readonly inputEnd?: (piece: string) => boolean
   isWhole: boolean
@@ -26,7 +25,7 @@ interface Block {
 
 interface Writing {
   /**
-   * The deltas of the first block are sent as they arrive. The other blocks wait, because only one block may be open.
+   * Open blocks. Deltas of the first block are sent immediately. Other blocks wait, because only one block may be open.
    */
   readonly queue: Block[]
   readonly calls: Map<number, Block>
@@ -121,7 +120,7 @@ function takeInput(block: Block | undefined, input: string): void {
   block.isWhole = block.inputEnd(input)
 }
 
-/** Takes a block that only this format has, or a delta of the preceding block. */
+/** Takes a block that only this format supports, or a delta of the preceding block. */
 function takeNative(writing: Writing, value: JsonObject): void {
   if (isDelta(value)) {
     writing.queue.at(-1)?.deltas.push(value)
@@ -168,14 +167,14 @@ function closingFrames(block: Block, index: number): readonly Frame[] {
   return [frameOf({ type: 'content_block_delta', index, delta }), stop]
 }
 
-/** The event name is the type of the data, because clients skip events without a name. */
+/** Returns a frame whose event name is the type of the data, because clients skip events without a name. */
 export function frameOf(data: JsonObject & { readonly type: string }): Frame {
   return { event: data.type, data: JSON.stringify(data) }
 }
 
 /**
- * Returns a function that takes the pieces of a JSON object and returns true once the object is closed. Linear, without
- * keeping the text.
+ * Returns a function that takes the pieces of a JSON object and returns true once the object is closed. Takes linear
+ * time and does not store the text.
  */
 function jsonEnd(): (piece: string) => boolean {
   let depth = 0

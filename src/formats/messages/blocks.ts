@@ -17,7 +17,7 @@ export function readContent(content: Json | undefined, path: string): readonly P
   return readContentParts(content, path, readBlock)
 }
 
-/** Reads content blocks as parts. Each part keeps its block. */
+/** Reads content blocks as parts. Each part contains its native block. */
 export function readBlocks(blocks: readonly Json[], path: string): readonly Part[] {
   return blocks.map((block, index) => readBlock(block, `${path}[${index}]`))
 }
@@ -113,16 +113,16 @@ function readToolResult(block: JsonObject, path: string): ToolResultPart {
 
 /**
  * Parses the arguments of a tool call into the object that the message format requires. Models sometimes write invalid
- * JSON. Such text becomes `{ "raw": "<text>" }` instead of being lost or refused.
+ * JSON. Invalid text becomes `{ "raw": "<text>" }`.
  */
 export function readToolInput(text: string): JsonObject {
   return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
 
 /**
- * Writes a part as a content block. A part of this format keeps its own block. Returns undefined for content that the
- * format refuses: text without a visible character, and thinking without a signature. Throws `invalid-request`, naming
- * `path`, for content that this format cannot express.
+ * Writes a part as a content block. A part of this format is written as received. Returns undefined for content that
+ * the format refuses: text without a visible character, and thinking without a signature. Throws `invalid-request`,
+ * naming `path`, for content that this format cannot express.
  */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
@@ -151,7 +151,7 @@ export function writeBlocks(parts: readonly Part[], path: string): readonly Json
     .filter((block) => block !== undefined)
 }
 
-/** Returns the blocks of a message. A message of this format keeps its blocks as received. */
+/** Returns the blocks of a message. Blocks of a message of this format are sent as received. */
 export function blocksOf(message: Message, path: string): readonly Json[] {
   if (message.native?.dialect !== 'anthropic') return writeBlocks(message.parts, path)
   const content = message.native.value['content']
@@ -159,7 +159,7 @@ export function blocksOf(message: Message, path: string): readonly Json[] {
   return asArray(content)
 }
 
-/** Chat clients that support prompt caching mark a part as this format does. */
+/** Returns the `cache_control` of a part. Chat clients that support prompt caching use the same field. */
 function cacheMark(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
   const mark = part.native?.value['cache_control']
   return mark === undefined || mark === null ? {} : { cache_control: mark }
@@ -216,10 +216,10 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
   }
 }
 
-/** A refusal is text of the model. Other parts of another format cannot be expressed here. */
+/** Writes a refusal as text. Other opaque parts of another format cannot be expressed. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
-    throw refuseBlock(path, 'a content part that the message format does not have')
+    throw refuseBlock(path, 'a content part that the message format does not support')
   }
   return value['refusal'].trim() === '' ? undefined : { type: 'text', text: value['refusal'] }
 }
@@ -227,7 +227,7 @@ function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
 function refuseBlock(path: string, what: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `${path} is ${what}: it cannot be sent to a model that is reached in the message format.`,
+    `${path} is ${what}: models that use the message format do not support it.`,
     { param: path },
   )
 }

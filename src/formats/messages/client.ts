@@ -11,8 +11,8 @@ import { frameOf } from './block-writer.ts'
 const MAX_MESSAGES = 10_000
 
 /**
- * Reads a message request as a prompt. Fields that the gateway uses are validated, all others are carried unchanged in
- * the natives. Throws `invalid-request` with the path of an invalid field.
+ * Reads a message request as a prompt. Fields that the gateway uses are validated; other fields are forwarded
+ * unchanged. Throws `invalid-request` with the path of an invalid field.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
@@ -50,7 +50,7 @@ function readRole(value: Json | undefined, path: string): 'user' | 'assistant' |
   throw badField(path, value, "'user', 'assistant' or 'system'")
 }
 
-/** Reads the system prompt as the first message, with a native of its own. */
+/** Reads the system prompt as the first message, with its own native form. */
 function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const
@@ -63,7 +63,7 @@ function readSystem(value: Json | undefined): Message | undefined {
   return { role: 'system', parts, native }
 }
 
-/** The caller's side of the message format. */
+/** The client side of the message format. */
 export const messagesClient: ClientFormat = {
   dialect: 'anthropic',
   readPrompt,

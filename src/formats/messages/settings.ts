@@ -3,7 +3,7 @@ import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core
 import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
 import { type Changes, NO_PARAMETERS, OUTPUT_LIMIT, setIfDefined, type WritableSettings } from '../settings.ts'
 
-/** The format documents no limit. This is the limit of the clouds that serve the vendor's models. */
+/** Limit of the clouds that serve the vendor's models. The format documents no limit. */
 const MAX_STOP_SEQUENCES = 8_191
 
 const FRACTION = { least: 0, most: 1 } as const
@@ -11,7 +11,7 @@ const TOP_K = { least: 0, most: Number.MAX_SAFE_INTEGER, integer: true } as cons
 
 /**
  * Reads the parameters of a message request. Throws `invalid-request` for an invalid value of a parameter that the
- * gateway uses. `max_tokens` is not required here.
+ * gateway uses. `max_tokens` may be absent.
  */
 export function readSettings(body: JsonObject): Settings {
   const choice = isAbsent(body['tool_choice']) ? {} : objectAt(body['tool_choice'], 'tool_choice')
@@ -29,7 +29,7 @@ export function readSettings(body: JsonObject): Settings {
   return settings
 }
 
-/** Throws when max_tokens is absent. The message format requires it. */
+/** Throws if `max_tokens`, which the message format requires, is absent. */
 export function requireMaxTokens(body: JsonObject): void {
   if (isAbsent(body['max_tokens'])) throw badField('max_tokens', body['max_tokens'], rangeOf(OUTPUT_LIMIT))
 }
@@ -41,7 +41,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   )
 }
 
-/** Returns undefined for an unknown choice, which is passed on unchanged. */
+/** Returns undefined for an unknown choice, which is forwarded unchanged. */
 function readToolChoice(choice: JsonObject): ToolChoice | undefined {
   switch (stringAt(choice['type'], 'tool_choice.type')) {
     case 'auto':
@@ -90,7 +90,7 @@ const PLAIN_FIELDS = [
 
 /**
  * Returns the fields of `body` that must change to match `settings`; `undefined` removes a field. Matching fields are
- * not in the result, so an unchanged body stays as received. For an empty body these are all settings.
+ * not in the result, so that an unchanged body is sent as received. For an empty body, returns all settings.
  */
 export function changedSettings(body: JsonObject, settings: Settings): Changes {
   const before = readSettings(body)
@@ -115,7 +115,9 @@ function isEqual(left: Json | undefined, right: Json | undefined): boolean {
 /** Minimum thinking budget of the format, in tokens. */
 const MIN_THINKING = 1024
 
-/** Thinking counts as output, so a thinking budget below the caller's limit must stay below a lowered limit. */
+/**
+ * Lowers the thinking budget with the output limit. Thinking counts as output, so its budget must stay below the limit.
+ */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
   const thinking = asObject(body['thinking'])
   const budget = thinking?.['budget_tokens']
@@ -125,7 +127,9 @@ function fittingThinking(body: JsonObject, before: number | undefined, now: numb
   return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }
 
-/** The format documents no limit. Agents with many MCP servers declare hundreds of tools. */
+/**
+ * Maximum number of tools. The format documents no limit, and agents with many MCP servers declare hundreds of tools.
+ */
 const MAX_TOOLS = 10_000
 
 /** Reads the tools of a message request. A tool with a vendor-defined `type` may have no name. */
@@ -150,7 +154,7 @@ function readTool(value: Json, path: string): Tool {
   }
 }
 
-/** Writes a function as this format declares it. The schema is kept, and a missing type is added. */
+/** Writes the declaration of a function in this format. Adds a missing type to the schema. */
 export function writeMessageTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
   return {

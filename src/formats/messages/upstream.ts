@@ -40,10 +40,7 @@ function changedMessages(prompt: Prompt): Changes {
   }
 }
 
-/**
- * Returns true when the first message belongs to `system`: it was read from there, or it was rewritten and was not
- * read from `messages`.
- */
+/** Returns true if the first message was read from `system`, or was rewritten and not read from `messages`. */
 function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false
   return first.native === undefined || first.native.value['content'] === body['system']
@@ -67,9 +64,9 @@ interface Turn {
 }
 
 /**
- * Writes messages as turns of alternating roles. Neighbors of one role become one message, with tool results first and
- * one result per call. Messages that are neither merged nor rewritten are sent as received. Empty messages are dropped
- * before neighbors are joined.
+ * Writes messages as turns of alternating roles. Adjacent messages of one role become one message, with tool results
+ * first and one result per call. Messages that are neither merged nor rewritten are sent as received. Empty messages
+ * are dropped first.
  */
 export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
@@ -108,7 +105,7 @@ function resultId(block: Json): string | undefined {
   return isJsonObject(block) && block['type'] === 'tool_result' ? asString(block['tool_use_id']) : undefined
 }
 
-/** The format refuses two results for one call, so their contents are joined. */
+/** Joins the contents of two results for one call, because the format refuses the second. */
 function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObject {
   if (first === undefined) return second
   const failed = first['is_error'] === true || second['is_error'] === true
@@ -126,15 +123,16 @@ function contentBlocks(content: Json | undefined): readonly Json[] {
 
 /**
  * Throws `invalid-request` when a tool call has no result in the next turn, or a result no call in the previous turn.
- * An upstream would refuse it with a less helpful message. The last turn may end with open calls.
+ * The upstream's error for it would be less specific. The last turn may end with open calls.
  */
 export function checkToolPairs(turns: readonly JsonObject[]): void {
   let open = new Set<string>()
   for (const turn of turns) {
     const blocks = contentBlocks(turn['content'])
     const answered = new Set(blocks.flatMap((block) => resultId(block) ?? []))
-    for (const id of answered) if (!open.has(id)) throw unpaired(id, 'no assistant message right before it calls it')
-    for (const id of open) if (!answered.has(id)) throw unpaired(id, 'the messages right after the call hold no result')
+    for (const id of answered)
+      if (!open.has(id)) throw unpaired(id, 'the preceding assistant message does not contain the call')
+    for (const id of open) if (!answered.has(id)) throw unpaired(id, 'the next messages do not contain the result')
     open = new Set(blocks.flatMap((block) => callId(block) ?? []))
   }
 }
@@ -144,11 +142,11 @@ function callId(block: Json): string | undefined {
 }
 
 function unpaired(id: string, problem: string): GatewayError {
-  const message = `The tool call ${JSON.stringify(id.slice(0, 100))} and its result do not belong together: ${problem}.`
+  const message = `The tool call ${JSON.stringify(id.slice(0, 100))} and its result do not match: ${problem}.`
   return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
 }
 
-/** The upstream's side of the message format. */
+/** The upstream side of the message format. */
 export const messagesUpstream: UpstreamFormat = {
   dialect: 'anthropic',
   writePrompt,

@@ -9,8 +9,8 @@ import { readThought, decodeReasoning } from './items.ts'
 import { identityOf, nativeAnswer, parseEvent } from '../stream-events.ts'
 
 /**
- * Reads an upstream's response loosely: only the fields that are used must be valid. Throws `upstream` when the body is
- * not a response.
+ * Reads an upstream's response loosely: only required fields are validated. Throws `upstream` if the body is not a
+ * response.
  */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
@@ -74,11 +74,13 @@ interface Call {
 interface Reading {
   started: boolean
   refused: boolean
-  /** By the output index of their items. */
+  /** Calls by the output index of their items. */
   readonly calls: Map<unknown, Call>
 }
 
-/** Reads the events of one upstream stream. A frame keeps its data unchanged, under the event name in its data. */
+/**
+ * Reads the events of one upstream stream. The data of a frame is not changed; its event name is the type in its data.
+ */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, refused: false, calls: new Map() }
   const fillResponseCallIds = responseCallIdFiller()
@@ -160,7 +162,7 @@ function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 
-/** The end event of an item contains parts that were not streamed. */
+/** Reads the end event of an item, which contains parts that were not streamed. */
 function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   const item = asObject(data['item'])
   if (item === undefined) return []

@@ -12,8 +12,8 @@ import { responseId, stemOf } from './items.ts'
 import { stepsOf } from '../../core/steps.ts'
 
 /**
- * Writes named events with sequence numbers. Events of this format are sent unchanged, except the last one, which is
- * held back to carry the bill.
+ * Writes named events with sequence numbers. Events of this format are sent unchanged, except the last event, which is
+ * delayed for the bill.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const writer = responseWriter(context)
@@ -135,8 +135,8 @@ export function responseFrame(context: WriteContext, id: string, model: string):
 }
 
 /**
- * Returns the JSON text of a response with its bill. A response of this format keeps all its fields. Any other is
- * written like the last event of its stream, so that whole and streamed answers are equal.
+ * Returns the JSON text of a response with its bill. All fields of a response of this format are retained. Other
+ * responses are written like the last event of a stream, so that whole and streamed answers are equal.
  */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion

@@ -14,8 +14,8 @@ import { readCompletion } from './answer-reader.ts'
 const STORED_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 /**
- * Reads a responses request as a prompt. Fields that the gateway uses are validated strictly, all others are carried
- * unchanged. Throws `invalid-request` with the invalid `param`.
+ * Reads a responses request as a prompt. Fields that the gateway uses are validated strictly; other fields are
+ * forwarded unchanged. Throws `invalid-request` with the invalid `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
@@ -34,7 +34,7 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   }
 }
 
-/** Instructions are not a part of the input: they become the first message, with a native of their own. */
+/** Reads the instructions as the first message, with their own native form, because they are not part of the input. */
 function readInstructions(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const content = stringAt(value, 'instructions')
@@ -109,7 +109,7 @@ function referenceIn(item: Json): string | undefined {
   return isReference ? asString(id) : undefined
 }
 
-/** Returns the same body when it contains no reference. */
+/** Resolves the references of a body. Returns the same body if it contains no reference. */
 function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   const { previous_response_id: previous, ...others } = body
   const isContinued = typeof previous === 'string' && !found.held.has(previous)
@@ -128,7 +128,7 @@ function conversationOf(id: string, { continued }: RecalledTurns): readonly Json
   if (continued !== undefined) return [...continued.input, ...asArray(continued.answer['output'])]
   throw new GatewayError(
     'invalid-request',
-    `Previous response with id ${quote(id)} not found: responses are kept for a day, for the key that asked, and not with store: false. Send the whole conversation as input.`,
+    `Previous response with id ${quote(id)} not found: responses are stored for one day, for the key that created them, unless store is false. Send the whole conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }
@@ -141,7 +141,7 @@ function resolved(item: Json, param: string, { quoted, held }: RecalledTurns): J
   if (found !== undefined) return found
   throw new GatewayError(
     'invalid-request',
-    `Item with id ${quote(id)} not found: items are kept for a day, for the key that asked, and not with store: false. Send the item itself.`,
+    `Item with id ${quote(id)} not found: items are stored for one day, for the key that created them, unless store is false. Send the item itself.`,
     { param },
   )
 }
@@ -168,7 +168,7 @@ export function compactClient(): ClientFormat {
   }
 }
 
-/** The caller's side of the responses format. Its errors outside of streams are those of the chat format. */
+/** The client side of the responses format. Errors outside of streams have the chat format. */
 export const responsesClient: ClientFormat = {
   dialect: 'responses',
   readPrompt,

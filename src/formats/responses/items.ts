@@ -3,8 +3,8 @@ import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, badField, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
 
 /**
- * Returns the items that a message was read from; none for a rewritten message. The native of one item is the item. The
- * native of several items (reasoning, text, calls) is `{ items }`, which differs from every item.
+ * Returns the items from which a message was read; none for a rewritten message. The native form of one item is the
+ * item. The native form of several items (reasoning, text, calls) is `{ items }`, which differs from every item.
  */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
@@ -13,7 +13,7 @@ export function itemsOf(message: Message): readonly JsonObject[] {
   return isOne ? [value] : asArray(value['items']).filter(isJsonObject)
 }
 
-/** Returns the native of a message that is read from these items. */
+/** Returns the native form of a message that is read from these items. */
 function nativeOfItems(items: readonly JsonObject[]): Native {
   const [only] = items
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
@@ -26,7 +26,7 @@ export function inputItems(input: Json | undefined): readonly Json[] {
 
 const MAX_ITEMS = 10_000
 
-/** A Map, because a role may be called `constructor`. */
+/** Roles by name. A Map, because callers may send `constructor` as a role. */
 const ROLES: ReadonlyMap<Json | undefined, Role> = new Map([
   ['system', 'system'],
   ['developer', 'system'],
@@ -67,7 +67,10 @@ function groupsOf(items: readonly ReadItem[]): readonly Group[] {
   return groups
 }
 
-/** Text after text starts another answer. Text after a call belongs to the same answer, before the call's result. */
+/**
+ * Returns true if the item belongs to the answer of the group. Text after text starts another answer. Text after a call
+ * belongs to the same answer, before the call's result.
+ */
 function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
   const holds = (type: Part['type']): boolean => group.some((one) => one.parts.some((part) => part.type === type))
@@ -119,8 +122,8 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
 }
 
 /**
- * Reads the reasoning of an item: the full text if present, else the summary. Used for answers too, so it reads
- * loosely.
+ * Reads the reasoning of an item: the full text if present, else the summary. Also used for answers, so invalid fields
+ * are ignored.
  */
 export function readThought(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
@@ -163,7 +166,7 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
   return { type: 'image', source: urlSource(url), native }
 }
 
-/** A file of an unknown form is passed to the upstream unchanged. */
+/** Reads a file. A file of an unknown form is forwarded unchanged. */
 function readFile(block: JsonObject, native: Native): Part {
   const filename = asString(block['filename'])
   const title = filename === undefined ? {} : { title: filename }
@@ -175,8 +178,8 @@ function readFile(block: JsonObject, native: Native): Part {
 }
 
 /**
- * A vendor's signature of reasoning, and encrypted reasoning, are carried in `encrypted_content` of a reasoning item. A
- * prefix distinguishes them from content of another vendor.
+ * Prefixes of a signature and of encrypted reasoning in `encrypted_content` of a reasoning item. They distinguish these
+ * values from the content of other vendors.
  */
 const SIGNATURE_PREFIX = 'svc-seal:'
 const REDACTED_PREFIX = 'svc-cipher:'
@@ -198,14 +201,14 @@ export function isEncodedReasoning(item: JsonObject): boolean {
   return signature !== undefined || redacted !== undefined
 }
 
-/** Reads what `encodeReasoning` wrote. Returns an empty object for content of a vendor. */
+/** Decodes the output of `encodeReasoning`. Returns an empty object for content of a vendor. */
 export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (typeof content !== 'string') return {}
   if (content.startsWith(SIGNATURE_PREFIX)) return { signature: content.slice(SIGNATURE_PREFIX.length) }
   return content.startsWith(REDACTED_PREFIX) ? { redacted: content.slice(REDACTED_PREFIX.length) } : {}
 }
 
-/** Returns the reasoning item that carries reasoning to the next request. */
+/** Returns a reasoning item for the next request. */
 export function reasoningItem(id: string, text: string, seal: Parameters<typeof encodeReasoning>[0]): JsonObject {
   const sealed = encodeReasoning(seal)
   return {
@@ -225,7 +228,7 @@ export function responseId(stem: string): string {
   return `resp_${stem}`
 }
 
-/** Item ids contain the request's stem, so that a reference to an item leads to its response. */
+/** Returns an item id. It contains the stem of the request, so that the response of a referenced item can be found. */
 export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`
 }

@@ -22,7 +22,7 @@ interface Call {
   readonly call_id: string
   readonly name: string
   readonly namespace?: string
-  /** The arguments are one text, which is written when it is complete. */
+  /** True if the arguments are one text, which is written when complete. */
   readonly isCustom: boolean
 }
 
@@ -31,7 +31,7 @@ export interface OutputWriter {
   take(event: AnswerEvent): readonly ResponseEvent[]
   /** Ends all open items. */
   finish(status: ItemStatus): readonly ResponseEvent[]
-  /** Returns the items so far. All are complete after `finish`. */
+  /** Returns the current items. All items are complete after `finish`. */
   items(): readonly JsonObject[]
 }
 
@@ -42,7 +42,7 @@ interface Writing {
   readonly items: JsonObject[]
   /** The item that the next text or thinking delta continues. */
   current: Open | undefined
-  /** Deltas of calls may alternate, so calls end with the answer. */
+  /** Open calls. Deltas of calls may alternate, so calls end with the answer. */
   readonly calls: Map<number, Open>
 }
 
@@ -97,7 +97,7 @@ function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
   }
 }
 
-/** The first delta of text starts an item, so that no item is empty. */
+/** Adds a delta. The first delta starts an item, so that no item is empty. */
 function grow(writing: Writing, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === kind ? [] : open(writing, kind)
   const item = writing.current
@@ -137,7 +137,7 @@ function begin(
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
-/** Returns the item, which is empty until it ends. */
+/** Returns the item. Its content is empty until it ends. */
 function itemOf({ kind, id, pieces, signature, call }: Open, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {
@@ -162,7 +162,7 @@ function callItem(item: JsonObject, text: string, call: Call | undefined): JsonO
   return { ...item, type: 'function_call', arguments: text, ...names }
 }
 
-/** Returns the text of a custom call. Arguments of another form are passed on unchanged. */
+/** Returns the text of a custom call. Arguments of another form are forwarded unchanged. */
 function customInput(text: string): string {
   return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }
@@ -173,7 +173,7 @@ function growCall(call: Open, delta: string): readonly ResponseEvent[] {
   return [{ type: 'response.function_call_arguments.delta', ...inItem(call), delta }]
 }
 
-/** A signature may arrive without reasoning text. */
+/** Adds a signature, which may arrive without reasoning text. */
 function sign(writing: Writing, signature: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === 'thinking' ? [] : open(writing, 'thinking')
   writing.current?.signature.push(signature)
@@ -209,7 +209,7 @@ function closingEvents(open: Open): readonly ResponseEvent[] {
       ]
     case 'call': {
       if (open.call?.isCustom === true) return customEvents(open, customInput(text))
-      // A call without arguments still needs valid JSON.
+      // The arguments of a call must be valid JSON, even if empty.
       const opening = text === '' ? growCall(open, '{}') : []
       const input = open.pieces.join('')
       const name = open.call?.name ?? ''

@@ -18,8 +18,8 @@ export interface PortablePrompt {
 }
 
 /**
- * Prepares a prompt of this format for another one: custom and namespaced tools become functions, and vendor-run tools
- * are omitted.
+ * Prepares a prompt of this format for another format: custom and namespaced tools become functions, and vendor-run
+ * tools are omitted.
  */
 export function portableResponse(prompt: Prompt): PortablePrompt {
   const declared = declaredTools(prompt)
@@ -41,7 +41,7 @@ function portableMessage(message: Message, declared: DeclaredTools, left: Set<st
   return parts.length === 0 ? [] : [withParts({ ...message, role }, parts)]
 }
 
-/** Returns the same part when other formats can express it; undefined for an omitted part. */
+/** Returns the part in a form that other formats support, or undefined for an omitted part. */
 function portablePart(part: Part, declared: DeclaredTools, left: Set<string>): Part | undefined {
   const value = part.native?.dialect === 'responses' ? part.native.value : {}
   const type = asString(value['type']) ?? ''
@@ -78,7 +78,7 @@ function customResult(value: JsonObject): Part {
   return { type: 'tool-result', callId: asString(value['call_id']) ?? '', content, failed: false }
 }
 
-/** A choice of one tool uses the name that the model receives. */
+/** Returns the settings. The choice of a tool uses the name that the model receives. */
 function portableSettings({ settings, native }: Prompt, declared: DeclaredTools): Settings {
   const choice = asObject(native.value['tool_choice'])
   const isOneTool = choice?.['type'] === 'function' || choice?.['type'] === 'custom'
@@ -97,16 +97,16 @@ function portableSettings({ settings, native }: Prompt, declared: DeclaredTools)
 export interface CalledTool {
   readonly name: string
   readonly namespace: string | undefined
-  /** Called with one text instead of JSON arguments. */
+  /** True if the tool is called with one text instead of JSON arguments. */
   readonly isCustom: boolean
 }
 
 /** The tools that a prompt declares, as functions of other formats. */
 interface DeclaredTools {
   readonly tools: readonly Tool[]
-  /** By the names in `tools`. */
+  /** Tools by their names in `tools`. */
   readonly called: ReadonlyMap<string, CalledTool>
-  /** The paths of tools that the vendor runs, or that only its own models know. */
+  /** The paths of tools that the vendor runs or that only its models support. */
   readonly left: readonly string[]
 }
 
@@ -115,7 +115,7 @@ const MAX_NAME = 64
 /** The argument of a custom tool. */
 export const CUSTOM_INPUT = 'input'
 
-/** Reads the declarations of `tools` and of items that bring tools with them, those in namespaces under flat names. */
+/** Reads the tools declared in `tools` and in items. Tools in namespaces get flat names. */
 export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
   const declared: Declaring = { tools: [], called: new Map(), left: [] }
   for (const tool of tools) declare(declared, tool.native.value, undefined)
@@ -162,7 +162,7 @@ const CUSTOM_PARAMETERS: JsonObject = {
   additionalProperties: false,
 }
 
-/** Other vendors do not enforce the grammar of a custom tool, so it becomes a part of the description. */
+/** Returns the description with the grammar of a custom tool, which other vendors do not enforce. */
 function descriptionOf({ description, format }: JsonObject, isCustom: boolean): { readonly description?: string } {
   const words = asString(description)
   const grammar = isCustom && isJsonObject(format) ? asString(format['definition']) : undefined
@@ -185,7 +185,7 @@ function unusedName(name: string, used: ReadonlyMap<string, unknown>): string {
   return unused
 }
 
-/** Returns the name in `called` of the tool of an item. A tool that is no longer declared gets the name that it had. */
+/** Returns the name in `called` of the tool of an item. A tool that is no longer declared gets its former name. */
 function calledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
   for (const [flat, tool] of declared.called) if (tool.name === name && tool.namespace === namespace) return flat
   return flatName(name, namespace)

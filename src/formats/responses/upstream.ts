@@ -73,7 +73,7 @@ function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/** Writes messages as items. Unchanged messages keep their items. */
+/** Writes messages as items. Items of unchanged messages are sent as received. */
 function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const items = itemsOf(message)
@@ -81,7 +81,10 @@ function writeItems(messages: readonly Message[], pathOf: (index: number) => str
   })
 }
 
-/** Tool results come first, as in the original turn. Text, calls and reasoning keep their order. */
+/**
+ * Writes a message. Tool results precede other items, as in the original turn. Text, calls and reasoning remain in
+ * order.
+ */
 function writeMessage(message: Message, path: string): readonly JsonObject[] {
   const items: JsonObject[] = []
   let content: Part[] = []
@@ -101,7 +104,7 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
   return items
 }
 
-/** Writes a part that is an item of its own; undefined for content of a message. */
+/** Writes a part as a separate item. Returns undefined for content of a message. */
 function writeItem(part: Part, path: string): readonly JsonObject[] | undefined {
   switch (part.type) {
     case 'tool-call':
@@ -109,7 +112,7 @@ function writeItem(part: Part, path: string): readonly JsonObject[] | undefined 
     case 'tool-result':
       return [nativeOf(part) ?? { type: 'function_call_output', call_id: part.callId, output: writeOutput(part, path) }]
     case 'thinking':
-      // Reasoning of another vendor is readable by its own models only, and must not become text.
+      // Reasoning of another vendor is readable only by its models, and must not become text.
       return [nativeOf(part) ?? []].flat()
     case 'opaque': {
       const native = nativeOf(part)
@@ -162,7 +165,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
-/** The responses format cannot mark a call as failed, so the text of the result does. */
+/** Marks a failed call in the text of its result, because the responses format has no field for it. */
 function writeOutput(result: ToolResultPart, path: string): Json {
   const content = result.failed ? [{ type: 'text', text: 'Error: ' } as const, ...result.content] : result.content
   if (content.every((part) => part.type === 'text'))
@@ -176,7 +179,7 @@ function nativeOf(part: Part): JsonObject | undefined {
 
 export const refuseContent: RefuseContent = refuseContentFor('a model of the responses format')
 
-/** The upstream's side of the responses format. */
+/** The upstream side of the responses format. */
 export const responsesUpstream: UpstreamFormat = {
   dialect: 'responses',
   writePrompt,
