@@ -1,5 +1,5 @@
 import type { Completion } from '../core/answer.ts'
-import type { AnswerClaims, CachedAnswer } from '../core/cache-ports.ts'
+import type { AnswerClaims, CachedAnswer, StreamValues } from '../core/cache-ports.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
@@ -29,10 +29,23 @@ export interface AnswerClaim {
   /**
    * Takes the claim. Returns undefined when this process must compute the answer: it has the claim, the other process
    * stored nothing or took too long, or the storage failed. Rejects only when the caller disconnects.
+   *
+   * @param findStream Looks for the stream of the other process. The first result ends the wait.
    */
-  join(): Promise<CacheHit | undefined>
+  join<stream>(findStream?: FindStream<stream>): Promise<CacheHit | FoundStream<stream> | undefined>
   /** Ends the claim. Must be called when the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
+  readonly id: string
+  /** Absent if streams cannot be published. */
+  readonly values: StreamValues | undefined
+  /** True while this process has the claim. */
+  isHeld(): boolean
+}
+
+type FindStream<stream> = () => Promise<stream | undefined>
+
+interface FoundStream<stream> {
+  readonly stream: stream
 }
 
 export const NOTHING_STORED: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
@@ -144,10 +157,13 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
   const { cancellation, key } = lookup
   let isHeld = false
   return {
-    join: async () => {
+    id: key.id,
+    values: claims.values,
+    isHeld: () => isHeld,
+    join: async (findStream) => {
       try {
         isHeld = await claims.take(key.id, CLAIM_MS)
-        return isHeld ? undefined : await waitForOther(parts, lookup, claims)
+        return isHeld ? undefined : await waitForOther(parts, lookup, { claims, findStream })
       } catch {
         refuseCancelled({ cancellation })
         return undefined
@@ -165,16 +181,23 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
   }
 }
 
-/** Polls until the claim of another process ends. Returns the answer that it stored. */
-async function waitForOther(parts: CacheParts, lookup: Lookup, claims: AnswerClaims): Promise<CacheHit | undefined> {
+/** Polls until the claim of another process ends. Returns the answer that it stored, or earlier its stream. */
+async function waitForOther<stream>(
+  parts: CacheParts,
+  lookup: Lookup,
+  { claims, findStream }: { readonly claims: AnswerClaims; readonly findStream: FindStream<stream> | undefined },
+): Promise<CacheHit | FoundStream<stream> | undefined> {
   const { runtime } = parts.options
   const { cancellation, key } = lookup
   const deadline = runtime.now() + CLAIM_MS
   for (let ms = FIRST_PAUSE_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_PAUSE_MS)) {
     await pause(ms, runtime, cancellation)
     refuseCancelled({ cancellation })
-    if (await claims.isTaken(key.id)) continue
-    return attempt(parts.tallies, () => findSame(parts, lookup), undefined, cancellation)
+    if (!(await claims.isTaken(key.id))) {
+      return attempt(parts.tallies, () => findSame(parts, lookup), undefined, cancellation)
+    }
+    const stream = await findStream?.()
+    if (stream !== undefined) return { stream }
   }
   return undefined
 }

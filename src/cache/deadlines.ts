@@ -118,6 +118,7 @@ function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Boun
 export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStore {
   const bounded = createBounded(bounds)
   const { claims, peek = store.get } = store
+  const values = claims?.values
   return {
     get: (id) => bounded(() => store.get(id)),
     peek: (id) => bounded(() => peek.call(store, id)),
@@ -132,6 +133,13 @@ export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStor
         take: async (id, ttlMs) => bounded(() => claims.take(id, ttlMs)),
         isTaken: async (id) => bounded(() => claims.isTaken(id)),
         release: async (id) => bounded(() => claims.release(id)),
+        ...(values !== undefined && {
+          values: {
+            get: (key) => bounded(() => values.get(key)),
+            set: async (key, value, written) => bounded(() => values.set(key, value, written)),
+            swap: async (key, expected, value, written) => bounded(() => values.swap(key, expected, value, written)),
+          },
+        }),
       },
     }),
   }

@@ -10,32 +10,38 @@ export type FlightEnd<T> =
   /** The result cannot be shared: a tool call, a refusal, a failure. Each follower does its own work at once. */
   | 'not-shared'
 
-export interface Leader<T> {
+export interface Leader<T, S = never> {
   readonly role: 'leader'
+  /** Lets requests that follow streams, waiting and later ones, follow this one. */
+  publish(stream: S): void
   /** Must be called when the work ends. Only the first call has an effect. */
   complete(end: FlightEnd<T>): void
 }
 
-export type FlightRole<T> =
-  | Leader<T>
+export type FlightRole<T, S = never> =
+  | Leader<T, S>
   /** Gets the value of the leader. */
   | { readonly role: 'follower'; readonly value: T }
+  /** Follows the stream of the leader. */
+  | { readonly role: 'stream'; readonly stream: S }
   /** Does its own work. No request waits for it. */
   | { readonly role: 'alone' }
 
 export interface JoinOptions {
   /** Cancelled when the caller of this request disconnects. */
   readonly cancellation?: Cancellation
+  /** True for a request that can follow a stream. @default false: it waits for the end */
+  readonly followsStream?: boolean
 }
 
 /** Lets one of several identical requests do the work for all. */
-export interface SingleFlight<T> {
+export interface SingleFlight<T, S = never> {
   /**
    * Returns the leader at once for the first request of a key. Other requests wait for it. A request whose caller
    * disconnects is rejected with the reason of its cancellation, without an effect on the others. While a request waits,
    * its key has exactly one leader.
    */
-  join(key: string, options?: JoinOptions): FlightRole<T> | Promise<FlightRole<T>>
+  join(key: string, options?: JoinOptions): FlightRole<T, S> | Promise<FlightRole<T, S>>
   /** Number of keys with a leader. */
   readonly size: number
 }
@@ -47,44 +53,65 @@ export interface SingleFlightOptions {
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
 
-/** Ends the wait of a follower. */
-type Settle<T> = (role: FlightRole<T>) => void
+interface Follower<T, S> {
+  /** Ends its wait. */
+  readonly settle: (role: FlightRole<T, S>) => void
+  readonly followsStream: boolean
+}
 
-export function createSingleFlight<T>({ maxFollowers = 1000, timeout }: SingleFlightOptions = {}): SingleFlight<T> {
-  /** The followers of each leader, longest waiting first. Undefined until the first one, because most leaders have none. */
-  const flights = new Map<string, Set<Settle<T>> | undefined>()
+interface Flight<T, S> {
+  /** Longest waiting first. Undefined until the first one, because most leaders have none. */
+  followers: Set<Follower<T, S>> | undefined
+  stream: S | undefined
+}
 
-  const leaderOf = (key: string): Leader<T> => {
+export function createSingleFlight<T, S = never>(options: SingleFlightOptions = {}): SingleFlight<T, S> {
+  const { maxFollowers = 1000, timeout } = options
+  const flights = new Map<string, Flight<T, S>>()
+
+  const leaderOf = (key: string, flight: Flight<T, S>): Leader<T, S> => {
     let isComplete = false
+    const publish = (stream: S): void => {
+      if (isComplete) return
+      flight.stream = stream
+      for (const { settle, followsStream } of [...(flight.followers ?? [])]) {
+        if (followsStream) settle({ role: 'stream', stream })
+      }
+    }
     const complete = (end: FlightEnd<T>): void => {
       if (isComplete) return
       isComplete = true
-      const followers = [...(flights.get(key) ?? [])]
+      const followers = [...(flight.followers ?? [])]
       const [next] = followers
       if (end === 'handed-over' && next !== undefined) {
-        next(leaderOf(key))
+        flight.stream = undefined
+        next.settle(leaderOf(key, flight))
         return
       }
       flights.delete(key)
-      for (const settle of followers) {
+      for (const { settle } of followers) {
         settle(typeof end === 'object' ? { role: 'follower', value: end.shared } : { role: 'alone' })
       }
     }
-    return { role: 'leader', complete }
+    return { role: 'leader', publish, complete }
   }
 
-  const follow = (followers: Set<Settle<T>>, cancellation: Cancellation | undefined): Promise<FlightRole<T>> =>
+  const follow = (
+    followers: Set<Follower<T, S>>,
+    { cancellation, followsStream = false }: JoinOptions,
+  ): Promise<FlightRole<T, S>> =>
     new Promise((resolve, reject) => {
-      const settle: Settle<T> = (role) => {
+      const settle = (role: FlightRole<T, S>): void => {
         detach()
         resolve(role)
       }
+      const follower = { settle, followsStream }
       const detach = (): void => {
-        followers.delete(settle)
+        followers.delete(follower)
         stopTimeout?.()
         unsubscribe?.()
       }
-      followers.add(settle)
+      followers.add(follower)
       const stopTimeout = timeout?.after(timeout.ms, () => settle({ role: 'alone' }))
       const unsubscribe = cancellation?.onCancel(() => {
         detach()
@@ -96,15 +123,18 @@ export function createSingleFlight<T>({ maxFollowers = 1000, timeout }: SingleFl
     get size() {
       return flights.size
     },
-    join: (key, { cancellation } = {}) => {
+    join: (key, joining = {}) => {
+      const { cancellation, followsStream } = joining
       if (cancellation?.isCancelled === true) throw cancellation.reason
-      if (!flights.has(key)) {
-        flights.set(key, undefined)
-        return leaderOf(key)
+      const flight = flights.get(key)
+      if (flight === undefined) {
+        const started: Flight<T, S> = { followers: undefined, stream: undefined }
+        flights.set(key, started)
+        return leaderOf(key, started)
       }
-      const followers = flights.get(key) ?? new Set()
-      flights.set(key, followers)
-      return followers.size >= maxFollowers ? { role: 'alone' } : follow(followers, cancellation)
+      if (flight.stream !== undefined && followsStream === true) return { role: 'stream', stream: flight.stream }
+      const followers = (flight.followers ??= new Set())
+      return followers.size >= maxFollowers ? { role: 'alone' } : follow(followers, joining)
     },
   }
 }

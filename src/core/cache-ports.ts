@@ -1,3 +1,4 @@
+import type { Store } from './store.ts'
 import type { Completion } from './answer.ts'
 
 /** A stored answer. */
@@ -57,7 +58,15 @@ export interface AnswerClaims {
   isTaken(id: string): Promise<boolean>
   /** Ends a claim of this process. */
   release(id: string): Promise<void>
+  /**
+   * Shared values, through which the process that has the claim publishes its stream. Absent: other processes wait for
+   * the whole answer.
+   */
+  readonly values?: StreamValues
 }
+
+/** The methods of a store that publishing a stream needs. */
+export type StreamValues = Pick<Store, 'get' | 'set' | 'swap'>
 
 /** Turns texts into vectors of one length. A result that is ready is returned without a promise. */
 export interface Embedder {

@@ -178,6 +178,8 @@ export type QuotaKind =
   | 'file'
   /** Streams and answers that can be replayed. */
   | 'recording'
+  /** Streams that another process follows. */
+  | 'live-stream'
   /** Answers under an Idempotency-Key. */
   | 'idempotency'
   /** Transcripts and summaries of tiers 2 to 4. */
@@ -201,6 +203,7 @@ const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
   'held-response': { maxEntries: 20_000, maxBytes: 16 * MIB },
   file: { maxEntries: 1_000, maxBytes: 4 * MIB },
   recording: { maxEntries: 5_000, maxBytes: 16 * MIB },
+  'live-stream': { maxEntries: 20_000, maxBytes: 32 * MIB },
   idempotency: { maxEntries: 10_000, maxBytes: 16 * MIB },
   savings: { maxEntries: 5_000, maxBytes: 16 * MIB },
   audit: { maxEntries: 50_000, maxBytes: 32 * MIB },

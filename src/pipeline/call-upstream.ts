@@ -11,7 +11,7 @@ import { brokenUpstream, isTooDeep } from '../upstream/upstream-failure.ts'
 import { sourceOfStored, UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { Answer, Answered, AskPlan, Planned, Route } from './exchange.ts'
 import type { Services, UpstreamStreamCall } from './services.ts'
-import { writeContext } from './turns.ts'
+import { ownAnswerId, writeContext } from './turns.ts'
 
 /** Caller headers that belong to the message format and are passed on to an upstream of it. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
@@ -19,7 +19,7 @@ const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 /** Gets the answer, or its first content. Retries and fallbacks happen here, before any header has left: 502 503 504. */
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
-  if (plan.kind === 'replay') return answeredBy(planned, replay(plan.completion, planned, services))
+  if (plan.kind === 'replay') return answeredBy(planned, replay(plan.answer, planned, services))
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !speaks(route.provider, dialect))
   if (!isTranslated) return ask(planned, { plan, portable: (sent) => ({ prompt: sent, ignored: [] }) }, services)
@@ -89,17 +89,22 @@ function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: r
   return exchange as Answered
 }
 
-/** A stored answer, as the caller asked for it: whole or as a stream. */
-function replay(stored: Completion, planned: Planned, services: Services): Answer {
+/** A stored answer, as the caller asked for it: whole or as a stream. Or the stream of an identical request. */
+function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): Answer {
+  if ('read' in stored) return streamOf(stored, planned, services)
   const completion = underOwnId(stored, planned, services)
   if (!planned.prompt.stream) return { kind: 'whole', completion }
+  return streamOf(sourceOfStored(stepsOf(completion)), planned, services)
+}
+
+function streamOf(source: AnswerSource, planned: Planned, { runtime }: Services): Answer {
   const translator = new AnswerTranslator({
     writer: planned.format.stepWriter(writeContext(planned)),
     isNumbered: planned.format.answerId !== undefined,
     broken: (what) => brokenUpstream('cache', what),
   })
-  const stream = new UpstreamStream(sourceOfStored(stepsOf(completion)), translator)
-  void stream.open(services.runtime, 0)
+  const stream = new UpstreamStream(source, translator)
+  void stream.open({ after: runtime.after }, 0)
   return { kind: 'streamed', stream }
 }
 
@@ -122,8 +127,9 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
  * When streams can be resumed or answers continued by their ids, a replayed answer is an answer of its own: its events and its bill are not
  * those of the stored one.
  */
-function underOwnId(completion: Completion, { format, id: requestId }: Planned, { runtime }: Services): Completion {
-  const id = format.answerId?.(runtime.uuid().replaceAll('-', '')) ?? format.turns?.answerId(requestId)
+function underOwnId(completion: Completion, planned: Planned, services: Services): Completion {
+  const { format } = planned
+  const id = ownAnswerId(planned, services)
   if (id === undefined) return completion
   const { native, ...others } = completion
   if (native === undefined || native.dialect !== format.dialect) return { ...completion, id }

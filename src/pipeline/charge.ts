@@ -1,7 +1,7 @@
-import { type Bill, makeBill, reductionPercent, savings, savingsPercent } from '../billing/bill.ts'
+import { type Bill, makeBill, makeHitBill, reductionPercent, savings, savingsPercent } from '../billing/bill.ts'
 import { type Completion, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { add, nano, times, toDollars, ZERO } from '../core/money.ts'
+import { add, nano, type NanoUsd, times, toDollars, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { withPrompt } from '../upstream/attempts.ts'
@@ -211,4 +211,25 @@ export class BillMetrics implements SvcMetrics {
     const { savingsPercent: percent, originalCost, yourCost } = this
     return { savingsPercent: percent, originalCost, yourCost }
   }
+}
+
+/** An answer that was not generated for this request. */
+interface HitAnswer {
+  readonly promptTokens: number
+  readonly usage: Usage | undefined
+  readonly spent: NanoUsd
+}
+
+/** Returns the bill of a cache hit, with the cost of an own upstream call as the saved amount. */
+export function hitBill(
+  { resolved, margin }: Pick<Planned, 'resolved' | 'margin'>,
+  { promptTokens, usage, spent }: HitAnswer,
+): Bill {
+  return makeHitBill({
+    price: resolved.routes[0].model.price,
+    margin,
+    originalTokens: promptTokens,
+    completionTokens: usage?.outputTokens ?? 0,
+    spent,
+  })
 }

@@ -8,11 +8,13 @@ import type { ClientFormat } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { FirstRequest } from '../replay/idempotency.ts'
+import type { Recording } from '../replay/event-buffer.ts'
+import type { LiveStream } from '../replay/live-stream.ts'
 import { createSubscribers, type Subscribers } from '../replay/subscribers.ts'
 import type { Steering, WaterfallResult } from '../savings/tier.ts'
 import type { HeldRoom } from './body-room.ts'
 import type { Bill } from '../billing/bill.ts'
-import type { Completion } from '../core/answer.ts'
+import type { AnswerSource, Completion } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/model.ts'
@@ -182,7 +184,20 @@ export interface Counter {
 }
 
 /** How the request will be answered. */
-export type Plan = { readonly kind: 'replay'; readonly completion: Completion; readonly bill: Bill } | AskPlan
+export type Plan = ReplayPlan | AskPlan
+
+/** No upstream is called. */
+export interface ReplayPlan {
+  readonly kind: 'replay'
+  /** A stored answer, or the stream of an identical request while it is generated. */
+  readonly answer: Completion | AnswerSource
+  readonly bill: Bill
+  /** Present when further requests wait for this one. */
+  readonly keep?: Keep
+}
+
+/** A stream that identical requests may follow. */
+export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
 
 /** An upstream is called. */
 export interface AskPlan {
@@ -199,6 +214,8 @@ export interface AskPlan {
 /** Notified once when the request has ended: what may be stored, and whether followers may have it. */
 export interface Keep {
   finish(outcome: RequestOutcome): void
+  /** Called when the stream of the answer begins. Absent if no request may follow it. */
+  share?(live: PublishedAnswer): void
 }
 
 /** Our own counts of the prompt as received and as sent; equal when nothing was rewritten. */

@@ -37,3 +37,5 @@ function notJson(): GatewayError {
     'The model did not answer with a JSON object. Retry, or send a schema (response_format of type json_schema).',
   )
 }
+
+export { followStream, publishToOthers, searchFor } from './follow.ts'

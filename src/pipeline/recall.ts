@@ -1,11 +1,13 @@
 import { sha256 } from '#hash'
-import { makeHitBill } from '../billing/bill.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import type { CacheMiss } from '../cache/cache-miss.ts'
-import type { Leader } from '../cache/single-flight.ts'
+import type { FlightRole, Leader } from '../cache/single-flight.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
-import type { Keep, Plan, RequestOutcome, Reserved } from './exchange.ts'
+import { hitBill } from './charge.ts'
+import type { FollowStream } from './follow.ts'
+import type { Keep, PublishedAnswer, ReplayPlan, RequestOutcome, Reserved } from './exchange.ts'
+import type { LiveStream } from '../replay/live-stream.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
@@ -19,9 +21,11 @@ export interface RecallMiss {
   readonly spent: NanoUsd
 }
 
-type AnswerLeader = Leader<SharedAnswer>
+type AnswerLeader = Leader<SharedAnswer, PublishedAnswer>
 
-type Found = { readonly replay: Plan } | RecallMiss
+type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
+
+type Found = { readonly replay: ReplayPlan } | RecallMiss
 
 const NOT_CACHED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
@@ -54,39 +58,52 @@ function find(reserved: Reserved, memory: AnswerCache, services: Services): Mayb
   })
   return chain(found, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
-    if (answer.id === undefined) return { keep: keepFor(answer, undefined, services), spent: answer.spent }
+    if (answer.id === undefined) return { keep: keepFor(reserved, answer, { services }), spent: answer.spent }
     return join(reserved, answer, memory, services)
   })
 }
 
-/** Waits for the identical request of the same key that is running, when there is one. */
+/** Waits for the identical request of the same key that is running, when there is one. A stream follows its stream. */
 function join(
   reserved: Reserved,
   miss: CacheMiss,
   { singleFlight }: AnswerCache,
   services: Services,
 ): MaybePromise<Found> {
-  const joined = singleFlight.join(`${reserved.key.id} ${miss.id}`, { cancellation: reserved.cancellation })
-  return chain(joined, (role) => {
-    const { spent } = miss
-    if (role.role === 'leader') return lead(reserved, miss, role, services)
-    if (role.role !== 'follower') return { keep: keepFor(miss, undefined, services), spent }
-    miss.becameHit()
-    return { replay: replayOf(reserved, role.value, spent) }
-  })
+  const { key, cancellation } = reserved
+  const joining = { cancellation, followsStream: canFollow(reserved) }
+  return chain(singleFlight.join(`${key.id} ${miss.id}`, joining), (role) => joinAs(role, reserved, miss, services))
 }
 
-/** Calls the upstream, unless another process does so for an identical request and stores its answer. */
+/** Several choices in one stream cannot be written again. */
+function canFollow({ prompt }: Reserved): boolean {
+  return prompt.stream && (prompt.settings.choices ?? 1) === 1
+}
+
+function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<Found> {
+  const { spent } = miss
+  if (role.role === 'leader') return lead(reserved, miss, role, services)
+  const own: Found = { keep: keepFor(reserved, miss, { services }), spent }
+  if (role.role === 'alone') return own
+  if (role.role === 'stream') {
+    return follow(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? own)
+  }
+  miss.becameHit()
+  return { replay: replayOf(reserved, role.value, spent) }
+}
+
+/** Calls the upstream, unless another process does so for an identical request. */
 function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Found> {
   const { spent, claim } = miss
-  const found: Found = { keep: keepFor(miss, leader, services), spent }
+  const found: Found = { keep: keepFor(reserved, miss, { leader, services }), spent }
   if (claim === undefined) return found
-  return claim.join().then(
-    (shared) => {
-      if (shared === undefined) return found
-      leader.complete({ shared })
+  return joinOther(reserved, claim, services).then(
+    async (joined) => {
+      if (joined === undefined) return found
+      if ('stream' in joined) return (await follow(reserved, miss, { live: joined.stream, leader }, services)) ?? found
+      leader.complete({ shared: joined })
       miss.becameHit()
-      return { replay: replayOf(reserved, shared, spent) }
+      return { replay: replayOf(reserved, joined, spent) }
     },
     (reason: unknown) => {
       leader.complete('handed-over')
@@ -95,28 +112,42 @@ function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, service
   )
 }
 
-/** Bills what the stored answer would have cost this request. */
-function replayOf(
-  { resolved, margin }: Reserved,
-  { completion, promptTokens }: SharedAnswer,
-  spent: NanoUsd = ZERO,
-): Plan {
-  const bill = makeHitBill({
-    price: resolved.routes[0].model.price,
-    margin,
-    originalTokens: promptTokens,
-    completionTokens: completion.usage?.outputTokens ?? 0,
-    spent,
-  })
-  return { kind: 'replay', completion, bill }
+/** Waits for the process that has the claim. */
+async function joinOther(
+  reserved: Reserved,
+  claim: NonNullable<CacheMiss['claim']>,
+  services: Services,
+): ReturnType<typeof claim.join<LiveStream>> {
+  if (!canFollow(reserved) || claim.values === undefined) return claim.join()
+  const { searchFor } = await import('./on-demand.ts')
+  return claim.join(searchFor(claim, reserved.key.id, services))
+}
+
+async function follow(...given: Parameters<FollowStream>): Promise<Found | undefined> {
+  const { followStream } = await import('./on-demand.ts')
+  return followStream(...given)
+}
+
+function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer, spent: NanoUsd = ZERO): ReplayPlan {
+  const bill = hitBill(reserved, { promptTokens, usage: completion.usage, spent })
+  return { kind: 'replay', answer: completion, bill }
 }
 
 /**
  * Stores a complete answer, then shares it with the followers. The caller whose answer it is does not wait for that: a
  * slow embedder must not delay it.
  */
-function keepFor(miss: CacheMiss, leader: AnswerLeader | undefined, { observers }: Pick<Services, 'observers'>): Keep {
+function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keeping): Keep {
+  const { observers } = services
+  const { claim } = miss
   return {
+    ...(canFollow(reserved) &&
+      leader !== undefined && {
+        share: (live) => {
+          leader.publish(live)
+          if (claim?.values !== undefined) void publish(live, claim, reserved, services)
+        },
+      }),
     finish: ({ status, completion, bill }: RequestOutcome) => {
       if (status !== 200 || completion === undefined || bill === undefined) {
         leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
@@ -136,6 +167,22 @@ function keepFor(miss: CacheMiss, leader: AnswerLeader | undefined, { observers 
       }
     },
   }
+}
+
+interface Keeping {
+  /** Absent if no request of this process waits for this one. */
+  readonly leader?: AnswerLeader
+  readonly services: Services
+}
+
+async function publish(
+  live: PublishedAnswer,
+  claim: NonNullable<CacheMiss['claim']>,
+  { key }: Reserved,
+  services: Services,
+): Promise<void> {
+  const { publishToOthers } = await import('./on-demand.ts')
+  publishToOthers(live, claim, key.id, services)
 }
 
 function share(miss: CacheMiss, shared: SharedAnswer, leader: AnswerLeader | undefined): MaybePromise<void> {

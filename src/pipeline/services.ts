@@ -23,7 +23,7 @@ import type { Recordings } from '../replay/recordings.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { SmallModel, Waterfall } from '../savings/tier.ts'
 import type { BodyRoom } from './body-room.ts'
-import type { Answered, Exchange, RequestOutcome, Reserved, Resolved, Route } from './exchange.ts'
+import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Resolved, Route } from './exchange.ts'
 
 /** Finds what a model name resolves to, for a key; throws `invalid-model`. */
 export type Resolve = (name: string, key: VirtualKey) => Resolved
@@ -130,7 +130,7 @@ export interface RequestBodyLimits extends BodyLimits {
 /** Tier 1: stored answers, and one upstream call for identical requests at the same time. */
 export interface AnswerCache {
   readonly cache: SemanticCache
-  readonly singleFlight: SingleFlight<SharedAnswer>
+  readonly singleFlight: SingleFlight<SharedAnswer, PublishedAnswer>
 }
 
 /** An answer that others may have, and the tokens of its prompt as received. */

@@ -3,7 +3,7 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { ZERO } from '../core/money.ts'
 import type { RateStatus, Used } from '../governance/reservation.ts'
 import { billForFailure, billForLeft, prepareBill } from './charge.ts'
-import type { AskPlan, Exchange, Planned, RequestOutcome, Reserved } from './exchange.ts'
+import type { Exchange, Plan, Planned, RequestOutcome, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -49,7 +49,7 @@ function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: 
   exchange.room?.leave()
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
-  if (exchange.plan?.kind === 'ask') finish(exchange.plan, outcome, services)
+  if (exchange.plan !== undefined) finish(exchange.plan, outcome, services)
   // A settlement or audit record that takes too long goes on without the caller.
   const ended = isPromise(observed) ? observed.then(() => settled) : settled
   return isPromise(ended) ? waitAtMost(exchange, ended, services) : ended
@@ -62,9 +62,11 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
 }
 
 /** Nothing that is kept of an answer can fail the request. */
-function finish({ keep, optimized, marked }: AskPlan, outcome: RequestOutcome, { observers }: Services): void {
+function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
   try {
-    keep.finish(outcome)
+    plan.keep?.finish(outcome)
+    if (plan.kind === 'replay') return
+    const { optimized, marked } = plan
     if (optimized.reportCacheRead === undefined && marked === undefined) return
     const usage = outcome.completion?.().usage
     if (usage === undefined) return

@@ -48,7 +48,7 @@ class StreamAnswer {
     this.#isNamed = isRecorded(answered, services)
     this.#buffer = services.recordings.open({
       owner: answered.key.id,
-      isKept: this.#isNamed || answered.first !== undefined,
+      isKept: this.#isNamed || answered.first !== undefined || answered.plan.keep?.share !== undefined,
     })
   }
 
@@ -60,6 +60,7 @@ class StreamAnswer {
     const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
     answered.onLeave = leave
     first?.share(headers, this.#buffer)
+    this.#share()
     if (isDetached) this.#detach(leave)
     this.#buffer.onDemand = (isWanted) => (isWanted ? this.#stream.resume() : this.#stream.pause())
     this.#stream.attach({
@@ -71,6 +72,20 @@ class StreamAnswer {
       onError: (error) => this.#guard(() => this.#break(error)),
     })
     cancellation.onCancel(() => this.#guard(() => this.#abandon()))
+  }
+
+  /** Lets identical requests follow this stream. */
+  #share(): void {
+    const { plan, format, subscribers } = this.#answered
+    const buffer = this.#buffer
+    if (!buffer.isKept) return
+    plan.keep?.share?.({
+      about: { dialect: format.dialect },
+      ended: buffer.ended,
+      follow: (sink) => buffer.follow(0, sink),
+      summary: () => ({ usage: { ...this.#stream.translator.usage } }),
+      subscribers,
+    })
   }
 
   /** A fault of the gateway while it ends a stream must neither leave the caller waiting nor the request unsettled. */

@@ -56,6 +56,11 @@ export function keepTurn(
   }
 }
 
+/** Returns a new id for an answer. Undefined in formats whose answers have the id of the upstream. */
+export function ownAnswerId({ format, id }: Pick<Parsed, 'format' | 'id'>, { runtime }: Services): string | undefined {
+  return format.answerId?.(runtime.uuid().replaceAll('-', '')) ?? format.turns?.answerId(id)
+}
+
 /** The fields of a request that the writers of answers need. */
 export function writeContext({ prompt, startedAt, id, asked }: Parsed): WriteContext {
   return { prompt, created: Math.floor(startedAt / 1000), requestId: id, asked }

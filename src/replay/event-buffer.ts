@@ -115,6 +115,11 @@ export class EventBuffer implements Recording {
     this.#leavePlace()
   }
 
+  /** True while the events can be read by others than the original reader. */
+  get isKept(): boolean {
+    return this.#isKept
+  }
+
   get isWhole(): boolean {
     return this.#isWhole
   }
@@ -203,7 +208,7 @@ function afterSkipped(reader: Reader, chunk: EventChunk): EventChunk {
 
 const decoder = new TextDecoder()
 
-function textOf(chunk: EventChunk): string {
+export function textOf(chunk: EventChunk): string {
   return typeof chunk === 'string' ? chunk : decoder.decode(chunk)
 }
 

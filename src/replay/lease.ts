@@ -26,7 +26,7 @@ const RENEWALS = 3
 
 /** Takes a lease. Resolves with undefined if another value is stored. Rejects if the store fails. */
 export async function takeLease(
-  { store, after }: { readonly store: Store } & Pick<Runtime, 'after'>,
+  { store, after }: { readonly store: Pick<Store, 'swap'> } & Pick<Runtime, 'after'>,
   { name, expected, text, leaseMs, quota }: LeaseRequest,
 ): Promise<Lease | undefined> {
   let hasEnded = false

@@ -109,6 +109,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
       take: (id, ttlMs) => store.swap(claimKey(id), undefined, token, { ttlMs }),
       isTaken: async (id) => (await store.get(claimKey(id))) !== undefined,
       release: async (id) => void (await store.swap(claimKey(id), token, undefined)),
+      values: store,
     },
   }
 }

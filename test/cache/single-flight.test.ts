@@ -150,3 +150,33 @@ describe('single flight', () => {
     expect(flights.join('k')).toMatchObject({ role: 'leader' })
   })
 })
+
+describe('a published stream', () => {
+  it('is followed by waiting and later requests that follow streams; the others wait for the end', async () => {
+    const flights = createSingleFlight<string, string>()
+    const leader = flights.join('key')
+    if (leader instanceof Promise || leader.role !== 'leader') throw new Error('a leader was expected')
+    const waiting = flights.join('key', { followsStream: true })
+    const patient = flights.join('key')
+    leader.publish('stream')
+    expect(await waiting).toEqual({ role: 'stream', stream: 'stream' })
+    expect(flights.join('key', { followsStream: true })).toEqual({ role: 'stream', stream: 'stream' })
+    leader.complete({ shared: 'answer' })
+    expect(await patient).toEqual({ role: 'follower', value: 'answer' })
+    expect(flights.size).toBe(0)
+  })
+
+  it('ends with its leader, and the next leader publishes its own', async () => {
+    const flights = createSingleFlight<string, string>()
+    const leader = flights.join('key')
+    const waiting = flights.join('key')
+    if (leader instanceof Promise || leader.role !== 'leader') throw new Error('a leader was expected')
+    leader.publish('old')
+    leader.complete('handed-over')
+    const next = await waiting
+    if (next.role !== 'leader') throw new Error('a leader was expected')
+    const follower = flights.join('key', { followsStream: true })
+    next.publish('new')
+    expect(await follower).toEqual({ role: 'stream', stream: 'new' })
+  })
+})

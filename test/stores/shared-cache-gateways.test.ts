@@ -1,4 +1,6 @@
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
+import type { ChildProcess } from 'node:child_process'
+import type { Frame } from '../../src/core/answer.ts'
 import type { AnswerClaims, AnswerStore } from '../../src/core/cache-ports.ts'
 import { createGateway, memoryStore, type Gateway } from '../../src/index.ts'
 import { createFleet, exitOf } from '../support/fleet/fleet.ts'
@@ -7,7 +9,7 @@ import { newName } from '../support/fleet/laws.ts'
 import { openCache, openStore, type OpenedCache, type StorePlace } from '../support/fleet/open-store.ts'
 import { postgresServer, redisServer } from '../support/servers.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
-import { gate, startUpstream, type Upstream } from '../support/upstream.ts'
+import { framesOf, gate, startUpstream, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
 
 const redis7 = redisServer()
 const redis8 = redisServer('REDIS8_URL')
@@ -60,6 +62,37 @@ async function startGateways(
   }
   const { value } = (await gateways[0]?.keys.create({ name: 'shared' })) ?? { value: '' }
   return { gateways, secret: value }
+}
+
+/** Processes that share keys and the cache. */
+async function startProcesses(
+  place: StorePlace,
+  upstream: Upstream,
+): Promise<{
+  readonly secret: string
+  readonly startProcess: (secret: string, onReport: (report: FleetReport) => void) => ChildProcess
+  readonly kill: (child: ChildProcess) => Promise<void>
+}> {
+  const { store, close } = await openStore(place)
+  closers.push(close)
+  const { value } = await createGateway(cachingOptions(store, upstream.baseUrl, {})).keys.create({ name: 'own' })
+  await (await open(place)).cache.answers.get('the tables exist')
+  const fleet = await createFleet()
+  closers.push(fleet.close)
+  const job = { type: 'recall', place, upstream: upstream.baseUrl, question: QUESTION, stream: true } as const
+  return {
+    secret: value,
+    startProcess: (secret, onReport) => fleet.start({ ...job, secret }, onReport),
+    kill: fleet.kill,
+  }
+}
+
+/** A stream that waits in the midst of its text. */
+function* halves(request: UpstreamRequest, opened: Promise<unknown>): Generator<Frame | Promise<unknown>> {
+  for (const frame of framesOf(request, { text: ['Par', 'is.'] })) {
+    if (frame.data.includes('is.')) yield opened
+    yield frame
+  }
 }
 
 /** The same answers; `onWait` is called when a request finds the claim of another process. */
@@ -130,6 +163,55 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
       expect(upstream.requests).toHaveLength(1)
     },
     30_000,
+  )
+
+  it.skipIf(server === undefined)(
+    'follow the stream of another process as it is generated, with one upstream call',
+    async () => {
+      const { open: go, opened } = gate()
+      const upstream = await start((request) => ({ kind: 'events', items: halves(request, opened) }))
+      const { secret, startProcess } = await startProcesses(await place(), upstream)
+      const began: string[] = []
+      const reports: FleetReport[] = []
+      const runs = [0, 1].map(() =>
+        startProcess(secret, (report) => {
+          if (report.type !== 'began') reports.push(report)
+          // The upstream goes on only when both have read its first half.
+          else if (began.push(report.body) === 2) go()
+        }),
+      )
+      await Promise.all(runs.map(exitOf))
+
+      expect(began.filter((body) => body.includes('is.'))).toEqual([])
+      expect(reports).toHaveLength(2)
+      for (const report of reports)
+        expect(report).toMatchObject({ status: 200, body: expect.stringContaining('"is."') })
+      for (const report of reports) expect(report).toMatchObject({ body: expect.stringContaining('[DONE]') })
+      expect(reports.map((report) => 'cache' in report && report.cache).toSorted()).toEqual(['HIT', 'MISS'])
+      expect(upstream.requests).toHaveLength(1)
+    },
+    60_000,
+  )
+
+  it.skipIf(server === undefined)(
+    'end a followed stream with an error when the process that generates it is killed',
+    async () => {
+      const upstream = await start((request) => ({ kind: 'events', items: halves(request, new Promise(() => {})) }))
+      const { secret, startProcess, kill } = await startProcesses(await place(), upstream)
+      const leader = startProcess(secret, () => {})
+      await upstream.arrival(1)
+      const reports: FleetReport[] = []
+      const follower = startProcess(secret, (report) => {
+        reports.push(report)
+        if (report.type === 'began') void kill(leader)
+      })
+      await exitOf(follower)
+
+      expect(reports.map(({ type }) => type)).toEqual(['began', 'recalled'])
+      expect(reports[1]).toMatchObject({ cache: 'HIT', body: expect.stringContaining('"error"') })
+      expect(upstream.requests).toHaveLength(1)
+    },
+    60_000,
   )
 
   it.skipIf(server === undefined)(

@@ -29,11 +29,14 @@ export type FleetJob =
       readonly upstream: string
       readonly secret: string
       readonly question: string
+      /** Reports `began` with what has arrived after the first text. @default false */
+      readonly stream?: boolean
     }
 
 export type FleetReport =
   | { readonly type: 'statuses'; readonly statuses: Readonly<Record<string, number>> }
   | { readonly type: 'settled'; readonly reservationId: string }
+  | { readonly type: 'began'; readonly body: string }
   | { readonly type: 'recalled'; readonly status: number; readonly cache: string | null; readonly body: string }
 
 /** A store that is slow because the machine is busy must not change what a fleet counts. */

@@ -58,11 +58,20 @@ async function settleForEver(
 }
 
 /** Asks one question through a gateway whose cache other processes share. */
-async function recall({ place, upstream, secret, question }: FleetJob & { readonly type: 'recall' }): Promise<void> {
+async function recall(asked: FleetJob & { readonly type: 'recall' }): Promise<void> {
+  const { place, upstream, secret, question, stream = false } = asked
   const opened = await openCache(place)
   const gateway = createGateway(cachingOptions(store, upstream, opened.cache))
-  const response = await gateway.fetch(questionOf(secret, question))
-  const body = await response.text()
+  const response = await gateway.fetch(questionOf(secret, question, { stream }))
+  const decoder = new TextDecoder()
+  let body = ''
+  let hasBegun = false
+  for await (const bytes of response.body ?? []) {
+    body += decoder.decode(bytes, { stream: true })
+    if (hasBegun || !body.includes('"content":"Par"')) continue
+    hasBegun = true
+    await report({ type: 'began', body })
+  }
   await gateway.close()
   await opened.close()
   await report({ type: 'recalled', status: response.status, cache: response.headers.get('x-svc-cache'), body })

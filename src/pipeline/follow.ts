@@ -1,0 +1,241 @@
+import type { AnswerEvent, AnswerSource, SourceReceiver, StepReader, Usage } from '../core/answer.ts'
+import { NO_USAGE } from '../core/answer.ts'
+import { GatewayError } from '../core/errors.ts'
+import { asObject } from '../core/json.ts'
+import { quotaOf } from '../core/store.ts'
+import type { Dialect } from '../core/prompt.ts'
+import { isStorable, type AnswerClaim, type CacheMiss } from '../cache/cache-miss.ts'
+import type { Leader } from '../cache/single-flight.ts'
+import { stepReader as chatReader } from '../formats/chat/answer-reader.ts'
+import { stepReader as messagesReader } from '../formats/messages/answer-reader.ts'
+import { stepReader as responsesReader } from '../formats/responses/answer-reader.ts'
+import { createFrameReader, type FrameReader } from '../http/sse.ts'
+import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
+import { createStreamSearch, publishStream, type LiveStream, type StreamPlace } from '../replay/live-stream.ts'
+import { hitBill } from './charge.ts'
+import type { Keep, PublishedAnswer, ReplayPlan, Reserved } from './exchange.ts'
+import type { Services, SharedAnswer } from './services.ts'
+import { ownAnswerId } from './turns.ts'
+
+/** Publishes the stream of the process that has the claim, for requests in other processes. */
+export function publishToOthers(
+  live: PublishedAnswer,
+  claim: AnswerClaim,
+  keyId: string,
+  { runtime, detached }: Services,
+): void {
+  const place = placeOf(claim, keyId)
+  if (place === undefined || !claim.isHeld()) return
+  // The gateway closes after the last part was written.
+  detached.add({ end: () => {}, ended: publishStream(live, place, runtime) })
+}
+
+/** Returns a search for the stream of the process that has the claim. */
+export function searchFor(
+  claim: AnswerClaim,
+  keyId: string,
+  { runtime, timeouts }: Services,
+): (() => Promise<LiveStream | undefined>) | undefined {
+  const place = placeOf(claim, keyId)
+  return place && createStreamSearch(place, { now: runtime.now, after: runtime.after, idleMs: timeouts.idle })
+}
+
+function placeOf({ values, id }: AnswerClaim, keyId: string): StreamPlace | undefined {
+  return values && { values, name: `answer:${id}`, quota: quotaOf('live-stream', keyId) }
+}
+
+const READERS: Readonly<Record<Dialect, () => StepReader>> = {
+  openai: chatReader,
+  anthropic: messagesReader,
+  responses: responsesReader,
+}
+/** Maximum size of one event of the followed stream. */
+const MAX_EVENT_CHARS = 16 * 1024 * 1024
+/** Maximum wait for the first content. The request then calls the upstream itself. */
+const BEGIN_MS = 30_000
+
+/** A stream that is followed, and the requests that wait for the one that follows it. */
+interface Followed {
+  readonly live: LiveStream
+  readonly leader?: Leader<SharedAnswer, PublishedAnswer>
+}
+
+export type FollowStream = typeof followStream
+
+/**
+ * Answers a request by the stream of an identical one, as a cache hit. Resolves when the first content is there, with
+ * undefined if none comes: the request then calls the upstream itself.
+ */
+export async function followStream(
+  reserved: Reserved,
+  miss: CacheMiss,
+  { live, leader }: Followed,
+  services: Services,
+): Promise<{ readonly replay: ReplayPlan } | undefined> {
+  const dialect = live.about['dialect']
+  if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
+  const answer = new FollowedAnswer(live, READERS[dialect](), ownAnswerId(reserved, services))
+  const cancel = services.runtime.after(BEGIN_MS, () => answer.abort())
+  const hasBegun = await answer.begun
+  cancel()
+  if (!hasBegun) return undefined
+  await reserved.size.prepare()
+  miss.becameHit()
+  const replay: ReplayPlan = {
+    kind: 'replay',
+    answer,
+    get bill() {
+      return hitBill(reserved, { promptTokens: reserved.size.estimate, usage: answer.usage, spent: miss.spent })
+    },
+    ...(leader !== undefined && { keep: passOn(leader) }),
+  }
+  return { replay }
+}
+
+/** Shares a followed stream with the requests of this process that wait for it. */
+function passOn(leader: Leader<SharedAnswer, PublishedAnswer>): Keep {
+  return {
+    share: leader.publish,
+    finish: ({ status, completion, bill }) => {
+      const answer = status === 200 ? completion?.() : undefined
+      if (answer === undefined || bill === undefined || !isStorable(answer)) {
+        return leader.complete(status === 499 ? 'handed-over' : 'not-shared')
+      }
+      leader.complete({ shared: { completion: answer, promptTokens: bill.originalTokens } })
+    },
+  }
+}
+
+function isDialect(dialect: unknown): dialect is Dialect {
+  return typeof dialect === 'string' && Object.hasOwn(READERS, dialect)
+}
+
+/** The steps of a stream that was written for the caller of another request. */
+export class FollowedAnswer implements AnswerSource, EventSink {
+  /** True when the first content has arrived; false when the stream ended before. */
+  readonly begun: Promise<boolean>
+  usage: Usage | undefined
+
+  readonly #live: LiveStream
+  readonly #frames: FrameReader = createFrameReader(MAX_EVENT_CHARS)
+  readonly #reader: StepReader
+  readonly #ownId: string | undefined
+  readonly #early: AnswerEvent[] = []
+  /** The end of the answer waits for the end of the stream, because the usage is known then. */
+  readonly #last: AnswerEvent[] = []
+  readonly #leave: () => void
+  #receiver: SourceReceiver | undefined
+  #failure: unknown
+  #isOver = false
+  #isPaused = false
+  #resume: () => void = () => {}
+  #begin: (hasBegun: boolean) => void = () => {}
+
+  constructor(live: LiveStream, reader: StepReader, ownId: string | undefined) {
+    this.#live = live
+    this.#reader = reader
+    this.#ownId = ownId
+    this.begun = new Promise((resolve) => (this.#begin = resolve))
+    const leaveSubscribers = live.subscribers?.join()
+    const stop = live.follow(this)
+    this.#leave = () => {
+      stop()
+      leaveSubscribers?.()
+    }
+    if (this.#isOver) this.#leave()
+  }
+
+  // ─── The stream that is followed ───
+
+  write(chunk: EventChunk): boolean {
+    if (this.#isOver) return true
+    try {
+      const bytes = typeof chunk === 'string' ? encoder.encode(chunk) : chunk
+      for (const frame of this.#frames.read(bytes)) for (const event of this.#reader(frame).events) this.#take(event)
+    } catch (error) {
+      this.fail(error)
+    }
+    return !this.#isPaused
+  }
+
+  onDrain(listener: () => void): void {
+    this.#resume = listener
+  }
+
+  end(): void {
+    if (this.#isOver) return
+    if (!this.#last.some(({ type }) => type === 'done')) return this.fail(brokenOff())
+    const usage = asObject(this.#live.summary()['usage'])
+    if (usage !== undefined) this.usage = { ...NO_USAGE, ...usage }
+    if (this.usage !== undefined) this.#give({ type: 'usage', usage: this.usage })
+    for (const event of this.#last) this.#give(event)
+    this.#close()
+    this.#receiver?.onEnd()
+  }
+
+  fail(error: unknown): void {
+    if (this.#isOver) return
+    this.#failure = error
+    this.#close()
+    this.#receiver?.onError(error)
+  }
+
+  leave(): void {}
+
+  // ─── The source of the request ───
+
+  read(receiver: SourceReceiver): void {
+    this.#receiver = receiver
+    for (const event of this.#early.splice(0)) receiver.onStep({ events: [event] })
+    if (this.#failure !== undefined) receiver.onError(this.#failure)
+    else if (this.#isOver) receiver.onEnd()
+  }
+
+  pause(): void {
+    this.#isPaused = true
+  }
+
+  resume(): void {
+    this.#isPaused = false
+    this.#resume()
+  }
+
+  complete(): void {
+    this.#close()
+  }
+
+  abort(): void {
+    this.#close()
+  }
+
+  #take(event: AnswerEvent): void {
+    // Blocks of one format only are not part of a shared answer.
+    if (event.type === 'opaque') return
+    if (event.type === 'usage') this.usage = { ...NO_USAGE, ...this.usage, ...event.usage }
+    else if (event.type === 'answer-end' || event.type === 'done') this.#last.push(event)
+    else if (event.type === 'answer-start') this.#give({ ...event, id: this.#ownId ?? event.id })
+    else this.#give(event)
+    if (event.type.endsWith('-delta')) this.#begin(true)
+  }
+
+  #give(event: AnswerEvent): void {
+    if (this.#receiver === undefined) this.#early.push(event)
+    else this.#receiver.onStep({ events: [event] })
+  }
+
+  #close(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#begin(false)
+    this.#leave?.()
+  }
+}
+
+const encoder = new TextEncoder()
+
+function brokenOff(): GatewayError {
+  return new GatewayError(
+    'upstream',
+    'The identical request whose answer this request follows was broken off. Send the request again.',
+  )
+}

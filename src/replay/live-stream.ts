@@ -1,0 +1,298 @@
+import { asObject, isJsonObject, parseJson, type JsonObject } from '../core/json.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { Runtime } from '../core/ports.ts'
+import type { Quota, Store } from '../core/store.ts'
+import { textOf, type EventSink, type Recording } from './event-buffer.ts'
+import { takeLease, type Lease } from './lease.ts'
+import type { Subscribers } from './subscribers.ts'
+
+/**
+ * Streams that one process generates and others follow through the store.
+ *
+ * A follower writes `live-wanted:<name>`. The process that generates the stream polls for it, so a stream without
+ * followers costs one read per poll and no write. The events are written as `live:<name>:<token>:<n>`. `live:<name>` is
+ * a lease while the stream runs, and states the number of parts when it has ended.
+ */
+export interface StreamPlace {
+  readonly values: Pick<Store, 'get' | 'set' | 'swap'>
+  readonly name: string
+  readonly quota: Quota
+}
+
+/** A stream of this process, or of another one. */
+export interface LiveStream {
+  /** Properties that a follower needs to read the events. */
+  readonly about: JsonObject
+  /** Sends all events from the first one on. Returns a function by which the reader leaves. */
+  follow(sink: EventSink): () => void
+  /** Returns what is known when the stream has ended, such as its usage. */
+  summary(): JsonObject
+  /** The subscribers that keep the stream running. */
+  readonly subscribers?: Subscribers | undefined
+}
+
+/** How often the generating process looks for followers, in milliseconds. */
+const LOOK_MS = 250
+/** How often a follower asks again, and the time after which its request expires. */
+const ASK_MS = 3_000
+const ASKED_MS = 12_000
+/** Minimum time between two parts. */
+const PART_MS = 40
+/** A follower that comes later finds no beginning and waits for the end. */
+const PART_TTL_MS = 300_000
+const LEASE_MS = 10_000
+/** Delay between two polls of a follower. It increases while no part arrives. */
+const FIRST_POLL_MS = 20
+const MAX_POLL_MS = 200
+const MAX_FAILURES = 3
+
+const headKey = (name: string): string => `live:${name}`
+const partKey = (name: string, token: string, part: number): string => `live:${name}:${token}:${part}`
+const wantedKey = (name: string): string => `live-wanted:${name}`
+
+type Clock = Pick<Runtime, 'now' | 'after'>
+
+/** Publishes a stream while another process asks for it. Never rejects: followers then wait for the whole answer. */
+export async function publishStream(
+  stream: LiveStream & { readonly ended: Recording['ended'] },
+  place: StreamPlace,
+  runtime: Clock & Pick<Runtime, 'uuid'>,
+): Promise<void> {
+  let hasEnded = false
+  const ended = stream.ended.then(() => {
+    hasEnded = true
+  })
+  try {
+    while (!hasEnded) {
+      if ((await place.values.get(wantedKey(place.name))) !== undefined) return await publish(stream, place, runtime)
+      await Promise.race([ended, pause(LOOK_MS, runtime)])
+    }
+  } catch {
+    // The store failed.
+  }
+}
+
+async function publish(
+  stream: Parameters<typeof publishStream>[0],
+  place: StreamPlace,
+  runtime: Clock & Pick<Runtime, 'uuid'>,
+): Promise<void> {
+  const { values, name, quota } = place
+  const token = runtime.uuid()
+  const last = await values.get(headKey(name))
+  const expected = readHead(last)?.parts === undefined ? undefined : last
+  const text = JSON.stringify({ token, about: stream.about })
+  const lease = await takeLease(
+    { store: values, ...runtime },
+    { name: headKey(name), expected, text, leaseMs: LEASE_MS, quota },
+  )
+  if (lease === undefined) return
+  // The stream continues for its followers when its own caller disconnects.
+  const leave = stream.subscribers?.join()
+  try {
+    await writeParts(stream, { place, token, lease, runtime })
+  } catch (error) {
+    await lease.end(undefined)
+    throw error
+  } finally {
+    leave?.()
+  }
+}
+
+interface Writing {
+  readonly place: StreamPlace
+  readonly token: string
+  readonly lease: Lease
+  readonly runtime: Clock
+}
+
+async function writeParts(
+  stream: Parameters<typeof publishStream>[0],
+  { place: { values, name, quota }, token, lease, runtime }: Writing,
+): Promise<void> {
+  let pending = ''
+  let isOver = false
+  let isWhole = false
+  let wake: () => void = () => {}
+  const over = (): void => {
+    isOver = true
+    wake()
+  }
+  const stop = stream.follow({
+    write: (chunk) => {
+      pending += textOf(chunk)
+      wake()
+      return true
+    },
+    onDrain: () => {},
+    end: over,
+    fail: over,
+    leave: () => {},
+  })
+  let parts = 0
+  let askedAt = runtime.now()
+  try {
+    while (!isOver || pending !== '') {
+      if (pending === '') await Promise.race([new Promise<void>((resolve) => (wake = resolve)), pause(ASK_MS, runtime)])
+      if (runtime.now() - askedAt > ASKED_MS) {
+        if ((await values.get(wantedKey(name))) === undefined) break
+        askedAt = runtime.now()
+      }
+      if (pending === '') continue
+      const text = pending
+      pending = ''
+      await values.set(partKey(name, token, parts), text, { ttlMs: PART_TTL_MS, quota })
+      parts += 1
+      if (!isOver) await pause(PART_MS, runtime)
+    }
+    if (isOver) ({ isWhole } = await stream.ended)
+  } finally {
+    stop()
+  }
+  await lease.end(JSON.stringify({ token, parts, isWhole, summary: stream.summary() }), PART_TTL_MS)
+}
+
+interface Head {
+  readonly token: string
+  readonly about: JsonObject
+  /** Present when the stream has ended. */
+  readonly parts: number | undefined
+  readonly isWhole: boolean
+  readonly summary: JsonObject
+}
+
+function readHead(text: string | undefined): Head | undefined {
+  const head = text === undefined ? undefined : asObject(parseJson(text))
+  const token = head?.['token']
+  if (head === undefined || typeof token !== 'string') return undefined
+  const { about, parts, isWhole, summary } = head
+  return {
+    token,
+    about: isJsonObject(about) ? about : {},
+    parts: typeof parts === 'number' ? parts : undefined,
+    isWhole: isWhole === true,
+    summary: isJsonObject(summary) ? summary : {},
+  }
+}
+
+/** Asks for the stream of a place. Each call returns the stream if another process publishes it. */
+export function createStreamSearch(
+  place: StreamPlace,
+  runtime: Clock & { readonly idleMs: number },
+): () => Promise<LiveStream | undefined> {
+  const ask = createAsk(place, runtime)
+  return async () => {
+    await ask()
+    const head = readHead(await place.values.get(headKey(place.name)))
+    return head === undefined || head.parts !== undefined ? undefined : followed(head, { place, runtime, ask })
+  }
+}
+
+function createAsk({ values, name, quota }: StreamPlace, { now }: Clock): () => Promise<void> {
+  let askedAt = -Infinity
+  return async () => {
+    if (now() - askedAt < ASK_MS) return
+    askedAt = now()
+    await values.set(wantedKey(name), '1', { ttlMs: ASKED_MS, quota })
+  }
+}
+
+interface Following {
+  readonly place: StreamPlace
+  readonly runtime: Clock & { readonly idleMs: number }
+  readonly ask: () => Promise<void>
+}
+
+function followed(head: Head, following: Following): LiveStream {
+  let summary: JsonObject = {}
+  return {
+    about: head.about,
+    summary: () => summary,
+    follow: (sink) => {
+      const reader = createReader(sink)
+      readParts(head.token, reader, following).then(
+        (end) => {
+          summary = end?.summary ?? {}
+          if (end?.isWhole === true) sink.end()
+          else if (!reader.hasLeft()) sink.fail(lost())
+        },
+        (error: unknown) => sink.fail(GatewayError.is(error) ? error : lost()),
+      )
+      return () => {
+        reader.leave()
+        sink.leave()
+      }
+    },
+  }
+}
+
+/** A sink that is written to part by part. */
+interface Reader {
+  /** Resolves when the sink takes more. */
+  write(text: string): Promise<void> | undefined
+  leave(): void
+  hasLeft(): boolean
+}
+
+function createReader(sink: EventSink): Reader {
+  let hasLeft = false
+  let wake: () => void = () => {}
+  sink.onDrain(() => wake())
+  return {
+    write: (text) => (sink.write(text) ? undefined : new Promise((resolve) => (wake = resolve))),
+    leave: () => {
+      hasLeft = true
+      wake()
+    },
+    hasLeft: () => hasLeft,
+  }
+}
+
+/** Returns the head when all parts were read; undefined when the stream was lost or its reader has left. */
+async function readParts(token: string, reader: Reader, { place, runtime, ask }: Following): Promise<Head | undefined> {
+  const { values, name } = place
+  let part = 0
+  let failures = 0
+  let pollMs = FIRST_POLL_MS
+  let readAt = runtime.now()
+  while (!reader.hasLeft() && runtime.now() - readAt < runtime.idleMs) {
+    try {
+      // The parts are written before the end, so the end is read first.
+      const head = readHead(await values.get(headKey(name)))
+      const text = await values.get(partKey(name, token, part))
+      failures = 0
+      if (text === undefined) {
+        if (head?.token !== token || head.parts !== undefined) return head?.parts === part ? head : undefined
+        await ask()
+        await sleep(pollMs, runtime)
+        pollMs = Math.min(2 * pollMs, MAX_POLL_MS)
+        continue
+      }
+      part += 1
+      pollMs = FIRST_POLL_MS
+      await reader.write(text)
+      readAt = runtime.now()
+    } catch (error) {
+      failures += 1
+      if (failures >= MAX_FAILURES) throw error
+      await sleep(MAX_POLL_MS, runtime)
+    }
+  }
+  return undefined
+}
+
+function lost(): GatewayError {
+  return new GatewayError(
+    'upstream',
+    'The process that generates this answer stopped sending it. Send the request again.',
+  )
+}
+
+function sleep(ms: number, { after }: Pick<Runtime, 'after'>): Promise<void> {
+  return new Promise((resolve) => void after(ms, resolve))
+}
+
+/** Like `sleep`, but does not keep the process alive. */
+function pause(ms: number, { after }: Pick<Runtime, 'after'>): Promise<void> {
+  return new Promise((resolve) => void after(ms, resolve, { isBackground: true }))
+}
