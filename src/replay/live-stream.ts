@@ -112,7 +112,7 @@ async function writeParts(
 ): Promise<void> {
   let pending = ''
   let isOver = false
-  let isWhole = false
+  let isLost = false
   let wake: () => void = () => {}
   const over = (): void => {
     isOver = true
@@ -126,7 +126,10 @@ async function writeParts(
     },
     onDrain: () => {},
     end: over,
-    fail: over,
+    fail: () => {
+      isLost = true
+      over()
+    },
     leave: () => {},
   })
   let parts = 0
@@ -145,11 +148,11 @@ async function writeParts(
       parts += 1
       if (!isOver) await pause(PART_MS, runtime)
     }
-    if (isOver) ({ isWhole } = await stream.ended)
   } finally {
     stop()
   }
-  await lease.end(JSON.stringify({ token, parts, isWhole, summary: stream.summary() }), PART_TTL_MS)
+  const end = JSON.stringify({ token, parts, summary: stream.summary() })
+  await lease.end(isOver && !isLost ? end : undefined, PART_TTL_MS)
 }
 
 interface Head {
@@ -157,7 +160,6 @@ interface Head {
   readonly about: JsonObject
   /** Present when the stream has ended. */
   readonly parts: number | undefined
-  readonly isWhole: boolean
   readonly summary: JsonObject
 }
 
@@ -165,12 +167,11 @@ function readHead(text: string | undefined): Head | undefined {
   const head = text === undefined ? undefined : asObject(parseJson(text))
   const token = head?.['token']
   if (head === undefined || typeof token !== 'string') return undefined
-  const { about, parts, isWhole, summary } = head
+  const { about, parts, summary } = head
   return {
     token,
     about: isJsonObject(about) ? about : {},
     parts: typeof parts === 'number' ? parts : undefined,
-    isWhole: isWhole === true,
     summary: isJsonObject(summary) ? summary : {},
   }
 }
@@ -213,7 +214,7 @@ function followed(head: Head, following: Following): LiveStream {
       readParts(head.token, reader, following).then(
         (end) => {
           summary = end?.summary ?? {}
-          if (end?.isWhole === true) sink.end()
+          if (end !== undefined) sink.end()
           else if (!reader.hasLeft()) sink.fail(lost())
         },
         (error: unknown) => sink.fail(GatewayError.is(error) ? error : lost()),

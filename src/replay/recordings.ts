@@ -1,6 +1,7 @@
 import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Store, quotaOf } from '../core/store.ts'
+import type { LiveStream, StreamPlace } from './live-stream.ts'
 import type { Subscribers } from './subscribers.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { EventBuffer, type Recording } from './event-buffer.ts'
@@ -42,13 +43,15 @@ export interface Recordings {
   keep(kept: Kept, owner: string, id: string): void
   /** Finds a recording. Resolves with `elsewhere` if another process generates it. Rejects if the store fails. */
   find(owner: string, id: string): Promise<FoundRecording | undefined>
+  /** Returns a search for the stream of a recording that another process generates. */
+  search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>>
   /** Resolves when all ended recordings are stored or refused by the store. */
   flush(): Promise<void>
   /** Number and bytes of the recordings in progress. */
   readonly size: { readonly entries: number; readonly bytes: number }
 }
 
-export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'after' | 'uuid'> {
+export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
   readonly store: Store
   /** When false, no stream is registered or stored. @default true */
   readonly isOn?: boolean
@@ -66,7 +69,7 @@ const LIVE = 'live'
 const NAMABLE = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
-  const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
+  const { store, now, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
   const room = createRecordingCapacity({ ...BOUNDS, ...bounds })
   const most = bounds.bytesOfOne ?? BOUNDS.bytesOfOne
   const live = new Map<string, Live>()
@@ -111,6 +114,20 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     return takeLease({ store, after }, { ...lease, quota: quotaOf('recording', owner) }).catch(() => undefined)
   }
 
+  const placeOf = (owner: string, id: string): StreamPlace => ({
+    values: store,
+    name: nameOf(owner, id),
+    quota: quotaOf('live-stream', owner),
+  })
+
+  /** Lets other processes follow the stream, because its caller may reconnect to any of them. */
+  async function publish({ live: recording, subscribers }: Live, { owner, id }: RecordingName): Promise<void> {
+    const { publishStream } = await import('./live-stream.ts')
+    const follow: LiveStream['follow'] = (sink) => recording.follow(0, sink)
+    const stream = { about: {}, ended: recording.ended, follow, summary: () => ({}), subscribers }
+    await publishStream(stream, placeOf(owner, id), { now, after, uuid })
+  }
+
   return {
     isOn,
     open: ({ owner, isKept }) => new EventBuffer(isKept ? room.enter(owner) : undefined),
@@ -122,6 +139,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
       const recorded = { live: recording, subscribers }
       live.set(name, recorded)
       void keepWhenEnded(recorded, known, isDetached ? mark(known) : Promise.resolve(undefined))
+      if (isDetached) void save(`${name} live`, publish(recorded, known))
     },
     keep: (kept, owner, id) => {
       const text = isOn && NAMABLE.test(id) ? write(kept) : undefined
@@ -134,6 +152,10 @@ export function createRecordings(options: RecordingsOptions): Recordings {
       if (recorded !== undefined) return recorded
       await saving.get(name)
       return readKept(await store.get(name))
+    },
+    search: async (owner, id, idleMs) => {
+      const { createStreamSearch } = await import('./live-stream.ts')
+      return createStreamSearch(placeOf(owner, id), { now, after, idleMs })
     },
     flush: async () => {
       while (saving.size > 0) await Promise.all(saving.values())

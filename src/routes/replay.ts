@@ -15,7 +15,8 @@ import { eventSinkOf } from '../pipeline/stream-answer.ts'
 import { baseHeaders, STREAM_HEADERS } from '../pipeline/response.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
-import { countEvents, type EventSink, skipEvents } from '../replay/event-buffer.ts'
+import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../replay/event-buffer.ts'
+import type { LiveStream } from '../replay/live-stream.ts'
 import type { FoundRecording, Kept } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
@@ -49,7 +50,10 @@ async function find({ variables, request }: Call, key: VirtualKey, wanted: Wante
   const look = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
   const found = await look()
   if (found === undefined) throw unknownMessage()
-  if (found === 'elsewhere') return (sink) => void waitForText(look, { request, sink }, wanted)
+  if (found === 'elsewhere') {
+    const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
+    return (sink) => void followOther(look, { findStream, request, sink }, wanted)
+  }
   if ('kept' in found) {
     const text = textAfter(found.kept, wanted)
     return (sink) => sendText(text, sink)
@@ -65,25 +69,31 @@ async function find({ variables, request }: Call, key: VirtualKey, wanted: Wante
   }
 }
 
-/** Polls for a text that another process generates. */
-async function waitForText(
+/** Follows a stream that another process generates, or sends its text if it has ended. */
+async function followOther(
   look: () => Promise<FoundRecording | undefined>,
-  { request, sink }: { readonly request: HttpRequest; readonly sink: EventSink },
+  { findStream, request, sink }: Other,
   wanted: Wanted,
 ): Promise<void> {
   const { runtime, timeouts } = wanted.services
   const until = runtime.now() + timeouts.total
   let hasLeft = false
   let wake: () => void = () => {}
+  let stopReading: () => void = () => sink.leave()
   request.onDisconnect(() => {
     hasLeft = true
-    sink.leave()
+    stopReading()
     wake()
   })
   try {
     while (!hasLeft) {
       const found = await look()
       if (found !== 'elsewhere') return sendText(keptText(found, wanted), sink)
+      const live = await findStream()
+      if (live !== undefined && !hasLeft) {
+        stopReading = live.follow(afterEvents(wanted.after, sink))
+        return
+      }
       if (runtime.now() >= until) throw lostMessage()
       await new Promise<void>((resolve) => {
         wake = resolve
@@ -92,6 +102,34 @@ async function waitForText(
     }
   } catch (error) {
     sink.fail(error)
+  }
+}
+
+interface Other {
+  readonly findStream: () => Promise<LiveStream | undefined>
+  readonly request: HttpRequest
+  readonly sink: EventSink
+}
+
+/** Leaves out the events that the caller has seen. */
+function afterEvents(after: number, sink: EventSink): EventSink {
+  let count = 0
+  return {
+    ...sink,
+    write: (chunk) => {
+      const text = textOfChunk(chunk)
+      const rest = skipEvents(text, Math.max(0, after - count))
+      count += countEvents(text)
+      return rest === '' || sink.write(rest)
+    },
+    end: () => {
+      try {
+        checkPosition(after, count)
+        sink.end()
+      } catch (error) {
+        sink.fail(error)
+      }
+    },
   }
 }
 

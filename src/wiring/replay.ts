@@ -38,7 +38,7 @@ export interface Replay {
 
 export function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
   const { now, uuid, after } = runtime
-  const recordings = createRecordings({ ...(options === false ? { isOn: false } : options), store, after, uuid })
+  const recordings = createRecordings({ ...(options === false ? { isOn: false } : options), store, now, after, uuid })
   const idempotency = idempotencyOnDemand({ store, now, uuid, after })
   const detached = createDetached({ after })
   return {

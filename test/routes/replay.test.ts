@@ -194,7 +194,7 @@ describe('a live message', () => {
     await expectSettledOnce(stage)
   })
 
-  it('of another process is awaited if it is detached, and is unknown until complete if not', async () => {
+  it('of another process is followed if it is detached, and is unknown until complete if not', async () => {
     const opened = gate()
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
@@ -208,11 +208,14 @@ describe('a live message', () => {
     await new Promise((resolve) => setImmediate(resolve))
     const waiting = await again({ ...stage, ...elsewhere }, one, { body: { starting_after: 2 } })
     expect((await again({ ...stage, ...elsewhere }, two)).status).toBe(404)
+    const followed = reading(waiting)
+    // The upstream goes on only when the other process has sent an event.
+    expect(eventTexts(await followed.events(1)).length).toBeGreaterThan(0)
     opened.open()
     const [whole, other_] = [await detached.rest(), await attached.rest()]
 
     expect(waiting.status).toBe(200)
-    expect(eventTexts(await waiting.text())).toEqual(eventTexts(whole).slice(2))
+    expect(eventTexts(await followed.rest())).toEqual(eventTexts(whole).slice(2))
     expect(await (await again({ ...stage, ...elsewhere }, two)).text()).toBe(other_)
   })
 })
