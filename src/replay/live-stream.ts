@@ -251,35 +251,43 @@ function createReader(sink: EventSink): Reader {
 
 /** Returns the head when all parts were read; undefined when the stream was lost or its reader has left. */
 async function readParts(token: string, reader: Reader, { place, runtime, ask }: Following): Promise<Head | undefined> {
-  const { values, name } = place
   let part = 0
   let failures = 0
   let pollMs = FIRST_POLL_MS
   let readAt = runtime.now()
   while (!reader.hasLeft() && runtime.now() - readAt < runtime.idleMs) {
-    try {
-      // The parts are written before the end, so the end is read first.
-      const head = readHead(await values.get(headKey(name)))
-      const text = await values.get(partKey(name, token, part))
-      failures = 0
-      if (text === undefined) {
-        if (head?.token !== token || head.parts !== undefined) return head?.parts === part ? head : undefined
-        await ask()
-        await sleep(pollMs, runtime)
-        pollMs = Math.min(2 * pollMs, MAX_POLL_MS)
-        continue
-      }
+    const found = await readPart(place, token, part).catch((error: unknown) => ({ error }))
+    if ('error' in found) {
+      failures += 1
+      if (failures >= MAX_FAILURES) throw found.error
+      await sleep(MAX_POLL_MS, runtime)
+      continue
+    }
+    failures = 0
+    const { head, text } = found
+    if (text !== undefined) {
       part += 1
       pollMs = FIRST_POLL_MS
       await reader.write(text)
       readAt = runtime.now()
-    } catch (error) {
-      failures += 1
-      if (failures >= MAX_FAILURES) throw error
-      await sleep(MAX_POLL_MS, runtime)
+      continue
     }
+    if (head?.token !== token || head.parts !== undefined) return head?.parts === part ? head : undefined
+    await ask().catch(() => {})
+    await sleep(pollMs, runtime)
+    pollMs = Math.min(2 * pollMs, MAX_POLL_MS)
   }
   return undefined
+}
+
+/** All parts are written before the end is stated, so the head is read first. */
+async function readPart(
+  { values, name }: StreamPlace,
+  token: string,
+  part: number,
+): Promise<{ readonly head: Head | undefined; readonly text: string | undefined }> {
+  const head = readHead(await values.get(headKey(name)))
+  return { head, text: await values.get(partKey(name, token, part)) }
 }
 
 function lost(): GatewayError {
