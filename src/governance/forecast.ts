@@ -2,7 +2,7 @@ import type { GatewayError } from '../core/errors.ts'
 import type { Store } from '../core/store.ts'
 import { claimsFor, outputFor, rateStatus, recountFor, refusal } from './claims.ts'
 import { limitsInForce, type Limit, type SharedLimits } from './limits.ts'
-import { createCarryOver } from './key-windows.ts'
+import { createCarryOver } from './carried.ts'
 import type { Quote, RateStatus, Recount } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 

@@ -1,11 +1,11 @@
 import { GatewayError } from '../core/errors.ts'
-import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import { nano } from '../core/money.ts'
 import { periodOf } from '../core/period.ts'
 import type { ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../core/store.ts'
 import { claimsFor, outputFor, rateStatus, recountFor, refusal, type Wanted } from './claims.ts'
 import type { Forecast } from './forecast.ts'
-import { createCarryOver, createKeyWindows, type KeyWindows } from './key-windows.ts'
+import { createKeyWindows, type CarryOver, type KeyWindows } from './key-windows.ts'
 import type { Limit, SharedLimits } from './limits.ts'
 import type { Quote, RateStatus, Recount, Reservation, Used, WaitForStore } from './reservation.ts'
 import { checkedUsage, createSettlements, settlementOf, type SettlementsOptions } from './settlements.ts'
@@ -55,7 +55,16 @@ const EXPIRES_AFTER_MS = 600_000
 export function createLedger(options: LedgerOptions): Ledger {
   const { store, now, uuid, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
-  const windowsOf = createKeyWindows(shared, createCarryOver(store, allowsUnreserved))
+  let loaded: CarryOver | undefined
+  /** Loaded with the first budget. */
+  const load = lazy(async () => {
+    const { createCarryOver } = await import('./forecast.ts')
+    return (loaded = createCarryOver(store, allowsUnreserved))
+  })
+  const windowsOf = createKeyWindows(shared, (limits, at) => {
+    if (!limits.some(({ kind }) => kind === 'budget')) return limits
+    return loaded === undefined ? load().then((carryOver) => carryOver(limits, at)) : loaded(limits, at)
+  })
 
   function reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (given) => given): MaybePromise<Reservation> {
     return chain(attempt({ key, quote, wait }), (outcome) =>

@@ -13,7 +13,7 @@ import {
   type LimitKind,
   type SharedLimits,
 } from './limits.ts'
-import { readSpent, type BudgetWindow } from './key-windows.ts'
+import { readSpent, type BudgetWindow } from './carried.ts'
 import { modelsIn, reportWindow, sumTallies, tallyNames, type UsageSums } from './usage-tally.ts'
 
 /** Usage and remaining limits of keys, in the form of the admin API. Times are ISO 8601. */

@@ -1,6 +1,6 @@
 import type { Tally } from '../core/store.ts'
 import { periodOf, type DurationCode, type Period } from '../core/period.ts'
-import { keyOwner, MAX_SETBACK_MS, sharedOwner } from './limits.ts'
+import { keyOwner, sharedOwner } from './limits.ts'
 import type { Used } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
@@ -157,30 +157,15 @@ export function modelsIn(tallies: readonly Readonly<Record<string, number>>[]): 
   return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()
 }
 
-/**
- * Returns the tallies, and the field in each of them, whose sum is the amount that was billed to an owner in a window.
- * Near midnight, the tally of the next day is included, because the clock may have been set back.
- */
-export function billedTallies(
-  { owner, every, period }: { readonly owner: string; readonly every: DurationCode; readonly period: Period },
-  now: number,
-): { readonly names: readonly string[]; readonly field: string } {
-  if (every === '1m') return { names: [], field: 'billed' }
-  const names: string[] = []
-  const end = Math.min(period.end, Math.max(now, period.start) + MAX_SETBACK_MS)
-  for (let day = periodOf(period.start, '1d'); day.start < end; day = periodOf(day.end, '1d')) {
-    names.push(billedName(owner, day.start))
-  }
-  return { names, field: every === '1h' ? billedInHour(period.start) : 'billed' }
-}
-
-function billedName(owner: string, day: number): string {
+/** Returns the name of the tally with the billed amounts of an owner on one day. */
+export function billedName(owner: string, day: number): string {
   return owner.startsWith(KEY) ? totalName(owner.slice(KEY.length), '1d', day) : `billed:${owner}:1d:${day}`
 }
 
 const KEY = keyOwner('')
 
-function billedInHour(at: number): string {
+/** Returns the field of such a tally with the amount of one hour. */
+export function billedInHour(at: number): string {
   return `billed@${new Date(at).getUTCHours()}`
 }
 
