@@ -6,6 +6,8 @@ import { createCarryOver } from './carried.ts'
 import type { Quote, RateStatus, Recount } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
+export { createCarryOver }
+
 /** The result that a reservation would currently have. */
 export interface Forecast {
   readonly rate: RateStatus

@@ -75,6 +75,10 @@ function join(
   return chain(singleFlight.join(`${key.id} ${miss.id}`, joining), (role) => joinAs(role, reserved, miss, services))
 }
 
+const loadFollowing = () => import('./on-demand.ts')
+
+const followStream: FollowStream = async (...given) => (await loadFollowing()).followStream(...given)
+
 /** Several choices in one stream cannot be written again. */
 function canFollow({ prompt }: Reserved): boolean {
   return prompt.stream && (prompt.settings.choices ?? 1) === 1
@@ -86,7 +90,7 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
   const own: Found = { keep: keepFor(reserved, miss, { services }), spent }
   if (role.role === 'alone') return own
   if (role.role === 'stream') {
-    return follow(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? own)
+    return followStream(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? own)
   }
   miss.becameHit()
   return { replay: replayOf(reserved, role.value, spent) }
@@ -100,7 +104,8 @@ function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, service
   return joinOther(reserved, claim, services).then(
     async (joined) => {
       if (joined === undefined) return found
-      if ('stream' in joined) return (await follow(reserved, miss, { live: joined.stream, leader }, services)) ?? found
+      if ('stream' in joined)
+        return (await followStream(reserved, miss, { live: joined.stream, leader }, services)) ?? found
       leader.complete({ shared: joined })
       miss.becameHit()
       return { replay: replayOf(reserved, joined, spent) }
@@ -119,13 +124,8 @@ async function joinOther(
   services: Services,
 ): ReturnType<typeof claim.join<LiveStream>> {
   if (!canFollow(reserved) || claim.values === undefined) return claim.join()
-  const { searchFor } = await import('./on-demand.ts')
-  return claim.join(searchFor(claim, reserved.key.id, services))
-}
-
-async function follow(...given: Parameters<FollowStream>): Promise<Found | undefined> {
-  const { followStream } = await import('./on-demand.ts')
-  return followStream(...given)
+  const code = await loadFollowing()
+  return claim.join(code.searchFor(claim, reserved.key.id, services))
 }
 
 function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer, spent: NanoUsd = ZERO): ReplayPlan {
@@ -145,7 +145,8 @@ function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keep
       leader !== undefined && {
         share: (live) => {
           leader.publish(live)
-          if (claim?.values !== undefined) void publish(live, claim, reserved, services)
+          if (claim?.values !== undefined)
+            void loadFollowing().then((code) => code.publishToOthers(live, claim, reserved.key.id, services))
         },
       }),
     finish: ({ status, completion, bill }: RequestOutcome) => {
@@ -173,16 +174,6 @@ interface Keeping {
   /** Absent if no request of this process waits for this one. */
   readonly leader?: AnswerLeader
   readonly services: Services
-}
-
-async function publish(
-  live: PublishedAnswer,
-  claim: NonNullable<CacheMiss['claim']>,
-  { key }: Reserved,
-  services: Services,
-): Promise<void> {
-  const { publishToOthers } = await import('./on-demand.ts')
-  publishToOthers(live, claim, key.id, services)
 }
 
 function share(miss: CacheMiss, shared: SharedAnswer, leader: AnswerLeader | undefined): MaybePromise<void> {

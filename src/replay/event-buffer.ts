@@ -60,7 +60,6 @@ export class EventBuffer implements Recording {
   #original: Reader | undefined
   #isKept: boolean
   #isOver = false
-  #isWhole = false
   #isDraining = false
   #isWanted = true
   #tellEnd: (ending: StreamEnd) => void = () => {}
@@ -109,7 +108,6 @@ export class EventBuffer implements Recording {
     if (this.#isOver) return
     this.push(last)
     this.#isOver = true
-    this.#isWhole = isWhole
     this.#tellEnd({ isWhole, text: this.#isKept ? this.#chunks.map(textOf).join('') : undefined })
     for (const reader of this.#readers) this.#pump(reader)
     this.#leavePlace()
@@ -118,10 +116,6 @@ export class EventBuffer implements Recording {
   /** True while the events can be read by others than the original reader. */
   get isKept(): boolean {
     return this.#isKept
-  }
-
-  get isWhole(): boolean {
-    return this.#isWhole
   }
 
   #attach(reader: Reader): () => void {

@@ -72,6 +72,16 @@ export async function publishStream(
   }
 }
 
+/** Publishes a recording as it is written. */
+export async function publishRecording(
+  { live, subscribers }: { readonly live: Recording; readonly subscribers: Subscribers | undefined },
+  place: StreamPlace,
+  runtime: Parameters<typeof publishStream>[2],
+): Promise<void> {
+  const follow: LiveStream['follow'] = (sink) => live.follow(0, sink)
+  await publishStream({ about: {}, ended: live.ended, follow, summary: () => ({}), subscribers }, place, runtime)
+}
+
 async function publish(
   stream: Parameters<typeof publishStream>[0],
   place: StreamPlace,

@@ -1,7 +1,7 @@
 import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Store, quotaOf } from '../core/store.ts'
-import type { LiveStream, StreamPlace } from './live-stream.ts'
+import type { LiveStream } from './live-stream.ts'
 import type { Subscribers } from './subscribers.ts'
 import { takeLease, type Lease } from './lease.ts'
 import { EventBuffer, type Recording } from './event-buffer.ts'
@@ -69,7 +69,7 @@ const LIVE = 'live'
 const NAMABLE = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
-  const { store, now, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
+  const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
   const room = createRecordingCapacity({ ...BOUNDS, ...bounds })
   const most = bounds.bytesOfOne ?? BOUNDS.bytesOfOne
   const live = new Map<string, Live>()
@@ -114,18 +114,10 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     return takeLease({ store, after }, { ...lease, quota: quotaOf('recording', owner) }).catch(() => undefined)
   }
 
-  const placeOf = (owner: string, id: string): StreamPlace => ({
-    values: store,
-    name: nameOf(owner, id),
-    quota: quotaOf('live-stream', owner),
-  })
-
   /** Lets other processes follow the stream, because its caller may reconnect to any of them. */
-  async function publish({ live: recording, subscribers }: Live, { owner, id }: RecordingName): Promise<void> {
-    const { publishStream } = await import('./live-stream.ts')
-    const follow: LiveStream['follow'] = (sink) => recording.follow(0, sink)
-    const stream = { about: {}, ended: recording.ended, follow, summary: () => ({}), subscribers }
-    await publishStream(stream, placeOf(owner, id), { now, after, uuid })
+  async function publish(recorded: Live, name: string, owner: string): Promise<void> {
+    const { publishRecording } = await import('./live-stream.ts')
+    return publishRecording(recorded, { values: store, name, quota: quotaOf('live-stream', owner) }, options)
   }
 
   return {
@@ -139,7 +131,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
       const recorded = { live: recording, subscribers }
       live.set(name, recorded)
       void keepWhenEnded(recorded, known, isDetached ? mark(known) : Promise.resolve(undefined))
-      if (isDetached) void save(`${name} live`, publish(recorded, known))
+      if (isDetached) void save(`${name} live`, publish(recorded, name, owner))
     },
     keep: (kept, owner, id) => {
       const text = isOn && NAMABLE.test(id) ? write(kept) : undefined
@@ -155,7 +147,8 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     },
     search: async (owner, id, idleMs) => {
       const { createStreamSearch } = await import('./live-stream.ts')
-      return createStreamSearch(placeOf(owner, id), { now, after, idleMs })
+      const place = { values: store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
+      return createStreamSearch(place, { ...options, idleMs })
     },
     flush: async () => {
       while (saving.size > 0) await Promise.all(saving.values())
