@@ -74,7 +74,7 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
     const publish = (stream: S): void => {
       if (isComplete) return
       flight.stream = stream
-      for (const { settle, followsStream } of [...(flight.followers ?? [])]) {
+      for (const { settle, followsStream } of flight.followers ?? []) {
         if (followsStream) settle({ role: 'stream', stream })
       }
     }
