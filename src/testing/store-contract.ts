@@ -280,6 +280,27 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.get('a:0')).toBeUndefined()
       })
 
+      it('that expiring data and logs fill never evict or block keys, budgets and batches', async () => {
+        const expiring = quota('recording:one', { maxBytes: 20_000 })
+        const log = quota('audit:one', { maxBytes: 20_000 })
+        await store.set('key:1', 'key')
+        await store.set('budget:1', 'budget')
+        await fill('batch', 'batch:one')
+        await reserve('open', [claim('spent', 60, 100)])
+        for (let n = 0; n < 20; n += 1) {
+          await store.set(`recording:${n}`, 'x'.repeat(3_000), { ttlMs: 10_000, quota: expiring })
+          await store.append('audit', { at: START, value: 'x'.repeat(3_000), quota: log })
+        }
+        expect((await keysOf('recording')).length).toBeLessThanOrEqual(3)
+        expect([await store.get('key:1'), await store.get('budget:1')]).toEqual(['key', 'budget'])
+        expect(await keysOf('batch')).toEqual(['batch:0', 'batch:1', 'batch:2'])
+        await store.set('key:2', 'x'.repeat(30_000))
+        expect(await store.swap('key:1', 'key', 'changed')).toBe(true)
+        expect(await reserve('next', [claim('spent', 41, 100)])).toMatchObject({ accepted: false })
+        expect(await reserve('last', [claim('spent', 40, 100)])).toMatchObject({ accepted: true })
+        expect(await store.list('key:', { limit: 10 })).toEqual(['key:1', 'key:2'])
+      })
+
       it('do not count values that have expired', async () => {
         await fill('a', 'q:one', 1_000)
         clock.advance(1_000)
