@@ -84,7 +84,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   const { now = Date.now, ...bounds } = options
   const most = { ...DEFAULTS, ...bounds }
   const values = createValues(now, most)
-  const counters = createCounters(now, most)
+  const counters = createCounters(now, { counters: most.counters, reservations: most.tickets })
   const tallies = createTallies(now, most.tallies)
   const logs = createLogs(now, most.logs)
   const store: Store = {

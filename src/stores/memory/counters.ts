@@ -11,7 +11,7 @@ import {
 } from '../reservation-rules.ts'
 import { createExpiryQueue, type Dated } from './sorted.ts'
 
-/** Counters of requests, tokens and money, and the tickets that hold parts of them. */
+/** Counters of requests, tokens and money, and the reservations that hold parts of them. */
 export interface MemoryCounters {
   reserve(request: ReserveRequest): ReserveResult
   /** False when the reservation is unknown or settled. */
@@ -26,41 +26,41 @@ interface Counter extends Dated {
   held: number
 }
 
-/** An open reservation. Settled ones are forgotten at once: an unknown reservationId settles nothing, so nothing can happen twice. */
+/** An open reservation. A settled one is deleted, because an unknown id settles nothing. */
 interface Reservation extends Dated {
   readonly name: string
   holds: readonly { readonly counter: Counter; readonly amount: number }[]
-  lapsed: boolean
+  isExpired: boolean
 }
 
 /** Neither pool drops entries to make space, because they decide about money. A full pool refuses new ones. */
 export function createCounters(
   now: () => number,
-  bounds: { readonly counters: number; readonly tickets: number },
+  bounds: { readonly counters: number; readonly reservations: number },
 ): MemoryCounters {
   const counters = new Map<string, Counter>()
-  const tickets = new Map<string, Reservation>()
+  const reservations = new Map<string, Reservation>()
   const endings = createExpiryQueue<Counter>()
   const expirations = createExpiryQueue<Reservation>()
 
   function sweep(at: number): void {
-    for (let reservationId = expirations.due(at); reservationId !== undefined; reservationId = expirations.due(at)) {
-      if (reservationId.lapsed) tickets.delete(reservationId.name)
-      else expire(reservationId, at)
+    for (let ended = expirations.due(at); ended !== undefined; ended = expirations.due(at)) {
+      if (ended.isExpired) reservations.delete(ended.name)
+      else expire(ended, at)
     }
     for (let counter = endings.due(at); counter !== undefined; counter = endings.due(at)) counters.delete(counter.name)
   }
 
-  function expire(reservationId: Reservation, at: number): void {
-    release(reservationId)
-    reservationId.lapsed = true
-    expirations.schedule(reservationId, at + LATE_MS)
+  function expire(reservation: Reservation, at: number): void {
+    release(reservation)
+    reservation.isExpired = true
+    expirations.schedule(reservation, at + LATE_MS)
   }
 
   /** A counter that was forgotten in the meantime is still the object that the hold was taken from. */
-  function release(reservationId: Reservation): void {
-    for (const { counter, amount } of reservationId.holds) counter.held -= amount
-    reservationId.holds = []
+  function release(reservation: Reservation): void {
+    for (const { counter, amount } of reservation.holds) counter.held -= amount
+    reservation.holds = []
   }
 
   function level(name: string): Level {
@@ -94,12 +94,12 @@ export function createCounters(
     const at = now()
     checkRequest(request, at)
     sweep(at)
-    if (tickets.has(request.reservationId)) throw takenReservationId()
+    if (reservations.has(request.reservationId)) throw takenReservationId()
     const before = request.claims.map((claim) => sum(claim.counter))
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
     refuseOverfull(request.claims)
-    if (tickets.size >= bounds.tickets) throw overfull('open reservations')
+    if (reservations.size >= bounds.reservations) throw overfull('open reservations')
     const { granted } = decision
     const holds = request.claims.map((claim) => {
       const counter = touch(claim.counter, claim.expiresAt)
@@ -107,9 +107,9 @@ export function createCounters(
       counter.held += amount
       return { counter, amount }
     })
-    const reservationId: Reservation = { name: request.reservationId, holds, lapsed: false, dueAt: Infinity }
-    tickets.set(reservationId.name, reservationId)
-    expirations.schedule(reservationId, at + request.expiresAfterMs)
+    const reservation: Reservation = { name: request.reservationId, holds, isExpired: false, dueAt: Infinity }
+    reservations.set(reservation.name, reservation)
+    expirations.schedule(reservation, at + request.expiresAfterMs)
     const levels = before.map((found, index) => found + (holds[index]?.amount ?? 0))
     return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
@@ -117,15 +117,15 @@ export function createCounters(
   function settle(name: string, charges: readonly Charge[]): boolean {
     const at = now()
     sweep(at)
-    const reservationId = tickets.get(name)
-    if (reservationId === undefined) return false
+    const reservation = reservations.get(name)
+    if (reservation === undefined) return false
     const isPresent = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
     const present = charges.every(isPresent) ? charges : charges.filter(isPresent)
     for (const charge of present) checkAmount(charge.counter, charge.amount)
     refuseOverfull(present)
-    release(reservationId)
-    tickets.delete(name)
-    expirations.schedule(reservationId, Infinity)
+    release(reservation)
+    reservations.delete(name)
+    expirations.schedule(reservation, Infinity)
     for (const { counter: charged, amount, expiresAt } of present) {
       const counter = touch(charged, expiresAt)
       counter.spent = Math.min(MAX_AMOUNT, counter.spent + amount)
@@ -135,7 +135,7 @@ export function createCounters(
 
   function clear(): void {
     counters.clear()
-    tickets.clear()
+    reservations.clear()
     endings.clear()
     expirations.clear()
   }
