@@ -32,7 +32,7 @@ export async function runCli(words: readonly string[], { environment, print, con
   }
   const url = options['--url'] ?? environment['DATABASE_URL']
   if (url === undefined) {
-    print('No database is given. Set DATABASE_URL, or pass --url.')
+    print('The database URL is missing. Set DATABASE_URL or pass --url.')
     return 2
   }
   const schema = options['--schema'] ?? 'sluice'

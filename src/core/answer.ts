@@ -40,7 +40,7 @@ export interface Completion {
   /** The model as the upstream names it. */
   readonly model: string
   readonly parts: readonly Part[]
-  /** The text of the choices after the first (`n`), for a bill without the vendor's count. The answer holds them in `native`. */
+  /** The text of the choices after the first (`n`), for a bill without the vendor's count. `native` contains the choices. */
   readonly furtherText?: string
   readonly finish: Finish
   readonly stopSequence?: string
@@ -80,7 +80,7 @@ export type AnswerEvent =
 /** One frame of a streamed answer and its events, of which there may be none. */
 export interface Step {
   readonly events: readonly AnswerEvent[]
-  /** The text that this frame adds to `furtherText` of the completion. */
+  /** The text that this frame appends to `furtherText` of the completion. */
   readonly furtherText?: string
   /** The frame as received. A writer of the same dialect sends it unchanged. */
   readonly native?: { readonly dialect: Dialect; readonly frame: Frame }

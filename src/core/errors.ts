@@ -81,7 +81,7 @@ export class GatewayError extends Error {
     this.details = details
   }
 
-  /** Returns true for a GatewayError, also for one of another copy of this package. */
+  /** Returns true for a GatewayError, including one from another copy of this package. */
   static is(value: unknown): value is GatewayError {
     return value instanceof Error && value.name === 'GatewayError' && 'kind' in value && 'details' in value
   }

@@ -26,20 +26,20 @@ export interface HttpRequest {
   header(name: string): string | undefined
   /** The lower-case names of all headers. */
   headerNames(): Iterable<string>
-  /** Reads the whole body once. Returns the bytes at once when the server already has them. */
+  /** Reads the whole body once. Returns the bytes synchronously if the server already has them. */
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array>
   /**
-   * Registers the only listener for "the client disconnected". It is called at most once, also if the client has
-   * already disconnected.
+   * Registers the only listener for "the client disconnected". It is called at most once, and also after an earlier
+   * disconnection.
    */
   onDisconnect(listener: () => void): void
 }
 
-/** Where a response is written. Every response is one `whole`, or one `begin` with writes and one `end` or `destroy`. */
+/** Writes a response: one call of `whole`, or one of `begin` with writes and one `end` or `destroy`. */
 export interface ResponseSink {
   whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void
-  /** Returns false when the client reads too slowly; the listener of `onDrain` is called when it has caught up. */
+  /** Returns false if the client reads too slowly. The listener of `onDrain` is called when it has caught up. */
   write(bytes: Uint8Array | string): boolean
   /** Registers the only listener for "the client has caught up". */
   onDrain(listener: () => void): void
@@ -110,7 +110,7 @@ export function notUnderstood(name: string, value: string, expected: string): Ga
     .slice(0, MAX_ECHO)
   return new GatewayError(
     'invalid-request',
-    `${name} is "${shown}"; expected ${expected}. Leave the header out for the default.`,
+    `${name} is "${shown}"; expected ${expected}. Omit the header for the default.`,
     { param: name },
   )
 }
@@ -131,7 +131,7 @@ export function checkSteeringNames(headers: Pick<HeaderView, 'keys'>): void {
     const shown = given.slice(0, MAX_ECHO)
     throw new GatewayError(
       'invalid-request',
-      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO), KNOWN, 2 * MAX_ECHO)}? Correct the name or leave the header out.`,
+      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO), KNOWN, 2 * MAX_ECHO)}? Correct the name or omit the header.`,
       { param: shown },
     )
   }

@@ -5,16 +5,16 @@ import type { Settings } from './prompt.ts'
 /** Vocabularies that the gateway can count with. */
 export type Vocabulary = 'o200k' | 'cl100k'
 
-/** One model as an upstream serves it. */
+/** A model of an upstream. */
 export interface Model {
   /** The id that is sent to the upstream. May contain `/`. */
   readonly id: string
   /** The vendor's line of models: `claude`, `gpt`, `gemini`, `llama`, `mistral` … Prompts are never sent to small models of another family. */
   readonly family: string
   readonly displayName?: string
-  /** What the model can be requested for. @default both: the upstream decides */
+  /** The kind of requests that the model accepts. @default both: the upstream decides */
   readonly kind?: 'chat' | 'embedding'
-  /** When the vendor published it, seconds since 1970. */
+  /** The time of publication, in seconds since 1970. */
   readonly created?: number
   /** Maximum number of tokens of the prompt and the answer together. */
   readonly contextWindow: number
@@ -37,7 +37,7 @@ export interface Model {
   readonly efforts?: readonly string[]
   /** Fields of the provider's format that disable reasoning. Tiers 2, 3 and 4 send them when they call this model. */
   readonly withoutThinking?: JsonObject
-  /** The thresholds of the automatic tiers are multiplied by this. @default 1 */
+  /** Factor for the thresholds of the automatic tiers. @default 1 */
   readonly thresholdFactor?: number
   /** The vocabulary with which the gateway counts the tokens of this model exactly. @default none */
   readonly tokenizer?: Vocabulary

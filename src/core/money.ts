@@ -18,7 +18,7 @@ export interface Price {
   readonly cacheWrite?: number
   /** Input tokens written to the upstream's prompt cache for 1 hour. @default cacheWrite */
   readonly cacheWrite1h?: number
-  /** Other prices for the whole call, answer included, where its prompt is long. @default the same prices */
+  /** Prices of the whole call, answer included, for long prompts. @default the same prices */
   readonly long?: LongPrice
 }
 

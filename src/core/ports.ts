@@ -160,14 +160,14 @@ export interface Embedded {
   readonly inputTokens?: number
 }
 
-/** A call about a response that the upstream holds. */
+/** A call about a response that the upstream stores. */
 export interface HeldResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below `/responses`, such as `/resp_1/input_items?limit=2`. */
   readonly path: string
 }
 
-/** A call of an endpoint whose requests and answers are forwarded unread. */
+/** A call of an endpoint whose requests and answers are forwarded without parsing. */
 export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below the base URL, such as `/images/generations`. */
@@ -204,7 +204,7 @@ export interface Provider {
   stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step> | AnswerSource>>
   /** Embeds texts. Absent if the upstream cannot. */
   embed?(call: EmbedCall): Promise<Embedded>
-  /** Reads, cancels or deletes a response that the upstream holds. Resolves with the JSON text of the upstream's answer. */
+  /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the upstream's answer. */
   heldResponse?(call: HeldResponseCall): Promise<string>
   /** Calls any endpoint. Resolves when the upstream has accepted the call. Absent if no other endpoint can be called. */
   passThrough?(call: PassthroughCall): Promise<PassedAnswer>

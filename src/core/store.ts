@@ -8,7 +8,7 @@ export interface Claim {
   readonly amount: number
   /** Maximum sum of the counter's spent and held amounts that a reservation may reach. */
   readonly max: number
-  /** When the counter may be deleted, in milliseconds since 1970. */
+  /** The time after which the counter may be deleted, in milliseconds since 1970. */
   readonly expiresAt: number
   /** True for a claim that may be granted in part. All elastic claims of a request have the same amount and grant. */
   readonly elastic?: boolean
@@ -61,7 +61,7 @@ export interface Settlement {
   readonly entries?: readonly SettledEntry[]
 }
 
-/** A log entry that a settlement carries. */
+/** A log entry that a settlement appends. */
 export interface SettledEntry extends NewLogEntry {
   readonly log: string
 }
@@ -89,14 +89,13 @@ export interface LogQuery {
 }
 
 /**
- * The maximum that one virtual key may store of one kind of value. Every value that a caller can cause the gateway to
+ * Maximum storage of one virtual key for one kind of value. Every value that a caller can cause the gateway to
  * store is written with a quota, so that one key cannot exhaust the store. Values without a quota belong to the
  * operator: keys, budgets, rate limits.
  *
- * A full quota affects its own values only. A value with `ttlMs` replaces the least recently used values of the same
- * quota. A value without `ttlMs` is refused with `quota-exceeded`. A value that is larger than the quota is always
- * refused.
- * The values of one quota either all have `ttlMs` or all have none.
+ * A full quota affects its own values only. A value with `ttlMs` replaces the oldest values of the same quota. A value
+ * without `ttlMs` is refused with `quota-exceeded`. A value that is larger than the quota is always refused. The values
+ * of one quota either all have `ttlMs` or all have none.
  */
 export interface Quota {
   /** Identifies the quota: `<kind>:<key id>`. Values written under the same name count together. */
@@ -113,7 +112,7 @@ export interface WriteOptions {
   /** The quota that the value counts against, until it is replaced, deleted or expired. @default none */
   readonly quota?: Quota
   /**
-   * Writes even where the quota is full. For small values whose number is bounded by values that the quota took before.
+   * Writes even if the quota is full. For small values whose number is bounded by values that the quota has accepted.
    * @default false
    */
   readonly mustFit?: boolean
@@ -172,9 +171,9 @@ export type QuotaKind =
   | 'batch'
   /** Responses that `previous_response_id` can refer to. */
   | 'turn'
-  /** Ids of responses that an upstream holds for the key. */
+  /** Ids of responses that an upstream stores for the key. */
   | 'held-response'
-  /** Files that an upstream holds for the key. They do not expire. */
+  /** Files that an upstream stores for the key. They do not expire. */
   | 'file'
   /** Streams and answers that can be replayed. */
   | 'recording'
@@ -194,8 +193,8 @@ type Bounds = Pick<Quota, 'maxEntries' | 'maxBytes'>
 const MIB = 1024 * 1024
 
 /**
- * A batch of the largest body that is accepted (32 MiB) fits its quota, and so does the longest turn and recording
- * (8 MiB). An audit record is two entries: one in the log of all keys, one in the log of its own.
+ * A batch with the maximum body (32 MiB), and the longest turn and recording (8 MiB), fit their quotas. An audit
+ * record is two entries: one in the log of all keys, one in the log of its key.
  */
 const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },

@@ -29,7 +29,10 @@ export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: nu
 const JSON_TYPE = 'application/json'
 
 export function bodyTooLarge(maxBytes: number): GatewayError {
-  return new GatewayError('too-large', `The request body is larger than ${maxBytes} bytes, the maximum. Send less.`)
+  return new GatewayError(
+    'too-large',
+    `The request body is larger than ${maxBytes} bytes, the maximum. Send a smaller body.`,
+  )
 }
 
 export function bodyTooLate(readMs: number): GatewayError {
@@ -37,7 +40,7 @@ export function bodyTooLate(readMs: number): GatewayError {
 }
 
 export function bodyUnreadable(cause: unknown): GatewayError {
-  const message = 'The request body ended before it was complete. Send it again, whole.'
+  const message = 'The request body ended before it was complete. Send the request again.'
   return new GatewayError('invalid-request', message, { cause })
 }
 
@@ -54,7 +57,7 @@ export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Arr
   return whole
 }
 
-/** Node's buffers come from a pool, and their text is searched and sent faster than that of other bytes. */
+/** Returns a Node buffer where available, because its text is searched and sent faster than that of other bytes. */
 const allocate: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 

@@ -4,8 +4,8 @@ import { GatewayError } from '../core/errors.ts'
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
 /**
- * The caller's secret from `x-bf-vk`, `x-api-key` or `Authorization: Bearer`, undefined when there is none.
- * Two different secrets in one request are refused: the key of the request would be ambiguous.
+ * Returns the caller's secret from `x-bf-vk`, `x-api-key` or `Authorization: Bearer`, or undefined. Throws for two
+ * different secrets, because the key of the request would be ambiguous.
  */
 export function readSecret(request: Pick<HttpRequest, 'header'>): string | undefined {
   let secret = readBearer(request)
@@ -22,11 +22,11 @@ export function readSecret(request: Pick<HttpRequest, 'header'>): string | undef
 function twoKeys(): GatewayError {
   return new GatewayError(
     'unauthenticated',
-    'The request carries two different keys. Send the key once, as x-bf-vk, x-api-key or Authorization: Bearer.',
+    'The request contains two different keys. Send the key once, as x-bf-vk, x-api-key or Authorization: Bearer.',
   )
 }
 
-/** The token of `Authorization: Bearer <token>`. */
+/** Returns the token of `Authorization: Bearer <token>`. */
 export function readBearer(request: Pick<HttpRequest, 'header'>): string | undefined {
   const value = request.header('authorization')
   if (value === undefined || value.slice(0, 7).toLowerCase() !== 'bearer ') return undefined

@@ -4,15 +4,15 @@ import { GatewayError } from '../core/errors.ts'
 import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import type { Socket } from 'node:net'
 
-/** A request of node:http, and what a framework may have added to it. */
+/** A request of node:http, with the fields that frameworks add. */
 export interface NodeIncoming extends IncomingMessage {
-  /** The parsed body, when a body parser has run. */
+  /** The parsed body, if a body parser has run. */
   readonly body?: unknown
-  /** The unparsed body, when something has kept it. */
+  /** The unparsed body, if a middleware has kept it. */
   readonly rawBody?: unknown
 }
 
-/** Translates a node:http request. Creates no web objects. */
+/** Adapts a node:http request. Creates no web objects. */
 export class NodeRequest implements HttpRequest {
   readonly method: string
   readonly path: string
@@ -62,7 +62,7 @@ export class NodeRequest implements HttpRequest {
   }
 }
 
-/** Proxies send the absolute form `GET http://host/path`; only its path and query count. */
+/** Returns path and query. Proxies send the absolute form `GET http://host/path`. */
 function originForm(target: string): string {
   if (target.startsWith('/')) return target
   try {
@@ -82,14 +82,15 @@ function bounded(bytes: Uint8Array, { maxBytes }: BodyLimits): Uint8Array {
   return bytes
 }
 
-/** The bytes that a body parser has consumed, or equivalent ones. */
+/** Returns the bytes that a body parser has consumed, or equivalent ones. */
 function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Array {
   const kept = rawBody ?? body
   if (kept instanceof Uint8Array) return kept
   if (typeof kept === 'string') return Buffer.from(kept)
   if (kept === undefined && !readableDidRead) return new Uint8Array(0)
   if (kept === undefined) {
-    const message = 'Something read the request body before the gateway. Mount the gateway before that middleware.'
+    const message =
+      'Another middleware read the request body before the gateway. Mount the gateway before that middleware.'
     throw new GatewayError('internal', message)
   }
   try {
@@ -114,12 +115,12 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
     const take = (chunk: Uint8Array): void => {
       if (!isSettled && !received.add(chunk)) giveUp(bodyTooLarge(maxBytes))
     }
-    /** The listeners stay: the request ends here, and nothing that comes later changes anything. */
+    /** The listeners stay registered, because events after this one have no effect. */
     const end = (): void => {
       isSettled = true
       cancel()
       const { buffer, byteOffset, byteLength } = received.bytes()
-      // As Node's own bytes, which are searched and decoded without a copy.
+      // Node buffers are searched and decoded without a copy.
       resolve(Buffer.from(buffer, byteOffset, byteLength))
     }
     const fail = (cause?: unknown): void => {
@@ -132,9 +133,9 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
 }
 
 /**
- * Calls the listener once, when the response has been handed over or its connection is closed. Node reports the latter
- * only to the response that is being sent: one that waits behind an earlier request of the same connection (pipelining)
- * is destroyed here.
+ * Calls the listener once, when the response has been sent or its connection is closed. Node reports a closed
+ * connection only to the response that is being sent. A response that waits behind an earlier request of the same
+ * connection (pipelining) is destroyed here.
  */
 export function onceClosed(incoming: IncomingMessage, outgoing: ServerResponse, listener: () => void): void {
   outgoing.once('close', listener)
@@ -149,7 +150,7 @@ export function onceClosed(incoming: IncomingMessage, outgoing: ServerResponse, 
   outgoing.once('close', () => waiting.delete(close))
 }
 
-/** One listener on the connection, however many requests wait. */
+/** Registers one listener on the connection for all its waiting requests. */
 const waitingBySocket = new WeakMap<Socket, Set<() => void>>()
 
 function waitingOn(socket: Socket): Set<() => void> {

@@ -38,7 +38,7 @@ const DEFAULT_DRAIN_MS = 30_000
 const DEFAULT_KEEP_ALIVE_MS = 75_000
 /** How long `close` waits for the first request of a connection. */
 const FIRST_REQUEST_MS = 1_000
-/** One turn to accept, one to read, and one for data that arrived meanwhile. */
+/** One turn to accept, one to read, and one for data that arrived during both. */
 const QUIET_TURNS = 3
 
 /** A listening server. */
@@ -199,7 +199,7 @@ export function toNodeHandler(gateway: HttpHandling): NodeHandler {
     })
 }
 
-/** The same for `serve`, which does not wait for the response. */
+/** Returns a listener for `serve`, which does not wait for the response. */
 export function toNodeListener(gateway: HttpHandling): (incoming: NodeIncoming, outgoing: ServerResponse) => void {
   return (incoming, outgoing) => gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing))
 }

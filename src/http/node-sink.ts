@@ -3,21 +3,21 @@ import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import { onceClosed } from './node-request.ts'
 import { plainFailure } from './router.ts'
 
-/** Milliseconds in which a client that still uploads may finish after it was answered. */
+/** How long an answered client may continue its upload, in milliseconds. */
 const LINGER_MS = 1_000
-/** Milliseconds without progress after which a connection is closed whose client does not read the end of its response. */
+/** How long a client may make no progress at the end of its response before the connection is closed, in milliseconds. */
 const UNREAD_MS = 60_000
 
 /**
- * Writes a response to node:http. A response that cannot be sent becomes a plain 500 as long as no byte has left, and a
- * broken connection afterwards.
+ * Writes a response to node:http. If a response cannot be sent, the client receives a plain 500, or a closed
+ * connection if bytes were already sent.
  */
 export class NodeSink implements ResponseSink {
   readonly #incoming: IncomingMessage
   readonly #outgoing: ServerResponse
   #isFinished = false
 
-  /** `done` is called once the response has been handed over, or the client has left. */
+  /** @param done Called when the response has been sent or the client has disconnected. */
   constructor(incoming: IncomingMessage, outgoing: ServerResponse, done?: () => void) {
     this.#incoming = incoming
     this.#outgoing = outgoing
@@ -35,7 +35,7 @@ export class NodeSink implements ResponseSink {
   begin(status: number, headers: HeaderRecord): void {
     const outgoing = this.#outgoing
     if (outgoing.destroyed || outgoing.headersSent || !this.#writeHead(status, headers)) return
-    // Node sends the headers with the first bytes, which may be long in coming.
+    // Node would send the headers only with the first bytes, which may arrive much later.
     process.nextTick(() => {
       if (!outgoing.destroyed && !outgoing.writableEnded) outgoing.flushHeaders()
     })
@@ -76,15 +76,15 @@ export class NodeSink implements ResponseSink {
   #fail(): void {
     for (const name of this.#outgoing.getHeaderNames()) this.#outgoing.removeHeader(name)
     const message =
-      'The gateway produced a response that cannot be sent. Retry, and notify its operator if it fails again.'
+      'The gateway produced a response that cannot be sent. Retry, and contact its operator if it fails again.'
     const { status, headers, body } = plainFailure(500, message)
     this.#outgoing.writeHead(status, headers)
     this.#finish(body)
   }
 
   /**
-   * A connection that is closed while its client still uploads is reset, and the response may be lost with it. So the
-   * rest of the request is read and dropped, for a while.
+   * Reads and drops the rest of the request for a limited time. Closing the connection while the client uploads would
+   * reset it, and the response could be lost.
    */
   #finish(last: Uint8Array | string): void {
     const [incoming, outgoing] = [this.#incoming, this.#outgoing]
@@ -106,19 +106,19 @@ export class NodeSink implements ResponseSink {
   }
 }
 
-/** Node closes a connection that makes no progress for so long. Without this an unread response is held for ever. */
+/** Lets Node close a connection without progress. Otherwise an unread response is held indefinitely. */
 function closeWhenUnread(outgoing: ServerResponse): void {
   const { socket } = outgoing
   if (socket === null) return
   const { timeout = 0 } = socket
   socket.setTimeout(UNREAD_MS)
-  // Before Node sets the time for which it keeps the connection.
+  // This must run before Node sets the keep-alive timeout of the connection.
   outgoing.prependOnceListener('finish', () => socket.setTimeout(timeout))
 }
 
 /**
- * True while a body is still to come. A request without a body is not `complete` either while its handler runs; closing
- * its connection would cost the next request a new one, and make clients take a broken stream for a whole one.
+ * Returns true while a body is being received. A request without a body is also not `complete` while its handler runs.
+ * Closing its connection would cost the next request a new one, and clients could treat a broken stream as complete.
  */
 function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): boolean {
   if (complete) return false
@@ -126,7 +126,7 @@ function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): 
   return Number(headers['content-length'] ?? 0) > 0
 }
 
-/** Sets headers that a framework has collected apart from node:http; those of the response win over them. */
+/** Sets headers that a framework has collected outside of node:http. Headers of the response override them. */
 export function keepHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined) outgoing.setHeader(name, value)

@@ -27,7 +27,7 @@ interface Row<handler> {
 export type Router<handler> = (method: string, pathname: string) => Match<handler>
 
 /**
- * Paths are compared literally, segment by segment: no case folding, no empty or dot segments, no trailing slash.
+ * Compares paths literally, segment by segment: no case folding, no empty or dot segments, no trailing slash.
  * Throws 404 for an unknown path, and 405 for a known path with another method. HEAD is handled as GET.
  *
  * @param others Handles every unknown path. @default they are 404
@@ -103,14 +103,17 @@ function decode(segment: string): string | undefined {
 }
 
 function unknownPath(pathname: string): GatewayError {
-  return new GatewayError('not-found', `There is nothing at ${printable(pathname)}. Check the base URL and the path.`)
+  return new GatewayError(
+    'not-found',
+    `The path ${printable(pathname)} does not exist. Check the base URL and the path.`,
+  )
 }
 
 function wrongMethod(method: string, known: readonly Method[]): GatewayError {
   const allow = known.includes('GET') ? [...known, 'HEAD'] : known
   return new GatewayError(
     'method-not-allowed',
-    `${printable(method)} is not possible here. Use ${known.join(' or ')}.`,
+    `The path does not support ${printable(method)}. Use ${known.join(' or ')}.`,
     {
       allow,
     },
@@ -127,7 +130,7 @@ function printable(text: string): string {
     .replace(/\bsk-[\w-]*/gi, '[key]')
 }
 
-/** An error that the official clients of every format can read, for failures outside of the gateway. */
+/** Returns an error that the official clients of every format can parse, for failures outside of the gateway. */
 export function plainFailure(
   status: 400 | 500,
   message: string,

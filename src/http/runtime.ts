@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { ClosableTransport, Runtime, TransportCall } from '../core/ports.ts'
 import { fetchTransport } from './transport-fetch.ts'
 
-/** The world outside, for tests and unusual platforms. */
+/** Replacements of the platform, for tests and unusual platforms. */
 export interface RuntimeOptions {
   /** Milliseconds since 1970. @default Date.now */
   readonly now?: () => number
@@ -12,13 +12,13 @@ export interface RuntimeOptions {
   /** A version 4 UUID. @default crypto.randomUUID */
   readonly uuid?: () => string
   /**
-   * How upstreams are reached, called as `fetch(url, init)`.
+   * Sends upstream calls, called as `fetch(url, init)`.
    * @default undici on Node, the global fetch elsewhere
    */
   readonly fetch?: typeof globalThis.fetch
 }
 
-/** The world outside as the platform has it, with what the operator put in its place. */
+/** Returns the platform, with the replacements of the operator. */
 export interface OwnedRuntime extends Runtime {
   /** Ends the connections that this gateway opened. */
   readonly close: () => Promise<void>
@@ -46,9 +46,12 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
 
 const NO_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
 
-/** A retry after the end would open connections that nothing closes. */
+/** Retries after `close` are refused, because they would open connections that are never closed. */
 function gatewayClosed(): GatewayError {
-  return new GatewayError('overloaded', 'The gateway was closed before it had an answer. Send the request again.')
+  return new GatewayError(
+    'overloaded',
+    'The gateway was closed before the request was answered. Send the request again.',
+  )
 }
 
 export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
@@ -57,7 +60,7 @@ export const after: Runtime['after'] = (ms, callback, { isBackground = false } =
   return () => clearTimeout(timer)
 }
 
-/** Lets the process exit before the timer fires. Platforms other than Node have numbers as timers, and no such difference. */
+/** Lets the process exit before the timer fires. On platforms other than Node, timers are numbers and never block the exit. */
 function unref(timer: unknown): void {
   if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
     timer.unref()

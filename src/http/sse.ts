@@ -66,7 +66,7 @@ export function writeFrame(frame: Frame, eventId: string | undefined = frame.id)
   return `${event}${id}data: ${dataLines(frame.data)}\n\n`
 }
 
-/** A comment. It shows that the connection is alive, and clients skip it. */
+/** A comment that shows that the connection is alive. Clients skip it. */
 export function comment(text: string): string {
   return `: ${oneLine(text)}\n\n`
 }

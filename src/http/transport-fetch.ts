@@ -1,11 +1,11 @@
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
-/** The used part of the platform's `fetch`: a URL and plain options, never a Request object. */
+/** The part of the platform's `fetch` that is used: a URL and plain options, never a Request object. */
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
 /**
- * A transport over any standard `fetch`. Redirects are not followed. The platform pools connections itself, so `close`
- * does nothing. The platform has no timeout for connecting: the deadline of the request covers it.
+ * Creates a transport over any standard `fetch`. Redirects are not followed. `close` has no effect, because the
+ * platform pools connections. Connecting has no timeout of its own: the deadline of the request applies.
  */
 export function fetchTransport(fetch: FetchFunction): ClosableTransport {
   const transport = (request: TransportRequest, handler: TransportHandler): TransportCall => {
@@ -16,9 +16,9 @@ export function fetchTransport(fetch: FetchFunction): ClosableTransport {
   return Object.assign(transport, { close: () => Promise.resolve() })
 }
 
-/** The transport of platforms other than Node: the global `fetch`. */
+/** Creates the transport of platforms other than Node, over the global `fetch`. */
 export function defaultTransport(): ClosableTransport {
-  // Looked up at each call, so that a test or a tracer that replaces the global fetch is used; called without `this`.
+  // Read on each call, so that tests and tracers can replace the global fetch. Called without `this`.
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
@@ -38,7 +38,7 @@ class FetchCall implements TransportCall {
   async run(fetch: FetchFunction, { method, url, headers, body }: TransportRequest): Promise<void> {
     try {
       const init: RequestInit = { method, headers: { ...headers }, signal: this.#controller.signal, redirect: 'manual' }
-      // TypeScript's BodyInit leaves out byte arrays over shared memory, which every fetch accepts as well.
+      // TypeScript's BodyInit excludes byte arrays over shared memory, which every fetch accepts.
       if (body !== undefined) init.body = body as BodyInit
       await this.#read(await fetch(url, init))
     } catch (error) {
@@ -61,7 +61,7 @@ class FetchCall implements TransportCall {
     if (this.#isOver) return
     this.#isOver = true
     this.#controller.abort(new Error('The upstream call was aborted'))
-    // A custom fetch may ignore the signal, so its body is canceled, too.
+    // A custom fetch may ignore the signal, so its body is also canceled.
     this.#reader?.cancel().catch(() => {})
     this.#wake?.()
   }

@@ -3,9 +3,9 @@ import type { Agent, Dispatcher } from 'undici'
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 
 export interface UndiciOptions {
-  /** Milliseconds for connecting, TLS included, when the request states none. @default 10_000 */
+  /** Maximum time for connecting, TLS included, in milliseconds, if the request sets none. @default 10_000 */
   readonly connectTimeoutMs?: number
-  /** Milliseconds for which an idle connection is kept; a shorter time that the upstream announces wins. @default 30_000 */
+  /** How long an idle connection is kept, in milliseconds. A shorter time from the upstream takes precedence. @default 30_000 */
   readonly keepAliveMs?: number
   /** Maximum number of connections to one address; further requests wait for a free one. @default 1024 */
   readonly connections?: number
@@ -17,8 +17,8 @@ const MAX_HEADER_BYTES = 16 * 1024
 const MAX_AGENTS = 8
 
 /**
- * The transport of Node, on undici's `dispatch`: a fifth of the cost of the global fetch. Undici is loaded, and the agent
- * created, by the first request. All timeouts but the one for connecting are the caller's.
+ * Creates the transport of Node, on undici's `dispatch`, at a fifth of the CPU of the global fetch. The first request
+ * loads undici and creates the agent. All timeouts except the one for connecting belong to the caller.
  */
 export function undiciTransport(options: UndiciOptions = {}): ClosableTransport {
   const agents = new Map<number, Promise<Agent>>()
@@ -27,7 +27,7 @@ export function undiciTransport(options: UndiciOptions = {}): ClosableTransport 
     if (known !== undefined) return known
     const agent = createAgent(options, connectMs)
     agents.set(connectMs, agent)
-    // A failed import must not fail every later request.
+    // A failed import must not fail later requests.
     agent.catch(() => agents.delete(connectMs))
     return agent
   }
@@ -57,7 +57,7 @@ export function undiciTransport(options: UndiciOptions = {}): ClosableTransport 
   return Object.assign(transport, { close })
 }
 
-/** The transport that fits the platform: on Node this one, elsewhere the one of `transport-fetch.ts`. */
+/** Creates the transport of the platform: this one on Node, that of `transport-fetch.ts` elsewhere. */
 export function defaultTransport(): ClosableTransport {
   return undiciTransport()
 }
@@ -75,7 +75,7 @@ async function createAgent(options: UndiciOptions, connectMs: number): Promise<A
   })
 }
 
-/** A larger body is written in slices: a socket that takes 30 MB at once blocks the event loop. */
+/** Larger bodies are written in slices, because a write of 30 MB blocks the event loop. */
 const LARGE_BODY_BYTES = 1024 * 1024
 const SLICE = 256 * 1024
 
@@ -85,7 +85,7 @@ function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
 
 const ABORTED = new Error('The upstream call was aborted')
 
-/** One call: undici's handler on one side, the caller's on the other. Silent after `abort`. */
+/** One call. Forwards undici's events to the caller's handler until `abort`. */
 class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   readonly #handler: TransportHandler
   #controller: Dispatcher.DispatchController | undefined
@@ -130,7 +130,7 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller
-    // Undici cannot withdraw a request that still waits for a connection.
+    // Undici cannot remove a request that waits for a connection.
     if (this.#isOver) controller.abort(ABORTED)
   }
 
@@ -140,7 +140,7 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, bytes: Uint8Array): void {
-    // Undici reports an empty piece after each `resume`: a reader that pauses at every piece would never get on.
+    // Undici reports an empty chunk after each `resume`. A reader that pauses on every chunk would never make progress.
     if (!this.#isOver && bytes.byteLength > 0) this.#handler.onData(bytes)
   }
 
@@ -166,7 +166,7 @@ interface SplitUrl {
   readonly path: string
 }
 
-/** A provider calls the same few addresses again and again. */
+/** Maximum number of parsed URLs in the cache. A provider calls the same few addresses. */
 const MAX_ADDRESSES = 64
 const addresses = new Map<string, SplitUrl>()
 

@@ -2,7 +2,7 @@ import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink 
 import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { plainFailure } from './router.ts'
 
-/** The Web-standard handler: accepts the arguments of the global `fetch`, so that a client can use it instead. */
+/** The Web-standard handler. It accepts the arguments of the global `fetch`, so clients can use it as their `fetch`. */
 export type FetchHandler = (input: Request | string | URL, init?: RequestInit) => Promise<Response>
 
 /** Returns a `fetch` function for a gateway. It rejects only for arguments that `new Request` refuses. */
@@ -68,7 +68,7 @@ class WebRequest implements HttpRequest {
     this.#sink.onCancel = once
     const abort = (): void => {
       once()
-      // Releases a reader that still waits.
+      // Releases a waiting reader.
       this.#sink.abort(signal.reason)
     }
     if (signal.aborted) queueMicrotask(abort)
@@ -149,9 +149,8 @@ class WebSink implements ResponseSink {
 }
 
 /**
- * Counts the bytes of the body, because its Content-Length may be wrong. A late body is not read further. Its stream is
- * not canceled: the streams that Node creates for requests would then throw at the next chunk, where no caller can
- * catch it.
+ * Counts the bytes of the body, because its Content-Length may be wrong. Stops reading a late body without canceling
+ * its stream: streams that Node creates for requests would throw at the next chunk, outside of any caller.
  */
 async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)
@@ -177,7 +176,7 @@ async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLi
   throw bodyTooLarge(maxBytes)
 }
 
-/** A request whose body two readers may ask for: it is read once. */
+/** A request whose body is read once and shared by several readers. */
 export class SharedRequest implements HttpRequest {
   readonly method: string
   readonly path: string
@@ -212,7 +211,7 @@ export class SharedRequest implements HttpRequest {
   }
 }
 
-/** Returns the request as the platform's `Request`, for the operator's code. Its body is read when something reads it. */
+/** Returns the request as the platform's `Request`, for the operator's code. Its body is read on demand. */
 export function webRequestOf(request: SharedRequest, limits: BodyLimits): Request {
   const headers = new Headers()
   for (const name of request.headerNames()) {

@@ -157,7 +157,7 @@ function collect(sending: Sending): Promise<Uint8Array> {
         size += bytes.byteLength
         if (size <= MAX_READ_BYTES) return void pieces.push(bytes)
         source.abort()
-        reject(brokenUpstream(sending.request.provider.name, 'sent an answer of more than 32 MiB'))
+        reject(brokenUpstream(sending.request.provider.name, 'sent an answer larger than 32 MiB'))
       },
       onEnd: () => resolve(joinBytes(pieces, size)),
       onError: reject,

@@ -24,8 +24,8 @@ export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(catalog.model
 })
 
 /**
- * The models of Anthropic, or any service that speaks the message format. The API key is read from ANTHROPIC_API_KEY
- * unless `apiKey` is given. Throws `invalid-request` with the path and the expected value for invalid options.
+ * Creates a provider for Anthropic, or for any service with the messages format. Without `apiKey`, the key is read
+ * from ANTHROPIC_API_KEY. Throws `invalid-request` with the path and the expected value for invalid options.
  */
 export function anthropic(options: AnthropicOptions = {}): Provider {
   const parsed = parseOptions('anthropic', schema, options)

@@ -34,7 +34,7 @@ const schema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
 })
 
 /**
- * OpenAI's models on Azure. The id of a model is the name of its deployment. Azure's prices are not in the catalog.
+ * Creates a provider for Azure OpenAI. The id of a model is the name of its deployment. The catalog has no Azure prices.
  * Throws `invalid-request` with the path and the expected value for invalid options.
  */
 export function azureOpenai(options: AzureOpenaiOptions): Provider {

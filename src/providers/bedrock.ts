@@ -48,7 +48,7 @@ const schema: z.ZodMiniType<BedrockOptions> = z.strictObject({
 })
 
 /**
- * Models on Amazon Bedrock by its chat or message endpoint. Bedrock's prices are not in the catalog.
+ * Creates a provider for the chat or messages endpoint of Amazon Bedrock. The catalog has no Bedrock prices.
  * Throws `invalid-request` with the path and the expected value for invalid options.
  */
 export function bedrock(options: BedrockOptions): Provider {
@@ -76,7 +76,7 @@ interface SigningScope {
   readonly service: string
 }
 
-/** The environment is read on the first call, so that a build needs no secrets. */
+/** Reads the environment on the first call, so that a build needs no secrets. */
 function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Credentials {
   if (sign !== undefined) return { headers: {}, secrets: [], sign }
   if (credentials !== undefined) return { headers: {}, secrets: [], sign: sigV4(credentials, scope) }

@@ -30,7 +30,7 @@ export interface CatalogAlias {
   readonly maxOutputTokens?: number
   /** Settings for parameters that the caller does not set. @default the target's */
   readonly defaults?: NonNullable<Model['defaults']>
-  /** The thresholds of the automatic tiers are multiplied by this. @default the target's */
+  /** Factor for the thresholds of the automatic tiers. @default the target's */
   readonly thresholdFactor?: number
 }
 

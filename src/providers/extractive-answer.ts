@@ -56,7 +56,7 @@ function sentencesFor(prompt: Prompt, model: Model): string {
   const asked = query ?? sentences.at(-1) ?? ''
   const found = extractAnswer(texts, asked, { sentences: SENTENCES, characters })
   if (found.length > 0) return found.join(' ')
-  return `The conversation says nothing about this: ${asked.slice(0, 200)}`
+  return `The conversation contains no answer to: ${asked.slice(0, 200)}`
 }
 
 function questionOf(prompt: Prompt): string {

@@ -144,7 +144,7 @@ async function callCandidate<answer>(
 }
 
 function noProvider(): GatewayError {
-  return new GatewayError('internal', 'There is no provider to ask.')
+  return new GatewayError('internal', 'The request has no candidate provider.')
 }
 
 function circuitOf({ provider, model }: Candidate): string {
@@ -160,9 +160,13 @@ function admit(
   const now = runtime.now()
   const pass = breaker.admit({ circuit, keyId, now, hasAlternative })
   if (pass !== undefined) return pass
-  throw new GatewayError('overloaded', `The provider "${provider}" failed repeatedly. Retry after the time given.`, {
-    retryAfterSeconds: Math.max(1, Math.ceil(breaker.waitMs(circuit, keyId, now) / 1000)),
-  })
+  throw new GatewayError(
+    'overloaded',
+    `The provider "${provider}" failed repeatedly and is paused. Retry after the delay in Retry-After.`,
+    {
+      retryAfterSeconds: Math.max(1, Math.ceil(breaker.waitMs(circuit, keyId, now) / 1000)),
+    },
+  )
 }
 
 /** Resolves with the first content of the stream. */

@@ -19,8 +19,8 @@ import { knownModelsOf } from './vendors.ts'
 const geminiSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 
 /**
- * Google's models in their own format. The API key is read from GEMINI_API_KEY or GOOGLE_API_KEY unless `apiKey` is
- * given. Throws `invalid-request` with the path and the expected value for invalid options.
+ * Creates a provider for Gemini models in their own format. Without `apiKey`, the key is read from GEMINI_API_KEY or
+ * GOOGLE_API_KEY. Throws `invalid-request` with the path and the expected value for invalid options.
  */
 export function gemini(options: VendorOptions = {}): Provider {
   const parsed = parseOptions('gemini', geminiSchema, options)
@@ -60,7 +60,7 @@ const vertexSchema: z.ZodMiniType<VertexOptions> = z.strictObject({
 })
 
 /**
- * Models of Google and Anthropic on Vertex AI. Vertex's prices are not in the catalog. Throws `invalid-request` with
+ * Creates a provider for models of Google and Anthropic on Vertex AI. The catalog has no Vertex prices. Throws `invalid-request` with
  * the path and the expected value for invalid options.
  */
 export function vertex(options: VertexOptions): Provider {

@@ -49,7 +49,7 @@ export interface HttpProviderOptions extends RequestOptions {
   readonly second?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
-  /** Full URLs. Of a request, they contain only the id of its model. */
+  /** Full URLs. They contain nothing of a request except its model id. */
   readonly urls: {
     readonly create: Address
     /** The embeddings endpoint, if the upstream has one. */
@@ -128,7 +128,7 @@ async function stream(given: MaybePromise<Target>, call: ProviderCall): Promise<
   if (response.status >= 400) throw await refusalOf(target, call, response)
   checkAccepted(target, call, response)
   if ('source' in response) return { answer: response.source, ignored }
-  throw brokenUpstream(target.name, 'answered with something other than the event stream that was asked for')
+  throw brokenUpstream(target.name, 'did not answer with an event stream, although the request is streamed')
 }
 
 function urlFor(address: Address, { model }: { readonly model: Model }, isStream = false): string {
@@ -168,7 +168,7 @@ async function countTokens(target: Target, call: ProviderCall, url: string): Pro
   const counted = Object.fromEntries(Object.entries(written).filter(([field]) => !NOT_COUNTED.includes(field)))
   const { value } = await fetchJson(target, call, { method: 'POST', url, body: JSON.stringify(counted) })
   const tokens = asCount(value['input_tokens'])
-  if (tokens === undefined) throw brokenUpstream(target.name, 'did not say how many tokens it counted')
+  if (tokens === undefined) throw brokenUpstream(target.name, 'returned no token count')
   return tokens
 }
 

@@ -150,7 +150,7 @@ export function readJson(upstream: LoadedUpstream, call: RequestCall, response: 
   const { name } = upstream
   checkAccepted(upstream, call, response)
   const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw brokenUpstream(name, 'sent an answer of more than 32 MiB')
+  if (text === undefined) throw brokenUpstream(name, 'sent an answer larger than 32 MiB')
   const value = parseObject(text)
   if (value === undefined) throw brokenUpstream(name, 'sent an answer that is not a JSON object')
   return { text, value }
@@ -164,7 +164,7 @@ export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { sta
     throw brokenUpstream(name, what)
   }
   call.onAccepted?.()
-  if (isEncoded(header)) throw brokenUpstream(name, 'compressed its answer although it was asked not to')
+  if (isEncoded(header)) throw brokenUpstream(name, 'sent a compressed answer, which the gateway did not accept')
 }
 
 /** Returns the failure for an error status. If the body cannot be parsed or is empty, only the status is used. */

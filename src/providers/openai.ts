@@ -20,7 +20,7 @@ import {
 export interface OpenaiCompatibleOptions extends VendorOptions {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
-  /** The address that `/chat/completions` and `/embeddings` follow, usually ending in `/v1`. */
+  /** The address before `/chat/completions` and `/embeddings`, usually ending in `/v1`. */
   readonly baseUrl: string
   /** Sent as `Authorization: Bearer`: the key, or a function that returns it for each call. @default none is sent */
   readonly apiKey?: ApiKey
@@ -39,7 +39,7 @@ const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject(
 })
 
 /**
- * Any service that speaks the chat-completions format: hosted, local, or another gateway. Throws `invalid-request` with
+ * Creates a provider for any service with the chat-completions format: hosted, local, or another gateway. Throws `invalid-request` with
  * the path and the expected value for invalid options.
  */
 export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
@@ -103,7 +103,7 @@ export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(models, {
 const KNOWN = [...OPENAI_MODELS, ...readCatalog(embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' })]
 
 /**
- * The models of OpenAI. The API key is read from OPENAI_API_KEY unless `apiKey` is given. Throws `invalid-request` with
+ * Creates the provider of OpenAI. Without `apiKey`, the key is read from OPENAI_API_KEY. Throws `invalid-request` with
  * the path and the expected value for invalid options.
  */
 export function openai(options: OpenaiOptions = {}): Provider {

@@ -26,8 +26,8 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * Reads a price file of LiteLLM (`model_prices_and_context_window.json`) or of models.dev (`api.json`), as parsed JSON.
- * Models without a price per token are ignored. Models with a price of 0 are ignored, too, because both files also use
- * 0 for an unknown price. Throws `invalid-request` for an invalid price (the message names the model), and for a file
+ * Models without a price per token are ignored. So are models with a price of 0, because both files also use 0 for an
+ * unknown price. Throws `invalid-request` for an invalid price (the message names the model), and for a file
  * of another format.
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {

@@ -25,10 +25,10 @@ export const tokenCount: Schema<number> = z
   .int({ error: 'expected a whole number of tokens' })
   .check(z.gte(1, { error: 'expected at least 1 token' }))
 
-/** The bounds catch prices per token and per thousand tokens. */
+/** The bounds reject prices per token and per thousand tokens. */
 const amount = z.number({ error: 'expected dollars per million tokens' }).check(
   z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
-    error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3)',
+    error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3)',
   }),
 )
 
@@ -49,7 +49,7 @@ export const modelId: Schema<string> = z
   .string()
   .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a model id of letters, digits and . : @ + / _ -' }))
 
-export const nonEmpty: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a text that is not empty' }))
+export const nonEmpty: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a non-empty string' }))
 
 const between = (min: number, max: number): Schema<number> => {
   const error = `expected a number from ${min} to ${max}`
@@ -111,7 +111,7 @@ export function trimSlash(address: string): string {
 
 export const apiKeySchema: Schema<string> = z
   .string({ error: 'expected the key as a string' })
-  .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without blanks' }))
+  .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without spaces' }))
 
 /** Headers that the transport or the format sets. */
 const RESERVED = [

@@ -48,7 +48,7 @@ export interface UpstreamAttempt {
 export interface FailedTry {
   /** 1 for the first. */
   readonly attempt: number
-  /** True when no other candidate follows. */
+  /** True if there is no other candidate. */
   readonly isLast: boolean
   readonly error: unknown
 }
@@ -121,7 +121,7 @@ function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancel
 
 /** Throws the error if no other candidate may be tried after it. */
 export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest): void {
-  // Other candidates would refuse the request, too.
+  // Other candidates would also refuse the request.
   const isRefusal = GatewayError.is(error) && error.kind === 'upstream-rejected'
   if (isRefusal || cancellation.isCancelled) throw error
 }

@@ -33,7 +33,7 @@ export interface VendorOptions {
   readonly baseUrl?: string
   /** Models in addition to the catalog. Fields override those of the catalog. @default the models of the catalog */
   readonly models?: readonly ModelEntry[]
-  /** Prices from a file. They override those of the catalog. Models that are only in the file are served, too. */
+  /** Prices from a file. They override those of the catalog. Models that are only in the file are also served. */
   readonly prices?: PriceList
   /** Dollars per million tokens for unknown models. If set, every model id is accepted. */
   readonly defaultPrice?: Price
@@ -102,7 +102,7 @@ export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider
 }
 
 const MIN_KEY = 4
-/** Shorter values of additional headers are words, such as the name of a version. */
+/** Values of additional headers below this length are not secrets but words, such as a version. */
 const MIN_HEADER_VALUE = 8
 
 /** Returns the texts to redact. Longer ones are first, because they may contain shorter ones. */

@@ -22,7 +22,7 @@ function answer(id: string, more: Partial<CachedAnswer> = {}): CachedAnswer {
 export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, api: TestApi): void {
   const { beforeEach, describe, expect, it } = api
 
-  describe(`${name} holds the answer store contract`, () => {
+  describe(`${name} fulfills the answer store contract`, () => {
     let store: AnswerStore
 
     beforeEach(async () => {
@@ -33,13 +33,13 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       expect(await store.get('unknown')).toBeUndefined()
     })
 
-    it('returns the answer as it was stored', async () => {
+    it('returns a stored answer unchanged', async () => {
       expect(await store.put(answer('a'))).toBe(true)
       expect(await store.get('a')).toEqual(answer('a'))
       if (store.peek !== undefined) expect(await store.peek('a')).toEqual(answer('a'))
     })
 
-    it('replaces an answer of the same id', async () => {
+    it('replaces an answer with the same id', async () => {
       await store.put(answer('a'))
       await store.put(answer('a', { text: 'another question' }))
       expect(await store.get('a')).toMatchObject({ text: 'another question' })
@@ -82,7 +82,7 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       expect(await store.hasComparable('s')).toBe(false)
     })
 
-    it('clears the answers of a key only, also when its name is the start of another', async () => {
+    it('clears only the answers of the given key, even if its name is a prefix of another', async () => {
       await store.put(answer('a', { keyId: 'key' }))
       await store.put(answer('b', { keyId: 'key:1' }))
       await store.clear('key')
@@ -90,7 +90,7 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       expect(await store.get('b')).toEqual(answer('b', { keyId: 'key:1' }))
     })
 
-    it('gives the claim on an answer, where it has claims, to one request until it is released', async () => {
+    it('grants a claim on an answer to one request until it is released, if it supports claims', async () => {
       const { claims } = store
       if (claims === undefined) return
       expect(await claims.isTaken('a')).toBe(false)

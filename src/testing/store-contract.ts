@@ -1,14 +1,14 @@
 import type { Claim, Quota, ReserveRequest, Store } from '../core/store.ts'
 import type { TestApi, TestClock } from './test-api.ts'
 
-/** Makes an empty store on the clock. The suite closes it after each test. */
+/** Creates an empty store that uses the clock. The suite closes it after each test. */
 export type MakeStore = (clock: TestClock) => Promise<Store>
 
 const HOUR = 3_600_000
 const START = Date.UTC(2026, 0, 15, 12)
 const GREATEST = Number.MAX_SAFE_INTEGER
 
-/** Texts that careless storage breaks. */
+/** Texts that storage often corrupts. */
 const ODD_TEXTS: readonly string[] = [
   '',
   ' ',
@@ -38,7 +38,7 @@ const ODD_TEXTS: readonly string[] = [
  */
 export function testStore(name: string, make: MakeStore, api: TestApi): void {
   const { afterEach, beforeEach, describe, expect, it } = api
-  describe(`${name} holds the store contract`, () => {
+  describe(`${name} fulfills the store contract`, () => {
     let time = START
     const clock: TestClock = { now: () => time, advance: (ms) => void (time += ms) }
     let store: Store
@@ -73,12 +73,12 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
     const level = async (counter: string) => (await store.levels([counter]))[0]
 
     describe('values', () => {
-      it('an absent key has no value', async () => {
+      it('returns undefined for an absent key', async () => {
         expect(await store.get('nothing')).toBeUndefined()
         expect(await store.delete('nothing')).toBe(false)
       })
 
-      it('the last written value is read, and is gone once deleted', async () => {
+      it('returns the last written value until it is deleted', async () => {
         await store.set('a', 'one')
         await store.set('a', 'two')
         expect(await store.get('a')).toBe('two')
@@ -88,7 +88,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       })
 
       for (const text of ODD_TEXTS) {
-        it(`the text ${JSON.stringify(text)} is a value and the end of a key like any other`, async () => {
+        it(`the text ${JSON.stringify(text)} is stored as a value and as the end of a key`, async () => {
           await store.set(`key:${text}`, text)
           expect(await store.get(`key:${text}`)).toBe(text)
           expect(await store.list('key:', { limit: 10 })).toEqual([`key:${text}`])
@@ -98,13 +98,13 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         })
       }
 
-      it('a value of a megabyte comes back whole', async () => {
+      it('returns a value of a megabyte unchanged', async () => {
         const long = 'ab漢😀'.repeat(200_000)
         await store.set('long', long)
         expect(await store.get('long')).toBe(long)
       })
 
-      it('a value with a time to live is there one millisecond before its end and gone at its end', async () => {
+      it('expires a value exactly at the end of its time to live', async () => {
         await store.set('a', 'x', { ttlMs: 1000 })
         clock.advance(999)
         expect(await store.get('a')).toBe('x')
@@ -115,7 +115,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.delete('a')).toBe(false)
       })
 
-      it('writing again replaces the time to live', async () => {
+      it('replaces the time to live when a value is written again', async () => {
         await store.set('a', 'x', { ttlMs: 1000 })
         await store.set('a', 'y')
         await store.set('b', 'x')
@@ -125,7 +125,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.get('b')).toBeUndefined()
       })
 
-      it('a swap writes only over the value it expects', async () => {
+      it('swaps only the expected value', async () => {
         expect(await store.swap('a', 'x', 'y')).toBe(false)
         expect(await store.swap('a', undefined, 'one')).toBe(true)
         expect(await store.swap('a', undefined, 'two')).toBe(false)
@@ -137,7 +137,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.get('a')).toBeUndefined()
       })
 
-      it('a swap takes an expired value for absent, and its own time to live counts', async () => {
+      it('treats an expired value as absent in a swap, and applies the time to live of the swap', async () => {
         await store.set('a', 'x', { ttlMs: 10 })
         clock.advance(10)
         expect(await store.swap('a', 'x', 'y')).toBe(false)
@@ -146,21 +146,21 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.get('a')).toBeUndefined()
       })
 
-      it('a swap without a time to live makes a passing value permanent', async () => {
+      it('makes an expiring value permanent by a swap without a time to live', async () => {
         await store.set('a', 'x', { ttlMs: 10 })
         expect(await store.swap('a', 'x', 'y')).toBe(true)
         clock.advance(10)
         expect(await store.get('a')).toBe('y')
       })
 
-      it('of many swaps at once from one value exactly one succeeds', async () => {
+      it('lets exactly one of many concurrent swaps of one value succeed', async () => {
         await store.set('a', 'start')
         const done = await Promise.all(Array.from({ length: 50 }, (_, n) => store.swap('a', 'start', `winner ${n}`)))
         expect(done.filter(Boolean)).toHaveLength(1)
         expect(await store.get('a')).toBe(`winner ${done.indexOf(true)}`)
       })
 
-      it('keys are listed by prefix in ascending order, page by page, each once', async () => {
+      it('lists keys by prefix in ascending order, page by page, each once', async () => {
         const names = Array.from({ length: 1_203 }, (_, n) => `list:${String((n * 7919) % 1_203).padStart(4, '0')}`)
         await Promise.all(names.map((key) => store.set(key, '1')))
         await store.set('lisu', '1')
@@ -176,7 +176,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(found).toEqual(names.toSorted())
       })
 
-      it('a listing goes on after a key that was deleted in the meantime', async () => {
+      it('continues a listing after a key that was deleted between two pages', async () => {
         for (const key of ['k:a', 'k:b', 'k:c']) await store.set(key, '1')
         await store.delete('k:b')
         expect(await store.list('k:', { after: 'k:b', limit: 10 })).toEqual(['k:c'])
@@ -202,7 +202,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       }
       const keysOf = (prefix: string) => store.list(`${prefix}:`, { limit: 100 })
 
-      it('refuse one more lasting value and leave everything as it was', async () => {
+      it('refuse a further durable value and change nothing', async () => {
         await fill('a', 'q:one')
         await expect(settled(() => store.set('a:3', 'x', { quota: quota('q:one') }))).rejects.toMatchObject(full)
         await expect(settled(() => store.swap('a:3', undefined, 'x', { quota: quota('q:one') }))).rejects.toMatchObject(
@@ -212,7 +212,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.get('a:3')).toBeUndefined()
       })
 
-      it('of one name do not count for another, nor for values without one', async () => {
+      it('do not count values of other quotas or values without a quota', async () => {
         await fill('a', 'q:one')
         await fill('b', 'q:two')
         await store.set('a:free', 'x')
@@ -220,7 +220,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.get('a:free')).toBe('x')
       })
 
-      it('have room again when a value is deleted, by delete or by swap', async () => {
+      it('accept values again after a value is deleted, by delete or by swap', async () => {
         await fill('a', 'q:one')
         await store.delete('a:0')
         await store.set('a:3', 'x', { quota: quota('q:one') })
@@ -229,7 +229,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await keysOf('a')).toEqual(['a:2', 'a:3', 'a:4'])
       })
 
-      it('count a value once however often it is written, and no longer when it is written without one', async () => {
+      it('count a value once when it is written repeatedly, and not at all once it is written without a quota', async () => {
         await fill('a', 'q:one')
         await fill('a', 'q:one')
         expect(await store.swap('a:0', 'a0', 'again', { quota: quota('q:one') })).toBe(true)
@@ -238,7 +238,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         await expect(settled(() => store.set('a:4', 'x', { quota: quota('q:one') }))).rejects.toMatchObject(full)
       })
 
-      it('bound bytes as well, and a refused replacement leaves the old value', async () => {
+      it('bound bytes, and keep the old value when a replacement is refused', async () => {
         await store.set('a:0', 'x'.repeat(1_000), { quota: quota('q:one') })
         await expect(
           settled(() => store.set('a:0', 'y'.repeat(10_000), { quota: quota('q:one') })),
@@ -250,7 +250,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await keysOf('a')).toEqual(['a:0'])
       })
 
-      it('take what must fit although they are full, and count it', async () => {
+      it('accept and count values with mustFit even when full', async () => {
         await fill('a', 'q:one')
         await store.set('a:3', 'x', { quota: quota('q:one'), mustFit: true })
         expect(await store.swap('a:4', undefined, 'x', { quota: quota('q:one'), mustFit: true })).toBe(true)
@@ -258,7 +258,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         await expect(settled(() => store.set('a:5', 'x', { quota: quota('q:one') }))).rejects.toMatchObject(full)
       })
 
-      it('drop their own least recently written value when a value with a time to live is written', async () => {
+      it('drop their least recently written value when an expiring value is written', async () => {
         await fill('b', 'q:two', 10_000)
         await fill('a', 'q:one', 10_000)
         await store.set('a:3', 'x', { ttlMs: 10_000, quota: quota('q:one') })
@@ -267,7 +267,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await keysOf('b')).toEqual(['b:0', 'b:1', 'b:2'])
       })
 
-      it('drop as many values as a large one needs, and refuse one that is larger than all', async () => {
+      it('drop as many values as a large value needs, and refuse a value larger than the quota', async () => {
         const bytes = { maxEntries: 100, maxBytes: 20_000 }
         for (let n = 0; n < 4; n += 1) {
           await store.set(`a:${n}`, 'x'.repeat(1_500), { ttlMs: 10_000, quota: quota('q:one', bytes) })
@@ -308,7 +308,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await keysOf('b')).toEqual(['b:0', 'b:1', 'b:2'])
       })
 
-      it('hold when many values are written at once', async () => {
+      it('are not exceeded by concurrent writes', async () => {
         const written = await Promise.allSettled(
           Array.from({ length: 20 }, (_, n) => store.set(`a:${n}`, 'x', { quota: quota('q:one') })),
         )
@@ -316,7 +316,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await keysOf('a')).toHaveLength(3)
       })
 
-      it('of log entries drop their own oldest entry, in whichever log it is', async () => {
+      it('of log entries drop their oldest entry in any log', async () => {
         for (let n = 0; n < 2; n += 1) await store.append('own', { at: START, value: `b${n}`, quota: quota('log:two') })
         for (let n = 0; n < 5; n += 1) {
           await store.append(n % 2 === 0 ? 'all' : 'own', { at: START, value: `a${n}`, quota: quota('log:one') })
@@ -327,7 +327,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await values('own')).toEqual(['b0', 'b1', 'a3'])
       })
 
-      it('let a reader continue after a log entry that was dropped in the meantime', async () => {
+      it('let a reader continue after a log entry that was dropped', async () => {
         for (let n = 0; n < 3; n += 1) await store.append('all', { at: START, value: `a${n}`, quota: quota('log:one') })
         const [first] = await store.entries('all', { limit: 1 })
         for (let n = 3; n < 5; n += 1) await store.append('all', { at: START, value: `a${n}`, quota: quota('log:one') })
@@ -337,7 +337,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
     })
 
     describe('reservations', () => {
-      it('an accepted reservation holds its amounts and returns the levels after the step', async () => {
+      it('holds the amounts of an accepted reservation and returns the levels after the step', async () => {
         expect(await reserve('t', [claim('a', 3, 10), claim('b', 5, 5)])).toMatchObject({
           accepted: true,
           levels: [3, 5],
@@ -349,14 +349,14 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         ])
       })
 
-      it('a claim fits when it reaches the limit exactly and not when it passes it by one', async () => {
+      it('accepts a claim that reaches the limit exactly and refuses one above it', async () => {
         expect(await reserve('t1', [claim('a', 9, 10)])).toMatchObject({ accepted: true })
         expect(await reserve('t2', [claim('a', 2, 10)])).toEqual({ accepted: false, refused: 0, levels: [9] })
         expect(await reserve('t3', [claim('a', 1, 10)])).toMatchObject({ accepted: true, levels: [10] })
         expect(await reserve('t4', [claim('a', 0, 10)])).toMatchObject({ accepted: true, levels: [10] })
       })
 
-      it('a refusal names the first claim that did not fit and leaves nothing held', async () => {
+      it('names the first claim that does not fit and holds nothing', async () => {
         await reserve('t1', [claim('b', 4, 5)])
         expect(await reserve('t2', [claim('a', 1, 5), claim('b', 2, 5), claim('c', 9, 5)])).toEqual({
           accepted: false,
@@ -371,17 +371,17 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await settle('t2', { a: 1 })).toBe(false)
       })
 
-      it('a limit of zero refuses every amount above zero', async () => {
+      it('refuses every amount above zero for a limit of zero', async () => {
         expect(await reserve('t', [claim('a', 1, 0)])).toMatchObject({ accepted: false })
       })
 
-      it('a reservation without claims is accepted and can be settled once', async () => {
+      it('accepts a reservation without claims, which can be settled once', async () => {
         expect(await reserve('t', [])).toMatchObject({ accepted: true, levels: [] })
         expect(await settle('t')).toBe(true)
         expect(await settle('t')).toBe(false)
       })
 
-      it('of 1,000 reservations at once exactly as many are accepted as fit', async () => {
+      it('accepts exactly as many of 1,000 concurrent reservations as fit', async () => {
         const results = await Promise.all(
           Array.from({ length: 1_000 }, (_, n) => reserve(`t${n}`, [claim('places', 1, 100), claim('money', 7, 500)])),
         )
@@ -392,7 +392,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         ])
       })
 
-      it('of 1,000 elastic reservations at once none passes the limit and nothing of it is left over', async () => {
+      it('grants exactly the limit to 1,000 concurrent elastic reservations', async () => {
         const results = await Promise.all(
           Array.from({ length: 1_000 }, (_, n) =>
             reserve(`t${n}`, [claim('a', 30, 1_000, { elastic: true })], { least: 1 }),
@@ -403,7 +403,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toEqual({ spent: 0, held: 1_000 })
       })
 
-      it('parallel reservations and settlements lose nothing', async () => {
+      it('loses no amount in concurrent reservations and settlements', async () => {
         const worked = await Promise.all(
           Array.from({ length: 500 }, async (_, n) => {
             const result = await reserve(`t${n}`, [claim('a', 10, 2_000)])
@@ -419,7 +419,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
     describe('elastic claims', () => {
       const elastic = { elastic: true } as const
 
-      it('get what the tightest of them still has, all the same', async () => {
+      it('all get the smallest remaining amount of their counters', async () => {
         await reserve('t1', [claim('a', 60, 100), claim('b', 10, 100)])
         expect(
           await reserve('t2', [claim('n', 1, 5), claim('a', 80, 100, elastic), claim('b', 80, 100, elastic)], {
@@ -428,11 +428,11 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         ).toEqual({ accepted: true, granted: 40, levels: [1, 100, 50] })
       })
 
-      it('are granted whole when there is room', async () => {
+      it('are granted whole when they fit', async () => {
         expect(await reserve('t', [claim('a', 80, 100, elastic)], { least: 5 })).toMatchObject({ granted: 80 })
       })
 
-      it('are refused when less than the least is left, and granted when just the least is', async () => {
+      it('are refused below the minimum grant, and granted at it', async () => {
         await reserve('t1', [claim('a', 90, 100)])
         expect(await reserve('t2', [claim('a', 50, 100, elastic)], { least: 11 })).toEqual({
           accepted: false,
@@ -442,11 +442,11 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await reserve('t3', [claim('a', 50, 100, elastic)], { least: 10 })).toMatchObject({ granted: 10 })
       })
 
-      it('are granted whole or not at all without a least', async () => {
+      it('are granted whole or refused without a minimum grant', async () => {
         expect(await reserve('t', [claim('a', 101, 100, elastic)])).toMatchObject({ accepted: false })
       })
 
-      it('do not make a firm claim beside them elastic', async () => {
+      it('do not make other claims elastic', async () => {
         expect(await reserve('t', [claim('a', 50, 100, elastic), claim('b', 50, 20)], { least: 1 })).toMatchObject({
           accepted: false,
           refused: 1,
@@ -454,7 +454,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toEqual({ spent: 0, held: 0 })
       })
 
-      it('give back the grant and not the wish when they are settled', async () => {
+      it('release the granted amount, not the claimed one, when they are settled', async () => {
         await reserve('t', [claim('a', 150, 100, elastic)], { least: 1 })
         expect(await settle('t', { a: 20 })).toBe(true)
         expect(await level('a')).toEqual({ spent: 20, held: 0 })
@@ -462,7 +462,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
     })
 
     describe('settling', () => {
-      it('replaces what was held by what was used, less or more', async () => {
+      it('replaces the held amount by the used amount, lower or higher', async () => {
         await reserve('t', [claim('a', 10, 100), claim('b', 10, 10)])
         expect(await settle('t', { a: 4, b: 25 })).toBe(true)
         expect(await store.levels(['a', 'b'])).toEqual([
@@ -472,13 +472,13 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await reserve('t2', [claim('b', 1, 10)])).toMatchObject({ accepted: false, levels: [25] })
       })
 
-      it('gives everything back when nothing was used', async () => {
+      it('releases the whole amount when nothing was used', async () => {
         await reserve('t', [claim('a', 10, 10)])
         expect(await settle('t')).toBe(true)
         expect(await level('a')).toEqual({ spent: 0, held: 0 })
       })
 
-      it('happens once, however often and at once it is asked for', async () => {
+      it('happens once when it is called repeatedly and concurrently', async () => {
         await reserve('t', [claim('a', 10, 100)])
         const answers = await Promise.all(Array.from({ length: 20 }, () => settle('t', { a: 4 })))
         expect(answers.filter(Boolean)).toHaveLength(1)
@@ -488,18 +488,18 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toEqual({ spent: 4, held: 0 })
       })
 
-      it('does nothing for a reservation that was never reserved', async () => {
+      it('has no effect for an unknown reservation', async () => {
         expect(await settle('unknown', { a: 4 })).toBe(false)
         expect(await level('a')).toEqual({ spent: 0, held: 0 })
       })
 
-      it('may charge a counter that was not claimed', async () => {
+      it('can charge a counter that was not claimed', async () => {
         await reserve('t', [])
         expect(await settle('t', { a: 4 })).toBe(true)
         expect(await level('a')).toEqual({ spent: 4, held: 0 })
       })
 
-      it('adds tallies field by field, in the same single step', async () => {
+      it('adds tallies field by field in the same step', async () => {
         const settlement = { charges: [], tallies: [{ name: 'r', amounts: { tokens: 5, __proto__x: 1 } }] }
         await reserve('t1', [])
         await reserve('t2', [])
@@ -524,7 +524,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.entries('audit', { limit: 10 })).toEqual([])
       })
 
-      it('leaves out a log entry that is larger than its quota', async () => {
+      it('omits a log entry that is larger than its quota', async () => {
         const quota = { name: 'log:one', maxEntries: 2, maxBytes: 1_000 }
         const entry = { log: 'audit', at: START, quota }
         const entries = [
@@ -538,7 +538,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toEqual({ spent: 4, held: 0 })
       })
 
-      it('a tally is forgotten at its end', async () => {
+      it('expires a tally at its end', async () => {
         await reserve('t', [])
         const tally = { name: 'r', amounts: { n: 1 }, expiresAt: START + 1000 }
         await store.settle({ reservationId: 't', charges: [], tallies: [tally] })
@@ -549,8 +549,8 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       })
     })
 
-    describe('holds that are not settled', () => {
-      it('are given back when they lapse, not a millisecond before', async () => {
+    describe('unsettled reservations', () => {
+      it('are released exactly when they expire', async () => {
         await reserve('t', [claim('a', 10, 10)])
         clock.advance(599_999)
         expect(await level('a')).toEqual({ spent: 0, held: 10 })
@@ -560,7 +560,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await reserve('t3', [claim('a', 10, 10)])).toMatchObject({ accepted: true })
       })
 
-      it('lapse each at its own time', async () => {
+      it('expire independently of each other', async () => {
         await reserve('long', [claim('a', 1, 10)], { expiresAfterMs: 3000 })
         await reserve('short', [claim('a', 2, 10)], { expiresAfterMs: 1000 })
         clock.advance(1000)
@@ -569,7 +569,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toEqual({ spent: 0, held: 0 })
       })
 
-      it('can be settled for an hour after they lapsed, once, and give back nothing twice', async () => {
+      it('can be settled once within an hour after they expired, and are not released twice', async () => {
         await reserve('t', [claim('a', 10, 10)])
         clock.advance(600_000)
         await reserve('t2', [claim('a', 9, 10)])
@@ -582,7 +582,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
     })
 
     describe('counters', () => {
-      it('are forgotten at their end, not a millisecond before', async () => {
+      it('expire exactly at their end', async () => {
         await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
         await store.settle({
           reservationId: 't',
@@ -595,7 +595,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toEqual({ spent: 0, held: 0 })
       })
 
-      it('live as long as the longest claim or charge says', async () => {
+      it('live until the latest end of their claims and charges', async () => {
         await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
         await store.settle({
           reservationId: 't',
@@ -607,7 +607,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toMatchObject({ spent: 5 })
       })
 
-      it('a hold on a forgotten counter is given back without a trace', async () => {
+      it('do not change when a reservation of an expired counter is released', async () => {
         await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
         clock.advance(1000)
         expect(await reserve('t2', [claim('a', 1, 10)])).toMatchObject({ accepted: true, levels: [1] })
@@ -615,7 +615,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await level('a')).toEqual({ spent: 0, held: 1 })
       })
 
-      it('stay exact up to the greatest safe integer and stop there', async () => {
+      it('are exact up to the greatest safe integer and are clamped there', async () => {
         expect(await reserve('t1', [claim('a', GREATEST - 1, GREATEST)])).toMatchObject({ levels: [GREATEST - 1] })
         expect(await reserve('t2', [claim('a', 2, GREATEST)])).toMatchObject({ accepted: false })
         expect(await reserve('t3', [claim('a', 1, GREATEST)])).toMatchObject({ accepted: true, levels: [GREATEST] })
@@ -630,7 +630,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       })
 
       for (const amount of [Number.NaN, -1, 0.5, Infinity, GREATEST + 1]) {
-        it(`the amount ${amount} is refused, and nothing changes`, async () => {
+        it(`refuses the amount ${amount} and changes nothing`, async () => {
           await expect(settled(() => reserve('t', [claim('a', 1, 10), claim('b', amount, 10)]))).rejects.toThrow()
           await reserve('t1', [claim('a', 1, 10)])
           await expect(settled(() => settle('t1', { a: amount }))).rejects.toThrow()
@@ -640,7 +640,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       }
 
       for (const text of ODD_TEXTS) {
-        it(`the text ${JSON.stringify(text)} is the name of a counter, a tally and a reservation like any other`, async () => {
+        it(`the text ${JSON.stringify(text)} can be the name of a counter, a tally and a reservation`, async () => {
           expect(await reserve(text, [claim(`c:${text}`, 1, 1)])).toMatchObject({ accepted: true })
           expect(await level(`c:${text}`)).toEqual({ spent: 0, held: 1 })
           const tallies = [{ name: `r:${text}`, amounts: { n: 2 } }]
@@ -656,7 +656,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(await store.entries('none', { limit: 10 })).toEqual([])
       })
 
-      it('entries come in the order they were appended, with ascending cursors, each log by itself', async () => {
+      it('returns entries of each log in the order of appending, with ascending cursors', async () => {
         for (let n = 0; n < 25; n += 1) {
           await store.append('a', { at: START + n, value: `a${n}` })
           await store.append('b', { at: START + n, value: `b${n}` })
@@ -669,7 +669,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect(new Set(cursors).size).toBe(25)
       })
 
-      it('a reader continues after a cursor and sees each entry once, those appended meanwhile too', async () => {
+      it('returns each entry once to a reader that continues after a cursor, including new entries', async () => {
         for (let n = 0; n < 7; n += 1) await store.append('a', { at: START, value: String(n) })
         const first = await store.entries('a', { limit: 3 })
         await store.append('a', { at: START, value: '7' })
@@ -677,7 +677,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect([...first, ...rest].map((entry) => entry.value)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
       })
 
-      it('a time range includes its first moment and not its last, with a limit that counts what was found', async () => {
+      it('includes the first moment of a time range and excludes the last, and applies the limit to matching entries', async () => {
         for (const at of [10, 20, 30, 25, 40]) await store.append('a', { at: START + at, value: String(at) })
         const query = { from: START + 20, to: START + 40 }
         expect((await store.entries('a', { ...query, limit: 10 })).map((entry) => entry.value)).toEqual([
@@ -688,7 +688,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
         expect((await store.entries('a', { ...query, limit: 2 })).map((entry) => entry.value)).toEqual(['20', '30'])
       })
 
-      it('an entry with a time to live is gone at its end', async () => {
+      it('expires an entry at its end', async () => {
         await store.append('a', { at: START, value: 'short', ttlMs: 1000 })
         await store.append('a', { at: START, value: 'long' })
         clock.advance(999)
@@ -698,7 +698,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
       })
 
       for (const text of ODD_TEXTS) {
-        it(`the text ${JSON.stringify(text)} is taken as it is`, async () => {
+        it(`the text ${JSON.stringify(text)} is stored unchanged`, async () => {
           await store.append(`log:${text}`, { at: START, value: text })
           expect((await store.entries(`log:${text}`, { limit: 10 })).map((entry) => entry.value)).toEqual([text])
         })
@@ -711,7 +711,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
   })
 }
 
-/** Turns a value or an exception of a method that does not wait into a promise. */
+/** Returns a promise for the value or exception of a method that may be synchronous. */
 async function settled<result>(work: () => result | Promise<result>): Promise<result> {
   return work()
 }

@@ -31,7 +31,7 @@ export interface Matchers<result> {
   readonly not: Pick<Matchers<result>, 'toBe'>
 }
 
-/** Time as the subject of a contract suite must see it. */
+/** The clock that the implementation under test must use. */
 export interface TestClock {
   /** Milliseconds since 1970. */
   readonly now: () => number

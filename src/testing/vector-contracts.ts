@@ -4,7 +4,7 @@ import type { TestApi, TestClock } from './test-api.ts'
 /** Limits of the vector index under test. */
 export interface IndexLimits {
   readonly dimensions: number
-  /** How many entries it must hold at least. */
+  /** Minimum number of entries that the index must hold. */
   readonly entries: number
 }
 
@@ -20,7 +20,7 @@ export function testVectorIndex(
   const { beforeEach, describe, expect, it } = api
   const { dimensions } = limits
 
-  /** A direction in the plane of the first two axes; the cosine of two is that of their difference. */
+  /** Returns a unit vector in the plane of the first two axes. The cosine of two vectors is that of the angle between them. */
   const at = (degrees: number): Float32Array => {
     const vector = new Float32Array(dimensions)
     vector[0] = Math.cos((degrees / 180) * Math.PI)
@@ -29,7 +29,7 @@ export function testVectorIndex(
   }
   const cosine = (degrees: number): number => Math.cos((degrees / 180) * Math.PI)
 
-  describe(`${name} holds the vector index contract`, () => {
+  describe(`${name} fulfills the vector index contract`, () => {
     let time = 0
     let index: VectorIndex
     const clock: TestClock = { now: () => time, advance: (ms) => void (time += ms) }
@@ -43,11 +43,11 @@ export function testVectorIndex(
       index = await make(clock)
     })
 
-    it('finds nothing where nothing is', async () => {
+    it('returns no match from an empty scope', async () => {
       expect(await find(0)).toEqual([])
     })
 
-    it('finds neighbors nearest first, with their cosine', async () => {
+    it('returns neighbors with their cosine, nearest first', async () => {
       await add('far', 20)
       await add('near', 5)
       await add('same', 0)
@@ -59,7 +59,7 @@ export function testVectorIndex(
       expect(found[2]?.similarity).toBeCloseTo(cosine(20), 5)
     })
 
-    it('leaves out what is not near enough, and opposites', async () => {
+    it('omits vectors below the minimum similarity, and opposite ones', async () => {
       await add('near', 10)
       await add('far', 30)
       await add('opposite', 180)
@@ -68,14 +68,14 @@ export function testVectorIndex(
       expect(await find(0, -1)).toEqual(['near', 'far', 'opposite'])
     })
 
-    it('gives no more than the limit', async () => {
+    it('returns at most the limit', async () => {
       for (let degrees = 1; degrees <= 8; degrees += 1) await add(`at ${degrees}`, degrees)
 
       expect(await find(0, 0.9, 3)).toEqual(['at 1', 'at 2', 'at 3'])
       expect(await find(0, 0.9, 0)).toEqual([])
     })
 
-    it('never finds across scopes', async () => {
+    it('returns no vector of another scope', async () => {
       await add('here', 0, 's')
       await add('there', 0, 't')
 
@@ -84,7 +84,7 @@ export function testVectorIndex(
       expect(await find(0, -1, 10, 'u')).toEqual([])
     })
 
-    it('replaces an entry of the same id, in another scope too', async () => {
+    it('replaces an entry with the same id, even in another scope', async () => {
       await add('one', 0)
       await add('one', 90)
 
@@ -97,7 +97,7 @@ export function testVectorIndex(
       expect(await find(90, 0.9, 10, 't')).toEqual(['one'])
     })
 
-    it('keeps its own copy of a vector', async () => {
+    it('stores a copy of a vector', async () => {
       const vector = at(0)
       await index.add({ id: 'one', scope: 's', vector, expiresAt: LATER })
       vector.fill(0)
@@ -105,7 +105,7 @@ export function testVectorIndex(
       expect(await find(0)).toEqual(['one'])
     })
 
-    it('does not find what has expired', async () => {
+    it('does not return expired entries', async () => {
       await add('one', 0, 's', 1000)
       clock.advance(999)
 
@@ -116,7 +116,7 @@ export function testVectorIndex(
       expect(await find(0)).toEqual([])
     })
 
-    it('forgets what is removed, and takes the removal of nothing', async () => {
+    it('removes entries, and ignores unknown ids', async () => {
       await add('one', 0)
       await add('two', 0)
       await index.remove('one')
@@ -125,7 +125,7 @@ export function testVectorIndex(
       expect(await find(0)).toEqual(['two'])
     })
 
-    it('forgets everything when cleared', async () => {
+    it('removes all entries when cleared', async () => {
       await add('one', 0)
       await add('two', 0, 't')
       await index.clear()
@@ -134,7 +134,7 @@ export function testVectorIndex(
       expect(await find(0, 0.9, 10, 't')).toEqual([])
     })
 
-    it('loses none of many entries, with others removed between them', async () => {
+    it('keeps all entries while others are removed', async () => {
       const count = Math.min(limits.entries, 300)
       const step = 360 / count
       for (let entry = 0; entry < count; entry += 1) await add(String(entry), entry * step)
@@ -160,8 +160,8 @@ const TEXTS = ['What is the capital of France?', 'How do I boil an egg?', 'æ³•å›
 /** Declares the tests that every `Embedder` must pass. */
 export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestApi, 'beforeEach' | 'afterEach'>): void {
   const { describe, expect, it } = api
-  describe(`${name} holds the embedder contract`, () => {
-    it('gives one vector of its dimensions for each text, in their order', async () => {
+  describe(`${name} fulfills the embedder contract`, () => {
+    it('returns one vector of its dimensions for each text, in order', async () => {
       const embedder = make()
       const together = await embedder.embed(TEXTS)
 
@@ -174,17 +174,17 @@ export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestA
       }
     })
 
-    it('gives vectors of length 1', async () => {
+    it('returns vectors of length 1', async () => {
       for (const vector of await make().embed(TEXTS)) {
         expect(Math.hypot(...vector)).toBeCloseTo(1, 4)
       }
     })
 
-    it('gives no vector for no text', async () => {
+    it('returns no vectors for an empty list', async () => {
       expect(await make().embed([])).toEqual([])
     })
 
-    it('tells texts of different subjects apart', async () => {
+    it('distinguishes texts on different subjects', async () => {
       const [france = [], egg = []] = await make().embed(TEXTS)
       const similarity = Array.from(france).reduce((sum, value, index) => sum + value * (egg[index] ?? 0), 0)
 

@@ -76,7 +76,7 @@ export class AnswerTranslator {
   /** Takes bytes of the upstream, cut anywhere. Returns the events that can be sent. Throws `upstream` for a faulty stream. */
   push(bytes: Uint8Array): TranslatedChunk {
     this.#size += bytes.byteLength
-    if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer of more than 32 MiB')
+    if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
     const isPlain = this.#isPlain
     if (isPlain === undefined) return this.#parse(bytes)
     this.#received.push(bytes)

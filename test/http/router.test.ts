@@ -56,6 +56,6 @@ describe('the router', () => {
   })
 
   it('repeats at most a hundred printable characters of a path', () => {
-    expect(failureOf('GET', `/${'é\n'.repeat(5000)}`).message).toMatch(/^There is nothing at \/\?{99}\. /)
+    expect(failureOf('GET', `/${'é\n'.repeat(5000)}`).message).toMatch(/^The path \/\?{99} does not exist\. /)
   })
 })

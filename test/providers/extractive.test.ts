@@ -51,7 +51,7 @@ describe('the extractive provider', () => {
   })
 
   it('reports that no sentence matches', async () => {
-    expect(await say('Hello!')).toBe('The conversation says nothing about this: Hello!')
+    expect(await say('Hello!')).toBe('The conversation contains no answer to: Hello!')
   })
 
   it('summarizes a long text without a question to at most a quarter', async () => {

@@ -159,7 +159,7 @@ describe('a whole answer', () => {
     const failure = await failureOf(complete())
     expect([failure.kind, failure.message]).toEqual([
       'upstream',
-      'The provider "tiny" sent an answer of more than 32 MiB.',
+      'The provider "tiny" sent an answer larger than 32 MiB.',
     ])
     await upstream.last.leaving
     expect(written).toBeLessThan(60)

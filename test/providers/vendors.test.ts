@@ -246,11 +246,11 @@ describe('options that are not as described', () => {
   it.each([
     [
       () => openai({ apiKey: '' }),
-      'openai: apiKey: expected a key of printable characters without blanks, got a text of 0 characters.',
+      'openai: apiKey: expected a key of printable characters without spaces, got a text of 0 characters.',
     ],
     [
       () => openai({ apiKey: 'a b' }),
-      'openai: apiKey: expected a key of printable characters without blanks, got a text of 3 characters.',
+      'openai: apiKey: expected a key of printable characters without spaces, got a text of 3 characters.',
     ],
     [
       () => openai({ apiKey: 'k', retries: 3 } as never),
@@ -295,11 +295,11 @@ describe('options that are not as described', () => {
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'm', price: { input: 0.000003, output: 1 } }] }),
-      'openai: models[0].price.input: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3), got 0.000003.',
+      'openai: models[0].price.input: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3), got 0.000003.',
     ],
     [
       () => openai({ apiKey: 'k', defaultPrice: { input: 1, output: 20_000 } }),
-      'openai: defaultPrice.output: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 a token is 3), got 20000.',
+      'openai: defaultPrice.output: expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3), got 20000.',
     ],
     [
       () =>
