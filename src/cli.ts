@@ -1,6 +1,5 @@
 #!/usr/bin/env node
-/**
- * The command `sluice`.
+/** The command line of `sluice`.
  *
  * @module
  */

@@ -39,49 +39,49 @@ import { createGovernance } from './wiring/governance.ts'
 import { createMetricsReports, createServices, createStoreWarnings } from './wiring/services.ts'
 import { createReplay } from './wiring/replay.ts'
 
-/** A running gateway: the handlers of its paths, and its administration in process. */
+/** A gateway: its HTTP handlers, and its administration in process. */
 export interface Gateway {
   /**
-   * The Web-standard handler of every path. Takes what the global `fetch` takes, so that it can stand in its place in a
-   * client. Rejects only for arguments that `new Request` refuses. May be passed around without its gateway.
+   * The Web-standard handler of all paths. It accepts the arguments of the global `fetch`, so clients can use it as
+   * their `fetch`. Rejects only for arguments that `new Request` refuses. It does not use `this`.
    */
   readonly fetch: FetchHandler
-  /** The same for servers that have no web objects: the adapters of Node use it. Never throws. */
+  /** The handler for servers without web objects, such as the adapters of Node. Never throws. */
   readonly handle: HttpHandler
-  /** Virtual keys: the secrets by which callers are known, with their limits. */
+  /** Virtual keys: the secrets that authenticate callers, with their limits. */
   readonly keys: Keys
   /** Budgets that several keys share by `budgetId`. */
   readonly budgets: Budgets
   /** Rate limits that several keys share by `rateLimitId`. */
   readonly rateLimits: RateLimits
-  /** Requests, tiers, money and cache of this process: `GET /metrics` and `GET /metrics/cache` in process. */
+  /** Metrics of this process, as in `GET /metrics` and `GET /metrics/cache`. */
   readonly metrics: MetricsReports
-  /** Every use of a key, refused requests included. */
+  /** The audit trail: every use of a key, including refused requests. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
-  /** The semantic cache. Without a cache, both methods do nothing. */
+  /** The semantic cache. If the cache is disabled, both methods have no effect. */
   readonly cache: {
-    /** Removes all stored answers, or those that requests of one key stored. */
+    /** Removes all stored answers, or those of one key. */
     readonly clear: (which?: { readonly key?: string }) => Promise<void>
-    /** Reports that the request with this id (`X-Request-Id`) got a stored answer to another question. */
+    /** Reports that the request with this id (`X-Request-Id`) received the stored answer to a different question. */
     readonly reportWrongHit: (requestId: string) => Promise<void>
   }
   /**
-   * Works off message batches until nothing can be done at the moment: for hosts that sleep between requests. A process
-   * that serves requests does so by itself.
+   * Processes message batches until no item can be processed at the moment, for hosts that sleep between requests. A
+   * process that serves requests does this automatically.
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
-   * Ends detached work, then upstream connections, waits for settlements and cached answers under way, and closes the store. Requests under
-   * way are not waited for: end the server first.
+   * Ends detached work and upstream connections, waits for pending settlements and cached answers, and closes the
+   * store. Does not wait for running requests: close the server first.
    */
   readonly close: () => Promise<void>
 }
 
 /**
- * Makes a gateway. Needs no server and does no work before its first request.
+ * Creates a gateway. It needs no server and does no work before its first request.
  *
- * Throws GatewayError `invalid-request` for a wrong option. The message names its path, what was expected, and what was
- * given; for an unknown option, the nearest known one.
+ * Throws GatewayError `invalid-request` for an invalid option. The message contains its path, the expected and the
+ * given value; for an unknown option, the nearest known one.
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
@@ -105,7 +105,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   if (store.local === true) {
     observers.log.event(
       'WARN',
-      'keys, limits and budgets are held by this process alone and end with it',
+      'memoryStore() keeps keys, limits and budgets in this process only and loses them when it ends',
       runtime.now(),
     )
   }
@@ -188,7 +188,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     }
   }
 
-  /** Never rejects, not even when the clock of the runtime throws. */
+  /** Never rejects, even if the clock of the runtime throws. */
   const refuseCall = async (call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> => {
     const failure = asFailure(error)
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
@@ -198,7 +198,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       writeFailure = failureWriterFor(call.request)
       rate = await rateStatusOfCaller(call.request, services)
     } catch {
-      // Headers without limits are better than no response.
+      // If the limits cannot be read, the response is sent without them.
     }
     refuse(call, failure, { writeFailure, rate })
   }
@@ -231,21 +231,21 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     batches: { work: batches.work },
     close: () => {
-      // One after the other: a second call must not close the store while the first sends settlements.
+      // In sequence, so that a second call does not close the store while the first sends settlements.
       closing = closing.catch(() => {}).then(closeOnce)
       return closing
     },
   }
 }
 
-/** The part of a request's time for the store that one call may take: 2 of 5 seconds. */
+/** The share of `storeTimeoutMs` that one call may take: 2 of 5 seconds. */
 const CALL_SHARE = 0.4
 
 function requestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`
 }
 
-/** Runs every step even when one before it fails, and rejects with the first failure. */
+/** Runs every step, even after a failure, and rejects with the first failure. */
 async function closeAll(
   steps: readonly (() => Promise<unknown>)[],
   onFailure: (cause: unknown) => void,
@@ -262,7 +262,7 @@ async function closeAll(
   if (failures.length > 0) throw failures[0]
 }
 
-/** Errors of paths that belong to no format follow the client: those of the message format send its version. */
+/** Returns the format of errors on paths without a format. Clients of the messages format send its version header. */
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
@@ -273,7 +273,7 @@ function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
 }
 
-/** Reads audit records with the names of the process. */
+/** Reads audit records with the field names in process. */
 function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
   return async (query) => {
     const { fromWire } = await import('./core/field-names.ts')
@@ -281,7 +281,7 @@ function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
   }
 }
 
-/** Administration is rare: its code is loaded by its first request. */
+/** Loads the code of the admin API with its first request. */
 function lazyAuthorize(admin: GatewayOptions['admin'], runtime: Pick<Runtime, 'after'>): Authorize {
   const load = lazy(async () => (await import('./wiring/on-demand.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)

@@ -1,5 +1,4 @@
-/**
- * An LLM gateway you embed.
+/** An LLM gateway that runs inside your own server.
  *
  * ```ts
  * import { createGateway, memoryStore, openai } from 'sluice'

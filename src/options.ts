@@ -91,7 +91,7 @@ export interface GatewayOptions {
   readonly admin?: AdminOptions
   /** Recordings of streams that can be resumed. `false` disables them. @default on, for an hour */
   readonly streams?: false | StreamsOptions
-  /** How this process runs message batches. */
+  /** The worker of message batches in this process. */
   readonly batches?: BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
   readonly basePath?: string
@@ -105,7 +105,7 @@ export interface GatewayOptions {
   readonly passthrough?: PassthroughOptions
   /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
   readonly timeouts?: Partial<Timeouts>
-  /** When failing models of a provider are skipped; see docs/operating.md. */
+  /** Skips failing models of a provider; see docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
   /** Receives each record of the log. Its errors are ignored. @default no log */
   readonly log?: (record: LogRecord) => void
@@ -140,13 +140,13 @@ const checkGateway = optionsOf(
     cache: offOr(checkCache),
     governance: unchecked,
     admin: optionsOf({
-      key: expects('a text of at least 16 characters', (value) => typeof value === 'string' && value.length >= 16),
+      key: expects('a string of at least 16 characters', (value) => typeof value === 'string' && value.length >= 16),
       authorize: aFunction('authorize(request)'),
     }),
     batches: checkBatches,
     streams: checkStreams,
     basePath: expects(
-      'a path such as /ai, without a slash at its end',
+      'a path such as /ai, without a trailing slash',
       (value) => typeof value === 'string' && /^(\/[\w.~-]+)*$/.test(value),
     ),
     limits: optionsOf({

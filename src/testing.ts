@@ -1,5 +1,5 @@
 /**
- * The tests that an implementation of a port must pass. A third party's store needs one file:
+ * Contract tests for implementations of stores, vector indexes, answer stores and embedders:
  *
  * ```ts
  * import { testStore } from 'sluice/testing'

@@ -107,7 +107,7 @@ describe('a wrong value', () => {
     [
       createGateway,
       { ...provider, admin: { key: 'short' } },
-      'createGateway: admin.key: expected a text of at least 16 characters, got a text of 5 characters.',
+      'createGateway: admin.key: expected a string of at least 16 characters, got a text of 5 characters.',
     ],
     [memoryStore, { counters: -1 }, 'memoryStore: counters: expected a whole number of at least 0, got -1.'],
     [
