@@ -4,7 +4,7 @@ import type { CacheQuestion } from '../cache/semantic-cache.ts'
 import { createSingleFlight } from '../cache/single-flight.ts'
 import { nano, toDollars, ZERO } from '../core/money.ts'
 import type { Forecast, Standing } from '../governance/forecast.ts'
-import type { SmallModel, TierVerdict } from '../savings/tier.ts'
+import type { TierVerdict } from '../savings/tier.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import { baseHeaders, sendJson } from './response.ts'
 import { isThread, plan } from './plan.ts'
@@ -15,6 +15,7 @@ import { type Bill, reductionPercent, savings } from '../billing/bill.ts'
 import type { JsonObject } from '../core/json.ts'
 import { describeFailure } from '../formats/failures.ts'
 import { expectedBill } from './charge.ts'
+import type { SmallModel } from '../savings/small-model.ts'
 
 /**
  * Answers what would happen to a request: its limits, its cache state, its tier, its tokens, its prices and its route.

@@ -21,8 +21,9 @@ import type { Detached } from '../replay/subscribers.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
-import type { SmallModel, Waterfall } from '../savings/tier.ts'
+import type { Waterfall } from '../savings/tier.ts'
 import type { BodyRoom } from './body-room.ts'
+import type { SmallModel } from '../savings/small-model.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Resolved, Route } from './exchange.ts'
 
 /** Finds what a model name resolves to, for a key; throws `invalid-model`. */

@@ -2,8 +2,8 @@ import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
 import { costOf } from '../core/money.ts'
 import type { Runtime, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { SmallModel } from '../savings/tier.ts'
 import type { Candidate } from './retry.ts'
+import type { SmallModel } from '../savings/small-model.ts'
 
 export interface SmallModelOptions {
   readonly runtime: Runtime

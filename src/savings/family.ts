@@ -1,15 +1,14 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { expectedSize, growthOf } from './choose-tiers.ts'
-import { snapshotOf, parseSnapshot, recallAt, rememberAt, restore, type Snapshot } from './snapshot.ts'
 import { type Conversation, conversationOf, type Segment } from './conversation.ts'
-import type { ConversationMemory } from './memory.ts'
+import { type ConversationMemory, recallAt, rememberAt } from './memory.ts'
 import { bestStep, sendingCost } from './net.ts'
 import { rebuild } from './excerpt.ts'
+import { snapshotOf, parseSnapshot, restore, type Snapshot } from './snapshot.ts'
 import type { SelectionTools } from './selection.ts'
 import { stubTokens, summarize, summaryNotice, summaryOf, serializeSegment, type Summarizer } from './summary.ts'
 import {
-  controllerOf,
   DEFAULT_THRESHOLDS,
   isWanted,
   type Rewrite,
@@ -21,6 +20,7 @@ import {
   type TierResult,
 } from './tier.ts'
 import { isWarm } from './upstream-cache.ts'
+import { controllerOf } from './small-model.ts'
 
 export interface FamilyOptions {
   readonly thresholds?: Thresholds

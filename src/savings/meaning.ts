@@ -6,8 +6,8 @@ import { fingerprintOf } from '../core/digest.ts'
 import type { Runtime } from '../core/ports.ts'
 import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation, Segment } from './conversation.ts'
-import type { FailurePauses } from './small-model-pause.ts'
 import type { Similarities, TierJob } from './tier.ts'
+import type { FailurePauses } from './small-model.ts'
 
 /** Compares the beginnings of segments with the question by an embedder. */
 export interface MeaningRanker {

@@ -62,6 +62,57 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
   }
 }
 
+/**
+ * Number of shorter prefixes to look up. A turn adds a question and an answer, or a step of a loop; clients sometimes
+ * add several at once.
+ */
+const STEPS_BACK = 4
+
+export async function rememberAt(
+  memory: ConversationMemory,
+  owner: string,
+  conversation: Conversation,
+  entry: { kind: string; value: string },
+): Promise<void> {
+  await memory.remember(owner, `${entry.kind}:${conversation.chain.at(conversation.segments.length)}`, entry.value)
+}
+
+/** Returns what was remembered for this conversation or for one a few segments shorter. */
+export function recallAt(
+  memory: ConversationMemory,
+  owner: string,
+  conversation: Conversation,
+  kind: string,
+): Promise<string | undefined> {
+  return recallBetween(memory, owner, conversation, { kind, least: 0 })
+}
+
+/** Returns what was remembered on an earlier turn, excluding an earlier attempt of this request. */
+export function recallEarlier(
+  memory: ConversationMemory,
+  owner: string,
+  conversation: Conversation,
+  kind: string,
+): Promise<string | undefined> {
+  return recallBetween(memory, owner, conversation, { kind, least: 1 })
+}
+
+async function recallBetween(
+  memory: ConversationMemory,
+  owner: string,
+  conversation: Conversation,
+  { kind, least }: { readonly kind: string; readonly least: number },
+): Promise<string | undefined> {
+  const counts = Array.from(
+    { length: STEPS_BACK + 1 - least },
+    (_, back) => conversation.segments.length - least - back,
+  ).filter((count) => count > 0)
+  const found = await Promise.all(
+    counts.map(async (count) => memory.recall(owner, `${kind}:${conversation.chain.at(count)}`)),
+  )
+  return found.find((value) => value !== undefined)
+}
+
 /** One section of a stored conversation. */
 interface Section {
   readonly role: string

@@ -6,7 +6,6 @@ import type { ConversationMemory } from './memory.ts'
 import type { SelectionTools } from './selection.ts'
 import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, serializeSegment } from './summary.ts'
 import {
-  controllerOf,
   DEFAULT_THRESHOLDS,
   isWanted,
   type Thresholds,
@@ -16,6 +15,7 @@ import {
   type TierResult,
 } from './tier.ts'
 import type { Pause } from '../core/async.ts'
+import { controllerOf } from './small-model.ts'
 
 interface RecursiveOptions {
   readonly thresholds?: Thresholds

@@ -43,7 +43,7 @@ export interface Selected {
 
 /** Shares of the room that do not depend on the query. */
 const STANDING_SHARE = 0.2
-const USER_SHARE_WITH_TOOLS = 0.35
+const USER_SHARE_WITH_TOOLS = 0.2
 const USER_SHARE = 0.75
 const HEAD_SHARE = 0.05
 const NEWEST_SHARE = 0.06

@@ -2,7 +2,6 @@ import type { Message } from '../core/prompt.ts'
 import { type Block, excerptSegment, type Selection } from './excerpt.ts'
 import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import type { Conversation, Segment } from './conversation.ts'
-import type { ConversationMemory } from './memory.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Selected } from './selection.ts'
 
@@ -26,12 +25,6 @@ export interface Snapshot {
   /** When it was sent last, milliseconds since 1970. */
   readonly at: number
 }
-
-/**
- * Number of shorter prefixes to look up. A turn adds a question and an answer, or a step of a loop; clients sometimes
- * add several at once.
- */
-const STEPS_BACK = 4
 
 export function snapshotOf(conversation: Conversation, selected: Selected, notice: string, at: number): Snapshot {
   const picks = conversation.segments.flatMap((segment, at) => {
@@ -74,51 +67,6 @@ export async function restore(
   const asking = conversation.turns.live[0]
   if (asking !== undefined) selection.set(asking, asking.messages)
   return selection
-}
-
-export async function rememberAt(
-  memory: ConversationMemory,
-  owner: string,
-  conversation: Conversation,
-  entry: { kind: string; value: string },
-): Promise<void> {
-  await memory.remember(owner, `${entry.kind}:${conversation.chain.at(conversation.segments.length)}`, entry.value)
-}
-
-/** Returns what was remembered for this conversation or for one a few segments shorter. */
-export function recallAt(
-  memory: ConversationMemory,
-  owner: string,
-  conversation: Conversation,
-  kind: string,
-): Promise<string | undefined> {
-  return recallBetween(memory, owner, conversation, { kind, least: 0 })
-}
-
-/** Returns what was remembered on an earlier turn, excluding an earlier attempt of this request. */
-export function recallEarlier(
-  memory: ConversationMemory,
-  owner: string,
-  conversation: Conversation,
-  kind: string,
-): Promise<string | undefined> {
-  return recallBetween(memory, owner, conversation, { kind, least: 1 })
-}
-
-async function recallBetween(
-  memory: ConversationMemory,
-  owner: string,
-  conversation: Conversation,
-  { kind, least }: { readonly kind: string; readonly least: number },
-): Promise<string | undefined> {
-  const counts = Array.from(
-    { length: STEPS_BACK + 1 - least },
-    (_, back) => conversation.segments.length - least - back,
-  ).filter((count) => count > 0)
-  const found = await Promise.all(
-    counts.map(async (count) => memory.recall(owner, `${kind}:${conversation.chain.at(count)}`)),
-  )
-  return found.find((value) => value !== undefined)
 }
 
 /** Parses a stored snapshot; undefined for an invalid value. */

@@ -2,6 +2,7 @@ import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Conversation, Segment } from './conversation.ts'
+import type { SmallModel } from './small-model.ts'
 import { notUnderstood, readFlag, type HeaderView } from '../core/http.ts'
 
 /** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, runs before them. */
@@ -13,32 +14,6 @@ export interface Steering {
   readonly level?: SavingsLevel
   readonly vanishing: boolean
   readonly recursive: boolean
-}
-
-/** The small model of the family, without HTTP, retries and formats. */
-export interface SmallModel {
-  readonly name: string
-  /** Asks the model. Returns the reply and the cost of the call. Rejects when the call fails. */
-  ask(question: {
-    readonly instruction: string
-    readonly text: string
-    readonly maxTokens: number
-    readonly signal: AbortSignal
-  }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
-  /** Returns the cost of a call of this size; zero while the model is paused. */
-  price(promptTokens: number, outputTokens: number): NanoUsd
-  /** Reports whether a reply could be used. Failed calls count without it. @default not observed */
-  report?(isUsable: boolean): void
-  /**
-   * Returns true for five minutes after two failures in a row in this conversation. Calls are then refused. @default
-   * never
-   */
-  isPaused?(): boolean
-}
-
-/** Returns the author of summaries: the name of the small model, or `extractive` when none is available. */
-export function controllerOf(small: SmallModel | undefined): string {
-  return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
 }
 
 /** Similarity of segments to the question, from 0 to 1 for the most similar. Segments without a vector are absent. */

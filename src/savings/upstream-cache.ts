@@ -1,8 +1,7 @@
 import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
 import { add, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
-import { recallAt, rememberAt } from './snapshot.ts'
 import { conversationOf } from './conversation.ts'
-import type { ConversationMemory } from './memory.ts'
+import { type ConversationMemory, recallAt, rememberAt } from './memory.ts'
 import { hasCachePrice, sendingCost } from './net.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 

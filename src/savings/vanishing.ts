@@ -9,7 +9,6 @@ import {
   DEFAULT_THRESHOLDS,
   isOrdered,
   isWanted,
-  type SmallModel,
   type Thresholds,
   type Tier,
   type TierForecast,
@@ -18,6 +17,7 @@ import {
 } from './tier.ts'
 import { asArray, isJsonObject, parseJson } from '../core/json.ts'
 import { textOfMessage } from '../core/prompt.ts'
+import type { SmallModel } from './small-model.ts'
 
 interface VanishingOptions {
   readonly thresholds?: Thresholds

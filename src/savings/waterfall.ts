@@ -13,14 +13,12 @@ import { createSegmentAnalyzer } from './segment-analysis.ts'
 import { createRecursive } from './recursive.ts'
 import type { SelectionTools } from './selection.ts'
 import { createSlider, type SliderMode } from './slider.ts'
-import { createFailurePauses, createSmallModelPauses, type SmallModelPauses } from './small-model-pause.ts'
 import type { Summarizer } from './summary.ts'
 import {
   DEFAULT_THRESHOLDS,
   isOrdered,
   type WaterfallResult,
   type Rewrite,
-  type SmallModel,
   type Thresholds,
   thresholdsFor,
   type Tier,
@@ -37,6 +35,11 @@ import {
   type History,
 } from './upstream-cache.ts'
 import { createVanishing, type LeastTarget } from './vanishing.ts'
+import { createFailurePauses, createSmallModelPauses, type SmallModelPauses, createPurse } from './small-model.ts'
+
+// Loaded together by the first request that savings concern, because each module that is loaded alone splits shared code.
+export { createMemory } from './memory.ts'
+export { markForCache } from './prompt-cache.ts'
 
 export interface WaterfallOptions {
   readonly meter: Meter
@@ -276,16 +279,4 @@ async function attempt(tier: Tier, job: TierJob, { meter, ranker }: Means): Prom
   } catch (error) {
     return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), purse.spent())
   }
-}
-
-/** The small model, and what its calls cost: a tier that fails does not report what it has spent. */
-function createPurse(small: SmallModel | undefined): { readonly small: typeof small; readonly spent: () => NanoUsd } {
-  let spent: NanoUsd = ZERO
-  if (small === undefined) return { small, spent: () => spent }
-  const ask: SmallModel['ask'] = async (question) => {
-    const reply = await small.ask(question)
-    spent = add(spent, reply.spent)
-    return reply
-  }
-  return { small: { ...small, ask }, spent: () => spent }
 }

@@ -103,7 +103,7 @@ export function createPromptCache(
 ): PromptCache | undefined {
   if (options?.promptCache === 'off') return undefined
   const load = lazy(async () => {
-    const { createMemory, markForCache } = await import('../savings/on-demand.ts')
+    const { createMemory, markForCache } = await import('../savings/waterfall.ts')
     const memory = createMemory({ store, now: runtime.now })
     return (request: CacheableRequest) => markForCache(memory, request)
   })
@@ -136,7 +136,7 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
   const own = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const custom = options.tiers !== undefined
   const load = lazy(async () => {
-    const { createWaterfall } = await import('../savings/on-demand.ts')
+    const { createWaterfall } = await import('../savings/waterfall.ts')
     const { now, after } = runtime
     return createWaterfall({ ...others, summarizer, store, meter, now, after, yieldToEventLoop })
   })

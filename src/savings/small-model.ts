@@ -1,6 +1,31 @@
 import { LRUCache } from 'lru-cache'
-import { ZERO } from '../core/money.ts'
-import type { SmallModel } from './tier.ts'
+import { add, type NanoUsd, ZERO } from '../core/money.ts'
+
+/** The small model of the family, without HTTP, retries and formats. */
+export interface SmallModel {
+  readonly name: string
+  /** Asks the model. Returns the reply and the cost of the call. Rejects when the call fails. */
+  ask(question: {
+    readonly instruction: string
+    readonly text: string
+    readonly maxTokens: number
+    readonly signal: AbortSignal
+  }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
+  /** Returns the cost of a call of this size; zero while the model is paused. */
+  price(promptTokens: number, outputTokens: number): NanoUsd
+  /** Reports whether a reply could be used. Failed calls count without it. @default not observed */
+  report?(isUsable: boolean): void
+  /**
+   * Returns true for five minutes after two failures in a row in this conversation. Calls are then refused. @default
+   * never
+   */
+  isPaused?(): boolean
+}
+
+/** Returns the author of summaries: the name of the small model, or `extractive` when none is available. */
+export function controllerOf(small: SmallModel | undefined): string {
+  return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
+}
 
 /** Pauses failing small models, so that a conversation does not wait for and pay a failing call on every turn. */
 export interface SmallModelPauses {
@@ -66,4 +91,19 @@ export function createSmallModelPauses(now: () => number): SmallModelPauses {
     return { name: small.name, ask, price, report, isPaused }
   }
   return { watch }
+}
+
+/** The small model, and what its calls cost: a tier that fails does not report what it has spent. */
+export function createPurse(small: SmallModel | undefined): {
+  readonly small: typeof small
+  readonly spent: () => NanoUsd
+} {
+  let spent: NanoUsd = ZERO
+  if (small === undefined) return { small, spent: () => spent }
+  const ask: SmallModel['ask'] = async (question) => {
+    const reply = await small.ask(question)
+    spent = add(spent, reply.spent)
+    return reply
+  }
+  return { small: { ...small, ask }, spent: () => spent }
 }
