@@ -22,6 +22,9 @@ export function defaultTransport(): ClosableTransport {
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
+/** A timer of Cloudflare Workers ends with the request that created it. It must not carry deadlines of other requests. */
+export const canShareTimers = false
+
 /** One call. Reads the body as fast as the handler accepts it. Calls no handler after `abort`. */
 class FetchCall implements TransportCall {
   readonly #handler: TransportHandler

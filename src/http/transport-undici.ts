@@ -62,6 +62,9 @@ export function defaultTransport(): ClosableTransport {
   return undiciTransport()
 }
 
+/** Timers of Node belong to the process, so that all requests can share one. */
+export const canShareTimers = true
+
 async function createAgent(options: UndiciOptions, connectMs: number): Promise<Agent> {
   const { Agent } = await import('undici')
   return new Agent({

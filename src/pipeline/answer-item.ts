@@ -8,7 +8,7 @@ import type { SettledEntry } from '../core/store.ts'
 import { messagesClient } from '../formats/messages/client.ts'
 import type { Reservation, Used } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { checkValid, withKey } from './authenticate.ts'
+import { checkValid } from './authenticate.ts'
 import { type Authenticated, Exchange, type RequestOutcome } from './exchange.ts'
 import { modelStages } from './run.ts'
 import type { Services } from './services.ts'
@@ -40,7 +40,8 @@ export async function answerItem(job: ItemJob, services: Services, keyById: KeyB
   const authenticate = async (exchange: Exchange): Promise<Authenticated> => {
     const key = checkValid(await keyById(batch.keyId), services.runtime.now())
     refuseStream(request)
-    return withKey(exchange, key)
+    exchange.key = key
+    return exchange as Authenticated
   }
   const response = new CollectedResponse()
   await modelStages(authenticate).run(exchangeOf(job, response, services), withheld.services)

@@ -3,20 +3,19 @@ import type { HttpRequest } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { readSecret } from '../http/credentials.ts'
 import type { Authenticated, Exchange } from './exchange.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
 
+const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
+
 /** Finds the key of a request. Throws 401 if there is none. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
   const finding = findCaller(exchange.request, services)
-  return chain(waitForStore(exchange, finding, services), (key) => withKey(exchange, key))
-}
-
-export function withKey(exchange: Exchange, key: VirtualKey): Authenticated {
-  exchange.key = key
-  return exchange as Authenticated
+  return chain(waitForStore(exchange, finding, services), (key) => {
+    exchange.key = key
+    return exchange as Authenticated
+  })
 }
 
 /** Returns the key in the headers. Throws 401 for an unknown, inactive or expired key, always with the same message. */
@@ -64,4 +63,35 @@ export async function rateStatusOfCaller(
 export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
   if (key !== undefined && key.active && (key.expiresAt === undefined || now < key.expiresAt)) return key
   throw new GatewayError('unauthenticated', 'The key is not valid here: it is unknown, inactive or expired.')
+}
+
+/**
+ * Returns the secret in `x-bf-vk`, `x-api-key` or `Authorization: Bearer`, or undefined if there is none. Throws 401 for
+ * two different secrets, because the key of the request would be ambiguous.
+ */
+function readSecret(request: Pick<HttpRequest, 'header'>): string | undefined {
+  let secret = readBearer(request)
+  for (const name of KEY_HEADERS) {
+    const value = request.header(name)
+    if (value === undefined || value === '') continue
+    const given = value.trim()
+    if (secret !== undefined && given !== secret) throw twoKeys()
+    secret = given
+  }
+  return secret
+}
+
+function twoKeys(): GatewayError {
+  return new GatewayError(
+    'unauthenticated',
+    'The request contains two different keys. Send the key once, as x-bf-vk, x-api-key or Authorization: Bearer.',
+  )
+}
+
+/** Returns the token of `Authorization: Bearer <token>`. */
+export function readBearer(request: Pick<HttpRequest, 'header'>): string | undefined {
+  const value = request.header('authorization')
+  if (value === undefined || value.slice(0, 7).toLowerCase() !== 'bearer ') return undefined
+  const token = value.slice(7).trim()
+  return token === '' ? undefined : token
 }

@@ -36,24 +36,27 @@ interface Asking {
   readonly portable: (prompt: Prompt, target: PortableTarget) => PortablePrompt
 }
 
-/** An upstream call, and the names of what a route's prompt lost. */
 interface AskingCall extends UpstreamStreamCall {
-  readonly ignoredFor: (route: Route) => readonly string[]
+  /** Returns the names of the fields that the route's prompt lost, and of the hints that its provider dropped. */
+  readonly ignoredFor: (route: Route, hints: readonly string[]) => readonly string[]
 }
 
 function ask(planned: Planned, { plan, portable }: Asking, services: Services): Promise<Answered> {
   const { prompt } = planned
-  const losses = new Map<Route['model'], readonly string[]>()
+  let losses: Map<Route['model'], readonly string[]> | undefined
   const call: AskingCall = {
     promptFor: (route) => {
       const { provider, model } = route
       if (speaks(provider, prompt.native.dialect)) return promptFor(plan.prompt, route, planned)
       const target = { dialect: provider.dialect, model, isLossy: services.isLossy }
       const carried = portable(plan.prompt, target)
-      losses.set(model, carried.ignored)
+      losses = (losses ?? new Map()).set(model, carried.ignored)
       return promptFor(carried.prompt, route, planned)
     },
-    ignoredFor: ({ model }) => losses.get(model) ?? [],
+    ignoredFor: ({ model }, hints) => {
+      const lost = losses?.get(model)
+      return lost === undefined ? hints : [...lost, ...hints]
+    },
     translatorFor: (route, source) => translatorFor(planned, route, source),
     headers: formatHeaders(planned.request),
     cancellation: planned.cancellation,
@@ -68,7 +71,7 @@ function complete(planned: Planned, call: AskingCall, services: Services): Promi
   return services.upstream
     .complete(planned.resolved.routes, call)
     .then(({ answer, route, ignored }) =>
-      answeredBy(planned, { kind: 'whole', completion: answer }, route, [...call.ignoredFor(route), ...ignored]),
+      answeredBy(planned, { kind: 'whole', completion: answer }, route, call.ignoredFor(route, ignored)),
     )
 }
 
@@ -76,8 +79,8 @@ function openStream(planned: Planned, call: AskingCall, services: Services): Pro
   // The headers of a stream state a bill, for which a long prompt is estimated while the upstream is waited for.
   const counting = planned.plan.kind === 'ask' ? planned.plan.counted.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, call).then(({ answer, route, ignored }) => {
-    const left = [...call.ignoredFor(route), ...ignored]
-    const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, left)
+    const lost = call.ignoredFor(route, ignored)
+    const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, lost)
     return counting === undefined ? answered() : counting.then(answered)
   })
 }

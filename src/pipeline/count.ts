@@ -1,4 +1,3 @@
-import { headersOf } from '../core/http.ts'
 import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
 import { authenticate } from './authenticate.ts'
 import { formatHeaders } from './call-upstream.ts'
@@ -22,7 +21,7 @@ export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(par
 
 /** The format requires max_tokens in a request, but not in its count. */
 async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
-  authenticated.steering = readSteering(headersOf(authenticated.request), { canExplain: true })
+  authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   const { body, bytes } = await readJson(authenticated, services)
   return parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services)
 }

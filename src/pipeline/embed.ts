@@ -4,7 +4,6 @@ import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import { checkAccess } from '../governance/access.ts'
-import { headersOf } from '../core/http.ts'
 import { billFor } from './charge.ts'
 import type { Authenticated, Counter, Exchange, Parsed, Planned, Reserved, Route, Size } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './response.ts'
@@ -24,7 +23,7 @@ type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest
 
 /** Reads which texts to embed, by which model, and how much it is: 400, 403, 404 or 413. */
 export function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
-  authenticated.steering = readSteering(headersOf(authenticated.request), { canExplain: false })
+  authenticated.steering = readSteering(authenticated.request, { canExplain: false })
   // Of the many texts each has a context window of its own.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
   return chain(readJson(authenticated, services, limits), async ({ body, bytes, received }) => {

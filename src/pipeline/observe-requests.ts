@@ -62,12 +62,10 @@ function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTo
 
 /** Returns the record of an ended request, which its settlement, the metrics and the log share. */
 function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Finished {
-  return (exchange.finished ??= toFinished(exchange, outcome, at))
-}
-
-function toFinished({ id, key, resolved, plan, startedAt }: Exchange, outcome: RequestOutcome, at: number): Finished {
+  const { finished, id, key, resolved, plan, startedAt } = exchange
+  if (finished !== undefined) return finished
   const optimized = plan?.kind === 'ask' ? plan.optimized : undefined
-  return {
+  return (exchange.finished = {
     requestId: id,
     keyId: key?.id,
     model: resolved?.name,
@@ -78,5 +76,5 @@ function toFinished({ id, key, resolved, plan, startedAt }: Exchange, outcome: R
     tier: optimized?.rewrite?.tier,
     bill: outcome.bill,
     tiers: optimized?.verdicts,
-  }
+  })
 }

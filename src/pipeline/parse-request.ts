@@ -8,7 +8,7 @@ import type { ParseLimits } from '../formats/scan-json.ts'
 import { utf8Length } from '../tokens/bound.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { checkSteeringNames, headersOf, type HeaderView, maySteer, readFlag } from '../core/http.ts'
+import { checkSteeringNames, headersOf, type HttpRequest, maySteer, readFlag } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
@@ -23,7 +23,7 @@ import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 
 /** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
-  authenticated.steering = readSteering(headersOf(authenticated.request), { canExplain: true })
+  authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   return chain(readJson(authenticated, services), (given) => parsePrompt(authenticated, given, services))
 }
 
@@ -183,8 +183,12 @@ function oneSampler(filled: Settings, asked: Settings): Settings {
  * Checks all headers by which a caller steers a request and returns those for the savings tiers. Throws `invalid-request`
  * before anything is reserved or spent: an ignored `X-Svc-Explain` would bill a request that was meant to be free.
  */
-export function readSteering(headers: HeaderView, options: { readonly canExplain: boolean }): Steering {
-  if (!maySteer(headers)) return NO_WISHES
+export function readSteering(
+  request: Pick<HttpRequest, 'header' | 'headerNames'>,
+  options: { readonly canExplain: boolean },
+): Steering {
+  if (!maySteer(request.headerNames())) return UNSTEERED
+  const headers = headersOf(request)
   checkSteeringNames(headers)
   if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()
   readFlag(headers, 'X-Svc-Detach')
@@ -192,7 +196,7 @@ export function readSteering(headers: HeaderView, options: { readonly canExplain
   return readSteeringHeaders(headers)
 }
 
-const NO_WISHES: Steering = { vanishing: false, recursive: false }
+const UNSTEERED: Steering = { vanishing: false, recursive: false }
 
 function cannotExplain(): GatewayError {
   return new GatewayError(

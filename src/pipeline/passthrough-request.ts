@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { type HttpRequest, headersOf } from '../core/http.ts'
+import type { HttpRequest } from '../core/http.ts'
 import { asArray, asCount, asString, type JsonObject } from '../core/json.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import { usd, ZERO, type NanoUsd } from '../core/money.ts'
@@ -61,7 +61,7 @@ export async function parsePassthrough(
 ): Promise<PassRequest> {
   const { endpoint, method, path } = target
   if (endpoint === undefined) throw notOpen(target.name)
-  exchange.steering = readSteering(headersOf(exchange.request), { canExplain: false })
+  exchange.steering = readSteering(exchange.request, { canExplain: false })
   const { key } = exchange
   const body = method === 'POST' ? await readBody(exchange, services) : NO_BODY
   const asked = asString(body.fields['model'])

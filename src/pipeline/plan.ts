@@ -5,7 +5,7 @@ import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
-import type { Counted, Plan, Planned, Reserved, Size } from './exchange.ts'
+import type { Counted, Planned, Reserved, Size } from './exchange.ts'
 import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
@@ -14,13 +14,10 @@ import type { WaterfallResult } from '../savings/tier.ts'
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isThread(reserved)) return untouched(reserved)
   return chain(recall(reserved, services), (recalled) =>
-    'replay' in recalled ? withPlan(reserved, recalled.replay) : planPrompt(reserved, recalled, services),
+    'replay' in recalled
+      ? Object.assign(reserved, { plan: recalled.replay })
+      : planPrompt(reserved, recalled, services),
   )
-}
-
-function withPlan(exchange: Reserved, chosen: Plan): Planned {
-  exchange.plan = chosen
-  return exchange as Planned
 }
 
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
@@ -92,14 +89,15 @@ async function optimize(reserved: Reserved, { keep, spent }: RecallMiss, service
   })
   const optimized = { ...rewritten, spent: add(rewritten.spent, spent) }
   const { rewrite } = optimized
-  return withPlan(reserved, {
+  reserved.plan = {
     kind: 'ask',
     prompt: rewrite?.prompt ?? prompt,
     optimized,
     counted: { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens },
     keep,
     attempts: new Attempts(cancellation),
-  })
+  }
+  return reserved as Planned
 }
 
 async function digestMedia(prompt: Prompt): Promise<void> {
@@ -121,7 +119,8 @@ export function untouched(reserved: Reserved, { keep, spent }: RecallMiss = NOT_
   const { prompt, size, cancellation } = reserved
   const optimized = new Untouched(size, spent)
   const attempts = new Attempts(cancellation)
-  return withPlan(reserved, { kind: 'ask', prompt, optimized, counted: optimized, keep, attempts })
+  reserved.plan = { kind: 'ask', prompt, optimized, counted: optimized, keep, attempts }
+  return reserved as Planned
 }
 
 class Untouched implements WaterfallResult, Counted {

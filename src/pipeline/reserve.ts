@@ -5,23 +5,24 @@ import type { Exchange, Parsed, Reserved, Route } from './exchange.ts'
 import type { Services } from './services.ts'
 import { storeFault } from '../core/errors.ts'
 
-/** Reserves a place and the worst case's money, before anything is spent: 429 or 402. */
+/** Counts the request against the limits of its key and reserves the cost of its worst case: 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
+  const { resolved, size } = parsed
+  // The worst case of a prompt above a model's window depends on its estimate, which is computed with pauses.
+  const prepared = resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
+  return isPromise(prepared) ? prepared.then(() => reserveQuote(parsed, services)) : reserveQuote(parsed, services)
+}
+
+function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved> {
   const wait: WaitForStore = (given) => waitForStore(parsed, given, services)
-  const reserving = chain(prepareQuote(parsed), () => services.ledger.reserve(parsed.key, quote(parsed), wait))
-  return chain(reserving, (reservation) => {
+  return chain(services.ledger.reserve(parsed.key, quote(parsed), wait), (reservation) => {
     parsed.reservation = reservation
     return parsed as Reserved
   })
 }
 
-/** The worst case of a prompt above a model's window is read from its estimate, which is computed here with pauses. */
-function prepareQuote({ resolved, size }: Parsed): MaybePromise<void> {
-  return resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
-}
-
 /**
- * The dearest of the routes decides: a fallback must not cost more than what was reserved.
+ * Returns the worst case over all routes, because a fallback must not cost more than what was reserved.
  *
  * @param asksUpstream False for a quote that must not ask an upstream to count.
  */

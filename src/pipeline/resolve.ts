@@ -26,9 +26,9 @@ type FindRoute = ModelNames['resolve']
  */
 export function createResolve(models: ModelNames, random: () => number): Resolve {
   return (name, key) => {
-    if (!isSafeModelName(name)) throw unusable()
     const route = models.resolve(name)
     if (route !== undefined) return { name, routes: [route] }
+    if (!isSafeModelName(name)) throw unusable()
     const found =
       key.providers.length > 0 ? weighed(name, key, models.resolve, random) : permitted(name, key, models.serving(name))
     if (found !== undefined) return found

@@ -1,30 +1,31 @@
-import { chain, type MaybePromise } from '../core/async.ts'
+import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Completion } from '../core/answer.ts'
+import type { HeaderRecord } from '../core/http.ts'
 import { billFor, BillMetrics, prepareBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
-import { answerHeaders, baseHeaders, keepWhole, sendJson } from './response.ts'
+import { answerHeaders, baseHeaders, isRecorded, sendJson } from './response.ts'
 import { isAskedInWords, loadJsonCheck, respondWithStream } from './stream-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
-import { writeContext } from './turns.ts'
+import { keepTurn, writeContext } from './turns.ts'
 
-async function respondLater(answered: Answered, completion: Completion, services: Services): Promise<undefined> {
-  const { respondInBackground } = await import('./rare-stages.ts')
-  return respondInBackground(answered, completion, services)
-}
-
-/** The answer in the caller's own format, with its bill. A stream settles when it ends, however it ends. */
+/** Sends the answer in the caller's format, with its bill. A stream settles when it ends, however it ends. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
   const { answer } = answered
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
   const { completion } = answer
-  return chain(prepareBill(answered), () => {
-    if (!isAskedInWords(answered)) return respondWhole(answered, completion, services)
-    return loadJsonCheck().then(({ checkJson }) => respondWhole(answered, checkJson(completion), services))
-  })
+  const prepared = prepareBill(answered)
+  return isPromise(prepared)
+    ? prepared.then(() => respondWhole(answered, completion, services))
+    : respondWhole(answered, completion, services)
 }
 
 function respondWhole(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
+  if (!isAskedInWords(answered)) return sendWhole(answered, completion, services)
+  return loadJsonCheck().then(({ checkJson }) => sendWhole(answered, checkJson(completion), services))
+}
+
+function sendWhole(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
   const { format, sink } = answered
   if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
@@ -37,4 +38,36 @@ function respondWhole(answered: Answered, completion: Completion, services: Serv
     sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
     return undefined
   })
+}
+
+async function respondLater(answered: Answered, completion: Completion, services: Services): Promise<undefined> {
+  const { respondInBackground } = await import('./rare-stages.ts')
+  return respondInBackground(answered, completion, services)
+}
+
+/** A whole answer as it is sent. */
+interface WholeAnswer {
+  /** Headers without those that apply only to this response. */
+  readonly headers: Readonly<HeaderRecord>
+  readonly body: string
+  readonly id: string
+  readonly metrics: BillMetrics
+}
+
+/** Keeps a whole answer for later requests: as a turn, as a stream by its id, or for its Idempotency-Key. Never rejects. */
+function keepWhole(answered: Answered, answer: WholeAnswer, services: Services): MaybePromise<void> {
+  const { format, key, first } = answered
+  const { headers, body, id, metrics } = answer
+  if (format.answerId !== undefined && isRecorded(answered, services)) {
+    services.recordings.keep(
+      { kind: 'whole', text: body, metrics: { ...metrics.toJSON() } },
+      key.id,
+      format.answerId(id),
+    )
+  }
+  const kept = keepTurn(answered, body, services)
+  if (first === undefined) return kept
+  return chain(kept, () =>
+    first.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),
+  )
 }

@@ -2,11 +2,8 @@ import { type Bill, billHeaders, headerSafe } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
-import { chain, type MaybePromise } from '../core/async.ts'
 import type { Answered } from './exchange.ts'
-import type { BillMetrics } from './charge.ts'
 import type { Services } from './services.ts'
-import { keepTurn } from './turns.ts'
 
 /** Returns the headers of every response, errors included, as a new record without headers of the upstream. */
 export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
@@ -37,33 +34,6 @@ export const STREAM_HEADERS: Readonly<HeaderRecord> = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache, no-transform',
   'x-accel-buffering': 'no',
-}
-
-/** A whole answer as it is sent. */
-export interface WholeAnswer {
-  /** Headers without those that apply only to this response. */
-  readonly headers: Readonly<HeaderRecord>
-  readonly body: string
-  readonly id: string
-  readonly metrics: BillMetrics
-}
-
-/** Keeps a whole answer for later requests: as a turn, as a stream by its id, or for its Idempotency-Key. Never rejects. */
-export function keepWhole(answered: Answered, answer: WholeAnswer, services: Services): MaybePromise<void> {
-  const { format, key, first } = answered
-  const { headers, body, id, metrics } = answer
-  if (format.answerId !== undefined && isRecorded(answered, services)) {
-    services.recordings.keep(
-      { kind: 'whole', text: body, metrics: { ...metrics.toJSON() } },
-      key.id,
-      format.answerId(id),
-    )
-  }
-  const kept = keepTurn(answered, body, services)
-  if (first === undefined) return kept
-  return chain(kept, () =>
-    first.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),
-  )
 }
 
 /** Batch items store their own results. `Cache-Control: no-store` forbids storing the answer. */

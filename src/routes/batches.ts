@@ -7,7 +7,7 @@ import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns, textOf } from '../formats/parse-body.ts'
 import { takeRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { headersOf, type HttpRequest } from '../core/http.ts'
+import { type HttpRequest } from '../core/http.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders } from '../pipeline/response.ts'
@@ -62,7 +62,7 @@ function withKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) =
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
   const { bodyLimits, bodyRoom } = parts.line
   const { request } = call
-  readSteering(headersOf(request), { canExplain: false })
+  readSteering(request, { canExplain: false })
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const room = await bodyRoom.enter(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
   try {
