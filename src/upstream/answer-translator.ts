@@ -49,6 +49,8 @@ export class AnswerTranslator {
   hasContent = false
   /** True after the last event of the protocol. */
   isWhole = false
+  /** The failure of an event that followed others in the same chunk. Nothing is read after it. */
+  failure: unknown
 
   readonly writer: StepWriter
   readonly #options: TranslatorOptions
@@ -73,15 +75,19 @@ export class AnswerTranslator {
     this.#frames = this.#reader && createFrameReader(MAX_BYTES)
   }
 
-  /** Takes bytes of the upstream, cut anywhere. Returns the events that can be sent. Throws `upstream` for a faulty stream. */
+  /**
+   * Takes bytes of the upstream, cut anywhere. Returns the events that can be sent. Throws `upstream` for a faulty stream.
+   * If events precede the fault, they are returned, and the fault is in `failure`.
+   */
   push(bytes: Uint8Array): TranslatedChunk {
-    this.#size += bytes.byteLength
-    if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
-    const isPlain = this.#isPlain
-    if (isPlain === undefined) return this.#parse(bytes)
-    this.#received.push(bytes)
-    if (this.#collected.isFinished()) return this.#parse(bytes)
-    return this.#relay(bytes, isPlain)
+    const chunks: TranslatedChunk[] = []
+    try {
+      this.#take(bytes, chunks)
+    } catch (error) {
+      if (chunks.length === 0) throw error
+      this.failure = error
+    }
+    return joinChunks(chunks)
   }
 
   /** Takes a step of a provider that has no wire format. */
@@ -138,28 +144,35 @@ export class AnswerTranslator {
     return this.#number(frames)
   }
 
+  #take(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
+    this.#size += bytes.byteLength
+    if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
+    const isPlain = this.#isPlain
+    if (isPlain !== undefined) this.#received.push(bytes)
+    if (isPlain === undefined || this.#collected.isFinished()) this.#parse(bytes, chunks)
+    else this.#relay(bytes, isPlain, chunks)
+  }
+
   /** Splits the bytes into the end of an open event, whole events, and the beginning of the next event. */
-  #relay(bytes: Uint8Array, isPlain: IsPlain): TranslatedChunk {
+  #relay(bytes: Uint8Array, isPlain: IsPlain, chunks: TranslatedChunk[]): void {
     const from = this.#isOpen ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
     const to = from === -1 ? -1 : lastEventEnd(bytes, from)
-    if (to <= from) return this.#parse(bytes)
-    const chunks: TranslatedChunk[] = []
-    if (from > 0) chunks.push(this.#parse(bytes.subarray(0, from)))
+    if (to <= from) return this.#parse(bytes, chunks)
+    if (from > 0) this.#parse(bytes.subarray(0, from), chunks)
     let rest = bytes.subarray(from, to)
     while (!this.hasContent && rest.length > 0) {
       const end = searchBytes(rest).find(EVENT_END) + EVENT_END.length
-      chunks.push(this.#parse(rest.subarray(0, end)))
+      this.#parse(rest.subarray(0, end), chunks)
       rest = rest.subarray(end)
     }
     this.#relayEvents(rest, isPlain, chunks)
-    if (to < bytes.length) chunks.push(this.#parse(bytes.subarray(to)))
-    return joinChunks(chunks)
+    if (to < bytes.length) this.#parse(bytes.subarray(to), chunks)
   }
 
-  /** Relays events unparsed if all of them are plain. Otherwise halves them until each part is plain or one event. */
+  /** Relays events unparsed if all of them are plain. Otherwise halves them until each part is plain or short. */
   #relayEvents(events: Uint8Array, isPlain: IsPlain, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
-    if (this.#collected.isFinished()) return void chunks.push(this.#parse(events))
+    if (this.#collected.isFinished()) return this.#parse(events, chunks)
     const search = searchBytes(events)
     if (isPlain(search)) {
       this.#hasRelayed = true
@@ -167,22 +180,26 @@ export class AnswerTranslator {
       chunks.push(this.#options.isNumbered ? this.#numberBytes(events) : events)
       return
     }
+    if (events.length <= MAX_PARSED) return this.#parse(events, chunks)
     const middle = search.find(EVENT_END, (events.length >> 1) - 1) + EVENT_END.length
     const split = middle < events.length ? middle : search.find(EVENT_END) + EVENT_END.length
-    if (split === events.length) return void chunks.push(this.#parse(events))
+    if (split === events.length) return this.#parse(events, chunks)
     this.#relayEvents(events.subarray(0, split), isPlain, chunks)
     this.#relayEvents(events.subarray(split), isPlain, chunks)
   }
 
-  #parse(bytes: Uint8Array): string {
-    if (this.#frames === undefined) return ''
+  #parse(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
+    if (this.#frames === undefined) return
     let text = ''
-    for (const frame of this.#frames.read(bytes)) text += this.#translate(frame)
+    try {
+      for (const frame of this.#frames.read(bytes)) text += this.#translate(frame)
+    } finally {
+      if (text !== '') chunks.push(text)
+    }
     const last = bytes.at(-1)
     const beforeLast = bytes.length > 1 ? bytes.at(-2) : this.#endsInLineFeed ? LF : 0
     this.#isOpen = !(last === LF && beforeLast === LF)
     this.#endsInLineFeed = last === LF
-    return text
   }
 
   #translate(frame: Frame): string {
@@ -236,6 +253,8 @@ export class AnswerTranslator {
 
 const LF = 10
 const EVENT_END = '\n\n'
+/** Parsing events of so few bytes together costs less than dividing them. */
+const MAX_PARSED = 256
 
 /** Returns the index after the event that began in an earlier chunk, or -1 when it does not end in this one. */
 function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {

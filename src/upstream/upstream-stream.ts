@@ -123,7 +123,10 @@ export class UpstreamStream implements SourceReceiver {
     if (this.translator.isWhole) {
       this.#source.complete()
       this.#settle({})
-    } else if (this.translator.hasContent) this.#opened()
+      return
+    }
+    if (this.translator.hasContent) this.#opened()
+    if (this.translator.failure !== undefined) this.breakOff(this.translator.failure)
   }
 
   /** A custom source may throw. The request ends nevertheless. */

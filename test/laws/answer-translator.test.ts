@@ -181,6 +181,21 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     expect(events.length).toBeLessThanOrEqual(10)
   })
 
+  it.each([true, false])('keeps the events before a faulty event of the same chunk (relayed: %s)', (isSameFormat) => {
+    const whole = new TextDecoder().decode(bytesOf(dialect, { text: ['One', ' two', ' three'] }))
+    const before = whole.slice(0, whole.indexOf('\n\n', whole.indexOf(' two')) + 2)
+    const translator = translatorOf(format, isSameFormat, false)
+    const chunk = translator.push(encoder.encode(`${before}data: {"choices":[\n\n${whole.slice(before.length)}`))
+
+    const sent = typeof chunk === 'string' ? chunk : new TextDecoder().decode(chunk)
+    expect(sent).toContain(' two')
+    expect(sent).not.toContain(' three')
+    expect(translator.failure).toMatchObject({ kind: 'upstream' })
+    expect(() => translatorOf(format, isSameFormat, false).push(encoder.encode('data: {"choices":[\n\n'))).toThrow(
+      expect.objectContaining({ kind: 'upstream' }),
+    )
+  })
+
   it('that is cut off anywhere is not whole, and has what came before the cut', () => {
     const bytes = bytesOf(dialect, { text: ['One', ' two', ' three'] })
     const reference = parsed(bytes, false)

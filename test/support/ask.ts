@@ -172,8 +172,8 @@ export function eventsOf(
     .map((block) => {
       const lines = block.split('\n')
       const data = lines
-        .filter((line) => line.startsWith('data: '))
-        .map((line) => line.slice(6))
+        .filter((line) => line.startsWith('data:'))
+        .map((line) => line.slice('data:'.length).trimStart())
         .join('\n')
       const event = lines.find((line) => line.startsWith('event: '))?.slice(7)
       return { event, data: data.startsWith('{') ? (JSON.parse(data) as JsonObject) : data }
