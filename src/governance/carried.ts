@@ -1,8 +1,8 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import { periodOf } from '../core/period.ts'
+import { DURATION_CODES, periodOf } from '../core/period.ts'
 import type { Level, Store } from '../core/store.ts'
-import { CARRIED_MS, type CarryOver } from './key-windows.ts'
-import { MAX_SETBACK_MS, type Limit } from './limits.ts'
+import { CARRIED_MS, type CarriedLimits, type CarryOver } from './key-windows.ts'
+import { counterName, MAX_SETBACK_MS, type Limit } from './limits.ts'
 import { billedInHour, billedName } from './usage-tally.ts'
 
 /** One window of the budget of an owner. */
@@ -41,42 +41,92 @@ export function readSpent(
   })
 }
 
+/** Maximum duration of a request, in milliseconds. */
+const RUNNING_MS = 600_000
+
+/**
+ * Returns the amounts that running requests hold in other windows of each owner: they began before the window changed.
+ * Must be called before `readSpent`, so that a settlement between the two reads is counted twice, not omitted.
+ */
+function readHeldElsewhere(
+  store: Pick<Store, 'levels'>,
+  windows: readonly BudgetWindow[],
+  now: number,
+): MaybePromise<readonly number[]> {
+  const others = windows.map((window) => otherCounters(window, now))
+  return chain(store.levels(others.flat()), (levels) => {
+    let at = 0
+    return others.map(({ length }) => levels.slice(at, (at += length)).reduce((sum, { held }) => sum + held, 0))
+  })
+}
+
+function otherCounters({ owner, every }: BudgetWindow, now: number): readonly string[] {
+  const counters: string[] = []
+  for (const code of DURATION_CODES) {
+    if (code === every) continue
+    for (let { start, end } = periodOf(now - RUNNING_MS, code); start <= now; { start, end } = periodOf(end, code)) {
+      counters.push(counterName('budget', owner, code, { start, end }))
+    }
+  }
+  return counters
+}
+
 const MAX_REMEMBERED = 10_000
+
+interface Carried {
+  readonly counter: string
+  readonly carried: number
+  readonly held: number
+  readonly until: number
+}
 
 /** @param toleratesFailure True if a budget uses the last amount that was read, or 0, while the store fails. */
 export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, toleratesFailure: boolean): CarryOver {
   /** Keyed by owner, because a budget that returns to an earlier window lacks the amounts billed in between. */
-  const known = new Map<string, { readonly counter: string; readonly carried: number; readonly until: number }>()
+  const known = new Map<string, Carried>()
 
   /** Settlements between the reads of tallies and counters lower the result, so an earlier, greater one stays. */
-  function remember(limit: Limit, carried: number, now: number): void {
-    const greatest = Math.max(carried, recall(limit)?.carried ?? 0)
+  function remember(limit: Limit, read: number, held: number, now: number): void {
+    const carried = Math.max(read, recall(limit)?.carried ?? 0)
     if (known.size >= MAX_REMEMBERED) known.clear()
-    known.set(limit.owner, { counter: limit.counter, carried: greatest, until: now + CARRIED_MS })
+    known.set(limit.owner, { counter: limit.counter, carried, held, until: held === 0 ? now + CARRIED_MS : now })
   }
 
-  function recall({ kind, owner, counter }: Limit): { readonly carried: number; readonly until: number } | undefined {
+  function recall({ kind, owner, counter }: Limit): Carried | undefined {
     const last = kind === 'budget' ? known.get(owner) : undefined
     return last?.counter === counter ? last : undefined
   }
 
-  function withCarried(limits: readonly Limit[]): readonly Limit[] {
-    return limits.map((limit) => {
-      const carried = recall(limit)?.carried ?? 0
-      return carried === 0 ? limit : { ...limit, carried }
+  function withCarried(limits: readonly Limit[]): CarriedLimits {
+    let isFinal = true
+    const carrying = limits.map((limit) => {
+      const { carried, held } = recall(limit) ?? NOTHING_CARRIED
+      if (held > 0) isFinal = false
+      return carried + held === 0 ? limit : { ...limit, carried: carried + held }
     })
+    return { limits: carrying, isFinal }
+  }
+
+  function readAgain(limits: readonly Limit[], unread: readonly Limit[], now: number): MaybePromise<CarriedLimits> {
+    return chain(readHeldElsewhere(store, unread, now), (held) =>
+      chain(readSpent(store, unread, now), (spent) => {
+        for (const [index, limit] of unread.entries()) {
+          remember(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)
+        }
+        return withCarried(limits)
+      }),
+    )
   }
 
   return (limits, now) => {
     const unread = limits.filter((limit) => limit.kind === 'budget' && (recall(limit)?.until ?? 0) <= now)
     if (unread.length === 0) return withCarried(limits)
-    const read = chain(readSpent(store, unread, now), (spent) => {
-      for (const [index, limit] of unread.entries()) remember(limit, spent[index]?.carried ?? 0, now)
-      return withCarried(limits)
-    })
+    const read = readAgain(limits, unread, now)
     return toleratesFailure && isPromise(read) ? read.catch(() => withCarried(limits)) : read
   }
 }
+
+const NOTHING_CARRIED = { carried: 0, held: 0 }
 
 /**
  * Returns the tallies, and the field in each of them, whose sum is the amount that was billed to an owner in a window.

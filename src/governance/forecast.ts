@@ -52,8 +52,8 @@ interface Look extends Forecast {
 
 async function look(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Look> {
   const at = parts.now()
-  const inForce = await createCarryOver(parts.store, false)(await limitsInForce(key, parts.shared, at), at)
-  const wanted = claimsFor(inForce, quote)
+  const carried = await createCarryOver(parts.store, false)(await limitsInForce(key, parts.shared, at), at)
+  const wanted = claimsFor(carried.limits, quote)
   const { limits, claims, worst, least, tokens } = wanted
   const found = limits.length === 0 ? [] : await parts.store.levels(limits.map((limit) => limit.counter))
   const levels = limits.map((_, index) => (found[index]?.spent ?? 0) + (found[index]?.held ?? 0))

@@ -20,11 +20,17 @@ interface Known {
   readonly until: number
 }
 
-/** Time after which carried amounts are read again. Requests that ran during a change have ended by then. */
+/** Time after which carried amounts are read again, because another process may change them. */
 export const CARRIED_MS = 60_000
 
-/** Returns the limits with the amounts that budgets carry over from earlier windows. */
-export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<readonly Limit[]>
+/** Limits with the amounts that budgets carry over from earlier windows. */
+export interface CarriedLimits {
+  readonly limits: readonly Limit[]
+  /** False while requests run that began in another window: the amounts change when they end. */
+  readonly isFinal: boolean
+}
+
+export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<CarriedLimits>
 
 /** Returns the limits and tallies of a key. Records are compared by identity, because a change creates a new object. */
 export type FindWindows = (key: VirtualKey, at: number) => MaybePromise<KeyWindows>
@@ -36,8 +42,8 @@ export function createKeyWindows(shared: SharedLimits, carryOver: CarryOver): Fi
     chain(findShared(key, shared), (found) => {
       const last = known.get(key)
       if (last !== undefined && at >= last.from && at < last.until && isSame(last.shared, found)) return last.windows
-      return chain(carryOver(limitsOfKey(key, found, at), at), (limits) => {
-        const fresh = knownOf(key, { limits, shared: found, at })
+      return chain(carryOver(limitsOfKey(key, found, at), at), (carried) => {
+        const fresh = knownOf(key, { ...carried, shared: found, at })
         known.set(key, fresh)
         return fresh.windows
       })
@@ -48,19 +54,18 @@ function isSame(one: SharedOfKey, other: SharedOfKey): boolean {
   return one.rate === other.rate && one.budget === other.budget
 }
 
-interface Computed {
-  readonly limits: readonly Limit[]
+interface Computed extends CarriedLimits {
   readonly shared: SharedOfKey
   readonly at: number
 }
 
-function knownOf(key: VirtualKey, { limits, shared, at }: Computed): Known {
+function knownOf(key: VirtualKey, { limits, isFinal, shared, at }: Computed): Known {
   // Days, weeks and months begin with an hour.
   const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
   return {
     windows: { limits, tallies: tallyTargets(key, at) },
     shared,
     from: Math.max(...periods.map(({ start }) => start)),
-    until: Math.min(at + CARRIED_MS, ...periods.map(({ end }) => end)),
+    until: Math.min(isFinal ? at + CARRIED_MS : at, ...periods.map(({ end }) => end)),
   }
 }

@@ -62,7 +62,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     return (loaded = createCarryOver(store, allowsUnreserved))
   })
   const windowsOf = createKeyWindows(shared, (limits, at) => {
-    if (!limits.some(({ kind }) => kind === 'budget')) return limits
+    if (!limits.some(({ kind }) => kind === 'budget')) return { limits, isFinal: true }
     return loaded === undefined ? load().then((carryOver) => carryOver(limits, at)) : loaded(limits, at)
   })
 

@@ -412,7 +412,7 @@ describe('the bill', () => {
       6,
     )
     expect(headers['x-svc-profit-margin']).toBe('1.37x')
-    expect(await stage.store.spent('budget')).toBe(Math.round((12_345_000 + 2 * 678_000) * 1.37))
+    expect(stage.store.booked().billed).toBe(Math.round((12_345_000 + 2 * 678_000) * 1.37))
   })
 
   it.each<[string, () => number]>([

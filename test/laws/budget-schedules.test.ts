@@ -136,7 +136,7 @@ it('in whatever order things happen, budgets are not passed, refuse only what do
 
       expect(store.violations).toEqual([])
       expect(await store.held()).toBe(0)
-      const spent = await store.spent('budget')
+      const spent = store.booked().billed
       const highest = Math.max(1, ...changes.map(({ cents }) => cents)) * CENT
       expect(spent).toBeLessThanOrEqual(highest)
       const records = (await gateway.audit.read({ limit: 1000 })).records

@@ -75,7 +75,7 @@ export function watchedStore(now?: () => number): WatchedStore {
     booked: () => bookedBy(settlements),
     spent: async (kind) => {
       const levels = await store.levels([...counters].filter((counter) => counter.startsWith(`${kind}:`)))
-      // The same money is counted in every window; one of them is the sum.
+      // The same money is counted for the key and for its shared budget.
       return Math.max(0, ...levels.map((level) => level.spent))
     },
   }
