@@ -66,12 +66,12 @@ export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }
 
-/** Returns true for a value that cannot fit even when all others are dropped. */
+/** Returns true for a value that exceeds the limits even if all others are dropped. */
 export function isGiant(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
   return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
 }
 
-/** Throws for a value that cannot fit even when all others are dropped. */
+/** Throws for a value that exceeds the limits even if all others are dropped. */
 export function refuseGiant(bytes: number, limit: PoolLimit, quota: Quota | undefined): void {
   if (!isGiant(bytes, limit, quota)) return
   throw quota === undefined || bytes > limit.bytes ? storeFull() : quotaExceeded(quota)

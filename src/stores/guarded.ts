@@ -10,15 +10,15 @@ export interface StoreGuardOptions {
 }
 
 const TIMEOUT_MS = 2_000
-/** Time between two pings of a silent store. */
+/** Time between two pings of a store that does not answer, in milliseconds. */
 const PROBE_MS = 250
 
 /**
  * Wraps a store so that no call hangs. A call that fails or times out rejects with `overloaded`, so that the request is
  * answered with 503 and is not served without limits. A RangeError is the caller's fault and is rethrown. The error of
  * the store is kept as the cause and never shown. A call that timed out may still take effect in the store. Every step
- * except `append` is safe to repeat. A store that answers no call for the time of one call is silent: further calls
- * reject immediately until a ping succeeds.
+ * except `append` is safe to repeat. If the store answers no call for the time of one call, further calls reject
+ * immediately until a ping succeeds.
  */
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: StoreGuardOptions): Store {
   if (store.local === true) return store
@@ -46,7 +46,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     return attempt(work, late)
   }
 
-  /** @param late Called with a result that came after its time. */
+  /** @param late Called with a result that arrived after the timeout. */
   function attempt<result>(work: () => MaybePromise<result>, late?: (result: result) => void): Promise<result> {
     return new Promise((resolve, reject) => {
       const seen = answers
@@ -78,7 +78,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     })
   }
 
-  /** What a reservation holds that was accepted too late is given back at once, not when it expires. */
+  /** Releases a reservation that was accepted after the timeout, instead of waiting for its expiry. */
   const giveBack = (reservationId: string): void =>
     void attempt(() => store.settle({ reservationId, charges: [], tallies: [] })).catch(() => {})
 

@@ -8,19 +8,19 @@ import { createValues } from './memory/values.ts'
 /** Limits of a memory store. */
 export interface MemoryBounds {
   /**
-   * Values without an end and without a quota: key, budget and rate limit records. Full, writing fails.
+   * Values without an expiry and without a quota: keys, budgets and rate limits. Writes to a full pool fail.
    * @default 500,000 entries, 256 MiB
    */
   readonly durable: PoolBounds
   /**
-   * Values without an end that count against the quota of a key: message batches. A key is refused more than its quota,
-   * and more than what is still free, so that the last key to come finds room too.
+   * Values without an expiry that count against the quota of a key: message batches. A write is refused if the key
+   * would use more than its quota or more than remains free, so that further keys can also store batches.
    * @default 500,000 entries, 256 MiB
    */
   readonly owned: PoolBounds
   /**
-   * Values with an end: stored contexts, recorded streams, remembered answers. Full, the least recently used value of the
-   * largest share (one kind of one key) is dropped, so that no key pushes out what a smaller one holds.
+   * Values with an expiry: stored contexts, recorded streams, stored answers. A full pool drops the least recently
+   * used value of the largest share (one kind of one key), so that no key evicts values of a smaller one.
    * @default 50,000 entries, 128 MiB
    */
   readonly expiring: PoolBounds
@@ -37,7 +37,7 @@ export interface MemoryBounds {
    */
   readonly tallies: number
   /**
-   * Log entries. Full, the largest share (one key's, or one log's where entries have no quota) drops its oldest.
+   * Log entries. A full pool drops the oldest entry of the largest share (one key, or one log for entries without a quota).
    * @default 100,000 entries and 64 MiB in all, 50,000 entries in one log
    */
   readonly logs: PoolBounds & { readonly entriesOfOneLog: number }
@@ -75,9 +75,9 @@ const CHECK = optionsOf({
 })
 
 /**
- * A store within this process: limits and budgets hold for this process alone, and a restart forgets everything.
- * Each step is atomic because it runs within one turn. Nothing waits on a timer: what has ended is dropped by the
- * next call. Bytes are counted as two for each UTF-16 unit.
+ * Creates a store in this process. Limits and budgets apply to this process only, and a restart loses all data. Each
+ * step is atomic because it runs in one turn of the event loop. Expired data is removed by the next call, without
+ * timers. Each UTF-16 unit counts as two bytes.
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
   checkOptions('memoryStore', options, CHECK)
@@ -119,6 +119,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
-  // Not enumerable, so that a store that wraps this one and may wait does not copy it.
+  // Not enumerable, so that a wrapper with asynchronous calls does not copy it.
   return Object.defineProperty(store, 'local', { value: true })
 }

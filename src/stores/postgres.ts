@@ -47,7 +47,7 @@ export interface PostgresStore extends Store {
 
 const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,40}$/
 
-/** The checks of options that the parts over one database share. */
+/** Checks of options that the store, the index and the answer store share. */
 export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', OptionCheck>> = {
   client: expects(
     'a client, such as a Pool of pg',
@@ -63,7 +63,7 @@ export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', Optio
 const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
 /**
- * Keeps everything in PostgreSQL 14 or newer. Each step is one call of one function, so any number of processes share
+ * Creates a store in PostgreSQL 14 or newer. Each step is one call of one function, so any number of processes share
  * limits and budgets exactly. A committed step survives a power failure.
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
@@ -152,7 +152,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   }
 }
 
-/** Settings under which a committed step can be lost. */
+/** Reads the settings that can cause the loss of a committed step. */
 const RISKS = `SELECT name AS risk FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
 
 function settingsAtRisk(rows: readonly unknown[]): readonly string[] {

@@ -9,13 +9,13 @@ import { fieldOf, textOf } from './wire.ts'
 
 /** Options of `redisStore()`. */
 export interface RedisStoreOptions {
-  /** A connected client: ioredis, node-redis, or an HTTP client of Upstash's shape. The caller closes it. */
+  /** A connected client: ioredis, node-redis, or an HTTP client with the interface of Upstash. The caller closes it. */
   readonly client: RedisClient
   /** The start of all keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
   readonly prefix?: string
   /**
-   * Gives the limits of each key, and each shared record, a slot of its own in a Redis Cluster. `false` puts everything
-   * in one slot: each step is then one call, also on a cluster. See docs/stores.md.
+   * Gives the limits of each key, and each shared record, a slot of its own in a Redis Cluster. `false` uses one slot
+   * for all data: each step is then one call, even on a cluster. See docs/stores.md.
    * @default false
    */
   readonly shardByOwner?: boolean
@@ -25,7 +25,7 @@ export interface RedisStoreOptions {
   readonly now?: () => number
 }
 
-/** The checks of options that the parts over one Redis share. */
+/** Checks of options that the store, the index and the answer store share. */
 export const REDIS_CHECKS: Readonly<Record<'client' | 'prefix' | 'now', OptionCheck>> = {
   client: expects('a connected client of Redis', (value) => typeof value === 'object' || typeof value === 'function'),
   prefix: expects('a text', (value) => typeof value === 'string'),
@@ -36,7 +36,7 @@ const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByO
 const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
- * Keeps everything in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so any number of
+ * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so any number of
  * processes share limits and budgets exactly. Durability is that of the server: enable its append-only file. The server
  * must not evict keys: set `maxmemory-policy noeviction`.
  */
@@ -70,7 +70,7 @@ function warningsOf(settings: unknown): readonly string[] {
   const warnings: string[] = []
   if (fieldOf(settings, 'appendOnly') === '0') {
     warnings.push(
-      'The append-only file of Redis is off: a restart of Redis loses what its last snapshot lacks, budgets and usage included. Set "appendonly yes".',
+      'The append-only file of Redis is off: a restart of Redis loses all writes since its last snapshot, budgets and usage included. Set "appendonly yes".',
     )
   }
   if (policy !== '' && policy !== 'noeviction') {

@@ -9,8 +9,8 @@ export const LATE_MS: number = 2 * 3_600_000
 export type Decision = { readonly refused: number } | { readonly granted: number }
 
 /**
- * Returns what elastic claims get (Infinity when no claim is elastic), or the index of the first claim that does not
- * fit. `before[i]` is spent + held of claim i's counter. What remains is a difference of safe integers, so it is exact.
+ * Returns the amount granted to elastic claims (Infinity if there are none), or the index of the first claim that does
+ * not fit. `before[i]` is spent + held of claim i's counter. What remains is a difference of safe integers, so it is exact.
  */
 export function decide({ claims, least }: ReserveRequest, before: readonly number[]): Decision {
   let granted = Infinity
@@ -34,7 +34,7 @@ export function checkRequest(request: ReserveRequest, at: number): void {
   for (const { counter, expiresAt } of request.claims) if (expiresAt <= at) throw endedCounter(counter)
 }
 
-/** The checks that need no clock. */
+/** Checks that need no clock. */
 export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): void {
   if (hasDuplicates(claims)) {
     throw new RangeError('Two claims of one reservation name the same counter. Merge them into one claim.')

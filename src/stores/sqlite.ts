@@ -39,8 +39,8 @@ const CHECK = optionsOf(
 )
 
 /**
- * Keeps everything in one SQLite file. The file survives a restart, and several processes of one host may share it.
- * Each step is one transaction. The schema is created and migrated when the store is made.
+ * Creates a store in one SQLite file. The file survives a restart, and several processes of one host can share it.
+ * Each step is one transaction. The schema is created and migrated at once.
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)

@@ -5,7 +5,7 @@ import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './bounds.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** How many answers the requests of one key may keep. The one that was written first leaves first. */
+/** Quota of the answers of one key. The oldest is dropped first. */
 export interface StoredAnswersOptions {
   /** @default 10,000 */
   readonly maxEntriesPerKey?: number
@@ -26,7 +26,7 @@ const VALUES = 3
 /** Keys that one step of `clear` reads. */
 const PAGE = 200
 const MAX_AMEND_TRIES = 3
-/** Number of answers that `size` knows. */
+/** Maximum number of answers that `size` counts. */
 const MAX_COUNTED = 10_000
 
 /**
@@ -55,7 +55,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     return true
   }
 
-  /** Lists an answer after it was written: its quota drops what was written first, and must not drop the lists first. */
+  /** Lists an answer after writing it, because the quota drops the oldest value first and must not drop the list entry. */
   async function list({ id, keyId, scope, comparable }: CachedAnswer, written: WriteOptions): Promise<void> {
     const listed = store.set(ownerKey(keyId, id), comparable ? scope : '', written)
     await Promise.all([listed, ...(comparable ? [store.set(scopeKey(scope, id), '', written)] : [])])
@@ -116,7 +116,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
 
 const answerKey = (id: string): string => `answer:${id}`
 const claimKey = (id: string): string => `answer-claim:${id}`
-/** Quotation marks end a name, so that no name is the start of another. */
+/** Names are quoted, so that no name is a prefix of another. */
 const ownerKey = (keyId: string, id: string): string => `answer-of:${JSON.stringify(keyId)}:${id}`
 const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.stringify(scope)}:${id}`
 
@@ -153,7 +153,7 @@ interface Counted {
   size(): StoreSize
 }
 
-/** Counts what this process stored and has not ended. */
+/** Counts the unexpired answers that this process stored. */
 function createCounted(now: () => number): Counted {
   const entries = new Map<string, { readonly bytes: number; readonly expiresAt: number }>()
   return {

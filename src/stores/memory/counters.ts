@@ -57,7 +57,7 @@ export function createCounters(
     expirations.schedule(reservation, at + LATE_MS)
   }
 
-  /** A counter that was forgotten in the meantime is still the object that the hold was taken from. */
+  /** Releases the holds. Their counter objects exist even if the counters have expired. */
   function release(reservation: Reservation): void {
     for (const { counter, amount } of reservation.holds) counter.held -= amount
     reservation.holds = []
@@ -162,7 +162,7 @@ interface Sums extends Dated {
   readonly amounts: Map<string, number>
 }
 
-/** Fields of one tally; those beyond are not counted. */
+/** Maximum number of fields of one tally. Further fields are ignored. */
 const MAX_FIELDS = 4_096
 const GREATEST = Number.MAX_SAFE_INTEGER
 
@@ -194,7 +194,7 @@ export function createTallies(now: () => number, most: number): Tallies {
     dropOldest()
   }
 
-  /** A Map remembers the order of insertion, so the first one was longest not added to. */
+  /** A Map keeps the order of insertion, so its first entry is the least recently updated. */
   function moveToEnd(name: string): Sums {
     const found = tallies.get(name)
     if (found === undefined) size += 1

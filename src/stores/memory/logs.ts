@@ -3,8 +3,8 @@ import { createExpiryQueue, type Dated } from './sorted.ts'
 import type { PoolBounds } from './pool.ts'
 
 /**
- * Append-only logs that share one bound. Entries are counted by quota, and by log where they have none. A full quota
- * drops its own oldest entry; when all logs together are full, the largest share drops its oldest.
+ * Append-only logs with a common limit. Entries are counted by quota, or by log if they have none. A full quota drops
+ * its oldest entry. If all logs together are full, the largest share drops its oldest entry.
  */
 export interface MemoryLogs {
   append(log: string, entry: NewLogEntry): void
@@ -16,21 +16,21 @@ export interface MemoryLogs {
 
 interface Line extends Pick<LogEntry, 'at'> {
   readonly log: Queue
-  /** Counts the lines of all logs; the cursor is written from it when the line is read. */
+  /** The sequence number over all logs, from which the cursor is made when the line is read. */
   readonly sequence: number
   value: string
   readonly bytes: number
   readonly expiresAt: number
-  /** Dropped lines within the queue of their log stay there, empty, until half of it is dropped. */
+  /** True for a dropped line, which stays in the queue of its log until half of the queue is dropped. */
   isDropped: boolean
 }
 
 interface Queue {
   readonly name: string
-  /** Undefined before `head`, so that lines that have left take no memory. */
+  /** Entries before `head` are undefined, so that removed lines take no memory. */
   lines: (Line | undefined)[]
   head: number
-  /** Dropped lines from `head` on. */
+  /** Number of dropped lines after `head`. */
   dropped: number
 }
 
@@ -40,7 +40,7 @@ interface Share extends Dated {
 }
 
 const OVERHEAD = 160
-/** Shares are compared in parts of this size of the whole. */
+/** Shares are compared in steps of this fraction of the total. */
 const PARTS = 8192
 /** Digits of a cursor, so that cursors compare as text. */
 const CURSOR_DIGITS = 16
@@ -48,7 +48,7 @@ const CURSOR_DIGITS = 16
 export function createLogs(now: () => number, bounds: PoolBounds & { readonly entriesOfOneLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
-  /** The largest share first: a share is "due" at its negative size. */
+  /** Orders shares by size, largest first: `dueAt` is the negative size. */
   const bySize = createExpiryQueue<Share>()
   let entryCount = 0
   let bytes = 0
@@ -81,7 +81,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
-    // Setting a value that is there already would cost as much as finding it.
+    // Writing an existing value again would cost as much as the look-up.
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
     const line: Line = { log: queue, sequence, at, value, bytes: size, expiresAt, isDropped: false }
@@ -95,13 +95,13 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     sort(share)
   }
 
-  /** A share's part of the whole, by entries or bytes, whichever is larger. Rounded: most lines need no sorting. */
+  /** Returns the fraction of the total that a share uses, by entries or bytes. It is rounded, so that most lines need no sorting. */
   function sort(share: Share): void {
     const part = Math.max(sizeOf(share.queue) / bounds.entries, share.bytes / bounds.bytes)
     bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -Math.ceil(part * PARTS))
   }
 
-  /** The share that takes most, the writer's where it is as large. */
+  /** Returns the largest share, or that of the writer if it is as large. */
   function largestShare(writer: string): Share | undefined {
     const largest = bySize.due(0)
     if (largest === undefined) return undefined
@@ -205,7 +205,7 @@ function cursorOf({ sequence }: Line): string {
   return String(sequence).padStart(CURSOR_DIGITS, '0')
 }
 
-/** The index of the first entry after a cursor, by binary search. */
+/** Returns the index of the first entry after a cursor, by binary search. */
 function firstAfter(queue: Queue, cursor: string | undefined): number {
   if (cursor === undefined) return queue.head
   let low = queue.head

@@ -1,6 +1,6 @@
 import { createExpiryQueue, type Dated } from './sorted.ts'
 
-/** A pool of values is full at this number of entries, or of bytes (two for each UTF-16 unit of key and value). */
+/** Maximum number of entries and bytes of a pool (two bytes per UTF-16 unit of key and value). */
 export interface PoolBounds {
   readonly entries: number
   readonly bytes: number
@@ -11,7 +11,7 @@ export interface PoolEntry extends Dated {
   readonly value: string
   readonly bytes: number
   readonly pool: Pool
-  /** The name of its quota, or the first word of its key (`turn:…`) where it has none. */
+  /** The name of its quota, or the first word of its key (`turn:…`) without a quota. */
   readonly share: string
 }
 
@@ -28,11 +28,11 @@ export interface Pool {
   remove(entry: PoolEntry): void
   /** Makes an entry the most recently used one of its share. */
   touch(entry: PoolEntry): void
-  /** The least recently used entry of a share. */
+  /** Returns the least recently used entry of a share. */
   oldestOf(share: string): PoolEntry | undefined
   /**
-   * The least recently used entry of the share that takes the largest part of the pool, `writer` where it is as large. A
-   * pool that makes room this way takes nothing from a share that is smaller than another.
+   * Returns the least recently used entry of the largest share, or of `writer` if it is as large. A share therefore
+   * loses entries only while it is the largest.
    */
   oldestOfLargest(writer: string): PoolEntry | undefined
   clear(): void
@@ -40,7 +40,7 @@ export interface Pool {
 
 interface Share extends Dated {
   readonly name: string
-  /** Least recently used first: a Map keeps the order of insertion. */
+  /** Least recently used first, because a Map keeps the order of insertion. */
   readonly entries: Map<string, PoolEntry>
   bytes: number
 }
@@ -50,11 +50,11 @@ const NOTHING: PoolBounds = { entries: 0, bytes: 0 }
 export function createPool(bounds: PoolBounds): Pool {
   const all = new Map<string, PoolEntry>()
   const shares = new Map<string, Share>()
-  /** The largest share first: a share is "due" at its negative size. */
+  /** Orders shares by size, largest first: `dueAt` is the negative size. */
   const bySize = createExpiryQueue<Share>()
   let bytes = 0
 
-  /** A share's part of the pool, by entries or bytes, whichever is larger. */
+  /** Returns the fraction of the pool that a share uses, by entries or bytes. */
   function sort(share: Share): void {
     const part = Math.max(share.entries.size / bounds.entries, share.bytes / bounds.bytes)
     bySize.schedule(share, share.entries.size === 0 ? Infinity : -part)

@@ -1,13 +1,13 @@
-/** Something that is due at a moment: milliseconds since 1970, Infinity for never. Only the queue writes `dueAt`. */
+/** An item with a due time in milliseconds since 1970, or Infinity. Only the queue writes `dueAt`. */
 export interface Dated {
   dueAt: number
 }
 
-/** Items by the moment they are due. The queue has no timer: its user asks which items are due. */
+/** Items in the order of their due times. The queue has no timer: its user polls it. */
 interface ExpiryQueue<item extends Dated> {
-  /** Sets or moves the moment; Infinity takes the item out. */
+  /** Sets the due time. Infinity removes the item. */
   schedule(item: item, at: number): void
-  /** Takes out and returns one item that is due, the earliest first. */
+  /** Removes and returns the earliest due item. */
   due(now: number): item | undefined
   clear(): void
 }
@@ -17,10 +17,10 @@ interface Slot<item> {
   readonly item: item
 }
 
-/** Moved and cancelled items leave stale slots behind; above this many the heap is rebuilt once half of it is stale. */
+/** Moved and canceled items leave stale slots. Above this number of slots, the heap is rebuilt when half of it is stale. */
 const SLACK = 256
 
-/** A binary heap: every step costs O(log n), the removal of stale slots is amortized. */
+/** A binary heap. Every step costs O(log n); the removal of stale slots is amortized. */
 export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
   let heap: Slot<item>[] = []
   let scheduled = 0
@@ -102,19 +102,19 @@ function swapIfEarlier<item>(heap: Slot<item>[], index: number, than: number): b
 interface OrderedKeys {
   add(key: string): void
   remove(key: string): void
-  /** Those with this prefix and after `after`, at most `limit`. */
+  /** Returns at most `limit` texts with this prefix after `after`. */
   list(prefix: string, after: string | undefined, limit: number): string[]
   clear(): void
 }
 
-/** A bucket that grows past this is cut in two. */
+/** Maximum size of a bucket. Larger ones are split. */
 const BUCKET = 512
 
-/** Sorted buckets: adding and removing move at most one bucket's entries. */
+/** Sorted buckets. Adding and removing move the entries of at most one bucket. */
 export function createOrderedKeys(): OrderedKeys {
   let buckets: string[][] = []
 
-  /** The first bucket whose last key is not below `key`; the number of buckets when there is none. */
+  /** Returns the index of the first bucket whose last key is not below `key`, or the number of buckets. */
   const bucketFor = (key: string): number =>
     firstAtLeast(buckets.length, (index) => (buckets[index]?.at(-1) ?? '') >= key)
 
@@ -156,12 +156,12 @@ export function createOrderedKeys(): OrderedKeys {
   return { add, remove, list, clear: () => void (buckets = []) }
 }
 
-/** The index of `key` in a sorted list, or the index at which it would be inserted. */
+/** Returns the index of `key` in a sorted list, or the index at which it would be inserted. */
 function placeIn(sorted: readonly string[], key: string): number {
   return firstAtLeast(sorted.length, (index) => (sorted[index] ?? '') >= key)
 }
 
-/** Binary search: the first index below `length` that `reaches`, else `length`. */
+/** Returns the first index below `length` for which `reaches` is true, or `length`, by binary search. */
 function firstAtLeast(length: number, reaches: (index: number) => boolean): number {
   let low = 0
   let high = length

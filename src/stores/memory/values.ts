@@ -3,7 +3,7 @@ import { type Quota, type WriteOptions, quotaExceeded } from '../../core/store.t
 import { createExpiryQueue, createOrderedKeys } from './sorted.ts'
 import { createPool, type PoolEntry, type PoolBounds } from './pool.ts'
 
-/** Texts by key, in three pools that never take room from each other. */
+/** Texts by key, in three independent pools. */
 export interface MemoryValues {
   get(key: string): string | undefined
   set(key: string, value: string, options?: WriteOptions): void
@@ -13,15 +13,15 @@ export interface MemoryValues {
 }
 
 export interface ValueBounds {
-  /** Values without an end and without a quota. Full, the pool refuses new ones with `overloaded`. */
+  /** Values without an expiry and without a quota. A full pool refuses new values with `overloaded`. */
   readonly durable: PoolBounds
-  /** Values without an end that count against the quota of a key. A quota is refused more than what is still free. */
+  /** Values without an expiry that count against a quota. A write is refused if the quota would use more than remains free. */
   readonly owned: PoolBounds
-  /** Values with an end. Full, the pool drops the least recently used value of its largest share. */
+  /** Values with an expiry. A full pool drops the least recently used value of its largest share. */
   readonly expiring: PoolBounds
 }
 
-/** The approximate cost of an entry in bytes, apart from its text. */
+/** The approximate overhead of an entry in bytes. */
 const OVERHEAD = 128
 
 export function createValues(now: () => number, bounds: ValueBounds): MemoryValues {
@@ -108,12 +108,12 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
   return { get, set, delete: deleteValue, list, clear }
 }
 
-/** True when one more entry of this size passes the bounds. */
+/** Returns true if a further entry of this size exceeds the bounds. */
 function isOver({ entries, bytes }: PoolBounds, more: number, most: PoolBounds): boolean {
   return entries + 1 > most.entries || bytes + more > most.bytes
 }
 
-/** Dropping other values makes no space for a value above the limits. */
+/** Throws for a value that exceeds the limits even if all others are dropped. */
 function refuseGiant({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
   if (bytes > pool.bounds.bytes) throw overfull()
@@ -134,7 +134,7 @@ function refuseOverfull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quo
     if (free.entries < 0 || free.bytes < 0) throw overfull()
     return
   }
-  // Even when all keys fill their quotas, as much as the last key uses stays free for the next key.
+  // A key uses at most as much as remains free, so the next key can also store values.
   const held = pool.shareOf(share)
   const fits =
     held.entries + moreEntries <= Math.min(quota.maxEntries, free.entries) &&
@@ -142,7 +142,7 @@ function refuseOverfull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quo
   if (!fits) throw quotaExceeded(quota)
 }
 
-/** The first word of a key, with its colon. */
+/** Returns the first word of a key, with its colon. */
 function kindOf(key: string): string {
   return key.slice(0, key.indexOf(':') + 1)
 }

@@ -13,7 +13,7 @@ export function counterFunctions(schema: string, constants: Constants): string {
   return `${clock(schema)}${locks(schema)}${reserve(schema, constants)}${settle(schema, constants)}${reads(schema)}`
 }
 
-/** The server's clock decides, one clock for all processes, unless the request carries a time. */
+/** Returns the time of the server, which all processes share, unless the request contains a time. */
 function clock(schema: string): string {
   return `
     CREATE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
@@ -23,8 +23,8 @@ function clock(schema: string): string {
 }
 
 /**
- * lock_counters creates the missing ones and locks all, in the order of names. What lapsed is given back, and counters
- * that have ended begin again at zero, without the holds on what they were.
+ * lock_counters creates missing counters and locks all in the order of names. It releases expired reservations.
+ * Expired counters start again at zero, without their old holds.
  */
 function locks(schema: string): string {
   return `
@@ -57,8 +57,8 @@ function locks(schema: string): string {
 }
 
 /**
- * The first decision reads without locks: a refusal by a committed state is right, and writes nothing, so a budget that
- * is used up costs no disk flush. Only a request that seems to fit locks its counters and decides again.
+ * Checks first without locks: a refusal by a committed state is correct and writes nothing, so an exhausted budget
+ * costs no disk flush. Only a request that fits locks its counters and checks again.
  */
 function reserve(schema: string, { maxAmount }: Constants): string {
   return `

@@ -17,7 +17,7 @@ export interface PostgresAnswerStore extends AnswerStore {
 
 const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
-/** Keeps the answers of the semantic cache in the tables of `postgresStore`, for all processes with the same schema. */
+/** Creates an answer store in the tables of `postgresStore`, for the semantic cache of all processes with the same schema. */
 export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
   checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...others } = options
@@ -29,7 +29,7 @@ export function postgresAnswerStore(options: PostgresAnswerStoreOptions): Postgr
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
   /** The length of the embedder's vectors. Vectors of another embedder need another schema. @default 1024 */
   readonly dimensions?: number
-  /** Maximum number of vectors in one scope. The one that ends first leaves. @default 10,000 */
+  /** Maximum number of vectors in one scope. The one that expires first is removed. @default 10,000 */
   readonly maxPerScope?: number
   /** Maximum number of vectors that the requests of one key add. @default 10,000 */
   readonly maxPerKey?: number
@@ -54,7 +54,7 @@ const CHECK_INDEX = optionsOf(
   ['client'],
 )
 
-/** Finds near vectors in PostgreSQL with pgvector 0.8 or newer, in one call. */
+/** Creates a vector index in PostgreSQL with pgvector 0.8 or newer. A look-up is one call. */
 export function postgresVectorIndex(options: PostgresVectorIndexOptions): PostgresVectorIndex {
   checkOptions('postgresVectorIndex', options, CHECK_INDEX)
   const { client, schema = 'sluice', now, dimensions = 1024 } = options
@@ -105,8 +105,8 @@ const PARTITIONS = 8
 const COMPARED = 1_000
 
 /**
- * Creates the table and its functions, in one step. May run in several processes at once. Needs the right to create the
- * extension pgvector, unless it exists.
+ * Creates the table and its functions in one step. Several processes may run it at once. It needs permission to create
+ * the extension pgvector, unless the extension exists.
  */
 async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> {
   const { schema } = table

@@ -1,6 +1,6 @@
 /**
- * Removes what has ended, a bounded number of rows per call, and keeps the pools within their limits. Rows that another
- * transaction has locked are left for the next call.
+ * Removes a bounded number of expired rows per call, and keeps the pools within their limits. Rows that another
+ * transaction has locked are skipped.
  */
 export function sweepFunctions(schema: string): string {
   return `

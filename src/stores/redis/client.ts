@@ -4,7 +4,7 @@ import type { BulkLimits } from '../bounds.ts'
 export interface IoredisClient {
   evalsha(sha: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
   eval(script: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
-  /** Distinguishes this client from one of Upstash's shape. */
+  /** Distinguishes this client from an Upstash client. */
   call(command: string): Promise<unknown>
 }
 
@@ -19,7 +19,7 @@ export interface NodeRedisClient {
   eval(script: string, options: ScriptArguments): Promise<unknown>
 }
 
-/** An HTTP client of Upstash's shape. */
+/** An HTTP client with the interface of Upstash. */
 export interface UpstashClient {
   evalsha(sha: string, keys: string[], args: string[]): Promise<unknown>
   eval(script: string, keys: string[], args: string[]): Promise<unknown>
@@ -48,7 +48,7 @@ async function sha1(text: string): Promise<string> {
 
 /**
  * Sends EVALSHA, and EVAL when the server does not have the script: after a restart, SCRIPT FLUSH or a failover.
- * Scripts take and return JSON. Clients of Upstash's shape parse results that are JSON, others return text.
+ * Scripts take and return JSON. Upstash clients parse results that are JSON, others return text.
  */
 export function createRunScript(client: RedisClient): RunScript {
   const send = senderOf(client)
@@ -69,9 +69,9 @@ export function createRunScript(client: RedisClient): RunScript {
 type Send = (how: 'sha' | 'text', script: string, base: string, argument: string) => Promise<unknown>
 
 /**
- * The keys that a script declares: two of one slot, neither of which exists. While the slot moves to another node of a
- * cluster, a call with one absent key is sent to the new node, which has not all counters yet and would count from zero. A
- * call with two is answered TRYAGAIN until the slot has moved.
+ * The keys that a script declares: two absent keys of one slot. While the slot moves to another node of a cluster, a
+ * call with one absent key is sent to the new node, which lacks some counters and would count from zero. A call with
+ * two is answered TRYAGAIN until the slot has moved.
  */
 function keysOf(base: string): [string, string] {
   return [base, `${base}:slot`]

@@ -26,9 +26,9 @@ const MAX_REMEMBERED = 100_000
 /**
  * Reserves and settles. Without sharding there is one owner, and each step is one call.
  *
- * With sharding a reservation over several owners is taken owner by owner, a key's own limits first, so that a key
- * that is over its limits never holds a part of a shared budget. A refusal gives back what the earlier owners hold.
- * At any moment at least the granted amounts are held, so no limit is exceeded.
+ * With sharding, a reservation over several owners is made owner by owner, starting with the key, so that a key above
+ * its own limits never holds a part of a shared budget. A refusal releases the amounts of the earlier owners. At least
+ * the granted amounts are held at any time, so no limit is exceeded.
  */
 export function createCounters(context: RedisContext): RedisCounters {
   const { run, limits, isSharded } = context
@@ -113,8 +113,8 @@ export function createCounters(context: RedisContext): RedisCounters {
   }
 
   /**
-   * The first owner that has the reservation decides, and then the others follow. Each remembers the reservation, so that a
-   * settlement that failed half-way can be sent again: it completes, and charges nothing twice.
+   * Settles at the first owner that has the reservation, then at the others. Each owner marks the reservation as
+   * settled, so a settlement that failed halfway can be repeated: it completes and charges nothing twice.
    */
   async function settleSharded(settlement: Settlement): Promise<boolean> {
     const { reservationId, entries = [] } = settlement
@@ -175,7 +175,7 @@ export function createCounters(context: RedisContext): RedisCounters {
   return { reserve, settle, levels: readLevels, tallies: (names) => gather(names, slot.tallies, {}) }
 }
 
-/** An elastic claim asks for no more than an earlier owner granted. */
+/** Limits elastic claims to the amount that an earlier owner granted. */
 function lowered(claim: Claim | undefined, granted: number | undefined): Claim | undefined {
   if (claim?.elastic !== true || granted === undefined) return claim
   return { ...claim, amount: Math.min(claim.amount, granted) }
@@ -186,7 +186,7 @@ function heldOf(claim: Claim | undefined, granted: number | undefined): number {
 }
 
 /**
- * Returns whose counter or tally a name belongs to. In cluster mode all data of one owner is in one slot.
+ * Returns the owner of a counter or tally. In cluster mode all data of one owner is in one slot.
  *
  * Governance names counters `<kind>:<owner>:<window>:<start>`, where an owner is `key:<id>` or `shared:<id>`, and
  * tallies `usage:<key id>:<window>:<start>`, `usage-by-model:…` and `billed:<owner>:…`. Another name is an owner of its own.
@@ -201,7 +201,7 @@ function ownerOf(name: string): string {
 const COUNTER = /^(?:requests|tokens|budget|billed):((?:key|shared):.*):[^:]+:\d+$/s
 const TALLY = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
 
-/** Items of each owner by their place in the list, owners in ascending order: a key's own before shared ones. */
+/** Groups the indexes of items by owner, in ascending order: keys before shared owners. */
 function byOwner<item>(items: readonly item[], nameOf: (item: item) => string): ReadonlyMap<string, readonly number[]> {
   const groups = new Map<string, number[]>()
   for (const [index, item] of items.entries()) {

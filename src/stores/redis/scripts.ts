@@ -4,9 +4,9 @@ import { defineScript, type Script } from './client.ts'
 /**
  * Common to all scripts. All keys begin with KEYS[1], which contains a hash tag, so that they are in one slot.
  *
- * `request.now` is absent in production: the server's clock then decides, one clock for all processes. Keys expire in
- * the server as well; with a clock of the caller's they are kept an hour longer, and the scripts compare the times.
- * Amounts are exact up to 2^53. They leave as text, because cjson writes 14 digits.
+ * `request.now` is absent in production, where the server's clock applies to all processes. Keys also expire in the
+ * server. With the caller's clock, they are kept an hour longer and the scripts compare the times. Amounts are exact
+ * up to 2^53 and returned as text, because cjson writes 14 digits.
  */
 export const COMMON: string = `
 local base, request = KEYS[1], cjson.decode(ARGV[1])
@@ -24,9 +24,9 @@ end
 `
 
 /**
- * Counters: `c:<name>` is "spent held end generation". A counter that ends and is created again has another
- * generation, so that an old hold is not given back to it. Tickets: `t:<ticket>` has the time of the lapse and the
- * holds; `lapses` orders the open ones by that time.
+ * Counters: `c:<name>` is "spent held end generation". A counter that expires and is created again has another
+ * generation, so that an old hold is not released from it. Reservations: `t:<ticket>` contains the expiry and the
+ * holds; `lapses` orders open reservations by expiry.
  */
 const COUNTERS = `
 local MAX, LATE = ${MAX_AMOUNT}, ${LATE_MS}
@@ -221,7 +221,7 @@ keepFor(base .. ':lapses', request.lapsesAfter + LATE)
 return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
-/** With `force`, charges although this slot has no ticket: the reservation in another slot has decided. */
+/** With `force`, charges without a reservation in this slot, because another slot has settled it. */
 export const SETTLE: Script = defineScript(`${COMMON}${COUNTERS}${ITEMS}${TALLIES}
 lapse()
 local ticket = readTicket(request.ticket)
@@ -249,7 +249,7 @@ for _, entry in ipairs(request.entries) do append(entry) end
 return '{"settled":true}'
 `)
 
-/** Gives back a part of what a reservation holds: an elastic claim that got less in another slot. */
+/** Releases a part of a reservation, when another slot granted less to an elastic claim. */
 export const SHRINK: Script = defineScript(`${COMMON}${COUNTERS}
 local ticket = readTicket(request.ticket)
 if not ticket then return '{}' end
@@ -329,7 +329,7 @@ call('ZADD', base .. ':index', 0, request.key)
 return '{"done":true}'
 `)
 
-/** Compares bytes: the order of Lua's strings depends on the server's locale. */
+/** Compares bytes, because the order of Lua strings depends on the server's locale. */
 export const LIST: Script = defineScript(`${COMMON}${ITEMS}
 local function isBefore(a, b)
   for position = 1, math.min(#a, #b) do
@@ -375,7 +375,7 @@ end
 return cjson.encode({ entries = found })
 `)
 
-/** Settings on which the guarantees depend. A server that does not report them is not warned of. */
+/** Reads the settings that the guarantees depend on. A server that does not report them causes no warning. */
 export const READ_SETTINGS: Script = defineScript(`
 local function setting(section, pattern)
   local info = redis.pcall('INFO', section)

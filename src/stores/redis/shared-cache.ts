@@ -22,7 +22,7 @@ export interface RedisAnswerStoreOptions
 
 const CHECK_ANSWERS = optionsOf({ ...REDIS_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
-/** Keeps the answers of the semantic cache in Redis, for all processes with the same prefix. */
+/** Creates an answer store in Redis for the semantic cache of all processes with the same prefix. */
 export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore {
   checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...store } = options
@@ -33,7 +33,7 @@ export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore 
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
   /** The length of the embedder's vectors. Vectors of another embedder need another prefix. @default 1024 */
   readonly dimensions?: number
-  /** Maximum number of vectors in one scope. The one that ends first leaves. @default 10,000; 256 without vector sets */
+  /** Maximum number of vectors in one scope. The one that expires first is removed. @default 10,000; 256 without vector sets */
   readonly maxPerScope?: number
   /** Maximum number of vectors that the requests of one key add. @default 10,000 */
   readonly maxPerKey?: number
@@ -50,12 +50,12 @@ const CHECK_INDEX = optionsOf(
   },
   ['client'],
 )
-/** Without vector sets each process compares copies of them. */
+/** Maximum without vector sets, because each process compares copies of the vectors. */
 const MAX_SCANNED = 256
 
 /**
- * Finds near vectors in Redis, in one call. Each scope has a vector set of its own (Redis 8). A server without them
- * keeps at most 256 vectors per scope, which each process copies and compares itself.
+ * Creates a vector index in Redis. A look-up is one call. Each scope has its own vector set (Redis 8). A server
+ * without vector sets keeps at most 256 vectors per scope, which each process copies and compares.
  */
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
   checkOptions('redisVectorIndex', options, CHECK_INDEX)
@@ -130,8 +130,8 @@ const MAX_SCOPES = 64
 const PAGE = 64
 
 /**
- * A look-up receives the numbers of the vectors that exist and only the vectors that are new. A number that is missing
- * here although it is not new means that the server's data is another: then everything is read again.
+ * A look-up receives the numbers of all vectors and the content of new ones. If a number that is not new is missing
+ * here, the data of the server was replaced, and all vectors are read again.
  */
 function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror {
   const scopes = new LRUCache<string, ReadonlyMap<number, Copy>>({ max: MAX_SCOPES })
@@ -176,7 +176,7 @@ function writeVector(vector: Float32Array): string {
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))
 }
 
-/** A vector that was damaged is near to no other. */
+/** A damaged vector matches no other. */
 function vectorIn(text: string, dimensions: number): Float32Array {
   const vector = new Float32Array(dimensions)
   const bytes = /^[A-Za-z0-9+/]+={0,2}$/.test(text) && text.length % 4 === 0 ? atob(text) : ''

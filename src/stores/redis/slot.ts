@@ -9,11 +9,11 @@ export type SlotResult =
   /** `granted` is undefined without elastic claims. */
   | { readonly refused?: undefined; readonly granted: number | undefined; readonly levels: readonly number[] }
 
-/** How a settlement that concerns several slots is made in one of them. */
+/** Options of one slot in a settlement over several slots. */
 export interface SettleOptions {
-  /** Remembers that the reservation is settled, so that a repeated settlement changes nothing here. */
+  /** Marks the reservation as settled, so that a repeated settlement has no effect in this slot. */
   readonly mark?: boolean
-  /** Charges although this slot never had the reservation: the reservation in another slot has decided. */
+  /** Charges without a reservation in this slot, because the slot with the reservation has settled it. */
   readonly force?: boolean
 }
 
@@ -24,7 +24,7 @@ export type SettleResult = 'settled' | 'before' | 'unknown'
 export interface Slot {
   reserve(owner: string, request: ReserveRequest): Promise<SlotResult>
   settle(owner: string, settlement: Settlement, options?: SettleOptions): Promise<SettleResult>
-  /** Lowers what a reservation holds of these counters to `amount`. */
+  /** Lowers the amount that a reservation holds of these counters to `amount`. */
   shrink(owner: string, ticket: string, counters: readonly string[], amount: number): Promise<void>
   levels(owner: string, counters: readonly string[]): Promise<readonly Level[]>
   tallies(owner: string, names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>

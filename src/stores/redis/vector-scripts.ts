@@ -21,7 +21,7 @@ local function erase(scope, id)
     call('VREM', root .. ':v:' .. scope, id)
   end
 end
--- Removing from a vector set takes some 0.1 ms, so no call removes many.
+-- Removing a vector takes about 0.1 ms, so each call removes only a few.
 local function sweep(scope)
   local most = request.scans and 1000 or 20
   for _, id in ipairs(call('ZRANGEBYSCORE', root .. ':e:' .. scope, '-inf', text(now), 'LIMIT', 0, most)) do
@@ -38,7 +38,7 @@ local function isAlive(scope, id)
 end
 `
 
-/** Adds or replaces a vector. A full scope, or a full share of one owner, loses the vector that ends first. */
+/** Adds or replaces a vector. A full scope, or a full share of one owner, loses the vector that expires first. */
 export const ADD_VECTOR: Script = defineScript(`${COMMON}${VECTORS}
 local id, scope, owner = request.id, request.scope, request.owner
 local old = scopeOf(id)

@@ -74,7 +74,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     if (moreEntries === 0 && moreBytes <= 0) return
     const held = sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', 'owned', entry.share))
     const all = sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', 'owned'))
-    // Even when all keys fill their quotas, as much as the last key uses stays free for the next key.
+    // A key uses at most as much as remains free, so the next key can also store values.
     const maxEntries = Math.min(quota.maxEntries, limits.owned.entries - all.entries - moreEntries)
     const maxBytes = Math.min(quota.maxBytes, limits.owned.bytes - all.bytes - moreBytes)
     if (held.entries + moreEntries > maxEntries || held.bytes + moreBytes > maxBytes) throw quotaExceeded(quota)
@@ -112,7 +112,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     return true
   }
 
-  /** Keys with a prefix follow each other in the order of keys: the first one without it ends the list. */
+  /** Keys with a prefix are contiguous in the order of keys, so the first key without it ends the list. */
   function list(prefix: string, after: string | undefined, limit: number): readonly string[] {
     const start = encodeText(prefix)
     const rows = sql.rows(
