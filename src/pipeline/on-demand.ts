@@ -3,8 +3,8 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 
 /**
- * What few requests need, loaded with the first of them. It is one module, because each module that is loaded by itself
- * splits the code that it shares with the rest of the gateway into further pieces.
+ * Code that few requests need, loaded with the first of them. It is one module, because each separately loaded module
+ * splits the code that it shares with the rest of the gateway into further chunks.
  */
 export { digestInTurns, longBlocksOf, longMediaOf } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'

@@ -8,13 +8,13 @@ import type { Traffic } from '../pipeline/traffic.ts'
 import { createBatchWork, type BatchWork } from '../pipeline/work-batches.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 
-/** How this process works off batches. See docs/batches.md. */
+/** Options of the batch worker of this process. See docs/batches.md. */
 export interface BatchOptions {
-  /** Items at once in this process; 0 leaves the work to others. @default 4 */
+  /** Maximum number of concurrent items in this process. 0 leaves all items to other processes. @default 4 */
   readonly concurrency?: number
-  /** How long a killed process's items stay with it, in milliseconds. @default 60_000 */
+  /** Time after which other processes take over the items of a killed process, in milliseconds. @default 60_000 */
   readonly leaseMs?: number
-  /** Keeps a serverless host awake while items are worked on. @default a batch is worked on while the process lives */
+  /** Keeps a serverless host awake while items are processed. @default items are processed while the process lives */
   readonly waitUntil?: (promise: Promise<unknown>) => void
 }
 

@@ -11,12 +11,12 @@ export const checkBatches: OptionCheck = optionsOf({
   waitUntil: aFunction('waitUntil(promise)'),
 })
 
-/** The batches of a gateway, whose code is loaded when it is first needed. */
+/** The batches of a gateway. Their code is loaded on demand. */
 export interface Batches {
   room(): Promise<OpenBatches>
-  /** Begins to look for batches, the first time it is called. */
+  /** Starts polling for batches on its first call. */
   start(): void
-  /** Works until nothing can be done at the moment. */
+  /** Processes items until none can be processed at the moment. */
   work(): Promise<void>
   stop(): Promise<void>
 }

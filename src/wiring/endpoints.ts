@@ -5,8 +5,8 @@ import { completions, type Handler, inTraffic } from '../routes/endpoint.ts'
 import type { EndpointParts } from './further-endpoints.ts'
 
 /**
- * The paths of model calls. All other paths are in `further-endpoints.ts`, which is loaded with the first request to one
- * of them.
+ * Creates the endpoints of model calls. All other endpoints are in `further-endpoints.ts`, which is loaded with their
+ * first request.
  */
 export function createRoutes(parts: EndpointParts): Router<Handler> {
   const { services, traffic, basePath } = parts
@@ -34,7 +34,7 @@ export function createRoutes(parts: EndpointParts): Router<Handler> {
   return createRouter(endpoints, others)
 }
 
-/** Throws for an endpoint whose requests could reach no provider. */
+/** Throws for an endpoint without a provider. */
 function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
   for (const [name, { provider }] of Object.entries(passthrough)) {
     if (provider === undefined || directory.provider(provider) !== undefined) continue
@@ -45,7 +45,7 @@ function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
   }
 }
 
-/** A handler whose code is loaded by its first call; a failed import is tried again by the next one. */
+/** Returns a handler that loads its code on the first call. After a failed import, the next call loads again. */
 function lazily(load: () => Promise<Handler>): Handler {
   let loaded: Handler | undefined
   const ready = lazy(async () => (loaded = await load()))

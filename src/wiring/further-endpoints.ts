@@ -36,10 +36,10 @@ export interface EndpointParts {
 }
 
 /**
- * Handles the paths that are not those of a model call, and every path that is spelled in another way: with a slash at its
- * end, with doubled slashes, or without `/v1`. Clients differ in how they join a base URL and a path.
+ * Handles all paths except those of model calls, and other spellings of all paths: with a trailing slash, with doubled
+ * slashes, or without `/v1`. Clients differ in how they join a base URL and a path.
  *
- * @param modelCalls The endpoints of model calls, which other spellings reach too.
+ * @param modelCalls The endpoints of model calls, for their other spellings.
  */
 export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: EndpointParts): Handler {
   const { basePath } = parts
@@ -52,7 +52,7 @@ export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: 
   }
 }
 
-/** Tries the path as it is, then its other spellings. Throws the refusal of the path as it is. */
+/** Tries the path as received, then its other spellings. Throws the error of the path as received. */
 function findEndpoint(
   route: Router<Handler>,
   { method, path }: { readonly method: string; readonly path: string },

@@ -16,34 +16,34 @@ export interface Governance {
   readonly keys: Keys
   readonly budgets: Budgets
   readonly rateLimits: RateLimits
-  /** The same records in the names of the wire. The first call loads their code. */
+  /** The same records with the field names of the HTTP API. The first call loads their code. */
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
-  /** The key of an id, for work that goes on without its secret; undefined for one that was deleted. */
+  /** Returns the key with an id, for work without its secret, or undefined for a deleted key. */
   readonly keyById: KeyById
 }
 
 export interface GovernanceParts {
   readonly store: Store
   readonly runtime: Runtime
-  /** The longest that a request may take, in milliseconds. */
+  /** Maximum duration of a request, in milliseconds. */
   readonly totalMs: number
   readonly onFailure: (cause: unknown) => void
-  /** Notified of a settlement that is given up: its request is not billed. */
+  /** Called for a dropped settlement, whose request is not billed. */
   readonly onSettlementDropped?: (settlement: Settlement) => void
-  /** How long look-ups of keys and shared records are remembered, in milliseconds. @default 2,000 */
+  /** How long look-ups of keys and shared records are cached, in milliseconds. @default 2,000 */
   readonly keyCacheMs?: number | undefined
   /** Serves known keys while the store fails, and bills them afterwards. @default false */
   readonly allowsUnreserved?: boolean
 }
 
-/** A request settles within this time after its deadline. */
+/** Maximum time between the deadline of a request and its settlement, in milliseconds. */
 const SETTLE_MS = 60_000
 
 /**
- * Reads the configuration at once, so that a wrong field is an error at the start, and puts it in place before the
- * first key is looked up or shown. `onFailure` is called when that fails.
+ * Checks the configuration immediately, so that an invalid field is an error at the start. Applies it before the first
+ * look-up of a key, and calls `onFailure` if that fails.
  */
 export function createGovernance(configuration: unknown, parts: GovernanceParts): Governance {
   const { store, runtime } = parts
@@ -109,7 +109,7 @@ async function orNothing<value>(reading: Promise<value>): Promise<value | undefi
 
 const REST_MS = 1000
 
-/** Runs until it has succeeded once. After a failure, the next call that is at least a second later tries again. */
+/** Runs `work` until it succeeds once. After a failure, a call at least a second later tries again. */
 function startOnce(
   work: () => Promise<void>,
   onFailure: (cause: unknown) => void,
@@ -142,7 +142,7 @@ type Methods<api> = { readonly [name in keyof api]: (...given: never[]) => Promi
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
-/** Methods with the names of the process, over those of the wire. The first call loads their code. */
+/** Returns methods with the field names in process. The first call loads their code. */
 function inProcess<api extends Methods<api>>(load: () => Promise<Methods<api>>, names: Record<keyof api, true>): api {
   const method =
     (name: keyof api) =>

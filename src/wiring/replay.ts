@@ -6,15 +6,15 @@ import { lazy } from '../core/async.ts'
 import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
 import { createRecordings, type Recordings } from '../replay/recordings.ts'
 
-/** Messages that can be streamed again. See docs/streams.md. Bytes are counted as two for each UTF-16 unit. */
+/** Options of recorded streams. See docs/streams.md. Each UTF-16 unit counts as two bytes. */
 export interface StreamsOptions {
-  /** How long a message can be streamed again, in seconds. @default 3600 */
+  /** How long a message can be replayed, in seconds. @default 3600 */
   readonly keepSeconds?: number
-  /** Streams that are recorded at once; more are answered and not recorded. @default 10_000 */
+  /** Maximum number of concurrent recordings. Further streams are served without a recording. @default 10_000 */
   readonly entries?: number
-  /** What all streams that are being recorded hold together. @default 67_108_864 (64 MiB) */
+  /** Maximum size of all concurrent recordings, in bytes. @default 67_108_864 (64 MiB) */
   readonly bytes?: number
-  /** The longest message that can be streamed again. @default 8_388_608 (8 MiB) */
+  /** Maximum size of one recording, in bytes. @default 8_388_608 (8 MiB) */
   readonly bytesOfOne?: number
 }
 
@@ -27,12 +27,12 @@ export const checkStreams: OptionCheck = offOr(
   ),
 )
 
-/** What outlives a response: recordings, remembered answers, and work that goes on without its caller. */
+/** State that outlives a response: recordings, stored answers, and work without a caller. */
 export interface Replay {
   readonly recordings: Recordings
   readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
   readonly detached: Detached
-  /** Ends detached work and waits, for a bounded time, until all that has ended is in the store. */
+  /** Ends detached work and waits, for a limited time, until its recordings are stored. */
   close(): Promise<void>
 }
 
@@ -52,7 +52,7 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
   }
 }
 
-/** Its code is loaded by the first request with an Idempotency-Key. */
+/** Loads the code with the first request that has an Idempotency-Key. */
 function idempotencyOnDemand(parts: IdempotencyOptions): Replay['idempotency'] {
   let loaded: Idempotency | undefined
   const load = lazy(async () => {

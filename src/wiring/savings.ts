@@ -26,36 +26,37 @@ import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
 import type { CacheStatistics } from '../cache/cache-parts.ts'
 
-/** The savings waterfall; see docs/tiers. */
+/** Options of tiers 2 to 5; see docs/tiers. */
 export interface SavingsOptions {
-  /** Context sizes in tokens above which a tier starts by itself. @default { vanishing: 50_000, recursive: 80_000, family: 20_000 } */
+  /** Context sizes in tokens above which a tier can run without a header. @default { vanishing: 50_000, recursive: 80_000, family: 20_000 } */
   readonly thresholds?: Partial<Thresholds>
-  /** How tier 5 chooses what stays. @default 'auto' */
+  /** How tier 5 chooses the content that it keeps. @default 'auto' */
   readonly slider?: SliderMode
-  /** The writer of the summaries of tiers 3 and 4: the family's small model, or sentences of the text (`extractive`), which cost nothing. @default 'model' */
+  /** The source of the summaries of tiers 3 and 4: the small model of the family, or sentences of the text (`extractive`), without cost. @default 'model' */
   readonly summarizer?: 'model' | 'extractive'
   /**
-   * Tier 2's prompt: a share of the context, but at least so many tokens, for any context or by its size.
+   * Size of the prompt of tier 2: a share of the context, and a minimum in tokens, for any context or by its size.
    * @default { targetShare: 0.01, leastTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
    */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /**
-   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. It is given the first 800
-   * characters of each message, once per conversation. If it fails or takes longer than three seconds, words alone decide.
+   * Ranks the parts of a conversation by meaning in addition to words, in tiers 5 and 2. It receives the first 800
+   * characters of each message, once per conversation. If it fails or takes longer than three seconds, only words are
+   * ranked.
    * @default none
    */
   readonly embedder?: Embedder
-  /** Other tiers, or the own ones in another order. @default 5, 2, 3, 4 */
+  /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
   /**
-   * From 0 to 1: tiers that start by themselves are only tried, on this share of the requests, beside the request that is
-   * sent as it came; what they would have saved is logged. Tiers asked for by a header still run.
+   * The share of requests, from 0 to 1, on which automatic tiers are only tried. Every request is sent as received,
+   * and the result of the trial is logged. Tiers that a header orders still run.
    * @default undefined: tiers run
    */
   readonly shadow?: number
   /**
-   * Places markers for the prompt cache of vendors that bill cached prefixes by markers (the message format), where they
-   * pay and the caller has set none. @default 'auto'
+   * Places markers for the prompt cache of vendors that bill cached prefixes by markers (the messages format), when
+   * they pay and the caller has set none. @default 'auto'
    */
   readonly promptCache?: 'auto' | 'off'
 }
@@ -90,13 +91,13 @@ export interface SavingsParts {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
-  /** Called with the savings that a tier would have had. */
+  /** Called with the result of a trial. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
-  /** Notified of why a trial failed. */
+  /** Called when a trial fails. */
   readonly onShadowFailure: (cause: unknown) => void
 }
 
-/** Marks prompts for the vendor's prompt cache. Undefined where the operator has switched it off. */
+/** Returns the function that marks prompts for the vendor's prompt cache, or undefined if it is disabled. */
 export function createPromptCache(
   options: SavingsOptions | undefined,
   { store, runtime }: Pick<SavingsParts, 'store' | 'runtime'>,
@@ -110,7 +111,7 @@ export function createPromptCache(
   return async (request) => (await load())(request)
 }
 
-/** The waterfall, which is loaded when a request is first large enough or asks for it. */
+/** Returns the waterfall. Its code is loaded with the first request that is large enough or orders a tier. */
 export function createSavings(given: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
   const options = given ?? {}
   const waterfall = lazily(options, parts)
@@ -122,7 +123,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
-    // A trial never harms the request beside it. Requests without a trial are noted: the next trial must know what is warm.
+    // A trial never affects its request. Requests without a trial are recorded, so that the next trial knows the upstream's cache.
     observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
       parts.onShadowFailure,
     )
@@ -158,7 +159,7 @@ function concerns(job: TierJob, thresholds: Thresholds): boolean {
   return isSteered(job) || job.tokens > followedFrom(job.model, thresholds)
 }
 
-/** Half of the smallest threshold: below it no tier starts and no conversation is followed. */
+/** Half of the smallest threshold. Below it, no tier runs and no state of the conversation is kept. */
 function followedFrom(model: Model, thresholds: Thresholds): number {
   return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
 }
@@ -183,7 +184,7 @@ const NO_STATISTICS: CacheStatistics = {
   bytes: 0,
 }
 
-/** Returns the semantic cache, which is loaded at its first look-up. Its options are checked now. */
+/** Returns the semantic cache. Its options are checked now, and its code is loaded with the first look-up. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {

@@ -24,7 +24,7 @@ import type { Audit } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { MetricsReports } from '../routes/status.ts'
 
-/** What the services of the pipeline are made of. */
+/** The parts from which the services of the pipeline are created. */
 export interface ServiceSources {
   readonly runtime: Runtime
   readonly store: Store
@@ -83,7 +83,7 @@ export function createServices(sources: ServiceSources): Services {
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {
       const parts = { store: unwritten(store), meter, runtime, ...UNSEEN }
-      // Calls of the embedder may cost.
+      // Calls of the embedder may cost money.
       const { embedder: _, ...free } = savings ?? {}
       return { waterfall: createSavings(free, parts), promptCache: createPromptCache(savings, parts) }
     },
@@ -104,7 +104,7 @@ export function createServices(sources: ServiceSources): Services {
 
 const UNSEEN = { onShadow: () => {}, onShadowFailure: () => {} }
 
-/** A store in which nothing changes. */
+/** Returns a store that ignores writes. */
 function unwritten(store: Store): Store {
   return { ...store, set: () => Promise.resolve() }
 }
@@ -120,12 +120,12 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
   }
 }
 
-/** A part that knows which promises its storage cannot keep. */
+/** A part that reports the guarantees that its storage cannot give. */
 type Warning = Pick<Store | VectorIndex, 'warnings'>
 
 /**
- * Returns a function that asks the parts once and reports each warning once. The gateway calls it with every request,
- * because it must do no work before the first one; while a storage is away, the next request asks again.
+ * Returns a function that logs each warning of the parts once. The gateway calls it on every request, because it does
+ * no work before the first one. If a storage is down, the next request reads its warnings again.
  */
 export function createStoreWarnings(
   parts: readonly (Warning | undefined)[],
@@ -147,7 +147,7 @@ export function createStoreWarnings(
   }
 }
 
-/** Reports on requests, money and the cache, and on records that were dropped. */
+/** Creates the metrics of requests, costs, the cache and dropped records. */
 export function createMetricsReports(parts: {
   readonly metrics: Metrics
   readonly audit: Pick<Audit, 'dropped'>
