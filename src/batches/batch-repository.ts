@@ -12,7 +12,7 @@ import {
   makeBatchId,
   OPEN,
   parseBatch,
-  placeOf,
+  positionOf,
 } from './batch.ts'
 import type { BatchRequest } from './batch-requests.ts'
 import { changeBatch, forgetBatch, UNCLAIMED, lineOf, valuesOf, type OpenBatch } from './batch-storage.ts'
@@ -102,7 +102,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     for (let from = 0; from < requests.length; from += PAGE) {
       const page = requests.slice(from, from + PAGE)
       const writes = page.flatMap(({ text }, index) => {
-        const place = placeOf(from + index)
+        const place = positionOf(from + index)
         return [
           store.set(itemKey('request', id, place), text, { quota }),
           store.set(itemKey('todo', id, place), UNCLAIMED, { quota }),
@@ -202,10 +202,10 @@ function unknown(): GatewayError {
   )
 }
 
-export function notEnded(what: string): GatewayError {
+export function notEnded(action: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `The batch has not ended, so it cannot be ${what} yet. Wait until its processing_status is ended, or cancel it.`,
+    `The batch has not ended, so it cannot be ${action} yet. Wait until its processing_status is ended, or cancel it.`,
   )
 }
 

@@ -100,8 +100,8 @@ function tooMany(): GatewayError {
   return wrong('requests', `there are more than ${MAX_REQUESTS}. Create several batches`)
 }
 
-function wrong(param: string, what: string): GatewayError {
-  return new GatewayError('invalid-request', `${param}: ${what}.`, { param })
+function wrong(param: string, problem: string): GatewayError {
+  return new GatewayError('invalid-request', `${param}: ${problem}.`, { param })
 }
 
 /** Byte offsets of a part of a body. */

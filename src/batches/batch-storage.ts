@@ -82,15 +82,15 @@ async function deleteItems({ store, pause }: BatchStore, prefix: string): Promis
 }
 
 /** Number of values that are read together. Small, so that the largest answers fit into memory. */
-const AT_ONCE = 4
+const READ_TOGETHER = 4
 
 /** Yields the values of all keys with a prefix in order, read on demand. */
 export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
   for (let after: string | undefined; ;) {
     const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
     if (keys.length === 0) return
-    for (let from = 0; from < keys.length; from += AT_ONCE) {
-      const values = await Promise.all(keys.slice(from, from + AT_ONCE).map((key) => store.get(key)))
+    for (let from = 0; from < keys.length; from += READ_TOGETHER) {
+      const values = await Promise.all(keys.slice(from, from + READ_TOGETHER).map((key) => store.get(key)))
       yield* values.filter((value) => value !== undefined)
     }
     after = keys.at(-1)

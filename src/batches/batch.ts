@@ -140,10 +140,10 @@ export function itemsOf(kind: ItemValue, batchId: string): string {
 const INDEX_DIGITS = 5
 
 /** Returns the position of an item in its batch as sortable text. */
-export function placeOf(index: number): string {
+export function positionOf(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }
 
-export function itemKey(kind: ItemValue, batchId: string, place: string): string {
-  return `${itemsOf(kind, batchId)}${place}`
+export function itemKey(kind: ItemValue, batchId: string, position: string): string {
+  return `${itemsOf(kind, batchId)}${position}`
 }

@@ -26,9 +26,9 @@ import {
 /** An item that this process has claimed. */
 export interface ItemClaim {
   readonly batch: OpenBatch
-  readonly place: string
+  readonly position: string
   /** The stored value during the claim. */
-  held: string
+  storedValue: string
 }
 
 export type TakeResult =
@@ -55,8 +55,8 @@ export interface ItemResult {
  */
 export interface ItemQueue {
   /** Returns unfinished items after a position, in order. */
-  places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
-  take(batch: OpenBatch, place: string): Promise<TakeResult>
+  positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
+  take(batch: OpenBatch, position: string): Promise<TakeResult>
   /** Renews the lease of an item. Resolves with false if another process has claimed the item. */
   renew(claim: ItemClaim): Promise<boolean>
   /** Releases the item. Any process may claim it from `at`, in milliseconds since 1970. */
@@ -89,34 +89,38 @@ const PAGE = 64
 
 export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   const { store, now, uuid, leaseMs } = options
-  const key = (kind: 'todo' | 'request' | 'result', { batch, place }: Pick<ItemClaim, 'batch' | 'place'>): string =>
-    itemKey(kind, batch.id, place)
+  const key = (
+    kind: 'todo' | 'request' | 'result',
+    { batch, position }: Pick<ItemClaim, 'batch' | 'position'>,
+  ): string => itemKey(kind, batch.id, position)
   const holding = (): string => `${now() + leaseMs} ${uuid()}`
 
-  async function places(batch: OpenBatch, after: string | undefined): Promise<readonly string[]> {
+  async function positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]> {
     const prefix = itemsOf('todo', batch.id)
     const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after: prefix + after }) })
     return keys.map((found) => found.slice(prefix.length))
   }
 
-  async function take(batch: OpenBatch, place: string): Promise<TakeResult> {
-    const todo = key('todo', { batch, place })
-    const held = holding()
+  async function take(batch: OpenBatch, position: string): Promise<TakeResult> {
+    const todo = key('todo', { batch, position })
+    const storedValue = holding()
     const write = smallValueOf(batch.keyId)
-    if (await store.swap(todo, UNCLAIMED, held, write)) return { kind: 'claimed', claim: { batch, place, held } }
+    if (await store.swap(todo, UNCLAIMED, storedValue, write))
+      return { kind: 'claimed', claim: { batch, position, storedValue } }
     const found = await store.get(todo)
     if (found === undefined) return { kind: 'gone' }
     const until = Number(found.split(' ', 1)[0])
     if (until > now()) return { kind: 'busy', until }
-    if (await store.swap(todo, found, held, write)) return { kind: 'claimed', claim: { batch, place, held } }
+    if (await store.swap(todo, found, storedValue, write))
+      return { kind: 'claimed', claim: { batch, position, storedValue } }
     return { kind: 'busy', until: now() + leaseMs }
   }
 
   async function renew(claim: ItemClaim): Promise<boolean> {
-    const held = holding()
+    const storedValue = holding()
     const write = smallValueOf(claim.batch.keyId)
-    if (!(await store.swap(key('todo', claim), claim.held, held, write))) return false
-    claim.held = held
+    if (!(await store.swap(key('todo', claim), claim.storedValue, storedValue, write))) return false
+    claim.storedValue = storedValue
     return true
   }
 
@@ -161,7 +165,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 
   async function release(claim: ItemClaim, at: number): Promise<void> {
-    await store.swap(key('todo', claim), claim.held, String(Math.ceil(at)), smallValueOf(claim.batch.keyId))
+    await store.swap(key('todo', claim), claim.storedValue, String(Math.ceil(at)), smallValueOf(claim.batch.keyId))
   }
 
   async function end(batch: OpenBatch): Promise<void> {
@@ -173,7 +177,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 
   return {
-    places,
+    positions: positions,
     take,
     renew,
     release,
@@ -206,7 +210,7 @@ export function writeLine(customId: string, end: ItemEnd, body?: string): string
   return `{"result":{"type":"${end}"${content}}${CUSTOM_ID}${JSON.stringify(customId)}}`
 }
 
-const NO_ROOM = {
+const QUOTA_EXCEEDED = {
   type: 'error',
   error: {
     type: 'invalid_request_error',
@@ -218,7 +222,7 @@ const NO_ROOM = {
 
 /** Returns the line of the same item with an error instead of its answer. The line is short enough to fit any quota. */
 function quotaFullLine(line: string): string {
-  return `{"result":{"type":"errored","error":${JSON.stringify(NO_ROOM)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
+  return `{"result":{"type":"errored","error":${JSON.stringify(QUOTA_EXCEEDED)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }
 
 function endOf(value: string): ItemEnd {

@@ -23,7 +23,7 @@ export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: strin
   async function next(): Promise<Found> {
     const look = { fromStart: last === undefined, busy: 0, soonest: Infinity }
     for (;;) {
-      if (ahead.length === 0) ahead = [...(await queue.places(batch, last))]
+      if (ahead.length === 0) ahead = [...(await queue.positions(batch, last))]
       const place = ahead.shift()
       if (place === undefined) {
         last = undefined

@@ -6,9 +6,9 @@ import type { Native } from '../core/prompt.ts'
 export interface MemoryAnswerStoreOptions {
   readonly maxEntries: number
   readonly maxBytes: number
-  /** Returns the bytes that a comparable entry takes in the index. */
+  /** Returns the size of a comparable entry in the index, in bytes. */
   readonly indexBytes: (text: string) => number
-  /** Called for each entry that is removed, but not for one that is replaced. */
+  /** Called for each removed entry, but not for replaced entries. */
   readonly onRemove: (answer: CachedAnswer) => void
 }
 
@@ -23,14 +23,14 @@ interface Entry {
 /** The entries of one key, least recently used first. */
 interface Owner {
   readonly entries: Map<string, Entry>
-  /** Continues after the last evicted entry. A new iterator of a Map would pass over all deleted entries. */
+  /** Continues after the last evicted entry. A new iterator of a Map would skip all deleted entries. */
   oldest: Iterator<Entry, undefined>
   bytes: number
 }
 
 /**
- * Returns a store in memory, bounded by count and bytes. When it is full, the key with the greatest share loses its
- * least recently used entry, so a key with less than an equal share never loses an entry to another key.
+ * Creates a store in memory, limited by count and bytes. When the store is full, the least recently used entry of the
+ * largest owner is evicted, so that an owner with less than an equal share never loses an entry to another owner.
  */
 export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): AnswerStore {
   const { maxEntries, maxBytes, indexBytes, onRemove } = options
@@ -71,7 +71,10 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     detach(entry)
     onRemove(entry.answer)
   }
-  /** Moves the entry to the end of its owner's entries. Moves the owner to the end too, which decides between equal shares. */
+  /**
+   * Moves the entry to the end of its owner's entries, and the owner to the end of the owners, which decides between
+   * equal shares.
+   */
   const touch = (entry: Entry): void => {
     const { id, keyId } = entry.answer
     const owner = owners.get(keyId)
@@ -82,7 +85,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     owners.set(keyId, owner)
   }
   const shareOf = (owner: Owner): number => Math.max(owner.entries.size / maxEntries, owner.bytes / maxBytes)
-  /** Scans the owners. Called only while the store is full. */
+  /** Evicts an entry. Scans all owners, but only while the store is full. */
   const evict = (): void => {
     let greatest: Owner | undefined
     for (const owner of owners.values()) {
@@ -142,12 +145,15 @@ function newOwner(): Owner {
 function oldestOf(owner: Owner): Entry | undefined {
   const next = owner.oldest.next()
   if (next.done !== true) return next.value
-  // An iterator that has reached the end stays there.
+  // An exhausted iterator never yields again, even if entries were added.
   owner.oldest = owner.entries.values()
   return owner.oldest.next().value
 }
 
-/** Counts two bytes per character. The text of a native answer counts twice, because reading its value parses it. */
+/**
+ * Returns the size of an answer in bytes, two per character. The text of a native answer counts twice, because it is
+ * parsed on access.
+ */
 function bytesOf({ id, text, completion }: CachedAnswer): number {
   const { native, parts } = completion
   let length = id.length + text.length
@@ -156,7 +162,10 @@ function bytesOf({ id, text, completion }: CachedAnswer): number {
   return OVERHEAD_BYTES + 2 * length
 }
 
-/** Returns the completion with its JSON text alone. The garbage collector would visit every object of a parsed value. */
+/**
+ * Returns the completion with its JSON text only, because the garbage collector would visit every object of a parsed
+ * value.
+ */
 function withoutValue(completion: Completion): Completion {
   const { native } = completion
   return native?.text === undefined
@@ -164,7 +173,7 @@ function withoutValue(completion: Completion): Completion {
     : { ...completion, native: new StoredNative(native.dialect, native.text) }
 }
 
-/** Parses its value on each read. */
+/** A native value that is parsed on each access. */
 class StoredNative implements Native {
   readonly dialect: Native['dialect']
   readonly text: string

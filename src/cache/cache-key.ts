@@ -14,13 +14,13 @@ import {
 export interface CacheKeyOptions {
   /** The id of the calling key, or `global` if all keys share answers. */
   readonly owner: string
-  /** The requested model as the caller wrote it. */
+  /** The requested model name as received. */
   readonly modelName: string
 }
 
 /** Identifies an answer to a prompt. */
 export interface CacheKey {
-  /** Hash of everything except the text of the last user message: it must be equal. */
+  /** Hash of everything except the text of the last user message. Must be equal for a hit. */
   readonly scope: string
   /** Identifies the question in its scope. Texts with the same normalized form have the same id. */
   readonly id: string
@@ -30,7 +30,9 @@ export interface CacheKey {
   readonly comparable: boolean
 }
 
-/** Body fields that the parsed prompt contains, or that do not affect the answer. All others are hashed as received. */
+/**
+ * Body fields that the parsed prompt contains, or that do not affect the answer. Other fields are hashed as received.
+ */
 const READ_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
   anthropic: bodyFields('messages system max_tokens stream temperature top_p top_k stop_sequences'),
@@ -45,11 +47,11 @@ function bodyFields(names: string): ReadonlySet<string> {
 const MAX_COMPARED_LENGTH = 4000
 
 /**
- * Returns the cache key of a prompt, or undefined if it must not be cached: a prompt without a user message, with several
- * choices, or in a thread that the upstream stores.
+ * Returns the cache key of a prompt. Returns undefined for a prompt that must not be cached: without a user message,
+ * with several choices, or in a thread that the upstream stores.
  *
- * A body that contains only fields of both formats has the same scope in both. Other fields, tools, images and unknown
- * blocks are hashed as received, with the name of their format, so they match only requests of that format.
+ * A body with only fields that both formats have gets the same scope in both. Other fields, tools, images and unknown
+ * blocks are hashed as received with the name of their format, so that they match only requests of that format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const index = lastUserIndex(prompt.messages)
@@ -78,7 +80,7 @@ function isComparable(prompt: Prompt, index: number, text: string): boolean {
   return parts.every((part) => part.type === 'text') && !hasProgramLines(text)
 }
 
-/** Joins values so that different lists never have the same text. */
+/** Joins values unambiguously: different lists never have the same text. */
 class Frame {
   text = ''
 
@@ -101,7 +103,7 @@ function addSettings(frame: Frame, prompt: Prompt): void {
   if (unread !== undefined) frame.add(`fields of ${dialect}`, sortedJson(unread))
 }
 
-/** A prompt has one output limit, but a body may contain two. */
+/** Returns true if a body contains both output limits, of which the prompt contains only one. */
 function hasBothLimits(body: JsonObject): boolean {
   return body['max_tokens'] !== undefined && body['max_completion_tokens'] !== undefined
 }
@@ -115,7 +117,7 @@ function addMessage(frame: Frame, message: Message): void {
   for (const part of message.parts) if (part.type === 'text') frame.add('text', part.text)
 }
 
-/** The last user message without its text. */
+/** Adds the last user message without its text. */
 function addQuestion(frame: Frame, message: Message): void {
   frame.add('question', extrasOf(message.native, MESSAGE_FIELDS))
   for (const part of message.parts) {
@@ -148,30 +150,33 @@ function extrasOf(native: Native | undefined, without: readonly string[]): strin
   return `${native.dialect} ${sortedJson(extras)}`
 }
 
-function nativeText(native: Native | undefined, otherwise: Part | readonly Part[]): string {
-  return native === undefined ? JSON.stringify(otherwise) : `${native.dialect} ${digestOfJson(native.value, sha256)}`
+function nativeText(native: Native | undefined, fallback: Part | readonly Part[]): string {
+  return native === undefined ? JSON.stringify(fallback) : `${native.dialect} ${digestOfJson(native.value, sha256)}`
 }
 
-/** Returns the texts of a message, apart from each other. */
+/** Returns the joined texts of a message. */
 function textOf(message: Message): string {
   const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   return texts.length === 1 ? (texts[0] ?? '') : texts.join('\n\n')
 }
 
-/** Returns JSON with sorted top-level fields: their order in a body has no meaning. */
+/** Returns JSON with sorted top-level fields, because their order in a body has no meaning. */
 function sortedJson(value: JsonObject): string {
   return JSON.stringify(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
 }
 
 const CODE_FENCE = /```|~~~/
-/** With a code sign in the text, an indented line may be program code or structured data. */
+/** An indented line may be program code or structured data if the text contains a code character. */
 const INDENTED_LINE = /\n[ \t]+\S/
 const CODE_SIGN = /[={}();:<>[\]#]/
-/** Texts whose blanks are kept. */
+/** Quoted text, whose blanks are not normalized. */
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
 const QUOTES = /["`“«]/
 const BLANKS = /\s{2,}|[^\S ]/gu
-/** In longer texts with quotation marks or program lines, only line ends are normalized. This bounds the work. */
+/**
+ * Maximum length of texts with quotation marks or program lines that are fully normalized. In longer texts, only line
+ * ends are.
+ */
 const MAX_NORMALIZED_LENGTH = 100_000
 
 /** Returns true for a text whose lines and indentation may be program text. */
@@ -181,7 +186,8 @@ function hasProgramLines(text: string): boolean {
 
 /**
  * Returns the text after Unicode NFC and white-space normalization. Two texts with the same result are the same
- * question. In program text only line ends and the blanks before them change, because indentation has a meaning there.
+ * question. In program text, only line ends and the blanks before them are normalized, because indentation is
+ * significant.
  */
 export function normalizeText(text: string): string {
   const composed = text.normalize('NFC')

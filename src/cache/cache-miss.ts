@@ -14,26 +14,27 @@ export interface CacheMiss {
   readonly hit: false
   /** Cost of the verifier, a part of the actual cost of the request. */
   readonly spent: NanoUsd
-  /** Equal for identical requests, so that one of them can answer all. Absent if nothing is stored. */
+  /** Equal for identical requests, so that one answer can be shared. Absent if the answer is not stored. */
   readonly id?: string | undefined
   /** Stores a complete answer of status 200. Returns false if the answer is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
-  /** Counts the request as a hit, because the answer of an identical request was shared with it. */
+  /** Counts the request as a hit, because it received the answer of an identical request. */
   becameHit(): void
-  /** Lets one of several processes answer identical requests. Absent if the store has no claims. */
+  /** Coordinates identical requests of several processes. Absent if the store has no claims. */
   readonly claim?: AnswerClaim | undefined
 }
 
-/** The claim of one request on an answer that several processes may need at once. */
+/** The claim of one request on an answer that several processes may compute at the same time. */
 export interface AnswerClaim {
   /**
-   * Takes the claim. Returns undefined when this process must compute the answer: it has the claim, the other process
-   * stored nothing or took too long, or the storage failed. Rejects only when the caller disconnects.
+   * Takes the claim, or waits for the process that has it. Resolves with undefined if this process must compute the
+   * answer: it has the claim, the other process stored no answer or took too long, or the store failed. Rejects only
+   * when the caller disconnects.
    *
    * @param findStream Looks for the stream of the other process. The first result ends the wait.
    */
   join<stream>(findStream?: FindStream<stream>): Promise<CacheHit | FoundStream<stream> | undefined>
-  /** Ends the claim. Must be called when the answer is stored or cannot be stored. Never rejects. */
+  /** Releases the claim. Must be called when the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
   readonly id: string
   /** Absent if streams cannot be published. */
@@ -77,7 +78,7 @@ export function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirec
 
 type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
-/** A question that cannot be indexed is still found by the same text. */
+/** Stores and indexes an answer. A question that cannot be indexed is found only by the same text. */
 function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean | Promise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
   const { id, scope, text } = lookup.key
@@ -88,19 +89,19 @@ function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean |
   const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
   return whenReady(parts.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
-    // The answer is complete, even if its caller has disconnected.
+    // Not cancelled, because the answer is complete even if its caller has disconnected.
     const indexing = { ...lookup, cancellation: undefined }
     const indexed = attempt(parts.tallies, () => parts.search.add(indexing, expiresAt), undefined)
     return whenReady(indexed, () => true)
   })
 }
 
-/** The beginning of a short answer in which a model refuses. */
+/** Beginnings of short answers in which a model refuses. */
 const REFUSAL =
   /^(?:i(?:'|’)?m sorry,? (?:but )?i (?:can|won|am not|cannot)|i(?:'|’)?m (?:unable|not able) to|sorry, (?:but )?i (?:can|won)|i (?:cannot|can(?:'|’)t|won(?:'|’)t|will not) (?:help|assist|provide|comply|do that|create|write|answer|fulfill)|as an ai(?: language model)?,? i (?:can|am not|do not))/i
 const MAX_REFUSAL_LENGTH = 600
 
-/** Returns true for an answer that other requests may get: complete, plain text, not empty, no tool call, no refusal. */
+/** Returns true for an answer that can be shared: complete, plain text, not empty, no tool call, no refusal. */
 export function isStorable(completion: Completion): boolean {
   if (completion.finish !== 'stop' && completion.finish !== 'stop-sequence') return false
   if (!completion.parts.every((part) => part.type === 'text' || part.type === 'thinking')) return false
@@ -147,7 +148,7 @@ export function isTimeSensitive(text: string): boolean {
 
 /** Maximum wait for another process, and the lifetime of the claim of a killed process, in milliseconds. */
 const CLAIM_MS = 30_000
-/** Delay between two polls, in milliseconds. It doubles, so that a long answer takes few calls. */
+/** First delay between two polls, in milliseconds. The delay doubles, so that a long answer takes few calls. */
 const FIRST_PAUSE_MS = 25
 const MAX_PAUSE_MS = 500
 

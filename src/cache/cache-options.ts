@@ -15,7 +15,7 @@ import type { Runtime } from '../core/ports.ts'
 import { notUnderstood } from '../core/http.ts'
 
 export interface SemanticCacheOptions {
-  /** @default true */
+  /** Enables the cache. @default true */
   readonly enabled?: boolean
   /** Lifetime of an answer, in seconds. @default 3600 */
   readonly ttlSeconds?: number
@@ -23,35 +23,40 @@ export interface SemanticCacheOptions {
   readonly freshTtlSeconds?: number
   /** Minimum cosine similarity of a hit, 0.85 to 1; 1 means the same text only. @default 0.95 */
   readonly similarityThreshold?: number
-  /** `global` lets every key find the answers of every key. @default 'key' */
+  /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
   readonly scope?: 'key' | 'global'
-  /** Maximum number of entries. At the maximum, the key with most entries loses its oldest. @default 1000 */
+  /**
+   * Maximum number of entries. At the maximum, the least recently used entry of the key with the most entries is
+   * evicted. @default 1000
+   */
   readonly maxEntries?: number
-  /** Maximum size of answers and index together, in bytes. @default 64 MiB */
+  /** Maximum total size of answers and index, in bytes. @default 64 MiB */
   readonly maxBytes?: number
-  /** @default hashingEmbedder(), offline */
+  /** Computes the vectors of questions. @default hashingEmbedder(), offline */
   readonly embedder?: Embedder
-  /** @default in memory */
+  /** Finds similar questions. @default in memory */
   readonly index?: VectorIndex
-  /** Stores answers. All processes of a database share its `index` and `answers`. @default in memory */
+  /** Stores answers. Processes with the same database share its `index` and `answers`. @default in memory */
   readonly answers?: AnswerStore
   /**
-   * A further check of the best candidate, after the guard. `smallModelVerifier()` also judges candidates that the guard
-   * refuses for their wording alone. @default none
+   * Checks the best candidate after the guard. `smallModelVerifier()` also checks candidates that the guard refuses
+   * only for their wording. @default none
    */
   readonly verifyHit?: VerifyHit
   /** Maximum time of each call of the embedder, the index, the answers and the verifier, in milliseconds. @default 1000 */
   readonly timeoutMs?: number
-  /** Yields to other work. A search calls it every few milliseconds. @default a timer of 0 ms of the runtime */
+  /**
+   * Yields to the event loop. Called every few milliseconds during a search. @default a timer of 0 ms of the runtime
+   */
   readonly pause?: () => Promise<void>
   readonly runtime: Pick<Runtime, 'now' | 'after'>
 }
 
-/** Minimum of `similarityThreshold`. A lower one would accept different questions. */
+/** Minimum of `similarityThreshold`. Lower thresholds would accept different questions. */
 const MIN_THRESHOLD = 0.85
 const YEAR_SECONDS = 366 * 24 * 3600
 
-/** The check of `cache` in the gateway's options. */
+/** Checks `cache` in the gateway's options. */
 export const checkCache: OptionCheck = optionsOf(
   {
     enabled: oneOf(true, false),
@@ -71,7 +76,7 @@ export const checkCache: OptionCheck = optionsOf(
   'false or an object with options',
 )
 
-/** Throws `invalid-request` with the path of the wrong option. */
+/** Throws `invalid-request` with the path of the first invalid option. */
 export function checkCacheOptions(given: SemanticCacheOptions): void {
   const { pause: _, runtime: __, ...cache } = given
   checkOptions('createGateway', { cache }, optionsOf({ cache: checkCache }))
@@ -81,7 +86,7 @@ function isWithin(value: unknown, max: number): boolean {
   return typeof value === 'number' && value > 0 && value <= max
 }
 
-/** The cheap model of the requested model's family. Rejects when the call fails. */
+/** The small model of the requested model's family. Rejects if the call fails. */
 export interface VerifierModel {
   ask(question: {
     readonly instruction: string
@@ -111,7 +116,7 @@ export interface Verdict {
   readonly spent: NanoUsd
 }
 
-/** Decides whether a stored answer also answers a question in other words. A failure or a late result is a miss. */
+/** Decides whether a stored answer also answers a paraphrased question. A failure or a late result is a miss. */
 export interface VerifyHit {
   (
     query: AskedQuestion,
@@ -119,8 +124,8 @@ export interface VerifyHit {
     call: VerifierCall,
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
   /**
-   * True: also called for the nearest candidate that the guard refuses for words or their order alone. Numbers, names,
-   * negations, quotations and code must always agree. @default false
+   * If true, also called for the nearest candidate that the guard refuses only for words or their order. Numbers,
+   * names, negations, quotations and code must always be equal. @default false
    */
   readonly judgesWording?: boolean
 }
@@ -134,8 +139,8 @@ const INSTRUCTION = [
 const MAX_ANSWER_TOKENS = 5
 
 /**
- * Returns a verifier that asks the small model of the requested model's family. It accepts free paraphrases, which the
- * guard alone never does, and it can be wrong. Without a small model every paraphrase is a miss.
+ * Returns a verifier that asks the small model of the requested model's family. The verifier accepts free paraphrases,
+ * which the guard refuses, and may be wrong. Without a small model, every paraphrase is a miss.
  */
 export function smallModelVerifier(): VerifyHit {
   const verify = async (query: AskedQuestion, entry: CachedAnswer, call: VerifierCall): Promise<Verdict> => {
@@ -155,11 +160,11 @@ export function smallModelVerifier(): VerifyHit {
 
 /** The cache directives in the headers of a request. */
 export interface CacheDirectives {
-  /** False: no stored answer is returned (`Cache-Control: no-cache` or `no-store`). */
+  /** If false, no stored answer is returned (`Cache-Control: no-cache` or `no-store`). */
   readonly read: boolean
-  /** False: the answer is not stored (`Cache-Control: no-store`). */
+  /** If false, the answer is not stored (`Cache-Control: no-store`). */
   readonly write: boolean
-  /** Minimum similarity of a hit (`X-Svc-Cache-Threshold`). It applies only above the configured threshold. */
+  /** Minimum similarity of a hit (`X-Svc-Cache-Threshold`). Applies only if it exceeds the configured threshold. */
   readonly threshold?: number
 }
 
@@ -171,8 +176,9 @@ const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 
 /**
- * Reads both cache headers; `header` returns a value by its lower-case name. A threshold above 1 means 1: only the same
- * text hits. Throws `invalid-request` for an invalid value, because a misspelled `no-store` would store the answer.
+ * Reads both cache headers. `header` returns the value of a lower-case name. A threshold above 1 counts as 1: only the
+ * same text is a hit. Throws `invalid-request` for an invalid value, because an ignored misspelling of `no-store` would
+ * store the answer.
  */
 export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
   const control = header('cache-control')

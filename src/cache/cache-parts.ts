@@ -40,7 +40,7 @@ export function createCacheParts(options: SemanticCacheOptions): CacheParts {
           indexBytes: search.bytesOf,
           onRemove: ({ scope, id, comparable }) => {
             const removed = comparable ? search.remove(scope, id) : undefined
-            // A vector whose entry is no longer stored finds nothing.
+            // Ignored, because a vector without a stored entry is never a hit.
             if (isPending(removed)) removed.catch(() => {})
           },
         })
@@ -63,8 +63,8 @@ interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
 }
 
 /**
- * Returns the search for an embedder. The offline one needs no vectors. The index has bounds of its own only beside a
- * store of the operator: the memory store reports the entries that it removes.
+ * Creates the search for an embedder. The offline embedder needs no vectors. The index has its own limits only with a
+ * custom store, because the memory store reports removed entries.
  */
 function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
   const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options
@@ -80,19 +80,19 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
   return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isOwn, hasComparable })
 }
 
-/** Statistics of the cache. GET /metrics/cache reports a part of them. */
+/** Statistics of the cache. GET /metrics/cache contains some of them. */
 export interface CacheStatistics {
-  /** hits / totalRequests; 0 before the first. */
+  /** hits / totalRequests; 0 before the first look-up. */
   readonly hitRate: number
-  /** Look-ups, except those of requests that do not accept stored answers. */
+  /** Number of look-ups, except for requests that do not accept stored answers. */
   readonly totalRequests: number
   readonly hits: number
   readonly misses: number
-  /** Hits on the same text. */
+  /** Number of hits on the same text. */
   readonly exactHits: number
-  /** Candidates above the threshold that the guard refused, by their first difference. */
+  /** Number of candidates above the threshold that the guard refused, by first difference. */
   readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>
-  /** Look-ups in which an embedder, index, store or verifier failed or was late. */
+  /** Number of look-ups in which an embedder, index, store or verifier failed or was late. */
   readonly failures: number
   readonly entries: number
   readonly bytes: number
@@ -124,16 +124,16 @@ export function statisticsOf(
   return { hitRate, totalRequests, ...tallies, refused: { ...refused }, ...size }
 }
 
-/** Returns the result of `work`, or `otherwise` when it fails. A caller that disconnects is not a failure. */
+/** Returns the result of `work`, or `otherwise` if it fails. A disconnected caller is not counted as a failure. */
 export function attempt<T>(
   tallies: CacheTallies,
   work: () => T | Promise<T>,
-  otherwise: T,
+  fallback: T,
   cancellation?: Cancellation,
 ): T | Promise<T> {
   const failed = (): T => {
     tallies.failures += cancellation?.isCancelled === true ? 0 : 1
-    return otherwise
+    return fallback
   }
   try {
     const result = work()

@@ -28,13 +28,16 @@ export interface Item extends Token {
 /** The content of a text without case, pleasantries, short forms, fillers and final punctuation. */
 export interface Canonical {
   readonly items: readonly Item[]
-  /** Typos are forgiven if one of two texts is English. `none`: the text is about spelling, so every letter matters. */
+  /**
+   * Typos are forgiven if one of two texts is English. `none`: the text is about spelling, so every letter is
+   * significant.
+   */
   readonly language: 'english' | 'unknown' | 'none'
 }
 
 /**
  * Returns the canonical form of a text. In other languages only the final punctuation is removed. A text about spelling
- * does not change, because every letter matters.
+ * is returned unchanged, because every letter is significant.
  */
 export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
@@ -52,7 +55,7 @@ function formOf(written: readonly Token[]): Canonical {
   return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }
 
-/** Returns the text that is embedded: the items without articles. English texts are in lower case. */
+/** Returns the text to embed: the items without articles. English texts are in lower case. */
 export function meaningOf(canonical: Canonical): string {
   let meaning = ''
   for (const item of canonical.items) {
@@ -91,7 +94,7 @@ function asWritten(token: Token): Item {
   return { ...token, key: token.raw }
 }
 
-/** Expands contractions. With `respells` also normalizes spellings, synonyms and numbers, but not names. */
+/** Expands contractions. If `respells` is true, also normalizes spellings, synonyms and numbers, but not names. */
 function rewrite(tokens: readonly Token[], respells: boolean): readonly Token[] {
   const written: Token[] = []
   let before = ''
@@ -166,7 +169,10 @@ function markArticles(items: readonly Token[]): readonly Item[] {
   })
 }
 
-/** `around` contains the article, the token before it if there is one, and the two tokens after it. */
+/**
+ * Returns true if the other text may lack the article. `around` contains the preceding token, if any, the article and
+ * the next two tokens.
+ */
 function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
   const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
   const isFree =
@@ -176,12 +182,15 @@ function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boole
   return isWritten && !AFTER_BOUND_ARTICLE.has(next.key) && isInside(afterNext)
 }
 
-/** Before the last word of a sentence an article matters: `explain the matrix` differs from `explain matrix`. */
+/**
+ * Returns true unless the article precedes the last word of a sentence, where it is significant: `explain the matrix`
+ * differs from `explain matrix`.
+ */
 function isInside(afterNext: Token | undefined): boolean {
   return afterNext !== undefined && afterNext.kind !== 'stop'
 }
 
-/** `the` is always an article. After a noun, `a` may be a letter. */
+/** Returns true for an article. `the` always is one. After a noun, `a` may be a letter. */
 function mayLackArticle(article: Token, before: Token): boolean {
   return BEFORE_ARTICLE.has(before.key) || (article.key === 'the' && before.key !== 'the')
 }

@@ -10,8 +10,8 @@ export interface Timeout {
 }
 
 /**
- * Returns the result of `work`, without a timer if it is not a promise. A promise is rejected when it is late or when
- * the caller disconnects. The signal of `work` then aborts.
+ * Returns the result of `work`. If it is a promise, rejects and aborts the signal of `work` on a timeout or when the
+ * caller disconnects.
  */
 export function withTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
   refuseCancelled(timeout)
@@ -48,12 +48,12 @@ async function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortControll
   }
 }
 
-/** Returns true for a promise, also for one of another realm or library: parts of the cache may be the user's. */
+/** Returns true for any thenable, because custom parts of the cache may use other promise implementations. */
 export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }
 
-/** Applies a function to a value, at once if the value is not a promise. */
+/** Applies a function to a value, synchronously if the value is not a promise. */
 export function whenReady<T, U>(value: T | Promise<T>, apply: (value: T) => U | Promise<U>): U | Promise<U> {
   return isPending(value) ? value.then(apply) : apply(value)
 }
@@ -67,7 +67,10 @@ export interface FailurePause {
   succeeded(): void
 }
 
-/** Pauses a part for ten seconds after three failures in a row, so that requests do not wait for its deadline in turn. */
+/**
+ * Pauses a part for ten seconds after three consecutive failures, so that further requests do not wait for its
+ * deadline.
+ */
 export function createFailurePause(now: () => number): FailurePause {
   let failures = 0
   let pausedUntil = 0
@@ -114,7 +117,7 @@ function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Boun
   }
 }
 
-/** Returns the same store. Its calls have a deadline, except `clear`, which may take long and delays no request. */
+/** Returns a store whose calls have a deadline, except `clear`, which may take long but delays no request. */
 export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStore {
   const bounded = createBounded(bounds)
   const { claims, peek = store.get } = store
@@ -145,7 +148,7 @@ export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStor
   }
 }
 
-/** Returns the same index. Its calls have a deadline, except `clear`. */
+/** Returns an index whose calls have a deadline, except `clear`. */
 export function boundIndex(index: VectorIndex, bounds: CallBounds): VectorIndex {
   const bounded = createBounded(bounds)
   return {

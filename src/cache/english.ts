@@ -1,16 +1,16 @@
-/** Word lists for differences between English texts that never change an answer. All other words must be equal. */
+/** Word lists for insignificant differences between English texts. All other words must be equal. */
 
-/** Words that identify a text as English. None of them is a common word of another language in Latin script. */
+/** Words that identify a text as English. They exclude common words of other languages in Latin script. */
 export const ENGLISH_MARKS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
-/** Two of these also identify a text as English. Alone, each may be a word of another language. */
+/** Words of which two identify a text as English. A single one may be a word of another language. */
 export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
-/** After these words, `a` cannot be a letter (vitamin A) or a foreign word, so the article may be missing. */
+/** Words after which `a` cannot be a letter (vitamin A) or a foreign word, so that the article may be missing. */
 export const BEFORE_ARTICLE: ReadonlySet<string> = words(
   `is are was were be been being am do does did has have had can could will would shall should may might must
   of in on at to for from by with without about into onto over under between through during before after since until
@@ -19,19 +19,19 @@ export const BEFORE_ARTICLE: ReadonlySet<string> = words(
   want buy open read see this that it there he she they you i we`,
 )
 
-/** An article before these is part of their meaning: a few is not few, the most is not most. */
+/** Words before which an article is significant: a few is not few, the most is not most. */
 export const AFTER_BOUND_ARTICLE: ReadonlySet<string> = words(
   `few little lot bit number couple great good most least more less best worst first last second third one other others
   same only half who whole all while`,
 )
 
-/** Words that make the order of two things significant: a cross between a horse and a donkey. */
+/** Words that make the order of a pair significant: a cross between a horse and a donkey. */
 export const ORDER_MATTERS: ReadonlySet<string> = words(
   `between from ratio order first then before after versus vs cross into to respectively if than over divided minus of
   per both either former latter and or`,
 )
 
-/** Words without a meaning of their own, unless a negation precedes them. */
+/** Words without a meaning, unless a negation precedes them. */
 export const FILLERS: ReadonlySet<string> = words('actually really basically indeed')
 
 export const NEGATIONS: ReadonlySet<string> = words(
@@ -84,7 +84,7 @@ export function expandShortForm(word: string): readonly string[] | undefined {
   return SHORT_FORMS.get(word)
 }
 
-/** Before these words, 'd is would. Elsewhere it may be had. */
+/** Words before which 'd is would. Elsewhere it may be had. */
 export const AFTER_WOULD: ReadonlySet<string> = words('like love prefer rather appreciate')
 
 const SPELLINGS: readonly (readonly [RegExp, string])[] = [
@@ -112,13 +112,13 @@ const SAME_WORDS: ReadonlyMap<string, string> = pairs(
   mould mold|plough plow|practise practice`,
 )
 
-/** Synonymous verbs. They apply only where the word is a verb: a purchase order is not a buy order. */
+/** Synonymous verbs. Replaced only where the word is a verb: a purchase order is not a buy order. */
 const SAME_VERBS: ReadonlyMap<string, string> = pairs(
   `purchase buy|begin start|repair fix|assist help|utilize use|select choose|obtain get|require need|shut close|
   attempt try|demonstrate show|construct build`,
 )
 
-/** After these words, a word of SAME_VERBS is a verb. */
+/** Words after which a word of SAME_VERBS is a verb. */
 const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
@@ -141,10 +141,10 @@ export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
   sixteen 16|seventeen 17|eighteen 18|nineteen 19`,
 )
 
-/** After a number, these are sizes of an answer: `in three sentences` does not ask about sentences. */
+/** Nouns that are sizes of an answer after a number: `in three sentences` does not ask about sentences. */
 export const SIZES: ReadonlySet<string> = words('sentence sentences characters letters syllables')
 
-/** A text with one of these words is about spelling or wording, so every letter is significant. */
+/** Words of texts about spelling or wording, in which every letter is significant. */
 export const ABOUT_LETTERS: ReadonlySet<string> = words(
   `spell spelled spelt spelling spells misspelled misspelling typo typos proofread grammar grammatical grammatically
   correct corrected correctly correction letter letters anagram pronounce pronounced pronunciation rhyme rhymes rhyming
@@ -153,7 +153,7 @@ export const ABOUT_LETTERS: ReadonlySet<string> = words(
   rewrite edit verbatim punctuation apostrophe contraction contractions literally transcribe alphabet alphabetically`,
 )
 
-/** A text with one of these words may be about a word, so synonyms are not replaced. */
+/** Words of texts that may be about a word, in which synonyms are not replaced. */
 export const ABOUT_WORDS: ReadonlySet<string> = words(
   `word words synonym synonyms antonym antonyms define definition mean means meaning difference differences differ
   distinction vs versus compare compared comparison between keyword keywords command statement term terms say said called

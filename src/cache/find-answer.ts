@@ -9,12 +9,14 @@ import { differenceOf, hasSameFacts } from './guard.ts'
 import type { Lexicon } from './typos.ts'
 import type { CacheCandidate, Lookup } from './wording-search.ts'
 
-/** Maximum number of candidates that the guard compares. It may refuse the nearest one and accept another. */
+/**
+ * Maximum number of candidates that the guard compares. The guard may refuse the nearest candidate and accept another.
+ */
 const MAX_CANDIDATES = 16
 /** Number of long texts that are compared between two pauses. */
-const COMPARED_AT_ONCE = 4
+const COMPARED_PER_SLICE = 4
 const LONG_TEXT = 1000
-/** From this similarity on, two typos are forgiven; below it, one. */
+/** Minimum similarity at which two typos are forgiven. Below it, one typo is forgiven. */
 const NEAR = 0.95
 
 export interface CacheHit {
@@ -22,11 +24,11 @@ export interface CacheHit {
   /** The argument of `reportWrongHit`. */
   readonly id: string
   readonly completion: Completion
-  /** Tokens of the prompt that was answered, before any tier shortened it. */
+  /** Tokens of the answered prompt before any tier shortened it. */
   readonly promptTokens: number
-  /** 1 for the same text. */
+  /** Similarity of the two questions; 1 for the same text. */
   readonly similarity: number
-  /** Milliseconds since 1970. */
+  /** Time of storage in milliseconds since 1970. */
   readonly storedAt: number
   /** Cost of the verifier, a part of the actual cost of the request. @default 0 */
   readonly spent?: NanoUsd
@@ -35,8 +37,8 @@ export interface CacheHit {
 type Found = CacheHit | undefined
 
 /**
- * Returns the stored answer to the same text, or the best one to an equivalent text. Returns a promise only if a part
- * must wait. Throws or rejects when a part fails.
+ * Returns the stored answer to the same text, or else the best answer to an equivalent text. Returns a promise only if
+ * a part is asynchronous. Throws or rejects when a part fails.
  */
 export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
   const { key, threshold } = lookup
@@ -62,7 +64,7 @@ interface Comparison {
   readonly lookup: Lookup
   readonly candidates: readonly CacheCandidate[]
   readonly lexicon: Lexicon
-  /** The nearest candidate that the guard refused for its wording alone, if a verifier judges wording. */
+  /** The nearest candidate that the guard refused only for its wording, if the verifier judges wording. */
   paraphrase: Accepted | undefined
 }
 
@@ -84,7 +86,7 @@ function firstAccepted(comparison: Comparison, from: number): Accepted | undefin
   const { parts, lookup, candidates } = comparison
   const isLong = lookup.key.text.length >= LONG_TEXT
   for (let at = from; at < candidates.length; at += 1) {
-    if (isLong && at >= from + COMPARED_AT_ONCE) return parts.pause().then(() => firstAccepted(comparison, at))
+    if (isLong && at >= from + COMPARED_PER_SLICE) return parts.pause().then(() => firstAccepted(comparison, at))
     const candidate = candidates[at]
     if (candidate === undefined) continue
     const accepted = whenReady(findEntry(parts, lookup, candidate.id), (entry) => compare(comparison, candidate, entry))
@@ -144,7 +146,7 @@ function served(parts: CacheParts, { entry, similarity }: Accepted): CacheHit {
   return hit
 }
 
-/** Returns an entry unless it has expired. An index may name entries of other scopes, which are never returned. */
+/** Returns an entry unless it has expired. Entries of other scopes, which an index may return, are ignored. */
 function findEntry(
   parts: CacheParts,
   lookup: Lookup,

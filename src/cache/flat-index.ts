@@ -4,21 +4,21 @@ import { SIGNATURE_WORDS, createSigner } from './hashing.ts'
 import { createPartition, tailLengthOf, type Partition, type StoredVector } from './partition.ts'
 
 export interface FlatIndexOptions {
-  /** Milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   readonly now: () => number
-  /** Yields to other work. A search calls it every few milliseconds. @default resolves at once */
+  /** Yields to the event loop. Called every few milliseconds during a search. @default resolves immediately */
   readonly pause?: () => Promise<void>
-  /** @default 1024 */
+  /** Length of the vectors. @default 1024 */
   readonly dimensions?: number
-  /** @default 100,000 */
+  /** Maximum number of entries. @default 100,000 */
   readonly maxEntries?: number
-  /** Maximum size of vectors and signatures. @default 512 MiB */
+  /** Maximum size of vectors and signatures, in bytes. @default 512 MiB */
   readonly maxBytes?: number
 }
 
 /** Bytes of an entry besides its vector and its signature. */
 const OVERHEAD_BYTES = 400
-/** Maximum number of expired entries that one `add` removes, so that no call takes long. */
+/** Maximum number of expired entries that one `add` removes, which limits its duration. */
 const MAX_SWEPT = 4
 
 /** Returns the bytes of an entry in the index. */
@@ -27,8 +27,9 @@ export function indexBytesOf(dimensions: number): number {
 }
 
 /**
- * Returns an index in memory, partitioned by scope, that finds neighbors by exact cosines. When it is full, the least
- * recently found or added entry is removed. A neighbor is missed less than once in 10^10 (see `createSigner`).
+ * Creates an index in memory, partitioned by scope, that finds neighbors by exact cosines. When the index is full, the
+ * least recently found or added entry is removed. The probability of missing a neighbor is below 10^-10 (see
+ * `createSigner`).
  */
 export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
   const { now, dimensions = 1024, maxEntries = 100_000, maxBytes = 512 * 1024 * 1024 } = options
@@ -42,7 +43,7 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
     if (vector.length === dimensions) return
     throw new GatewayError(
       'internal',
-      `A vector has ${vector.length} numbers; this index requires ${dimensions}. Set \`dimensions\` to that of the embedder.`,
+      `A vector has ${vector.length} numbers; this index requires ${dimensions}. Set \`dimensions\` to the dimensions of the embedder.`,
     )
   }
   const remove = (entry: StoredVector): void => {

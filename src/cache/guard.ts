@@ -26,18 +26,18 @@ export type Difference =
   | 'word'
 
 export interface GuardOptions {
-  /** Distinguishes typos from other words. @default no typo is forgiven */
+  /** Distinguishes typos from other words. @default typos are not forgiven */
   readonly lexicon?: Lexicon
   /** Maximum number of typos that are forgiven. @default 1 */
   readonly typos?: number
 }
 
 /**
- * Returns the first difference that could change the answer, or undefined when two texts ask the same question.
+ * Returns the first difference that could change the answer, or undefined if two texts ask the same question.
  *
  * The guard does not rely on embeddings: every content word, number, sign, name and quotation of one text must occur in
- * the other, in the same order. `canonicalize` has removed insignificant differences. In addition, an article may be
- * missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
+ * the other, in the same order. Both texts are canonical, without insignificant differences. In addition, an article
+ * may be missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = mayForgive(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
@@ -113,7 +113,7 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
   return kind === 'word' ? kindOf(other, walk) : kind
 }
 
-/** Units (mb, MB) and words such as us and US differ only in case. */
+/** Returns true if case is significant, as for units (mb, MB) and for words such as us and US. */
 function caseMatters(one: Item, other: Item, before: Item | undefined): boolean {
   if (one.kind !== 'word' || one.raw === other.raw) return false
   if (before?.kind === 'number' && one.key.length <= 4) return true
@@ -126,7 +126,7 @@ function isLazyCase(lazy: Item, proper: Item): boolean {
   return isLazy && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lazy.key
 }
 
-/** Returns true for `uSer` and User: the two swapped letters kept their case. */
+/** Returns true for `uSer` and User: two letters are swapped together with their case. */
 function hasMovedCapital(swapped: Item, proper: Item): boolean {
   const [first, second] = swapped.raw
   const isSwapped =
@@ -138,16 +138,19 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** One English text is enough: in the other, the typo may be in the only word that identifies it as English. */
+/**
+ * Returns true if typos may be forgiven. One English text suffices, because the typo may be in the only English word of
+ * the other.
+ */
 function mayForgive(left: Canonical, right: Canonical): boolean {
   if (left.language === 'none' || right.language === 'none') return false
   return left.language === 'english' || right.language === 'english'
 }
 
-/** Minimum length of a content word. An unknown word that is not longer is often a name in lower case. */
+/** Minimum length of a content word. Shorter unknown words are often names in lower case. */
 const CONTEXT_LENGTH = 4
 
-/** Minimum length of a misspelled word with a capital letter. A shorter one is often a name. */
+/** Minimum length of a misspelled word with a capital letter. Shorter words are often names. */
 const MIN_TITLE_LENGTH = 6
 
 /**
@@ -173,7 +176,9 @@ function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   return isSlip || isImpossible || hasContext(walk.left, one, [left, right])
 }
 
-/** Also classifies the spelling before `plainSpelling`: `despize` is despise, not a misspelling of despite. */
+/**
+ * Classifies a word, including its spelling before `plainSpelling`: `despize` is despise, not a misspelling of despite.
+ */
 function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
   const given = lexicon(word)
   if (given === 'common' || given === 'real') return given
@@ -186,7 +191,7 @@ function isTitle(item: Item): boolean {
 }
 
 /**
- * Returns true when there are enough other content words. An unknown word may be a name in lower case (deno, trino),
+ * Returns true if there are enough other content words. An unknown word may be a name in lower case (deno, trino),
  * especially if it is short or differs at its end.
  */
 function hasContext(items: readonly Item[], word: Item, [left, right]: readonly [string, string]): boolean {

@@ -10,7 +10,7 @@ export function hash32(text: string, seed: number): number {
   return mix(hash)
 }
 
-/** Spreads every bit of a 32-bit number over all others. */
+/** Mixes the bits of a 32-bit number, so that each input bit affects all output bits. */
 export function mix(value: number): number {
   let hash = value
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
@@ -28,7 +28,7 @@ const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
 
 const MIN_PIECE = 3
 const MAX_PIECE = 5
-/** Of a longer text the head and the tail are embedded, so that the cost is bounded. */
+/** Maximum embedded length. Of longer texts, only the head and the tail are embedded, which limits the cost. */
 const MAX_LENGTH = 16_384
 
 const OFFLINE: Embedder = {
@@ -38,8 +38,8 @@ const OFFLINE: Embedder = {
 }
 
 /**
- * Embeds texts without a network or a model, by hashing features of their canonical form into 1024 dimensions. It finds
- * texts that are written nearly alike, not synonyms. The same text has the same vector on every platform.
+ * Embeds texts without a network or a model, by hashing features of their canonical form into 1024 dimensions. Finds
+ * texts with nearly the same words, but not synonyms. The same text has the same vector on every platform.
  */
 export function hashingEmbedder(): Embedder {
   return OFFLINE
@@ -67,7 +67,10 @@ function embedMeaning(meaning: string): Float32Array {
   return length === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / length)
 }
 
-/** Counts each letter once, with the first of its word: swapped or doubled letters change nothing, a wrong one little. */
+/**
+ * Counts each letter once, combined with the first letter of its word. Swapped or doubled letters have no effect, a
+ * wrong letter has a small effect.
+ */
 function lettersOf(word: string): readonly number[] {
   const first = word.charCodeAt(0)
   const letters = new Set<number>()
@@ -86,7 +89,10 @@ function piecesOf(word: string): readonly number[] {
   return pieces
 }
 
-/** Adds one kind of feature. Each counts by the square root of its number of occurrences, with a sign of its own. */
+/**
+ * Adds one kind of feature. The weight of a feature is the square root of its number of occurrences, with a hashed
+ * sign.
+ */
 function addFamily(
   sum: Float64Array,
   words: readonly string[],
@@ -120,9 +126,12 @@ function lengthOf(vector: Float64Array): number {
 /** Number of 32-bit words in a signature. */
 export const SIGNATURE_WORDS = 32
 const BITS = SIGNATURE_WORDS * 32
-/** Rounds of sign flips and mixing. Three behave like random directions for any input. */
+/** Rounds of sign flips and mixing. Three rounds approximate random directions for any input. */
 const ROUNDS = 3
-/** Standard deviations above the mean number of differing bits at which a vector is not compared: one in 10^10. */
+/**
+ * Standard deviations above the mean number of differing bits at which a vector is skipped. The probability of skipping
+ * a near vector is 10^-10.
+ */
 const DEVIATIONS = 6.5
 /** Added bits, so that rounding never rejects equal vectors. */
 const SLACK = 2
@@ -131,8 +140,9 @@ const SLACK = 2
 export type Signer = (vector: Float32Array, signature: Uint32Array) => void
 
 /**
- * Near vectors have nearly the same signature: each bit differs with a probability of angle / π. The directions come
- * from a randomized Hadamard transform, so a signature takes 30,000 additions instead of a million multiplications.
+ * Creates a signer. Near vectors have similar signatures: each bit differs with a probability of angle / π. The
+ * directions are those of a randomized Hadamard transform, so a signature takes 30,000 additions instead of a million
+ * multiplications.
  */
 export function createSigner(dimensions: number): Signer {
   const size = Math.max(BITS, 2 ** Math.ceil(Math.log2(dimensions)))

@@ -19,19 +19,19 @@ export interface VectorSearch {
   readonly now: number
 }
 
-/** Number of rows from which signatures are used. Below it, comparing all vectors costs less than signing them. */
+/** Minimum number of rows for signatures. Below it, comparing all vectors is cheaper than signing them. */
 const SIGNED_FROM = 256
-/** Words of a signature that are compared first. They are adjacent in memory for all vectors. */
+/** Words of a signature that are compared first. Stored contiguously for all vectors. */
 const FIRST_WORDS = 2
 const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
-/** Words compared at each stage. A vector reaches a stage only when it was near enough at the previous one. */
+/** Number of words compared up to each stage. A vector reaches a stage only if it passed the previous stage. */
 const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
-/** Cost of a whole signature and of an exact comparison, in first stages. */
+/** Cost of a whole signature and of an exact comparison, relative to a first stage. */
 const STAGE_COST = 6
 const EXACT_COST = 60
-/** Work between two pauses: about 3 ms. */
+/** Work between two pauses, in first stages: about 3 ms. */
 const SLICE = 200_000
-/** Added to bounds, so that rounding never rejects a vector that reaches the minimum exactly. */
+/** Added to bounds, so that rounding never rejects a vector with exactly the minimum similarity. */
 const ROUNDING = 1e-5
 
 /** The vectors of one scope. */
@@ -43,16 +43,19 @@ export interface Partition {
   search(search: VectorSearch, pause: () => Promise<void>): readonly Neighbor[] | Promise<readonly Neighbor[]>
 }
 
-/** Rows of removed vectors stay empty while a search is running: a moved vector could be missed. */
+/** Rows of removed vectors remain empty during a search, because the search could miss a moved vector. */
 interface Rows {
   entries: (StoredVector | undefined)[]
-  /** Number of rows with a signature, from the first on. */
+  /** Number of leading rows with a signature. */
   signed: number
   first: Uint32Array
   rest: Uint32Array
 }
 
-/** Compares all vectors of a small scope. In a large scope it compares signatures first, and then the near vectors. */
+/**
+ * Creates a partition. In a small scope, compares all vectors. In a large scope, compares signatures first and then the
+ * near vectors.
+ */
 export function createPartition(sign: Signer): Partition {
   const rows: Rows = { entries: [], signed: 0, first: new Uint32Array(0), rest: new Uint32Array(0) }
   let empty = 0
@@ -88,7 +91,7 @@ export function createPartition(sign: Signer): Partition {
   }
 }
 
-/** Signs two rows per new row, so that no call has to sign all rows of a scope. */
+/** Signs two rows per new row, so that a single call need not sign all rows of a scope. */
 function signNext(rows: Rows, sign: Signer): void {
   const signature = new Uint32Array(SIGNATURE_WORDS)
   for (let count = 0; count < 2 && rows.signed < rows.entries.length; count += 1) {
@@ -127,7 +130,7 @@ interface Scan {
   readonly signature: Uint32Array | undefined
   /** Number of bits that may differ at each stage. */
   readonly maxDifferent: readonly number[]
-  /** The nearest few so far, nearest first. */
+  /** The best neighbors so far, nearest first. */
   readonly best: Neighbor[]
   readonly end: number
 }
@@ -209,7 +212,10 @@ function hasNearSignature(rest: Uint32Array, row: number, stage: FirstStage): bo
   return true
 }
 
-/** Computes the head of the cosine first. With the tail lengths it bounds the rest, which most vectors never need. */
+/**
+ * Computes the head of the cosine first. The head and the tail lengths bound the cosine, so the tail is computed for
+ * few vectors only.
+ */
 function compare(entry: StoredVector | undefined, { search, tailLength, best }: Scan): void {
   if (entry === undefined || entry.expiresAt <= search.now) return
   const head = headOf(search.vector.length)
@@ -219,7 +225,7 @@ function compare(entry: StoredVector | undefined, { search, tailLength, best }: 
   if (similarity >= search.least) insert(best, { id: entry.id, similarity }, search.limit)
 }
 
-/** Among equally near vectors the first ones stay. */
+/** Inserts a neighbor. Among equally near vectors, earlier ones are retained. */
 function insert(best: Neighbor[], neighbor: Neighbor, limit: number): void {
   const last = best.at(-1)
   if (best.length >= limit && (last === undefined || neighbor.similarity <= last.similarity)) return

@@ -15,7 +15,9 @@ const REQUEST = [
 ].join('')
 const MODAL = '(?:can|could|would|will)'
 const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
-/** `how many` and `how I can` ask; \`do you know how to swim\` is a question of its own. */
+/**
+ * Beginnings of indirect questions, such as `how many` and `how I can`. `do you know how to swim` is not one of them.
+ */
 const KNOWN =
   '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
 
@@ -54,7 +56,7 @@ const CLAUSE_OPENING = new RegExp(
 /** Words that begin the subject of such a clause. In `what problems were found` the subject begins with `what`. */
 const SUBJECT_OPENINGS = words('the a an my your his her its our their this that these those i you he she it we they')
 
-/** Thanks and pleas at the end of a text, after a punctuation mark: `how do you say thank you` has none. */
+/** Thanks and pleas at the end of a text, after a punctuation mark, unlike in `how do you say thank you`. */
 const ENDING =
   /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
 
@@ -82,7 +84,7 @@ const ABOUT_PLEASANTRIES = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )
 
-/** `how do I`, `how can I`, `how I can`, `how does one` ask how to. `how should I` asks for advice. */
+/** Forms of `how to`: `how do I`, `how can I`, `how I can`, `how does one`. `how should I` asks for advice. */
 const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
 
 /** The same in the word order of a clause: `tell me how I reset it`. */
@@ -117,7 +119,10 @@ function withoutBeneficiary(items: readonly Token[]): readonly Token[] {
   return ORDER_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
 }
 
-/** Moves a phrase before a question to its end: `in Python, how do I sort a list` asks `how do I sort a list in Python`. */
+/**
+ * Moves a phrase before a question to its end: `in Python, how do I sort a list` becomes `how do I sort a list in
+ * Python`.
+ */
 function unfronted(items: readonly Token[]): readonly Token[] {
   const first = items[0]?.key
   if (items.length > SEARCHED_TOKENS || (first !== 'in' && first !== 'using' && first !== 'with')) return items
@@ -153,7 +158,7 @@ export function withoutEnd(items: readonly Token[]): readonly Token[] {
 }
 
 /**
- * Returns the question that a clause asks: `what is the price` for `what the price is`, `where can I pay` for `where I
+ * Returns the direct question of a clause: `what is the price` for `what the price is`, `where can I pay` for `where I
  * can pay`, `why do cats purr` for `why cats purr`.
  */
 function asQuestion(items: readonly Token[]): readonly Token[] {

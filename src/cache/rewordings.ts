@@ -30,7 +30,7 @@ const ORDERS: readonly (readonly [string, string])[] = [
 /** Requires a verb after `to`, not a place: "the way to the station" does not ask for a method. */
 const VERB = '(?=(?!the |a |an |my |your |this |that |be )[a-z]+ [^ ])'
 
-/** Rewordings by the first word of the question. Each keeps every word that could change the answer. */
+/** Rewordings by the first word of the question. They retain every word that could change the answer. */
 const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
   what: [
     [`^what (?:is|would be) (?:the|a) (?:way|method|procedure|process) to ${VERB}`, 'how to'],
@@ -148,7 +148,7 @@ function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: 
   return undefined
 }
 
-/** Returns the words joined by blanks, and a sign for each other token, so that patterns can be matched on them. */
+/** Returns the words joined by blanks, with a character for each other token, so that patterns can be matched. */
 export function lineOf(items: readonly Token[]): string {
   let line = ''
   for (const item of items) {

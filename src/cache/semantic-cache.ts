@@ -28,7 +28,7 @@ export interface CacheQuestion {
   /** The prompt with the default settings of the model, which are part of the key. */
   readonly prompt: Prompt
   readonly keyId: string
-  /** The requested model as the caller wrote it. */
+  /** The requested model name as received. */
   readonly modelName: string
   /** @default read and write */
   readonly directives?: CacheDirectives
@@ -39,32 +39,32 @@ export interface CacheQuestion {
   readonly smallModel?: () => VerifierModel | undefined
 }
 
-/** Tier 1. Methods return promises only if a part of the cache must wait. A part that fails causes a miss. */
+/** Tier 1. Methods return promises only if a part of the cache is asynchronous. A failed part causes a miss. */
 export interface SemanticCache {
   lookUp(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
    * Returns the result of `lookUp` without an effect on the cache or its statistics. Custom embedders and verifiers may
-   * cost money and are not called: only the same text is then found.
+   * cost money and are not called. With them, only the same text is found.
    */
   peek(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
-   * Raises the threshold of an entry above the similarity of its hits. Removes an entry that answered only its own text.
-   * `id` is the id of the entry, or of one of the last 10,000 requests that the cache answered.
+   * Raises the threshold of an entry above the similarity of its hits. Removes an entry with hits on the same text
+   * only. `id` is the id of the entry, or of one of the last 10,000 requests that the cache answered.
    */
   reportWrongHit(id: string): void | Promise<void>
-  /** Removes all entries, or those that requests of one key stored. */
-  clear(which?: { readonly key?: string }): void | Promise<void>
+  /** Removes all entries, or the entries stored by requests of one key. */
+  clear(filter?: { readonly key?: string }): void | Promise<void>
   stats(): CacheStatistics
-  /** Resolves when the answers that are being stored are stored or have failed. */
+  /** Resolves when all pending writes of answers have succeeded or failed. */
   flush(): Promise<void>
 }
 
-/** Added to the similarity of a hit that was reported as wrong. */
+/** Added to the similarity of a hit that was reported as wrong, for the new threshold. */
 const STEP = 0.001
 /** Number of answered requests whose entry can be reported by the id of the request. */
 const MAX_SERVED = 10_000
 
-/** Throws `invalid-request` with the name of the wrong option. */
+/** Creates the cache. Throws `invalid-request` with the name of the invalid option. */
 export function createSemanticCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
   const parts = createCacheParts(options)
@@ -77,7 +77,7 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
     lookUp: (question) => whenReady(lookUp(parts, question), (found) => remember(found, question.requestId)),
     peek: (question) => lookUp(withoutTraces(parts), question),
     reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, served.get(id) ?? id), undefined),
-    clear: (which = {}) => attempt(parts.tallies, () => clear(parts, which.key), undefined),
+    clear: (filter = {}) => attempt(parts.tallies, () => clear(parts, filter.key), undefined),
     stats: () => statisticsOf(parts.tallies, parts.store.size()),
     flush: async () => void (await Promise.all(parts.writes)),
   }
@@ -94,7 +94,7 @@ function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMis
     key,
     keyId,
     modelName,
-    // A caller can only raise it.
+    // A caller can only raise the threshold.
     threshold: Math.max(parts.threshold, Math.min(1, directives.threshold ?? 0)),
     cancellation,
     smallModel,

@@ -1,18 +1,18 @@
 import type { Cancellation } from '../core/cancellation.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** How the work of a leader ends. */
+/** The outcome of a leader. */
 export type FlightEnd<T> =
-  /** Every follower gets this value. */
+  /** Every follower receives this value. */
   | { readonly shared: T }
   /** The leader could not finish, because its caller disconnected. The longest waiting follower becomes the leader. */
   | 'handed-over'
-  /** The result cannot be shared: a tool call, a refusal, a failure. Each follower does its own work at once. */
+  /** The result cannot be shared: a tool call, a refusal, a failure. Each follower proceeds on its own immediately. */
   | 'not-shared'
 
 export interface Leader<T, S = never> {
   readonly role: 'leader'
-  /** Lets requests that follow streams, waiting and later ones, follow this one. */
+  /** Lets waiting and later requests that follow streams follow this stream. */
   publish(stream: S): void
   /** Must be called when the work ends. Only the first call has an effect. */
   complete(end: FlightEnd<T>): void
@@ -20,11 +20,11 @@ export interface Leader<T, S = never> {
 
 export type FlightRole<T, S = never> =
   | Leader<T, S>
-  /** Gets the value of the leader. */
+  /** Receives the value of the leader. */
   | { readonly role: 'follower'; readonly value: T }
   /** Follows the stream of the leader. */
   | { readonly role: 'stream'; readonly stream: S }
-  /** Does its own work. No request waits for it. */
+  /** Proceeds on its own. No request waits for its result. */
   | { readonly role: 'alone' }
 
 export interface JoinOptions {
@@ -34,12 +34,12 @@ export interface JoinOptions {
   readonly followsStream?: boolean
 }
 
-/** Lets one of several identical requests do the work for all. */
+/** Shares the work of one request with identical requests. */
 export interface SingleFlight<T, S = never> {
   /**
-   * Returns the leader at once for the first request of a key. Other requests wait for it. A request whose caller
-   * disconnects is rejected with the reason of its cancellation, without an effect on the others. While a request waits,
-   * its key has exactly one leader.
+   * Returns the leader synchronously for the first request of a key. Other requests wait for the leader. When the
+   * caller of a request disconnects, rejects with the reason of its cancellation, without an effect on other requests.
+   * While a request waits, its key has exactly one leader.
    */
   join(key: string, options?: JoinOptions): FlightRole<T, S> | Promise<FlightRole<T, S>>
   /** Number of keys with a leader. */
@@ -47,20 +47,20 @@ export interface SingleFlight<T, S = never> {
 }
 
 export interface SingleFlightOptions {
-  /** Maximum number of followers per key. Further requests do their own work. @default 1000 */
+  /** Maximum number of followers per key. Further requests proceed on their own. @default 1000 */
   readonly maxFollowers?: number
-  /** Time after which a follower does its own work, because the leader's caller may read slowly. @default none */
+  /** Time after which a follower proceeds on its own, because the leader's caller may read slowly. @default none */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
 
 interface Follower<T, S> {
-  /** Ends its wait. */
+  /** Ends the wait. */
   readonly settle: (role: FlightRole<T, S>) => void
   readonly followsStream: boolean
 }
 
 interface Flight<T, S> {
-  /** Longest waiting first. Undefined until the first one, because most leaders have none. */
+  /** Longest waiting first. Undefined until the first follower, because most leaders have none. */
   followers: Set<Follower<T, S>> | undefined
   stream: S | undefined
 }

@@ -6,7 +6,7 @@ export type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
 
 export interface Token {
   readonly kind: TokenKind
-  /** As written. */
+  /** Text as written. */
   readonly raw: string
   /** The compared form: words in lower case. */
   readonly key: string
@@ -18,22 +18,28 @@ const FENCE = '```[\\s\\S]*?(?:```|$)'
 const CODE = '`[^`]*`'
 const QUOTED = '"[^"]*"|‘[^‘’]*’(?!\\p{L})|«[^«»]*»|„[^„“”]*[“”]|“[^“”]*”|「[^「」]*」|『[^『』]*』|《[^《》]*》'
 const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
-/** An unbroken run with a sign that occurs only in addresses, paths and program text. */
+/** A run without blanks that contains a character of addresses, paths or program text. */
 const ADDRESS = '[^\\s"`]{0,64}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
-/** Mixed letters and digits (GPT4o), inner capitals (getName) or inner points (obj.method). A measure begins with digits: 5kg. */
+/**
+ * Mixed letters and digits (GPT4o), inner capitals (getName) or inner points (obj.method). Measures begin with digits:
+ * 5kg.
+ */
 const IDENTIFIER =
   '\\p{L}[\\p{L}\\p{M}]*(?:\\p{N}[\\p{L}\\p{N}]*|\\.[\\p{L}\\p{N}]+)+|\\p{L}*\\p{Ll}\\p{Lu}[\\p{L}\\p{N}]*|\\p{Lu}{2,}\\p{Ll}[\\p{L}\\p{N}]*'
 const NUMBER = '\\p{N}+(?:[.,:]\\p{N}+)*'
 const WORD = "\\p{L}[\\p{L}\\p{M}]*(?:['’]\\p{L}+)*"
 
 const TOKEN = tokenPattern(ADDRESS)
-/** For texts without a sign of an address. Matching addresses at every position is the most expensive part. */
+/**
+ * Pattern for texts without characters of addresses, because matching addresses at every position is the most expensive
+ * part.
+ */
 const TOKEN_WITHOUT_ADDRESS = tokenPattern('(?!)')
 const ADDRESS_SIGN = /[/\\@_]/
 const CLOSING = /[.,;:!?)\]}'’]+$/u
 const STOPS = '.!?。！？…؟।'
 
-/** Splits a text into tokens. Linear in the length of the text. */
+/** Splits a text into tokens. Takes linear time. */
 export function tokenize(text: string): readonly Token[] {
   const pattern = ADDRESS_SIGN.test(text) ? TOKEN : TOKEN_WITHOUT_ADDRESS
   const tokens: Token[] = []
@@ -66,8 +72,8 @@ export function tokenize(text: string): readonly Token[] {
 const BLANK = 0x20
 
 /**
- * Returns the end of the word of ASCII letters between blanks that begins at `at`, or 0. It finds most words of English
- * texts ten times faster than the pattern.
+ * Returns the end of the word of ASCII letters between blanks that begins at `at`, or 0. Ten times faster than the
+ * pattern, which most words of English texts do not need.
  */
 function endOfPlainWord(text: string, at: number): number {
   if (at > 0 && text.charCodeAt(at - 1) !== BLANK) return 0
@@ -101,7 +107,7 @@ function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
 
 type Push = (kind: TokenKind, raw: string, key?: string) => void
 
-/** The punctuation of the sentence after an address is not part of the address. */
+/** Adds an address without the punctuation of the sentence after it. */
 function pushAddress(address: string, push: Push): void {
   const closing = CLOSING.exec(address)?.[0] ?? ''
   const body = address.slice(0, address.length - closing.length)
@@ -109,25 +115,25 @@ function pushAddress(address: string, push: Push): void {
   for (const sign of closing) pushSign(sign, undefined, push)
 }
 
-/** A point before a letter begins a name (.NET); elsewhere it ends a sentence. */
+/** Adds a character. A period before a letter begins a name (.NET); elsewhere it ends a sentence. */
 function pushSign(sign: string, next: string | undefined, push: Push): void {
   const ends = STOPS.includes(sign) && (next === undefined || !/[\p{L}\p{N}]/u.test(next) || sign.charCodeAt(0) > 0x7f)
   if (ends) push('stop', sign, stopKey(sign))
   else push('symbol', sign, symbolKey(sign, next))
 }
 
-/** Distinguishes a comma of prose from a comma of data, which has no blank after it (a,b). */
+/** Returns the key of a symbol. A comma of data has no blank after it (a,b), unlike a comma of prose. */
 function symbolKey(sign: string, next: string | undefined): string {
   if (sign === '’') return "'"
   return sign === ',' && next !== undefined && !/\s/u.test(next) ? 'a,b' : sign
 }
 
-/** Only a question mark differs from the other ends of a sentence. */
+/** Returns the key of a sentence end. Only question marks differ from the other characters. */
 function stopKey(sign: string): string {
   return '?？؟'.includes(sign) ? '?' : '.'
 }
 
-/** Makes quotations with different marks equal. Code keeps its marks. */
+/** Normalizes quotation marks. Marks of code are retained. */
 function unquote(text: string): string {
   return text.startsWith('`') ? text : `"${text.slice(1, -1)}"`
 }
@@ -148,14 +154,14 @@ export function asWords(token: Token, keys: readonly string[]): readonly Token[]
 
 /**
  * Grammatical words in which two swapped letters are corrected before texts are compared. Pronouns that may be objects
- * are missing: `update ehr records` is not `update her records`.
+ * are excluded: `update ehr records` is not `update her records`.
  */
 const GRAMMAR_WORDS =
   `the and was were did does how what when where which who why that this these those there their they you your are for can
   could should would will had have with about because from been than then also after before between during through while
   without some say said new tell please know want need like help explain show give make`.split(/\s+/)
 
-/** Results of a swap that are another word, a name or an abbreviation, or that two words may become. */
+/** Excluded results of swaps: other words, names, abbreviations, and results with two possible originals. */
 const AMBIGUOUS: ReadonlySet<string> = new Set('hwo aws dose odes weer form eben bene sadi three siad asid'.split(' '))
 
 const CORRECTED: ReadonlyMap<string, string> = new Map([
@@ -168,7 +174,7 @@ const CORRECTED: ReadonlyMap<string, string> = new Map([
   ['si', 'is'],
 ])
 
-/** Swaps that are ambiguous in lower case. A capital that moved with its letter reveals them. */
+/** Swaps that are ambiguous in lower case, but not if a capital letter was moved. */
 const CAPITAL_MOVED: ReadonlyMap<string, string> = new Map([
   ['oD', 'do'],
   ['fI', 'if'],

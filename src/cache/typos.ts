@@ -29,21 +29,21 @@ export function mayBeTypo(left: string, right: string): boolean {
   return isOneTypo(one, other) || isFunctionTypo(one, other)
 }
 
-/** Removes `'s` where both words have it. */
+/** Removes `'s` if both words have it. */
 export function withoutPossessive(left: string, right: string): readonly [string, string] {
   return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
 }
 
 /**
  * Returns true when one lower-case word becomes the other by one typo: two adjacent letters swapped, one letter added,
- * missing or wrong. The first letter agrees unless it is swapped. Both may be real words; the lexicon checks that.
+ * missing or wrong. The first letters are equal unless swapped. Both may be real words, which the lexicon checks.
  */
 export function isOneTypo(left: string, right: string): boolean {
   const short = left.length <= right.length ? left : right
   const long = short === left ? right : left
   if (short.length < MIN_LENGTH || long.length - short.length > 1 || short === long) return false
   const from = commonStart(short, long)
-  // The cheapest check comes first: all letters after the typo agree.
+  // The cheapest check first: all letters after the typo must be equal.
   if (!long.endsWith(short.slice(from + 2))) return false
   if (from === 0 && !isSwap(short, long, 0)) return false
   if (!PLAIN_WORD.test(short) || !PLAIN_WORD.test(long)) return false
@@ -83,8 +83,8 @@ function isOneEdit(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a typo by which names do not differ: two letters swapped, a letter doubled or one of a double
- * missing, or any typo in a long word.
+ * Returns true for a typo that does not distinguish two names: two swapped letters, a doubled or undoubled letter, or
+ * any typo in a long word.
  */
 export function isTypingError(left: string, right: string): boolean {
   if (left.length >= LONG && right.length >= LONG) return true
@@ -95,8 +95,8 @@ export function isTypingError(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a misspelling that does not occur between names: two letters swapped, or a wrong letter beside the
- * right one on the keyboard. Names differ by vowels, doubled letters and endings (Philips, Carpentier).
+ * Returns true for a misspelling that does not distinguish two names: two swapped letters, or a wrong letter next to
+ * the right letter on the keyboard. Names differ in vowels, doubled letters and endings (Philips, Carpentier).
  */
 export function isKeyboardError(left: string, right: string): boolean {
   if (left.length !== right.length) return false
@@ -115,7 +115,7 @@ export function isSwapInside(left: string, right: string): boolean {
   return from > 0 && isSwap(left, right, from)
 }
 
-/** Returns true when the words differ in the last letter alone, as product names differ from words: prisma, strapi. */
+/** Returns true if only the last letters differ, as between product names and words: prisma, strapi. */
 export function differsAtEnd(left: string, right: string): boolean {
   const length = Math.min(left.length, right.length)
   return left.slice(0, length - 1) === right.slice(0, length - 1)
@@ -138,16 +138,16 @@ function commonStart(left: string, right: string): number {
 
 /**
  * Classifies a lower-case word. Misspellings of `common` words are recognized; `real` words are all words and names one
- * typo away from a common word. About one in a hundred unknown words is taken for common or real, which costs a hit;
- * the reverse never happens. An `impossible` word is unknown and has three letters in a row that occur in almost no word
- * or name: it is a misspelling, not a name.
+ * typo away from a common word. About 1 % of unknown words are classified as common or real, which prevents a hit.
+ * Common and real words are never classified as unknown. An `impossible` word is unknown and contains three letters
+ * that almost never occur together, so it is a misspelling, not a name.
  */
 export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
 
-/** A lexicon without words. No typo is corrected with it. */
+/** A lexicon without words, which forgives no typos. */
 export const noLexicon: Lexicon = () => 'unknown'
 
-/** Number of bits per word in the Bloom filter of common words, and in that of real words. */
+/** Number of bits per word in the Bloom filters of common and real words. */
 export const COMMON_PROBES = 10
 export const REAL_PROBES = 9
 
@@ -163,7 +163,7 @@ const FORMS: readonly (readonly [RegExp, readonly string[]])[] = [
   [/(?:ly|ness)$/, ['']],
 ]
 
-/** Returns the words of at least four letters that a word may be a regular form of. */
+/** Returns the possible stems of a regular form, with at least four letters. */
 export function stemsOf(word: string): readonly string[] {
   return FORMS.flatMap(([ending, stems]) =>
     ending.test(word) ? stems.map((stem) => word.replace(ending, stem)) : [],
@@ -177,7 +177,7 @@ export function bitsOfWord(word: string, size: number, probes: number): readonly
   return Array.from({ length: probes }, (_, probe) => ((first + Math.imul(step, probe)) >>> 0) % size)
 }
 
-/** Returns a number under 19,683 for each three letters of a word of a to z; a word begins and ends with a blank. */
+/** Returns the trigrams of a word of a to z as numbers below 19,683. The word is enclosed in blanks. */
 export function trigramsOf(word: string): readonly number[] {
   const letters = [0, ...Array.from(word, (letter) => letter.charCodeAt(0) - 0x60), 0]
   return letters.slice(2).map((last, at) => (letters[at] ?? 0) * 729 + (letters[at + 1] ?? 0) * 27 + last)
@@ -218,7 +218,9 @@ export async function loadEnglish(): Promise<Lexicon> {
   return readLexicon(words)
 }
 
-/** Returns a function that loads the lexicon on its first call, and returns it without a promise after that. */
+/**
+ * Returns a function that loads the lexicon on its first call. After the load, it returns the lexicon synchronously.
+ */
 export function lazyLexicon(): () => Lexicon | Promise<Lexicon> {
   let loaded: Lexicon | undefined
   let loading: Promise<Lexicon> | undefined

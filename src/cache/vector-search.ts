@@ -12,11 +12,11 @@ export interface VectorSearchOptions {
   readonly timeoutMs: number
   readonly index: VectorIndex
   /**
-   * True if only this process fills the index. A question is then embedded when a second one arrives in its scope, in
-   * the same call. A shared index gets each vector at once.
+   * True if only this process writes to the index. A question is then embedded together with the second question of its
+   * scope. In a shared index, each vector is added immediately.
    */
   readonly deferred: boolean
-  /** Returns true when a scope has questions to compare with. */
+  /** Returns true if a scope has comparable questions. */
   readonly hasComparable: (scope: string) => boolean | Promise<boolean>
 }
 
@@ -30,7 +30,7 @@ interface Pending {
   readonly expiresAt: number
 }
 
-/** Vectors of length 1; undefined for a text whose vector is not usable. */
+/** Vectors of length 1. Undefined for an unusable vector. */
 type Vectors = readonly (Float32Array | undefined)[]
 
 /** Finds candidates by the cosine of their embeddings. */
@@ -45,7 +45,10 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     waiting?.delete(id)
     if (waiting?.size === 0) pending.delete(scope)
   }
-  /** Adds the waiting questions that are still stored. A question without a usable vector is found by its text alone. */
+  /**
+   * Adds the waiting questions that are still stored. A question without a usable vector is found only by the same
+   * text.
+   */
   const addWaiting = (scope: string, waiting: readonly (readonly [string, Pending])[], vectors: Vectors): void => {
     for (const [at, [id, { expiresAt }]] of waiting.entries()) {
       const vector = vectors[at + 1]
@@ -108,8 +111,8 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
 }
 
 /**
- * Embeds texts of one key. Throws or rejects when the embedder fails, is late or is paused after failures, and when the
- * vector of the first text is not usable: wrong dimensions, NaN, only zeros.
+ * Embeds texts of one key. Throws or rejects if the embedder fails, is late or is paused after failures, and if the
+ * vector of the first text is unusable: wrong dimensions, NaN, only zeros.
  */
 type EmbedTexts = (
   texts: readonly string[],
@@ -158,13 +161,13 @@ interface EmbedderHealth {
 }
 
 /**
- * Counts failures per key, so that the texts of one key cannot stop the embedder for the others. If several keys have
+ * Counts failures per key, so that the texts of one key cannot pause the embedder for other keys. If several keys have
  * failures, the embedder is paused for all.
  */
 function createEmbedderHealth(now: () => number): EmbedderHealth {
   const keys = new LRUCache<string, FailurePause>({ max: MAX_FAILING_KEYS })
   const all = createFailurePause(now)
-  /** Keys with a failure since the last success: one or several. */
+  /** Keys with a failure since the last success. */
   const failing = new Set<string>()
   return {
     isPaused: (keyId) => all.isPaused || keys.peek(keyId)?.isPaused === true,

@@ -5,22 +5,22 @@ import type { VerifierModel } from './cache-options.ts'
 import { canonicalize, type Canonical } from './canonical.ts'
 import { mayBeTypo } from './typos.ts'
 
-/** A question that is looked up or stored. The form and the vector are computed when they are first needed. */
+/** A question that is looked up or stored. The form and the vector are computed on first use. */
 export interface Lookup {
   readonly key: CacheKey
   readonly keyId: string
-  /** The requested model as the caller wrote it. */
+  /** The requested model name as received. */
   readonly modelName: string
   readonly threshold: number
   readonly cancellation: Cancellation | undefined
   readonly smallModel: () => VerifierModel | undefined
-  /** Cost of the verifier. */
+  /** Cost of the verifier in nano-dollars. */
   spent: NanoUsd
   form: Canonical | undefined
   vector: Float32Array | undefined
 }
 
-/** A stored question that may be the same. */
+/** A stored question that may be equivalent. */
 export interface CacheCandidate {
   readonly id: string
   /** Returns the canonical form of its text. */
@@ -29,11 +29,11 @@ export interface CacheCandidate {
   readonly similarity: () => number
 }
 
-/** Finds stored questions to compare with, within one scope. */
+/** Finds comparable stored questions of one scope. */
 export interface CandidateSearch {
-  /** Returns the bytes of a question in the index. */
+  /** Returns the size of a question in the index, in bytes. */
   bytesOf(text: string): number
-  /** Returns the best candidates, at most `limit`. Rejects when a part fails or is late. */
+  /** Returns the best candidates, at most `limit`. Rejects if a part fails or is late. */
   find(lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]>
   add(lookup: Lookup, expiresAt: number): void | Promise<void>
   remove(scope: string, id: string): void | Promise<void>
@@ -44,13 +44,13 @@ export interface CandidateSearch {
 const TYPO_COST = 0.01
 /** Maximum number of typos in which a candidate may differ. */
 const MAX_TYPOS = 2
-/** Maximum number of waiting questions that one look-up canonicalizes: about 2 ms. */
+/** Maximum number of waiting questions that one look-up canonicalizes, which takes about 2 ms. */
 const MAX_PENDING_READ = 64
 const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
 /**
- * Finds candidates by their words, for the offline embedder. No vector is computed: under this embedder, texts with the
- * same canonical words have the similarity 1, and a word with a typo counts as corrected.
+ * Finds candidates by their words, for the offline embedder. Vectors are not computed, because with this embedder texts
+ * with the same canonical words have the similarity 1, and typos count as corrected.
  */
 export function createWordingSearch(): CandidateSearch {
   const index = createWordingIndex()
@@ -78,27 +78,27 @@ export function createWordingSearch(): CandidateSearch {
  * words in the same order, except for a few typos.
  */
 export interface WordingIndex {
-  /** Adds a question. Without a form it is canonicalized when a second question arrives in its scope. */
+  /** Adds a question. Without a form, the question is canonicalized when its scope gets a second question. */
   add(question: { readonly id: string; readonly scope: string; readonly text: string; readonly form?: Canonical }): void
   remove(scope: string, id: string): void
   clear(): void
   has(scope: string): boolean
-  /** Returns questions with equal words first, then those that differ by typos, at most `limit`. */
+  /** Returns at most `limit` questions: first those with equal words, then those with typos. */
   find(scope: string, form: Canonical, limit: number): readonly FoundWording[]
 }
 
-/** A stored question and the number of words in which it differs by a typo. */
+/** A stored question and the number of its words that differ by a typo. */
 export interface FoundWording {
   readonly id: string
   readonly typos: number
 }
 
-/** A stored question without its canonical form: few questions are ever compared, and their texts are stored. */
+/** A stored question without its canonical form, because few questions are compared and their texts are stored. */
 interface Wording {
   readonly id: string
   /** The canonical words without articles, in lower case. */
   readonly words: readonly string[]
-  /** The words joined. */
+  /** The joined words. */
   readonly key: string
 }
 
@@ -112,11 +112,11 @@ interface Wordings {
 }
 
 interface Scope {
-  /** The first question until it is canonicalized. Most scopes never have a second one. */
+  /** The first question until it is canonicalized. Most scopes have only one question. */
   only: { readonly id: string; readonly text: string } | undefined
   /** Texts of further questions that are not canonicalized yet. */
   pending: Map<string, string> | undefined
-  /** Created for the first look-up in the scope. */
+  /** Created by the first look-up in the scope. */
   wordings: Wordings | undefined
 }
 
@@ -199,7 +199,7 @@ function removeFrom(scope: Scope, id: string): void {
   }
 }
 
-/** Returns the compared words of a form. They are in lower case because the guard accepts `youtube` for YouTube. */
+/** Returns the compared words of a form. In lower case, because the guard accepts `youtube` for YouTube. */
 function wordsOf(form: Canonical): readonly string[] {
   const words: string[] = []
   for (const item of form.items) if (!ARTICLES.has(item.key)) words.push(item.key.toLowerCase())
@@ -253,7 +253,7 @@ function neighborsOf(wordings: Wordings, word: string): readonly string[] {
   return neighbors
 }
 
-/** Returns the number of typos. Returns undefined if there are too many or words differ otherwise. */
+/** Returns the number of typos, or undefined if there are too many or the words differ otherwise. */
 function typosBetween(left: readonly string[], right: readonly string[]): number | undefined {
   if (left.length !== right.length) return undefined
   let typos = 0
@@ -275,7 +275,7 @@ function isPlain(word: string): boolean {
   return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
 }
 
-/** Returns true when the key is new. */
+/** Adds a value to the set of a key. Returns true if the key is new. */
 function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined) sets.set(key, new Set([value]))
@@ -283,7 +283,7 @@ function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   return set === undefined
 }
 
-/** Returns true when the key was removed. */
+/** Removes a value from the set of a key. Returns true if the key was removed. */
 function removeOf<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined || !set.delete(value) || set.size > 0) return false

@@ -33,7 +33,7 @@ export interface WriteContext {
   /** The id of the answer in formats whose ids the gateway creates. @default the upstream's id */
   readonly requestId?: string
   /** The caller's body as received, before references to earlier turns were resolved. @default the prompt's native */
-  readonly asked?: JsonObject
+  readonly requestBody?: JsonObject
 }
 
 /** The body for an upstream, and the names of hints that its format does not support. */
@@ -55,7 +55,7 @@ export interface StepWriter {
 }
 
 /** One answered request, stored for later requests that refer to it. */
-export interface KeptTurn {
+export interface StoredTurn {
   readonly id: string
   /** The whole conversation of the request, as items of the format. */
   readonly input: readonly Json[]
@@ -75,11 +75,11 @@ export interface References {
 
 /** The stored turns that were found. */
 export interface RecalledTurns {
-  readonly continued: KeptTurn | undefined
+  readonly continued: StoredTurn | undefined
   /** Answers by the ids of their turns. */
   readonly quoted: ReadonlyMap<string, JsonObject>
   /** The ids of responses and items that an upstream stores for the key. References to them are not changed. */
-  readonly held: ReadonlySet<string>
+  readonly storedUpstream: ReadonlySet<string>
 }
 
 /** Implemented by formats whose servers store answered requests. Later requests can refer to these by id. */
@@ -92,7 +92,7 @@ export interface TurnFormat {
    * Returns the turn to store, or undefined if the caller opts out. `serialized` is the whole body, or the data of the
    * last frame.
    */
-  keep(context: WriteContext, serialized: string): KeptTurn | undefined
+  keep(context: WriteContext, serialized: string): StoredTurn | undefined
   /** Returns the ids by which later requests can refer to an answer: its own, and those of its items. */
   idsOf(answer: JsonObject): readonly string[]
   /** Reads an answer that its upstream stores. Throws `upstream` if the body is not an answer. */

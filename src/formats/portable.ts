@@ -86,9 +86,9 @@ function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored:
 function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readonly Part[] {
   let isWhole = true
   const portable = parts.flatMap((part): readonly Part[] => {
-    const isKept = isPortable(part, dialect)
-    isWhole &&= isKept
-    if (!isKept || part.type !== 'tool-result') return isKept ? [part] : []
+    const isSupported = isPortable(part, dialect)
+    isWhole &&= isSupported
+    if (!isSupported || part.type !== 'tool-result') return isSupported ? [part] : []
     const content = portableParts(part.content, dialect)
     isWhole &&= content === part.content
     return [{ type: part.type, callId: part.callId, failed: part.failed, content }]

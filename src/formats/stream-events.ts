@@ -75,7 +75,7 @@ export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Ui
 }
 
 /** Returns the bytes of ASCII text. */
-export function beginning(text: string): Uint8Array {
+export function asciiBytes(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
 
@@ -91,7 +91,7 @@ function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boo
   return true
 }
 
-const PLAIN_CHAT = ['data: {', 'data:{'].map(beginning)
+const PLAIN_CHAT = ['data: {', 'data:{'].map(asciiBytes)
 
 /**
  * Returns true for chunks with only content. Chunks with a usage or finish reason other than null must be parsed, and
@@ -107,7 +107,7 @@ export function isPlainChat(search: ByteSearch): boolean {
 
 /** Beginnings of plain events. Events are forwarded with their names, so the name must equal the type in the data. */
 const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
-  ['', ' '].map((space) => beginning(`event: ${name}\ndata: {"type":${space}"${name}"`)),
+  ['', ' '].map((space) => asciiBytes(`event: ${name}\ndata: {"type":${space}"${name}"`)),
 )
 
 /** Returns true for deltas and pings. Starts and ends of messages and blocks must be parsed. */
@@ -131,7 +131,7 @@ const DELTAS = [
   'response.image_generation_call.partial_image',
 ]
 
-const PLAIN = DELTAS.map((name) => beginning(`event: ${name}\ndata: {`))
+const PLAIN = DELTAS.map((name) => asciiBytes(`event: ${name}\ndata: {`))
 
 /** Returns true for events with only content, by their names. The name equals the type in the data. */
 export function isPlainResponses(search: ByteSearch): boolean {

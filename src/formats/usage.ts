@@ -46,9 +46,9 @@ export function readUsage(value: Json | undefined, names: CountNames): Usage | u
   const cacheWrite = Math.min(prompt - cacheRead, tokensOf(inPrompt?.['cache_write_tokens']) ?? 0)
   const reasoning = tokensOf(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
   // Some vendors of the chat format count reasoning in addition to the completion, as the total shows.
-  const isApart =
+  const isSeparate =
     names === CHAT_COUNTS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
-  const output = isApart ? completion + reasoning : completion
+  const output = isSeparate ? completion + reasoning : completion
   return {
     inputTokens: prompt - cacheRead - cacheWrite,
     cacheReadTokens: cacheRead,
@@ -80,7 +80,7 @@ export function totalTokens(usage: Usage): number {
 }
 
 /** Types of work that the vendor counts separately: summaries of the conversation and advice of another model. */
-const COUNTED_APART: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
+const SEPARATELY_COUNTED: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
 /**
  * Reads the usage of a message in disjoint parts, without missing and invalid counts. Adds billed work that the vendor
@@ -88,11 +88,11 @@ const COUNTED_APART: ReadonlySet<unknown> = new Set(['compaction', 'advisor_mess
  */
 export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
-  const apart = iterations.filter((one) => COUNTED_APART.has(one['type']))
-  return apart.map(readMessageCounts).reduce(added, readMessageCounts(usage))
+  const apart = iterations.filter((one) => SEPARATELY_COUNTED.has(one['type']))
+  return apart.map(readMessageCounts).reduce(sumOf, readMessageCounts(usage))
 }
 
-function added(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
+function sumOf(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
   const names = Object.keys(more) as (keyof Usage)[]
   return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (more[name] ?? 0)])) }
 }

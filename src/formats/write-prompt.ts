@@ -35,7 +35,7 @@ export function refuseContentFor(target: string): RefuseContent {
     )
 }
 
-/** Returns the URL of a source, a data URL for bytes. Throws what `refuse` returns for the id of a stored file. */
+/** Returns the URL of a source, or a data URL for bytes. Throws the error of `refuse` for the id of a stored file. */
 export function urlOf(source: Source, refuse: (what: string) => GatewayError): string {
   switch (source.type) {
     case 'base64':
@@ -47,26 +47,26 @@ export function urlOf(source: Source, refuse: (what: string) => GatewayError): s
   }
 }
 
-/** Returns the text of a document with its title before it; undefined for a document that is not text. */
+/** Returns the title and the text of a document, or undefined for a document that is not text. */
 export function documentText({ source, title }: DocumentPart): string | undefined {
   if (source.type !== 'text') return undefined
   return title === undefined ? source.text : `${title}\n\n${source.text}`
 }
 
-/** Returns true when every item was read from the value at its index, so that a list is still as received. */
+/** Returns true if every item was read from the value at its index, so that the list is unchanged. */
 export function isAsReceived(items: readonly { readonly native?: Native }[], before: readonly Json[]): boolean {
   return items.length === before.length && items.every(({ native }, index) => native?.value === before[index])
 }
 
-/** Returns the field `tools` when the prompt no longer has the tools of the body. */
+/** Returns the field `tools` if the tools of the prompt differ from the tools of the body. */
 export function changedTools(before: readonly Json[], tools: readonly Tool[], write: (tool: Tool) => Json): Changes {
   if (isAsReceived(tools, before)) return {}
   return { tools: tools.length === 0 ? undefined : tools.map(write) }
 }
 
 /**
- * Writes the body of a prompt in its own format. The received bytes are sent with only the model replaced and new fields
- * added; they are serialized again when a received field changes.
+ * Writes the body of a prompt in its own format. Sends the received bytes with the model replaced and new fields added.
+ * Serializes the body again if a received field changes.
  */
 export function writeOwnBody({ native }: Prompt, model: string, changes: Changes): WrittenPrompt {
   const { value, received } = native

@@ -17,9 +17,9 @@ const SEARCHING_MODEL = /:online$/
  * Returns true when the key may use the model: by its permissions, and (for `<provider>/<model_id>`) by its provider
  * configurations. `also` are other names of the same model; one permitted name suffices.
  */
-export function mayUse(key: VirtualKey, name: string, also: readonly string[] = []): boolean {
+export function mayUse(key: VirtualKey, name: string, otherNames: readonly string[] = []): boolean {
   if (key.permissions.allowedModels === undefined && key.providers.length === 0) return true
-  return [name, ...also].some((candidate) => isPermitted(key, candidate))
+  return [name, ...otherNames].some((candidate) => isPermitted(key, candidate))
 }
 
 function isPermitted(key: VirtualKey, name: string): boolean {
@@ -41,10 +41,10 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
 /** Throws if the key does not permit the model, the tools or the length of the answer. */
 export function checkAccess(
   key: VirtualKey,
-  asked: { readonly prompt: Prompt; readonly modelName: string; readonly also?: readonly string[] },
+  requested: { readonly prompt: Prompt; readonly modelName: string; readonly otherNames?: readonly string[] },
 ): void {
-  const { prompt, modelName } = asked
-  if (!mayUse(key, modelName, asked.also)) {
+  const { prompt, modelName } = requested
+  if (!mayUse(key, modelName, requested.otherNames)) {
     throw new GatewayError(
       'model-not-allowed',
       `This key may not use the model ${modelName.slice(0, MAX_SHOWN)}. GET /v1/models lists the models of this key.`,
@@ -79,17 +79,17 @@ function isGiven(body: JsonObject, field: string): boolean {
   return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== null
 }
 
-function checkLength(asked: number | undefined, permitted: number | undefined): void {
-  if (asked === undefined || permitted === undefined || asked <= permitted) return
+function checkLength(requested: number | undefined, permitted: number | undefined): void {
+  if (requested === undefined || permitted === undefined || requested <= permitted) return
   throw new GatewayError(
     'max-tokens-exceeded',
-    `max_tokens is ${asked}; this key may request at most ${permitted}. Lower max_tokens.`,
+    `max_tokens is ${requested}; this key may request at most ${permitted}. Lower max_tokens.`,
     { param: 'max_tokens' },
   )
 }
 
 /** Returns the output limit in tokens: that of the request, or else the smaller maximum of the key and the model. */
-export function greatestAnswer(key: VirtualKey, prompt: Prompt, model: Model): number {
+export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
 
@@ -154,10 +154,11 @@ function checkFields(permissions: Permissions, body: JsonObject): void {
   if (allowedModels === undefined && maxTokens === undefined && disableTools !== true) return
   for (const [name, value] of Object.entries(body)) {
     if (KNOWN.has(name) || isUnset(value)) continue
-    const spelled = looseName(name)
-    const meant = LOOSE_KNOWN.get(spelled)
-    if (meant !== undefined) throw refused(name, `it differs from ${meant} only by its spelling. Send ${meant} instead`)
-    if (SWITCHES.has(spelled)) throw refused(name, 'the vendor would choose models or tools. Remove the field')
+    const looseField = looseName(name)
+    const knownName = LOOSE_KNOWN.get(looseField)
+    if (knownName !== undefined)
+      throw refused(name, `it differs from ${knownName} only by its spelling. Send ${knownName} instead`)
+    if (SWITCHES.has(looseField)) throw refused(name, 'the vendor would choose models or tools. Remove the field')
   }
 }
 

@@ -7,14 +7,14 @@ import type { Quote, RateStatus, Recount } from './reservation.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
 /** The claims of a request on its limits. */
-export interface Wanted {
+export interface LimitClaims {
   /** The claimed limits, in the order of the claims. */
   readonly limits: readonly Limit[]
   readonly claims: readonly Claim[]
   /** Worst-case cost in nano-dollars. */
   readonly worst: number
   /** Minimum grant that is accepted, in nano-dollars. */
-  readonly least: number
+  readonly minGrant: number
   readonly tokens: number
 }
 
@@ -30,17 +30,17 @@ const UNCOUNTED_SHARE = 0.1
  * Returns the claims of a request. A free request claims only budgets of 0. Only values that a limit needs are computed,
  * because counting a long prompt takes time.
  */
-export function claimsFor(inForce: readonly Limit[], quote: Quote): Wanted {
+export function claimsFor(inForce: readonly Limit[], quote: Quote): LimitClaims {
   const limits = quote.requestOnly === true ? inForce.filter(({ kind }) => kind === 'requests') : inForce
   const worst = has('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
   const tokens = has('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
   const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
-  const least = worst > 0 ? leastGrant(quote, worst) : 0
+  const minGrant = worst > 0 ? minGrantOf(quote, worst) : 0
   const claims = claimed.map((limit) => claim(limit, tokens, worst))
-  return { limits: claimed, claims, worst, least: Math.max(1, least), tokens }
+  return { limits: claimed, claims, worst, minGrant: Math.max(1, minGrant), tokens }
 }
 
-function leastGrant(quote: Quote, worst: number): number {
+function minGrantOf(quote: Quote, worst: number): number {
   const { uncounted = 0 } = quote
   return Math.max(shortestCost(quote), Math.min(worst, countable(uncounted / UNCOUNTED_SHARE)))
 }
@@ -75,7 +75,7 @@ function claim(limit: Limit, tokens: number, worst: number): Claim {
 }
 
 /** Returns the output limit in tokens that the granted money covers. */
-export function outputFor(wanted: Wanted, quote: Quote, granted: number): number {
+export function outputFor(wanted: LimitClaims, quote: Quote, granted: number): number {
   return granted < wanted.worst && has('budget', wanted.limits) ? coveredBy(granted, quote) : quote.outputTokens
 }
 

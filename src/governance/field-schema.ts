@@ -48,7 +48,7 @@ export function list<item>(item: z.ZodMiniType<item>, max: number): z.ZodMiniTyp
 /** An object with these fields and with ignored fields. Other fields are refused. */
 export function record<shape extends z.core.$ZodLooseShape>(
   shape: shape,
-  ignoredFields: Readonly<Record<string, Anything>> = {},
+  ignoredFields: Readonly<Record<string, OptionalUnknown>> = {},
 ): z.ZodMiniObject<shape, z.core.$strict> {
   return z.strictObject(
     { ...ignoredFields, ...shape },
@@ -104,13 +104,13 @@ const IGNORED: readonly string[] = ['object', 'hash', 'key_prefix', 'created_at'
 /** Ignored fields of updates. */
 const IGNORED_IN_CHANGES: readonly string[] = ['id', 'key_format', 'resets_at']
 
-type Anything = z.ZodMiniOptional<z.ZodMiniUnknown>
+type OptionalUnknown = z.ZodMiniOptional<z.ZodMiniUnknown>
 
-const anything: Anything = z.optional(z.unknown())
+const optionalUnknown: OptionalUnknown = z.optional(z.unknown())
 
 /** Returns the schema of the ignored fields. */
-export function ignored<field extends string>(also: readonly field[]): Record<string, Anything> {
-  return Object.fromEntries([...IGNORED, ...also].map((field) => [field, anything]))
+export function ignored<field extends string>(furtherFields: readonly field[]): Record<string, OptionalUnknown> {
+  return Object.fromEntries([...IGNORED, ...furtherFields].map((field) => [field, optionalUnknown]))
 }
 
 /** Parses a value. Throws a GatewayError that names the first invalid field, the expected value and the given value. */

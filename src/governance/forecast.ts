@@ -17,15 +17,15 @@ export interface Forecast {
   readonly outputTokens: number
   /** The error of the refused request. Absent if the request would be accepted. */
   readonly refused?: GatewayError
-  readonly limits: readonly Standing[]
+  readonly limits: readonly LimitBalance[]
 }
 
 /** A limit and its remaining amount: requests, tokens or nano-dollars. */
-export interface Standing {
+export interface LimitBalance {
   readonly limit: Limit
   readonly left: number
   /** The amount that the request would claim. For a budget, this is the worst case, although less may suffice. */
-  readonly takes: number
+  readonly claimed: number
 }
 
 /**
@@ -34,8 +34,8 @@ export interface Standing {
  */
 export async function forecast(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Forecast> {
   for (let wanted = quote; ;) {
-    const { recount, ...seen } = await look(key, wanted, parts)
-    if (recount === undefined) return seen
+    const { recount, ...result } = await tryForecast(key, wanted, parts)
+    if (recount === undefined) return result
     wanted = await recount.run()
   }
 }
@@ -46,35 +46,35 @@ interface ForecastParts {
   readonly now: () => number
 }
 
-interface Look extends Forecast {
+interface ForecastAttempt extends Forecast {
   readonly recount: Recount | undefined
 }
 
-async function look(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Look> {
+async function tryForecast(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<ForecastAttempt> {
   const at = parts.now()
   const carried = await createCarryOver(parts.store, false)(await limitsInForce(key, parts.shared, at), at)
   const wanted = claimsFor(carried.limits, quote)
-  const { limits, claims, worst, least, tokens } = wanted
+  const { limits, claims, worst, minGrant, tokens } = wanted
   const found = limits.length === 0 ? [] : await parts.store.levels(limits.map((limit) => limit.counter))
   const levels = limits.map((_, index) => (found[index]?.spent ?? 0) + (found[index]?.held ?? 0))
-  const standings = limits.map((limit, index) => ({
+  const balances = limits.map((limit, index) => ({
     limit,
     left: Math.max(0, limit.max - (limit.carried ?? 0) - (levels[index] ?? 0)),
-    takes: claims[index]?.amount ?? 0,
+    claimed: claims[index]?.amount ?? 0,
   }))
-  const needed = (standing: Standing): number =>
-    standing.limit.kind === 'budget' ? Math.min(standing.takes, least) : standing.takes
-  const refused = standings.find((standing) => needed(standing) > standing.left)
+  const needed = (balance: LimitBalance): number =>
+    balance.limit.kind === 'budget' ? Math.min(balance.claimed, minGrant) : balance.claimed
+  const refused = balances.find((balance) => needed(balance) > balance.left)
   const rate = rateStatus(limits, levels, { now: at, refused: refused?.limit })
-  const budgets = standings.filter((standing) => standing.limit.kind === 'budget')
-  const granted = Math.min(worst, ...budgets.map((standing) => standing.left))
+  const budgets = balances.filter((balance) => balance.limit.kind === 'budget')
+  const granted = Math.min(worst, ...budgets.map((balance) => balance.left))
   return {
     rate,
     quote,
     outputTokens: outputFor(wanted, quote, granted),
     ...(refused !== undefined && { refused: refusal(refused.limit, { rate, now: at, tokens }) }),
-    limits: standings,
+    limits: balances,
     recount:
-      refused === undefined ? undefined : recountFor(refused.limit, levels[standings.indexOf(refused)] ?? 0, quote),
+      refused === undefined ? undefined : recountFor(refused.limit, levels[balances.indexOf(refused)] ?? 0, quote),
   }
 }

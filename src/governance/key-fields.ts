@@ -68,7 +68,7 @@ function changeLimits(
   const budget = changeAllowance(key.budget, {
     max: toMoney(fields.budget_limit_cents),
     every: fields.budget_reset_duration,
-    otherwise: '1M',
+    defaultWindow: '1M',
     field: 'budget_reset_duration',
   })
   const requests = changeAllowance(key.requests, {
@@ -88,7 +88,7 @@ export interface AllowanceFields<amount> {
   readonly max: amount | null | undefined
   readonly every: DurationCode | null | undefined
   /** The window of a new limit. @default '1h' */
-  readonly otherwise?: DurationCode
+  readonly defaultWindow?: DurationCode
   /** The name of the window's field. If set, a window without a limit is refused. @default such a window is ignored */
   readonly field?: string
 }
@@ -96,11 +96,11 @@ export interface AllowanceFields<amount> {
 /** Returns the limit after a change. Returns undefined for no limit. */
 export function changeAllowance<amount extends number>(
   current: Allowance<amount> | undefined,
-  { max, every, otherwise = '1h', field: name }: AllowanceFields<amount>,
+  { max, every, defaultWindow = '1h', field: name }: AllowanceFields<amount>,
 ): Allowance<amount> | undefined {
   if (max === null || max === UNLIMITED) return undefined
   const limit = max ?? current?.max
-  if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? otherwise }
+  if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? defaultWindow }
   if (every === undefined || every === null || name === undefined) return undefined
   throw wrongField(name, 'the key has no limit that this duration could apply to. Set the limit, too.')
 }

@@ -3,7 +3,7 @@ import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import { nano } from '../core/money.ts'
 import { periodOf } from '../core/period.ts'
 import type { ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../core/store.ts'
-import { claimsFor, outputFor, rateStatus, recountFor, refusal, type Wanted } from './claims.ts'
+import { claimsFor, outputFor, rateStatus, recountFor, refusal, type LimitClaims } from './claims.ts'
 import type { Forecast } from './forecast.ts'
 import { createKeyWindows, type CarryOver, type KeyWindows } from './key-windows.ts'
 import type { Limit, SharedLimits } from './limits.ts'
@@ -77,7 +77,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     let reserved: RateStatus | undefined
     for (let { recount, refusal: failure } = refused; ;) {
       if (recount === undefined) throw failure
-      if (recount.asksUpstream) reserved ??= await takeRequests(key, wait)
+      if (recount.callsUpstream) reserved ??= await takeRequests(key, wait)
       const outcome = await attempt({ key, quote: await recount.run(), requests: reserved, wait })
       if ('reservation' in outcome) return outcome.reservation
       recount = outcome.recount
@@ -91,7 +91,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       const inForce = windows.limits
       const limits = requests === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
       const wanted = claimsFor(limits, quote)
-      const request = { reservationId: uuid(), claims: wanted.claims, least: wanted.least, expiresAfterMs }
+      const request = { reservationId: uuid(), claims: wanted.claims, least: wanted.minGrant, expiresAfterMs }
       const step = { quote, requests, at, windows, limits, wanted, reservationId: request.reservationId }
       const taken = chain(take(request, wait), (result) => outcomeOf(step, result))
       return allowsUnreserved && isPromise(taken) ? taken.catch((error) => unreserved(step, error)) : taken
@@ -252,7 +252,7 @@ interface Step {
   readonly at: number
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
-  readonly wanted: Wanted
+  readonly wanted: LimitClaims
   readonly reservationId: string
 }
 

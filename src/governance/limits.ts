@@ -65,7 +65,7 @@ export function limitsInForce(key: VirtualKey, shared: SharedLimits, now: number
 }
 
 /** Limits of a deleted record that keys still refer to. */
-const NOTHING: Allowance = { max: 0, every: '1h' }
+const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
 export function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
   const { rateLimitId, budgetId } = key
@@ -81,7 +81,7 @@ export function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now:
   add('requests', owner, 'The request limit of this key', own.requests)
   add('tokens', owner, 'The token limit of this key', own.tokens)
   if (rateLimitId !== undefined) {
-    const record: RateLimit = rate ?? { id: rateLimitId, name: deletedName(rateLimitId), requests: NOTHING }
+    const record: RateLimit = rate ?? { id: rateLimitId, name: deletedName(rateLimitId), requests: NO_ALLOWANCE }
     const name = JSON.stringify(record.name)
     add('requests', sharedOwner(rateLimitId), `The shared request limit ${name}`, record.requests)
     add('tokens', sharedOwner(rateLimitId), `The shared token limit ${name}`, record.tokens)
@@ -89,7 +89,7 @@ export function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now:
   add('budget', owner, 'The budget of this key', key.budget)
   if (budgetId !== undefined) {
     const name = JSON.stringify(budget?.name ?? deletedName(budgetId))
-    add('budget', sharedOwner(budgetId), `The shared budget ${name}`, budget?.limit ?? NOTHING)
+    add('budget', sharedOwner(budgetId), `The shared budget ${name}`, budget?.limit ?? NO_ALLOWANCE)
   }
   return limits
 }

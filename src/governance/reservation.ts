@@ -46,7 +46,7 @@ export interface Recount {
   /** Returns a quote with the exact count, and without this recount. */
   readonly run: () => Promise<Quote>
   /** True when the count calls an upstream, which counts against the request limits. */
-  readonly asksUpstream: boolean
+  readonly callsUpstream: boolean
 }
 
 /** The actual usage of a request. */
@@ -95,7 +95,7 @@ export interface QuoteCandidate {
    */
   readonly count?: () => Promise<number | undefined>
   /** True when `count` calls an upstream. */
-  readonly asksUpstream?: boolean
+  readonly callsUpstream?: boolean
 }
 
 export interface QuoteParts {
@@ -168,7 +168,7 @@ function tokenRecount(parts: QuoteParts): { readonly tokens?: Recount } {
     const counted = Math.min(promptTokens(), await countPrompt())
     return createQuote({ ...others, promptTokens: () => counted })
   }
-  return { tokens: { run, asksUpstream: false } }
+  return { tokens: { run, callsUpstream: false } }
 }
 
 function budgetRecount(parts: QuoteParts): { readonly budget?: Recount } {
@@ -179,7 +179,9 @@ function budgetRecount(parts: QuoteParts): { readonly budget?: Recount } {
     const counted = await Promise.all(candidates.map(recounted))
     return createQuote({ ...parts, candidates: () => counted })
   }
-  return { budget: { run, asksUpstream: countable.some(({ asksUpstream }) => asksUpstream === true) } }
+  return {
+    budget: { run, callsUpstream: countable.some(({ callsUpstream }) => callsUpstream === true) },
+  }
 }
 
 async function recounted({ model, promptTokens, count }: QuoteCandidate): Promise<QuoteCandidate> {
@@ -208,11 +210,11 @@ export async function takeRequest(
   key: VirtualKey,
 ): Promise<RateStatus> {
   const reservation = await ledger.reserve(key, ONE_REQUEST)
-  await reservation.settle(NOTHING_USED)
+  await reservation.settle(NO_USAGE)
   return reservation.rate
 }
 
-const NOTHING_USED: Used = {
+const NO_USAGE: Used = {
   promptTokens: 0,
   completionTokens: 0,
   savedTokens: 0,

@@ -133,7 +133,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     isRetrying = true
     try {
       for (let next = failed.shift(); next !== undefined; next = failed.shift()) {
-        if (!(await isTaken(next))) return failed.unshift(next)
+        if (!(await isAccepted(next))) return failed.unshift(next)
       }
       return 0
     } finally {
@@ -142,7 +142,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   /** Drops a settlement that the store refuses, so that it does not block the others. */
-  async function isTaken(sending: Sending): Promise<boolean> {
+  async function isAccepted(sending: Sending): Promise<boolean> {
     try {
       await send(sending)
     } catch (error) {
@@ -194,6 +194,6 @@ export function checkedUsage(used: Used, reserved: number): Used {
   }
 }
 
-function orElse(amount: number, otherwise: number): number {
-  return Number.isFinite(amount) ? countable(amount) : otherwise
+function orElse(amount: number, fallback: number): number {
+  return Number.isFinite(amount) ? countable(amount) : fallback
 }

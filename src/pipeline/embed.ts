@@ -32,7 +32,7 @@ export function parseEmbedding(authenticated: Authenticated, services: Services)
     const prompt = promptOf(embedding)
     await services.meter.prepare(prompt, authenticated.cancellation.signal)
     const named = services.resolve(embedding.model, key)
-    checkAccess(key, { prompt, modelName: named.name, also: named.routes.map(routeName) })
+    checkAccess(key, { prompt, modelName: named.name, otherNames: named.routes.map(routeName) })
     const resolved = embeddingRoutes(named)
     authenticated.asked = body
     authenticated.prompt = prompt

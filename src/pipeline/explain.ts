@@ -3,7 +3,7 @@ import type { CacheMiss } from '../cache/cache-miss.ts'
 import type { CacheQuestion } from '../cache/semantic-cache.ts'
 import { createSingleFlight } from '../cache/single-flight.ts'
 import { nano, toDollars, ZERO } from '../core/money.ts'
-import type { Forecast, Standing } from '../governance/forecast.ts'
+import type { Forecast, LimitBalance } from '../governance/forecast.ts'
 import type { TierVerdict } from '../savings/tier.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import { baseHeaders, sendJson } from './response.ts'
@@ -185,7 +185,7 @@ function describeRefusal(refused: NonNullable<Forecast['refused']>): JsonObject 
 }
 
 /** Requests and tokens are numbers of them, budgets are dollars. */
-function describeLimit({ limit, left, takes }: Standing): JsonObject {
+function describeLimit({ limit, left, claimed }: LimitBalance): JsonObject {
   const amount = limit.kind === 'budget' ? (value: number): number => toDollars(nano(value)) : (value: number) => value
   return {
     kind: limit.kind,
@@ -193,7 +193,7 @@ function describeLimit({ limit, left, takes }: Standing): JsonObject {
     window: limit.every,
     limit: amount(limit.max),
     left: amount(left),
-    takes: amount(takes),
+    takes: amount(claimed),
     resets_at: new Date(limit.period.end).toISOString(),
   }
 }

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { type Store, quotaOf } from '../core/store.ts'
-import type { KeptTurn, TurnFormat } from '../formats/format.ts'
+import type { StoredTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Resolved } from './exchange.ts'
 import type { RecalledBody, KeptRequests } from './services.ts'
@@ -27,7 +27,7 @@ export type KeptTurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 /** Stored turns of a format whose requests refer to earlier responses. */
 export interface KeptTurns extends Pick<KeptRequests, 'find' | 'findInput' | 'findHolder' | 'forget' | 'hold'> {
   recall(turns: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
-  keep(key: VirtualKey, turn: KeptTurn): Promise<void>
+  keep(key: VirtualKey, turn: StoredTurn): Promise<void>
 }
 
 /**
@@ -68,7 +68,7 @@ async function recall(
   const found = {
     continued: isKeptHere ? await findTurn(store, key, continued) : undefined,
     quoted: await findQuoted(store, key, quoted),
-    held: new Set(holders.keys()),
+    storedUpstream: new Set(holders.keys()),
   }
   const [heldBy, other] = new Set(holders.values())
   if (other !== undefined) throw heldByTwo(String(heldBy), other)
@@ -111,7 +111,7 @@ async function read(store: KeptTurnStore, place: Place): Promise<string | undefi
   return isKeptId(place.id) ? store.get(nameOf(place)) : undefined
 }
 
-async function findTurn(store: KeptTurnStore, key: VirtualKey, id: string): Promise<KeptTurn | undefined> {
+async function findTurn(store: KeptTurnStore, key: VirtualKey, id: string): Promise<StoredTurn | undefined> {
   const [answered, input] = await Promise.all(HALVES.map((half) => read(store, { key, id, half })))
   const answer = answerOf(answered)
   if (answer === undefined || input === undefined) return undefined
@@ -140,7 +140,7 @@ async function findQuoted(
 }
 
 /** If a turn cannot be stored, requests that refer to it get 404. */
-async function write(store: KeptTurnStore, key: VirtualKey, { id, input, answer }: KeptTurn): Promise<void> {
+async function write(store: KeptTurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > LONGEST) return
   const options = { ttlMs: KEPT_MS, quota: quotaOf('turn', key.id) }

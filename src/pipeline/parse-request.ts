@@ -57,7 +57,7 @@ function understand(exchange: Authenticated, given: ReadBody, services: Services
   const { asked, read, bytes, narrow } = given
   checkPromptLength(read, services.limits.promptBytes)
   const named = services.resolve(read.model, key)
-  checkAccess(key, { prompt: read, modelName: named.name, also: named.routes.map(routeName) })
+  checkAccess(key, { prompt: read, modelName: named.name, otherNames: named.routes.map(routeName) })
   const answering = operatingRoutes(answeringRoutes(named), read)
   const resolved = narrow?.(answering) ?? answering
   checkTemperature(read, resolved, services.limits.maxTemperature)

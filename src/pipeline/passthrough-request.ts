@@ -173,7 +173,7 @@ function checkPermissions(key: VirtualKey, { name, model, provider, target, fiel
   const asked = asCount(fields['max_tokens'] ?? undefined)
   checkAccess(model === undefined ? withoutModels(key) : key, {
     modelName: name,
-    also: [`${provider.name}/${model}`],
+    otherNames: [`${provider.name}/${model}`],
     prompt: {
       native: { dialect: 'openai', value: fields },
       model: name,

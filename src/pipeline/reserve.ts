@@ -1,5 +1,5 @@
 import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
-import { greatestAnswer } from '../governance/access.ts'
+import { outputLimit } from '../governance/access.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Exchange, Parsed, Reserved, Route } from './exchange.ts'
 import type { Services } from './services.ts'
@@ -37,7 +37,7 @@ export function quote(parsed: Parsed, asksUpstream: boolean = true): Quote {
     candidates: () => resolved.routes.map(candidateOf),
     promptTokens: () => size.bound,
     countPrompt: () => size.count(),
-    outputTokens: greatestAnswer(key, prompt, resolved.routes[0].model),
+    outputTokens: outputLimit(key, prompt, resolved.routes[0].model),
     choices: prompt.settings.choices ?? 1,
     margin,
   })

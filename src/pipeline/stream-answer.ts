@@ -48,7 +48,7 @@ class StreamAnswer {
     this.#isNamed = isRecorded(answered, services)
     this.#buffer = services.recordings.open({
       owner: answered.key.id,
-      isKept: this.#isNamed || answered.first !== undefined || answered.plan.keep?.share !== undefined,
+      isStored: this.#isNamed || answered.first !== undefined || answered.plan.keep?.share !== undefined,
     })
   }
 
@@ -78,7 +78,7 @@ class StreamAnswer {
   #share(): void {
     const { plan, format, subscribers } = this.#answered
     const buffer = this.#buffer
-    if (!buffer.isKept) return
+    if (!buffer.isStored) return
     plan.keep?.share?.({
       about: { dialect: format.dialect },
       ended: buffer.ended,

@@ -63,5 +63,5 @@ export function ownAnswerId({ format, id }: Pick<Parsed, 'format' | 'id'>, { run
 
 /** The fields of a request that the writers of answers need. */
 export function writeContext({ prompt, startedAt, id, asked }: Parsed): WriteContext {
-  return { prompt, created: Math.floor(startedAt / 1000), requestId: id, asked }
+  return { prompt, created: Math.floor(startedAt / 1000), requestId: id, requestBody: asked }
 }

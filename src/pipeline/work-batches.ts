@@ -1,4 +1,4 @@
-import { type Batch, placeOf } from '../batches/batch.ts'
+import { type Batch, positionOf } from '../batches/batch.ts'
 import type { OpenBatch } from '../batches/batch-storage.ts'
 import { type ItemClaim, type ItemQueue, type ItemResult, writeLine } from '../batches/item-queue.ts'
 import { createItemPoll, type ItemPoll } from '../batches/poll.ts'
@@ -107,8 +107,8 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
       await workOn(claim)
     } catch (cause) {
       if (!isProgrammingError(cause)) throw cause
-      services.observers.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.place })
-      await finish(claim, { line: failedLine(claim.place) }, async () => {})
+      services.observers.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.position })
+      await finish(claim, { line: failedLine(claim.position) }, async () => {})
     }
   }
 
@@ -159,7 +159,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
   async function roundOf(batch: OpenBatch): Promise<ItemPoll> {
     const total = (await queue.batch(batch))?.total ?? 0
     const start = Math.floor(random() * total)
-    return createItemPoll(queue, batch, start === 0 ? undefined : placeOf(start - 1))
+    return createItemPoll(queue, batch, start === 0 ? undefined : positionOf(start - 1))
   }
 
   async function workOn(claim: ItemClaim): Promise<void> {
@@ -172,7 +172,7 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     const done = await queue.result(claim)
     if (done !== undefined) return conclude(claim, done)
     const request = await queue.request(claim)
-    const customId = request?.customId ?? claim.place
+    const customId = request?.customId ?? claim.position
     const end = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
     if (end !== undefined) return finish(claim, { line: writeLine(customId, end) }, async () => {})
     if (request === undefined) return finish(claim, { line: lostLine(customId) }, async () => {})

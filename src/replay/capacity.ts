@@ -12,7 +12,7 @@ export interface CapacityLimits {
  */
 interface RecordingCapacity {
   /** Reserves capacity for one recording. Returns undefined if the owner may not have another recording. */
-  enter(owner: string): CapacityShare | undefined
+  reserve(owner: string): CapacityShare | undefined
   readonly entries: number
   readonly bytes: number
 }
@@ -21,57 +21,57 @@ export interface CapacityShare {
   /** Takes bytes of the capacity. Returns false without taking any if they exceed a limit. */
   take(bytes: number): boolean
   /** Releases the capacity. Further calls have no effect. */
-  leave(): void
+  release(): void
 }
 
-interface Held {
+interface OwnerUsage {
   entries: number
   bytes: number
 }
 
 export function createRecordingCapacity(bounds: CapacityLimits): RecordingCapacity {
-  const owners = new Map<string, Held>()
+  const owners = new Map<string, OwnerUsage>()
   let entries = 0
   let bytes = 0
 
-  function enter(owner: string): CapacityShare | undefined {
+  function reserve(owner: string): CapacityShare | undefined {
     const own = owners.get(owner) ?? { entries: 0, bytes: 0 }
     const free = bounds.entries - entries - 1
     if (free < 0 || (own.entries > 0 && own.entries + 1 > free)) return undefined
     owners.set(owner, own)
     own.entries += 1
     entries += 1
-    let mine = 0
-    let hasLeft = false
+    let ownBytes = 0
+    let isReleased = false
 
     function fits(more: number): boolean {
       const left = bounds.bytes - bytes - more
-      if (left < 0 || mine + more > bounds.bytesOfOne) return false
+      if (left < 0 || ownBytes + more > bounds.bytesOfOne) return false
       return own.entries === 1 || own.bytes + more <= left
     }
 
     return {
       take: (more) => {
-        if (hasLeft || !fits(more)) return false
-        mine += more
+        if (isReleased || !fits(more)) return false
+        ownBytes += more
         own.bytes += more
         bytes += more
         return true
       },
-      leave: () => {
-        if (hasLeft) return
-        hasLeft = true
+      release: () => {
+        if (isReleased) return
+        isReleased = true
         entries -= 1
-        bytes -= mine
+        bytes -= ownBytes
         own.entries -= 1
-        own.bytes -= mine
+        own.bytes -= ownBytes
         if (own.entries === 0) owners.delete(owner)
       },
     }
   }
 
   return {
-    enter,
+    reserve: reserve,
     get entries() {
       return entries
     },

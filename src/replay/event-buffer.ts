@@ -50,26 +50,26 @@ interface Reader {
 export class EventBuffer implements Recording {
   readonly ended: Promise<StreamEnd>
   /** Called with false when all readers are blocked, and with true when one of them accepts events again. */
-  onDemand: ((isWanted: boolean) => void) | undefined
+  onDemand: ((hasDemand: boolean) => void) | undefined
 
-  readonly #place: CapacityShare | undefined
+  readonly #capacity: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
   readonly #chunks: EventChunk[] = []
   /** Number of dropped chunks. */
   #first = 0
   #original: Reader | undefined
-  #isKept: boolean
+  #isStored: boolean
   #isOver = false
   #isDraining = false
-  #isWanted = true
-  #tellEnd: (ending: StreamEnd) => void = () => {}
+  #hasDemand = true
+  #resolveEnd: (ending: StreamEnd) => void = () => {}
 
   /** Without capacity, no event is stored, and only the original reader receives the events. */
-  constructor(place: CapacityShare | undefined) {
-    this.#place = place
-    this.#isKept = place !== undefined
+  constructor(capacity: CapacityShare | undefined) {
+    this.#capacity = capacity
+    this.#isStored = capacity !== undefined
     this.ended = new Promise((resolve) => {
-      this.#tellEnd = resolve
+      this.#resolveEnd = resolve
     })
   }
 
@@ -84,7 +84,7 @@ export class EventBuffer implements Recording {
   }
 
   count(): number {
-    return this.#isKept ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
+    return this.#isStored ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
   }
 
   /** Runs the producer to its end without pauses, even without readers. */
@@ -95,11 +95,11 @@ export class EventBuffer implements Recording {
 
   push(chunk: EventChunk): void {
     if (this.#isOver || chunk.length === 0) return
-    if (this.#isKept && this.#place?.take(sizeOf(chunk)) !== true) this.#letGo()
-    if (!this.#isKept && this.#original === undefined) return
+    if (this.#isStored && this.#capacity?.take(sizeOf(chunk)) !== true) this.#stopStoring()
+    if (!this.#isStored && this.#original === undefined) return
     this.#chunks.push(chunk)
     for (const reader of this.#readers) this.#pump(reader)
-    if (!this.#isKept) this.#dropRead()
+    if (!this.#isStored) this.#dropRead()
     this.#updateDemand()
   }
 
@@ -108,14 +108,14 @@ export class EventBuffer implements Recording {
     if (this.#isOver) return
     this.push(last)
     this.#isOver = true
-    this.#tellEnd({ isWhole, text: this.#isKept ? this.#chunks.map(textOf).join('') : undefined })
+    this.#resolveEnd({ isWhole, text: this.#isStored ? this.#chunks.map(textOf).join('') : undefined })
     for (const reader of this.#readers) this.#pump(reader)
-    this.#leavePlace()
+    this.#releaseCapacity()
   }
 
-  /** True while the events can be read by others than the original reader. */
-  get isKept(): boolean {
-    return this.#isKept
+  /** True while other readers than the caller of the request can read the events. */
+  get isStored(): boolean {
+    return this.#isStored
   }
 
   #attach(reader: Reader): () => void {
@@ -123,7 +123,7 @@ export class EventBuffer implements Recording {
     reader.sink.onDrain(() => {
       reader.isBlocked = false
       this.#pump(reader)
-      if (!this.#isKept) this.#dropRead()
+      if (!this.#isStored) this.#dropRead()
       this.#updateDemand()
     })
     this.#pump(reader)
@@ -138,16 +138,16 @@ export class EventBuffer implements Recording {
     this.#readers.delete(reader)
     if (reader === this.#original) {
       this.#original = undefined
-      if (!this.#isKept) this.#dropRead()
+      if (!this.#isStored) this.#dropRead()
     }
-    this.#leavePlace()
+    this.#releaseCapacity()
     this.#updateDemand()
   }
 
   /** Writes pending events until the reader blocks. */
   #pump(reader: Reader): void {
     if (!this.#readers.has(reader)) return
-    if (!this.#isKept && reader !== this.#original) {
+    if (!this.#isStored && reader !== this.#original) {
       this.#detach(reader)
       reader.sink.fail(tooLarge())
       return
@@ -166,10 +166,10 @@ export class EventBuffer implements Recording {
   }
 
   /** Stops storing events, except those that the original reader has not read. */
-  #letGo(): void {
-    this.#isKept = false
+  #stopStoring(): void {
+    this.#isStored = false
     this.#dropRead()
-    this.#place?.leave()
+    this.#capacity?.release()
   }
 
   #dropRead(): void {
@@ -179,16 +179,16 @@ export class EventBuffer implements Recording {
   }
 
   /** Releases the capacity once the recording has ended and the original reader has read it or has disconnected. */
-  #leavePlace(): void {
-    if (this.#isOver && this.#original === undefined) this.#place?.leave()
+  #releaseCapacity(): void {
+    if (this.#isOver && this.#original === undefined) this.#capacity?.release()
   }
 
   #updateDemand(): void {
-    let isWanted = this.#isDraining
-    for (const reader of this.#readers) isWanted ||= !reader.isBlocked
-    if (isWanted === this.#isWanted || this.#isOver) return
-    this.#isWanted = isWanted
-    this.onDemand?.(isWanted)
+    let hasDemand = this.#isDraining
+    for (const reader of this.#readers) hasDemand ||= !reader.isBlocked
+    if (hasDemand === this.#hasDemand || this.#isOver) return
+    this.#hasDemand = hasDemand
+    this.onDemand?.(hasDemand)
   }
 }
 

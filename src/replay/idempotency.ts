@@ -4,7 +4,7 @@ import { type Store, quotaOf } from '../core/store.ts'
 import type { Subscribers } from './subscribers.ts'
 import {
   createRun,
-  type KeptAnswer,
+  type RepeatableAnswer,
   type RunOutcome,
   readClaim,
   type Run,
@@ -39,14 +39,14 @@ export type RepeatedAnswer =
 /** One method is called once when the first request ends. Further calls have no effect. Never rejects. */
 export interface FirstRequest {
   /** Sends the answer to all waiting requests, and to later requests until it expires. Resolves when it is stored. */
-  remember(answer: KeptAnswer): Promise<void>
+  remember(answer: RepeatableAnswer): Promise<void>
   /** Lets waiting requests follow the stream. A complete stream is stored, a broken stream is not. */
-  share(head: KeptAnswer['head'], recording: Recording): void
+  share(head: RepeatableAnswer['head'], recording: Recording): void
   /**
    * Sends this answer to waiting requests. Without an answer, waiting and later requests call the upstream one after
    * the other.
    */
-  forget(answer?: KeptAnswer): Promise<void>
+  forget(answer?: RepeatableAnswer): Promise<void>
 }
 
 export type RequestClaim =
@@ -60,7 +60,7 @@ export interface Idempotency {
    * request, or if the first request still runs after `patienceMs`. Rejects if the store fails or the caller
    * disconnects.
    */
-  claim(asked: IdempotentRequest): Promise<RequestClaim>
+  claim(request: IdempotentRequest): Promise<RequestClaim>
   /** Resolves when all ended requests are stored. */
   flush(): Promise<void>
   /** Number of unfinished requests of this process. */
@@ -90,28 +90,28 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const runs = new Map<string, Run>()
   const closing = new Set<Promise<void>>()
 
-  async function claim(asked: IdempotentRequest): Promise<RequestClaim> {
-    const name = `idempotency:${asked.owner}:${encodeURIComponent(asked.idempotencyKey)}`
-    const until = now() + asked.patienceMs
-    const timeout = (): TimeoutOptions => ({ ms: until - now(), after, signal: asked.signal, late: stillRunning })
+  async function claim(request: IdempotentRequest): Promise<RequestClaim> {
+    const name = `idempotency:${request.owner}:${encodeURIComponent(request.idempotencyKey)}`
+    const until = now() + request.patienceMs
+    const timeout = (): TimeoutOptions => ({ ms: until - now(), after, signal: request.signal, late: stillRunning })
     for (;;) {
       const run = runs.get(name)
-      if (run === undefined) return lead(name, asked, timeout)
-      const repeated = await join(run, asked, timeout)
+      if (run === undefined) return lead(name, request, timeout)
+      const repeated = await join(run, request, timeout)
       if (repeated !== undefined) return { role: 'repetition', repeated }
     }
   }
 
   /** Runs as the first request of this process. If the store contains an earlier request, repeats its answer. */
-  async function lead(name: string, asked: IdempotentRequest, timeout: () => TimeoutOptions): Promise<RequestClaim> {
-    const control = createRun(asked.fingerprint, asked.subscribers)
+  async function lead(name: string, request: IdempotentRequest, timeout: () => TimeoutOptions): Promise<RequestClaim> {
+    const control = createRun(request.fingerprint, request.subscribers)
     runs.set(name, control.run)
     const end = (): void => {
       runs.delete(name)
       control.end()
     }
     try {
-      const found = await findOrTake(name, asked, timeout)
+      const found = await findOrTake(name, request, timeout)
       if ('lease' in found) {
         control.begin()
         return { role: 'first', first: firstOf(found.lease, control, end) }
@@ -160,14 +160,14 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 
   function firstOf(lease: Lease, { run, notify }: RunControl, end: () => void): FirstRequest {
-    let isTold = false
-    const tellOnce = (outcome: RunOutcome | undefined): boolean => {
-      if (isTold) return false
-      isTold = true
+    let isNotified = false
+    const notifyOnce = (outcome: RunOutcome | undefined): boolean => {
+      if (isNotified) return false
+      isNotified = true
       notify(outcome)
       return true
     }
-    const close = (answer: KeptAnswer | undefined): Promise<void> => {
+    const close = (answer: RepeatableAnswer | undefined): Promise<void> => {
       const done =
         answer === undefined ? undefined : writeClaim({ state: 'done', fingerprint: run.fingerprint, answer })
       const closed = lease.end(done, keepSeconds * 1000).then(end)
@@ -176,16 +176,16 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
     return {
       remember: async (answer) => {
-        if (tellOnce({ kind: 'kept', answer })) await close(answer)
+        if (notifyOnce({ kind: 'kept', answer })) await close(answer)
       },
       share: (head, recording) => {
-        if (!tellOnce({ kind: 'live', head, recording })) return
+        if (!notifyOnce({ kind: 'live', head, recording })) return
         void recording.ended.then(({ isWhole, text }) =>
           close(isWhole && text !== undefined ? { status: 200, head, body: text } : undefined),
         )
       },
       forget: async (answer) => {
-        if (tellOnce(answer === undefined ? undefined : { kind: 'kept', answer })) await close(undefined)
+        if (notifyOnce(answer === undefined ? undefined : { kind: 'kept', answer })) await close(undefined)
       },
     }
   }
@@ -204,10 +204,10 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 /** Returns undefined if the first request has ended without an answer, so that the key can be claimed again. */
 async function join(
   run: Run,
-  asked: IdempotentRequest,
+  request: IdempotentRequest,
   timeout: () => TimeoutOptions,
 ): Promise<RepeatedAnswer | undefined> {
-  if (run.fingerprint !== asked.fingerprint) {
+  if (run.fingerprint !== request.fingerprint) {
     if (await withTimeout(run.begun, timeout())) throw otherRequest()
     return undefined
   }

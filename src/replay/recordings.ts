@@ -8,13 +8,13 @@ import { EventBuffer, type Recording } from './event-buffer.ts'
 import { createRecordingCapacity, type CapacityLimits } from './capacity.ts'
 
 /** The stored form of a finished answer. */
-export type Kept =
+export type StoredAnswer =
   /** The events as sent. */
   | { readonly kind: 'events'; readonly text: string }
   /** An answer that was sent as one JSON text, and its bill. Events are created from them on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
-export type FoundRecording = Live | { readonly kept: Kept } | 'elsewhere'
+export type FoundRecording = Live | { readonly kept: StoredAnswer } | 'elsewhere'
 
 /** A recording that this process is still generating. */
 export interface Live {
@@ -36,11 +36,11 @@ export interface RecordingName {
 export interface Recordings {
   readonly isOn: boolean
   /** Returns the buffer of a stream. If the stream is not stored, or without capacity, only its caller can read it. */
-  open(options: { readonly owner: string; readonly isKept: boolean }): EventBuffer
+  open(options: { readonly owner: string; readonly isStored: boolean }): EventBuffer
   /** Registers a stream under a name and stores the stream at its end. Replaces an older stream of the same name. */
   name(recording: Recording, name: RecordingName): void
   /** Stores an answer that was not streamed, in the background. */
-  keep(kept: Kept, owner: string, id: string): void
+  keep(kept: StoredAnswer, owner: string, id: string): void
   /** Finds a recording. Resolves with `elsewhere` if another process generates it. Rejects if the store fails. */
   find(owner: string, id: string): Promise<FoundRecording | undefined>
   /** Returns a search for the stream of a recording that another process generates. */
@@ -66,11 +66,11 @@ const HOUR_SECONDS = 3600
 const LEASE_MS = 30_000
 const LIVE = 'live'
 /** Ids of all formats. Answers with other ids are not stored. */
-const NAMABLE = /^[\x21-\x7e]{1,200}$/
+const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
   const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
-  const room = createRecordingCapacity({ ...BOUNDS, ...bounds })
+  const capacity = createRecordingCapacity({ ...BOUNDS, ...bounds })
   const most = bounds.bytesOfOne ?? BOUNDS.bytesOfOne
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
@@ -86,8 +86,8 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 
   /** Returns undefined for an answer above the maximum size. */
-  function write(kept: Kept): string | undefined {
-    const text = writeKept(kept)
+  function write(kept: StoredAnswer): string | undefined {
+    const text = writeStored(kept)
     return 2 * text.length > most ? undefined : text
   }
 
@@ -122,10 +122,10 @@ export function createRecordings(options: RecordingsOptions): Recordings {
 
   return {
     isOn,
-    open: ({ owner, isKept }) => new EventBuffer(isKept ? room.enter(owner) : undefined),
+    open: ({ owner, isStored }) => new EventBuffer(isStored ? capacity.reserve(owner) : undefined),
     name: (recording, known) => {
       const { owner, id, subscribers, isDetached = false } = known
-      if (!isOn || !NAMABLE.test(id)) return
+      if (!isOn || !SAFE_ID.test(id)) return
       const name = nameOf(owner, id)
       if (live.get(name)?.live === recording) return
       const recorded = { live: recording, subscribers }
@@ -134,16 +134,16 @@ export function createRecordings(options: RecordingsOptions): Recordings {
       if (isDetached) void save(`${name} live`, publish(recorded, name, owner))
     },
     keep: (kept, owner, id) => {
-      const text = isOn && NAMABLE.test(id) ? write(kept) : undefined
+      const text = isOn && SAFE_ID.test(id) ? write(kept) : undefined
       if (text !== undefined) void save(nameOf(owner, id), put(owner, id, text))
     },
     find: async (owner, id) => {
-      if (!NAMABLE.test(id)) return undefined
+      if (!SAFE_ID.test(id)) return undefined
       const name = nameOf(owner, id)
       const recorded = live.get(name)
       if (recorded !== undefined) return recorded
       await saving.get(name)
-      return readKept(await store.get(name))
+      return readStored(await store.get(name))
     },
     search: async (owner, id, idleMs) => {
       const { createStreamSearch } = await import('./live-stream.ts')
@@ -154,7 +154,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
       while (saving.size > 0) await Promise.all(saving.values())
     },
     get size() {
-      return { entries: room.entries, bytes: room.bytes }
+      return { entries: capacity.entries, bytes: capacity.bytes }
     },
   }
 }
@@ -165,12 +165,12 @@ function nameOf(owner: string, id: string): string {
 }
 
 /** Writes one line of JSON and the raw text. Serializing a long text as JSON again would dominate the cost. */
-function writeKept(kept: Kept): string {
+function writeStored(kept: StoredAnswer): string {
   const head = kept.kind === 'events' ? { kind: kept.kind } : { kind: kept.kind, metrics: kept.metrics }
   return `${JSON.stringify(head)}\n${kept.text}`
 }
 
-function readKept(value: string | undefined): FoundRecording | undefined {
+function readStored(value: string | undefined): FoundRecording | undefined {
   if (value === undefined) return undefined
   const end = value.indexOf('\n')
   const head = asObject(parseJson(value.slice(0, end)))

@@ -5,9 +5,9 @@ import type { Runtime } from '../core/ports.ts'
 
 /** The outcome of the first request for requests with the same Idempotency-Key. */
 export type RunOutcome =
-  | { readonly kind: 'kept'; readonly answer: KeptAnswer }
+  | { readonly kind: 'kept'; readonly answer: RepeatableAnswer }
   /** The answer has begun and can be followed. */
-  | { readonly kind: 'live'; readonly head: KeptAnswer['head']; readonly recording: Recording }
+  | { readonly kind: 'live'; readonly head: RepeatableAnswer['head']; readonly recording: Recording }
 
 /** An unfinished request of this process with an Idempotency-Key. */
 export interface Run {
@@ -54,7 +54,7 @@ function settleable<T>(): { readonly promise: Promise<T>; readonly resolve: (val
 }
 
 /** An answer that can be sent again, without headers that belong to one response (request id, rate limits). */
-export interface KeptAnswer {
+export interface RepeatableAnswer {
   readonly status: number
   /** Header names in lower case. */
   readonly head: Readonly<Record<string, string>>
@@ -64,7 +64,7 @@ export interface KeptAnswer {
 /** The stored value of an Idempotency-Key. Different requests have different fingerprints. */
 type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
-  | { readonly state: 'done'; readonly fingerprint: string; readonly answer: KeptAnswer }
+  | { readonly state: 'done'; readonly fingerprint: string; readonly answer: RepeatableAnswer }
 
 /** Writes one line of JSON, followed by the raw body of an answer. */
 export function writeClaim(record: ClaimRecord): string {

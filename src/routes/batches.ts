@@ -64,13 +64,13 @@ async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
   const { request } = call
   readSteering(request, { canExplain: false })
   checkJsonHeaders(request, bodyLimits.maxBytes)
-  const room = await bodyRoom.enter(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
+  const capacity = await bodyRoom.enter(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
   try {
     const bytes = await request.body(bodyLimits)
-    room.resize(bytes.byteLength)
+    capacity.resize(bytes.byteLength)
     return await store(parts, call, { key, bytes })
   } finally {
-    room.leave()
+    capacity.leave()
   }
 }
 

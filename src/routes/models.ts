@@ -81,8 +81,8 @@ function pageOf(visible: readonly Listed[], query: URLSearchParams): Page {
 }
 
 /** Returns `limit` of the query. Throws if it is not a whole number from 1 to 1,000. */
-export function readLimit(query: URLSearchParams, otherwise: number): number {
-  const limit = query.has('limit') ? Number(query.get('limit')) : otherwise
+export function readLimit(query: URLSearchParams, fallback: number): number {
+  const limit = query.has('limit') ? Number(query.get('limit')) : fallback
   if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit
   throw new GatewayError('invalid-request', `limit: expected a whole number from 1 to ${MAX_PAGE}.`, {
     param: 'limit',

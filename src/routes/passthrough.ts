@@ -63,7 +63,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
         ...shared,
         method,
         path: `/files/${id}${suffix}`,
-        holder: (key) => owners.holderOf(key, id),
+        holder: (key) => owners.providerOf(key, id),
         // Also called after a 404 of the vendor, because an expired file must not count towards the quota of the key.
         ...(method === 'DELETE' && { keep: forget, forget }),
       }
@@ -73,7 +73,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
     {
       method: 'POST',
       path: '/v1/files',
-      handle: handler(services, () => ({ ...shared, method: 'POST', path: '/files', keep: owners.hold })),
+      handle: handler(services, () => ({ ...shared, method: 'POST', path: '/files', keep: owners.register })),
     },
     {
       method: 'GET',
@@ -112,15 +112,15 @@ function segmentOf(call: Call, variable: string): string {
 /** The owners of files: the key that created each file, and its provider. */
 interface FileOwners {
   /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
-  holderOf(key: VirtualKey, id: string): Promise<string>
+  providerOf(key: VirtualKey, id: string): Promise<string>
   /** Stores the owner of a created file. If the key owns the maximum number of files, deletes the file and rejects. */
-  hold(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
+  register(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
   forget(key: VirtualKey, id: string): Promise<void>
   /** Returns the files of a key in the order of their ids, with the vendor's fields at their creation. */
   list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
 }
 
-interface HeldFile {
+interface StoredFile {
   readonly provider: string
   readonly file: JsonObject
 }
@@ -133,7 +133,7 @@ const MAX_DESCRIPTION = 2_000
 function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
   const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
 
-  async function read(name: string): Promise<HeldFile | undefined> {
+  async function read(name: string): Promise<StoredFile | undefined> {
     const value: unknown = JSON.parse((await store.get(name)) ?? 'null')
     const provider = isJsonObject(value) ? asString(value['provider']) : undefined
     if (!isJsonObject(value) || provider === undefined || !isJsonObject(value['file'])) return undefined
@@ -148,12 +148,12 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
   }
 
   return {
-    holderOf: async (key, id) => {
-      const held = await read(`${prefixOf(key)}${id}`)
-      if (held === undefined) throw notFound(id)
-      return held.provider
+    providerOf: async (key, id) => {
+      const stored = await read(`${prefixOf(key)}${id}`)
+      if (stored === undefined) throw notFound(id)
+      return stored.provider
     },
-    hold: async (key, provider, file) => {
+    register: async (key, provider, file) => {
       const id = asString(file['id']) ?? ''
       if (!/^[\w-]{1,200}$/.test(id)) throw brokenUpstream(provider.name, 'sent a file without an id')
       const value = JSON.stringify({ provider: provider.name, file: described(file) })
@@ -171,8 +171,8 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
       const after = query.get('after')
       const start = after === null ? {} : { after: `${prefix}${after}` }
       const names = await store.list(prefix, { ...start, limit: limit + 1 })
-      const held = await Promise.all(names.slice(0, limit).map(read))
-      const files = held.flatMap((one) => (one === undefined ? [] : [one.file]))
+      const stored = await Promise.all(names.slice(0, limit).map(read))
+      const files = stored.flatMap((one) => (one === undefined ? [] : [one.file]))
       const purpose = query.get('purpose')
       const data = purpose === null ? files : files.filter((file) => file['purpose'] === purpose)
       return { object: 'list', data, has_more: names.length > limit }

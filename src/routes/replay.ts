@@ -17,7 +17,7 @@ import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
-import type { FoundRecording, Kept } from '../replay/recordings.ts'
+import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
@@ -35,7 +35,7 @@ export function replayStream(services: Services): Handler {
   }
 }
 
-interface Wanted {
+interface ReplayRequest {
   /** Number of events that the caller has received. */
   readonly after: number
   readonly services: Services
@@ -44,18 +44,18 @@ interface Wanted {
 /** Sends a recording to a reader. */
 type Send = (sink: EventSink) => void
 
-async function find({ variables, request }: Call, key: VirtualKey, wanted: Wanted): Promise<Send> {
-  const { after, services } = wanted
+async function find({ variables, request }: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
+  const { after, services } = replay
   const id = variables['id'] ?? ''
   const look = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
   const found = await look()
   if (found === undefined) throw unknownMessage()
   if (found === 'elsewhere') {
     const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
-    return (sink) => void followOther(look, { findStream, request, sink }, wanted)
+    return (sink) => void followOther(look, { findStream, request, sink }, replay)
   }
   if ('kept' in found) {
-    const text = textAfter(found.kept, wanted)
+    const text = textAfter(found.kept, replay)
     return (sink) => sendText(text, sink)
   }
   checkPosition(after, found.live.count())
@@ -73,9 +73,9 @@ async function find({ variables, request }: Call, key: VirtualKey, wanted: Wante
 async function followOther(
   look: () => Promise<FoundRecording | undefined>,
   { findStream, request, sink }: Other,
-  wanted: Wanted,
+  replay: ReplayRequest,
 ): Promise<void> {
-  const { runtime, timeouts } = wanted.services
+  const { runtime, timeouts } = replay.services
   const until = runtime.now() + timeouts.total
   let hasLeft = false
   let wake: () => void = () => {}
@@ -88,10 +88,10 @@ async function followOther(
   try {
     while (!hasLeft) {
       const found = await look()
-      if (found !== 'elsewhere') return sendText(keptText(found, wanted), sink)
+      if (found !== 'elsewhere') return sendText(storedText(found, replay), sink)
       const live = await findStream()
       if (live !== undefined && !hasLeft) {
-        stopReading = live.follow(afterEvents(wanted.after, sink))
+        stopReading = live.follow(afterEvents(replay.after, sink))
         return
       }
       if (runtime.now() >= until) throw lostMessage()
@@ -111,7 +111,7 @@ interface Other {
   readonly sink: EventSink
 }
 
-/** Leaves out the events that the caller has seen. */
+/** Returns a sink without the events that the caller has already received. */
 function afterEvents(after: number, sink: EventSink): EventSink {
   let count = 0
   return {
@@ -133,9 +133,9 @@ function afterEvents(after: number, sink: EventSink): EventSink {
   }
 }
 
-function keptText(found: FoundRecording | undefined, wanted: Wanted): string {
+function storedText(found: FoundRecording | undefined, replay: ReplayRequest): string {
   if (found === undefined || found === 'elsewhere' || 'live' in found) throw lostMessage()
-  return textAfter(found.kept, wanted)
+  return textAfter(found.kept, replay)
 }
 
 function sendText(text: string, sink: EventSink): void {
@@ -143,7 +143,7 @@ function sendText(text: string, sink: EventSink): void {
   sink.end()
 }
 
-function textAfter(kept: Kept, { after, services }: Wanted): string {
+function textAfter(kept: StoredAnswer, { after, services }: ReplayRequest): string {
   const text = textOf(kept, services)
   checkPosition(after, countEvents(text))
   return skipEvents(text, after)
@@ -153,7 +153,7 @@ function textAfter(kept: Kept, { after, services }: Wanted): string {
  * Returns the events of an answer. Answers sent as JSON are converted on request, because few callers need their
  * events.
  */
-function textOf(kept: Kept, services: Services): string {
+function textOf(kept: StoredAnswer, services: Services): string {
   if (kept.kind === 'events') return kept.text
   const { metrics } = kept
   if (!isMetrics(metrics)) throw unknownMessage()
@@ -187,8 +187,8 @@ async function readPosition(request: HttpRequest, services: Services): Promise<n
 
 async function readOptionalBody(request: HttpRequest, { limits, runtime }: Services): Promise<JsonObject> {
   const length = request.header('content-length')
-  const isUnsaid = length === undefined && request.header('content-type') === undefined
-  if (length === '0' || isUnsaid) return {}
+  const hasNoBody = length === undefined && request.header('content-type') === undefined
+  if (length === '0' || hasNoBody) return {}
   checkJsonHeaders(request, MAX_BODY_BYTES)
   const bytes = await request.body({ maxBytes: MAX_BODY_BYTES, readMs: limits.bodyReadMs, after: runtime.after })
   if (bytes.byteLength === 0) return {}

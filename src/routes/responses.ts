@@ -58,12 +58,12 @@ function handler(services: Services, action: Action, fromTurns: FromTurns): Hand
   return async (call) => {
     const key = await findCaller(call.request, services)
     if (call.query.get('stream') === 'true') throw notStreamed()
-    const holder = await services.turns.findHolder(key, idOf(call))
-    if (holder === undefined) {
+    const provider = await services.turns.findHolder(key, idOf(call))
+    if (provider === undefined) {
       return sendToKey(call, key, services, await fromTurns(key, call))
     }
     const rate = await takeRequest(services.ledger, key)
-    const text = await askHolder(services, holder, call, action)
+    const text = await askProvider(services, provider, call, action)
     if (action.method === 'DELETE') await services.turns.forget(key, idOf(call))
     sendJson(call.sink, 200, baseHeaders(call.id, rate), text)
   }
@@ -72,8 +72,13 @@ function handler(services: Services, action: Action, fromTurns: FromTurns): Hand
 /** Query parameters that are forwarded to the vendor. */
 const FORWARDED = ['include', 'include[]', 'limit', 'after', 'before', 'order']
 
-async function askHolder(services: Services, holder: string, call: Call, { method, suffix }: Action): Promise<string> {
-  const provider = services.provider(holder)
+async function askProvider(
+  services: Services,
+  providerName: string,
+  call: Call,
+  { method, suffix }: Action,
+): Promise<string> {
+  const provider = services.provider(providerName)
   if (provider?.heldResponse === undefined) throw notFound(call)
   const { runtime, timeouts } = services
   const cancellation = new Cancellation()

@@ -13,25 +13,27 @@ export interface PromptWeight {
   readonly translation: number
 }
 
-/** Every vendor opens the prompt and the answer with a few tokens; some add a line of their own. */
+/** Tokens of the request's frame. Vendors open the prompt and the answer with a few tokens; some add a line. */
 const REQUEST_TOKENS = 64
 const MESSAGE_TOKENS = 8
 const TOOL_TOKENS = 16
-/** Vendors explain to the model how tools are called. */
+/** Tokens of the vendor's instructions for tool calls. */
 const TOOL_INSTRUCTION_TOKENS = 1000
 /** Maximum number of tokens of one image at the vendors of the catalog. @see Model.imageTokens for exceptions */
 const MAX_IMAGE_TOKENS = 9600
-/** Braces, quotes and field names that another format adds around a part, a tool and the request. */
+/** Tokens of braces, quotes and field names that another format adds to a part, a tool and the request. */
 const TRANSLATED_PART = 32
 const TRANSLATED_TOOL = 32
 const TRANSLATED_REQUEST = 32
-/** An instruction that replaces a setting which the other format does not have. */
+/** Tokens of an instruction that replaces a setting without an equivalent in the other format. */
 const TRANSLATED_SHAPE = 128
-/** The schema of the function that replaces a tool which takes one text. */
+/** Tokens of the schema of the function that replaces a tool with one text argument. */
 const CUSTOM_TOOL = 160
-/** Base64 has 4 characters for 3 bytes. A byte that is not UTF-8 is replaced by a character of 3 bytes. */
+/**
+ * Growth of decoded base64. Base64 has 4 characters for 3 bytes, and an invalid byte becomes a character of 3 bytes.
+ */
 const DECODED_GROWTH = 1.25
-/** A number with an exponent can grow to 25 characters. The name of a call can appear three times, escaped. */
+/** Maximum growth of a number with an exponent (to 25 characters) and of the name of a call (escaped, three times). */
 const EXPONENT_GROWTH = 22
 const NAME_GROWTH = 18
 
@@ -56,14 +58,16 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   return weight
 }
 
-/** Weighs a tool that is not a function, and the tools in it. In other formats each has the name of its group as a prefix. */
+/**
+ * Weighs a tool that is not a function, and the tools in it. In other formats, names have the group name as a prefix.
+ */
 function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
   weight.translation += CUSTOM_TOOL + groupName
   const name = typeof tool['name'] === 'string' ? tool['name'].length : 0
   for (const inner of asArray(tool['tools'])) if (isJsonObject(inner)) weighTool(inner, weight, name)
 }
 
-/** Custom calls become functions whose only argument is JSON text. Items may contain tools. */
+/** Weighs an item. Custom calls become functions with one JSON argument. Items may contain tools. */
 function weighOpaque({ input, namespace, ...item }: JsonObject, weight: Weighing): void {
   if (typeof input === 'string') weight.translation += rewrittenInput(input)
   if (typeof namespace === 'string') weight.translation += namespace.length
@@ -101,7 +105,7 @@ function weighPart(part: Part, weight: Weighing): void {
   }
 }
 
-/** Arguments are an object in one format and JSON text in the others, where each quote and backslash is escaped. */
+/** Returns the added bytes of a tool call's arguments: an object in one format, escaped JSON text in the others. */
 function rewrittenInput(input: string): number {
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH
@@ -125,7 +129,7 @@ export function tokensBesideText({ frame, images }: PromptWeight, model: Model):
   return frame + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
 
-/** Returns the window of the model itself, which limits the prompt and its answer together. */
+/** Returns the context window of the model, which limits the prompt and the answer together. */
 export function windowOf(model: Model): number {
   return model.upstreamWindow ?? model.contextWindow
 }
@@ -148,7 +152,7 @@ const MAX_HEAD = 200
 
 /**
  * Returns the texts of the body that a tokenizer would see, in pieces: each element of a top-level list is one piece.
- * Strings are unescaped, as in the templates of vendors. The base64 text of images is left out.
+ * Strings are unescaped, as in the templates of vendors. The base64 text of images is omitted.
  */
 export function* textsOfBody(prompt: Prompt): Generator<string> {
   const images = imageBlocks(prompt)

@@ -18,7 +18,7 @@ function classOf(sign: string): number {
   return /\d/.test(sign) ? DIGIT : SIGN
 }
 
-/** Tokens that each feature of a text adds. */
+/** Number of tokens per feature of a text. */
 interface Weights {
   readonly word: number
   readonly letterBeyondFive: number
@@ -92,7 +92,7 @@ function endOfRun(text: string, start: number, kind: number): number {
   return end
 }
 
-/** Upper case and then lower case, as the tokenizer splits `fooBar` and `JSONText`. */
+/** Returns the end of upper-case and then lower-case letters, as the tokenizer splits `fooBar` and `JSONText`. */
 function endOfWord(text: string, start: number): number {
   let end = start
   while (end < text.length && CLASSES[text.charCodeAt(end)] === UPPER) end++

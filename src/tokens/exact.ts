@@ -2,11 +2,14 @@ import type { Vocabulary } from '../core/model.ts'
 import { yieldToEventLoop } from './yield.ts'
 import { type Ranks, readRanks } from './ranks.ts'
 
-/** Maximum number of UTF-16 units that the pattern and the merges process at once. */
+/** Maximum number of UTF-16 units that the pattern and the merges process together. */
 const WINDOW = 8192
-/** A piece that ends this close to the end of a window may be cut off. The next window begins with it. */
+/**
+ * Distance from the end of a window, in UTF-16 units, within which a piece may be cut off. The next window begins with
+ * such a piece.
+ */
 const MARGIN = 4
-/** UTF-16 units that are counted between two yields to the event loop. */
+/** Number of UTF-16 units between two yields to the event loop. */
 const SLICE = 32_768
 
 /** The tokens of a vocabulary, and the pattern that splits text into pieces before they are merged. */
@@ -15,7 +18,7 @@ interface Loaded {
   readonly pattern: RegExp
 }
 
-/** Literal imports, so that bundlers find them. */
+/** Loaders of vocabularies. The imports are literal, so that bundlers find them. */
 const SOURCES = {
   o200k: () => import('js-tiktoken/ranks/o200k_base'),
   cl100k: () => import('js-tiktoken/ranks/cl100k_base'),
@@ -66,7 +69,7 @@ async function load(name: Vocabulary): Promise<Loaded> {
 
 const scratch: Uint8Array = new Uint8Array(WINDOW * 3)
 
-/** Counts the pieces that certainly end in the window. A piece that is longer than the window is counted in parts. */
+/** Counts the pieces that are complete in the window. A piece longer than the window is counted in parts. */
 function countWindow(
   { ranks, pattern }: Loaded,
   window: string,
@@ -137,8 +140,8 @@ const workspace: Workspace = {
 }
 
 /**
- * Returns the number of tokens of one piece: byte-pair merges in the order of their ranks. The queue makes that
- * n log n steps for n bytes, instead of n² for the usual loop.
+ * Returns the number of tokens of one piece: byte-pair merges in the order of their ranks. The queue reduces the work
+ * for n bytes to n log n steps.
  */
 function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
   if (length < 2 || ranks.rankOf(bytes, 0, length) !== -1) return 1
@@ -152,7 +155,7 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE + at)
   }
 
-  /** Queues the pair that now begins at `at`. */
+  /** Queues the new pair at `at`. */
   const renew = (at: number): void => {
     const middle = next[at] ?? length
     const end = middle < length ? (next[middle] ?? length) : length

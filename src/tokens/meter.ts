@@ -9,25 +9,25 @@ import { estimateTokens } from './estimate.ts'
 import type { ExactCount } from './exact.ts'
 import { yieldToEventLoop } from './yield.ts'
 
-/** Number of texts whose counts are cached. A conversation is sent again with every turn. */
+/** Number of texts whose counts are cached. Conversations are sent again with every turn. */
 const MAX_CACHED_COUNTS = 50_000
 /** Shorter texts are not cached, because counting is as cheap as a look-up. */
 const MIN_CACHED_LENGTH = 64
-/** An estimate of at least this multiple of a threshold is not counted. */
-const SURE_ABOVE = 1.6
-/** Tokens with which every upstream opens the answer. */
+/** Multiple of a threshold from which an estimate is not verified by a count. */
+const CERTAIN_MULTIPLE = 1.6
+/** Number of tokens with which every upstream opens the answer. */
 const ANSWER_FRAME = 3
 
 /** Tokens of the frame of each message (role and separators), of each tool call and of each tool. */
 const MESSAGE_FRAME = 4
 const TOOL_CALL_FRAME = 4
 const TOOL_FRAME = 8
-/** An image of 1,092 × 1,092 pixels in the message format; about a 1,024 × 2,048 one in the chat format. */
+/** Tokens of an image of 1,092 × 1,092 pixels in the message format, or of about 1,024 × 2,048 in the chat format. */
 export const IMAGE_TOKENS = 1600
-/** A page of a document is about 50 KB of base64 and, with its picture, 2,500 tokens. */
+/** Estimate of a document's page: 50 KB of base64 and, with its image, 2,500 tokens. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
-/** Maximum length of an unknown part's JSON that counts as text. The rest counts like a document. */
+/** Maximum length of an unknown part's JSON that counts as text. The remainder counts like a document. */
 const MAX_UNKNOWN_LENGTH = 8000
 
 /** The estimate of one text, and its exact count in each vocabulary. */
@@ -43,8 +43,8 @@ type Counted = Message | Tool
 /**
  * Returns the default meter over a tokenizer.
  *
- * @param seed Returns a number unknown to callers. It keys the cache of counts, which all tenants share. It is called
- * once, at the first count, because a Worker draws no random numbers before its first request.
+ * @param seed Returns a number unknown to callers, which keys the shared cache of counts. Called once, at the first
+ *   count, because Workers have no random numbers before their first request.
  */
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
@@ -80,7 +80,10 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return (sizes.exact ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
   }
 
-  /** A text never has more tokens than bytes. Rare words come near to that bound and exceed their estimate. */
+  /**
+   * Returns an upper bound. A text never has more tokens than bytes. Rare words approach this bound and exceed their
+   * estimate.
+   */
   const bound = (item: Counted): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
   const sumOf = (prompt: Prompt, measure: (item: Counted) => number): number => {
@@ -123,7 +126,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     async sizeNear(prompt, thresholds, signal) {
       await prepare(prompt, signal)
       const estimated = sumOf(prompt, estimate)
-      const near = thresholds.filter((at) => estimated < at * SURE_ABOVE)
+      const near = thresholds.filter((at) => estimated < at * CERTAIN_MULTIPLE)
       if (near.length === 0) return estimated
       const most = sumOf(prompt, bound)
       return near.some((at) => most > at) ? countOf(prompt, signal) : estimated
@@ -157,7 +160,7 @@ function textOfPartCounted(part: Part): string {
   return textOfPart(part)
 }
 
-/** Returns the tokens besides the text: frame, calls, images and documents. */
+/** Returns the number of tokens outside of the text: frame, calls, images and documents. */
 function fixedTokens(item: Counted): number {
   if (!('parts' in item)) return TOOL_FRAME
   return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME)

@@ -13,8 +13,9 @@ export interface Ranks {
 const PIECES_PER_SLICE = 20_000
 
 /**
- * Reads ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. All tokens are in one array
- * of bytes with a hash table of numbers (6 MB), because a map of 200,000 strings takes 40 MB and a second.
+ * Reads ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. Tokens are stored in one
+ * array of bytes with a hash table of numbers (6 MB). A map of 200,000 strings would take 40 MB and one second to
+ * build.
  */
 export async function readRanks(text: string): Promise<Ranks> {
   const pool = new Uint8Array(text.length)

@@ -23,12 +23,12 @@ export type TranslatedChunk = Uint8Array | string
 const MAX_BYTES = 32 * 1024 * 1024
 
 export interface TranslatorOptions {
-  /** The upstream's format; absent for providers that produce steps themselves. */
+  /** The upstream's format. Absent for providers that produce steps. */
   readonly format?: StreamFormat | undefined
   readonly writer: StepWriter
-  /** True when caller and upstream use one format, so that plain events are relayed unchanged. @default false */
+  /** True if caller and upstream use the same format, so that plain events are relayed unchanged. @default false */
   readonly isSameFormat?: boolean
-  /** True when events carry ids, counted from 1, so that a client can resume after any of them. */
+  /** True if events have ids, counted from 1, so that a client can resume after any event. */
   readonly isNumbered: boolean
   /** Throws for an event that must not be parsed. */
   readonly checkEvent?: (data: string) => void
@@ -39,13 +39,13 @@ export interface TranslatorOptions {
 /**
  * Translates an upstream's stream for the caller, and collects the answer for the bill, the cache and recordings.
  *
- * When both sides use one format, plain events after the first content are relayed as the received bytes. The bytes are
- * kept, and parsed only when the completion is read.
+ * If both sides use the same format, plain events after the first content are relayed as the received bytes. The bytes
+ * are stored and parsed only when the completion is read.
  */
 export class AnswerTranslator {
   /** The upstream's id of the answer. */
   answerId: string | undefined
-  /** True after the first event that a caller sees. */
+  /** True after the first event that is visible to the caller. */
   hasContent = false
   /** True after the last event of the protocol. */
   isWhole = false
@@ -76,8 +76,8 @@ export class AnswerTranslator {
   }
 
   /**
-   * Takes bytes of the upstream, cut anywhere. Returns the events that can be sent. Throws `upstream` for a faulty stream.
-   * If events precede the fault, they are returned, and the fault is in `failure`.
+   * Takes bytes of the upstream, split at any position. Returns the events that can be sent. Throws `upstream` for a
+   * faulty stream. If events precede the fault, returns them and sets `failure`.
    */
   push(bytes: Uint8Array): TranslatedChunk {
     const chunks: TranslatedChunk[] = []
@@ -90,13 +90,13 @@ export class AnswerTranslator {
     return joinChunks(chunks)
   }
 
-  /** Takes a step of a provider that has no wire format. */
+  /** Takes a step of a provider without a wire format. */
   pushStep(step: Step): string {
     this.#note(step)
     return this.#number(this.#options.writer.write(step))
   }
 
-  /** Called when the upstream's body has ended. Throws `upstream` when the answer is not complete. */
+  /** Ends the answer after the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
   finish(): string {
     const frames = this.#frames?.end() ?? []
     let text = ''
@@ -108,24 +108,24 @@ export class AnswerTranslator {
     return text + this.pushStep({ events: [{ type: 'done' }] })
   }
 
-  /** True when the upstream has stated why the answer ended. */
+  /** True once the upstream has sent a finish reason. */
   get isFinished(): boolean {
     return this.#collected.isFinished()
   }
 
-  /** True when the answer so far has text, thinking or a tool call. */
+  /** True if the current answer has text, thinking or a tool call. */
   get hasText(): boolean {
     if (this.#hasRelayed) return true
     const { parts, furtherText = '' } = this.completion()
     return furtherText !== '' || parts.some((part) => textOfPart(part) !== '')
   }
 
-  /** The usage as reported so far. */
+  /** The usage reported so far. */
   get usage(): Usage | undefined {
     return this.#collected.completion().usage
   }
 
-  /** The answer as received so far. */
+  /** Returns the answer received so far. */
   completion(): Completion {
     const reader = this.#options.format?.stepReader()
     if (!this.#hasRelayed || reader === undefined) return this.#collected.completion()
@@ -134,7 +134,7 @@ export class AnswerTranslator {
     try {
       for (const bytes of this.#received) for (const frame of frames.read(bytes)) again.add(reader(frame))
     } catch {
-      // The events before the faulty one are the answer so far.
+      // The answer consists of the events before the faulty event.
     }
     return again.completion()
   }
@@ -203,18 +203,18 @@ export class AnswerTranslator {
   }
 
   #translate(frame: Frame): string {
-    // Events after the last one are dropped.
+    // Events after the end of the protocol are dropped.
     if (this.isWhole || this.#reader === undefined) return ''
     this.#options.checkEvent?.(frame.data)
     return this.pushStep(this.#read(frame, this.#reader))
   }
 
-  /** An event that cannot be read is a failure of the upstream. */
+  /** Reads an event. Throws `upstream` for an event that cannot be parsed. */
   #read(frame: Frame, reader: StepReader): Step {
     try {
       return reader(frame)
     } catch (error) {
-      throw GatewayError.is(error) ? error : this.#options.broken('sent an event that cannot be read', error)
+      throw GatewayError.is(error) ? error : this.#options.broken('sent an event that cannot be parsed', error)
     }
   }
 
@@ -253,10 +253,10 @@ export class AnswerTranslator {
 
 const LF = 10
 const EVENT_END = '\n\n'
-/** Parsing events of so few bytes together costs less than dividing them. */
+/** Maximum size of events, in bytes, that are parsed together. Dividing smaller runs takes longer than parsing them. */
 const MAX_PARSED = 256
 
-/** Returns the index after the event that began in an earlier chunk, or -1 when it does not end in this one. */
+/** Returns the index after the event that began in an earlier chunk, or -1 if the event does not end in this chunk. */
 function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {
   if (endsInLineFeed && bytes[0] === LF) return 1
   const end = searchBytes(bytes).find('\n\n')
@@ -283,7 +283,7 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
   )
 }
 
-/** Returns false for starts of answers and blocks, empty text, and token counts, which show the caller no content. */
+/** Returns true for visible content. Starts of answers and blocks, empty text, and token counts are not content. */
 function isContent(event: AnswerEvent): boolean {
   switch (event.type) {
     case 'answer-start':

@@ -11,20 +11,21 @@ export interface AttemptRoute {
   readonly model: Model
 }
 
-/** An answer whose usage may grow while it arrives. */
+/** An answer whose usage may increase while it is received. */
 interface Reporting {
   readonly usage?: Usage | undefined
 }
 
 /**
- * One upstream call. It is paid once the upstream accepts it (status 200), and also when the gateway ends it before its
- * answer: on a timeout, or when the client disconnects. A call that was refused or that did not reach the upstream is free.
+ * One upstream call. A call is paid if the upstream accepts it (status 200), or if the gateway ends it before the
+ * answer, on a timeout or when the client disconnects. Refused calls and calls that did not reach the upstream are
+ * free.
  */
 export class Attempt {
   readonly route: AttemptRoute
   isPaid = false
   readonly #cancellation: Cancellation
-  /** True when the client disconnected before: the call was never sent. */
+  /** True if the client disconnected before the call was sent. */
   readonly #isUnsent: boolean
   #answer: Reporting = {}
 
@@ -64,7 +65,7 @@ export class Attempts {
     return attempt
   }
 
-  /** True when the upstream has not reported the prompt's tokens of a paid call. */
+  /** True if the upstream has not reported the prompt's tokens of a paid call. */
   get isUnreported(): boolean {
     return this.#all.some(({ isPaid, usage }) => isPaid && promptTokens(usage) === 0)
   }
@@ -94,7 +95,7 @@ function costOfAttempt({ route, usage }: Attempt, sent: () => number): NanoUsd {
   return costOf(withPrompt(usage, sent), route.model.price)
 }
 
-/** Adds a local count of the prompt to usage that has none: no prompt is empty, so the upstream did not count it. */
+/** Adds a local count of the prompt to usage without prompt tokens. A prompt is never empty, so 0 means not counted. */
 export function withPrompt(usage: Usage, sent: () => number): Usage {
   return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: sent() }
 }

@@ -3,7 +3,7 @@ import { withoutSecrets } from './upstream-failure.ts'
 
 interface Refused {
   readonly response: { readonly status: number; readonly header: (name: string) => string | undefined }
-  /** Milliseconds since 1970. */
+  /** Current time in milliseconds since 1970. */
   readonly now: number
   readonly secrets: readonly string[]
 }
@@ -21,7 +21,7 @@ export function readRefusal(failure: GatewayError, { response, now, secrets }: R
   return withoutSecrets(refusal, secrets)
 }
 
-/** Returns true when the upstream refused the gateway's credentials or rights, so that a retry is useless. */
+/** Returns true if the upstream refused the gateway's credentials or permissions, so that a retry cannot succeed. */
 function refusesGateway(status: number): boolean {
   return status === 401 || status === 402 || status === 403
 }
@@ -52,7 +52,7 @@ function secondsFrom(value: string | undefined, perSecond: number): number | und
 }
 
 function secondsUntil(value: string | undefined, now: number): number | undefined {
-  // Date.parse also accepts texts such as "-5", so only the date format of HTTP is read.
+  // Only the date format of HTTP is accepted, because Date.parse also accepts strings such as "-5".
   const at = /^[a-z]{3}, /i.test(value ?? '') ? Date.parse(value ?? '') : NaN
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now) / 1000))
 }

@@ -1,7 +1,7 @@
 import { asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** Maximum nesting of an answer. Serializing a deeper one would exhaust the stack. */
+/** Maximum nesting of an answer. Serializing deeper values would exhaust the stack. */
 const MAX_DEPTH = 128
 
 /** Returns a failure of the provider. The message names the provider and never its address. */
@@ -19,7 +19,7 @@ export function unreachable(provider: string, connectMs: number, cause: unknown)
   return new GatewayError('upstream-timeout', message, { isUnsent: true, cause })
 }
 
-/** Parses a JSON object. Returns undefined for every other text, and for one that is nested too deep. */
+/** Parses a JSON object. Returns undefined for other text and for text that is nested too deeply. */
 export function parseObject(text: string): JsonObject | undefined {
   if (isTooDeep(text)) return undefined
   try {
@@ -33,7 +33,7 @@ function secretRemover(secrets: readonly string[]): (text: string) => string {
   return (text) => secrets.reduce((rest, secret) => rest.replaceAll(secret, '[removed]'), text)
 }
 
-/** Removes the provider's secrets from a failure. Some upstreams repeat the key that they refuse. */
+/** Removes the provider's secrets from a failure, because some upstreams repeat a refused key. */
 export function withoutSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
   const hide = secretRemover(secrets)
   const { param, upstream } = failure.details
@@ -54,7 +54,7 @@ function hideIn(value: Json, hide: (text: string) => string): Json {
   return Object.fromEntries(fields) as JsonObject
 }
 
-/** Returns true for JSON text in which more than 128 objects and arrays are nested. Linear in the length of the text. */
+/** Returns true for JSON text with more than 128 nested objects and arrays. Takes linear time. */
 export function isTooDeep(text: string): boolean {
   if (text.length <= 2 * MAX_DEPTH) return false
   let depth = 0
@@ -68,7 +68,10 @@ export function isTooDeep(text: string): boolean {
   return false
 }
 
-/** Returns the index of the quote that ends the string at `start`. Searching is faster than reading each unit. */
+/**
+ * Returns the index of the quote that ends the string at `start`. Uses `indexOf`, which is faster than reading each
+ * unit.
+ */
 function endOfString(text: string, start: number): number {
   for (let quote = text.indexOf('"', start + 1); quote !== -1; quote = text.indexOf('"', quote + 1)) {
     let backslashes = 0

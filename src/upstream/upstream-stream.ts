@@ -3,10 +3,10 @@ import type { Step, AnswerSource, SourceReceiver } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 
-/** Milliseconds that a request waits for the first content of a stream, after the upstream has answered 200. */
+/** Maximum wait for the first content of a stream after the upstream's status 200, in milliseconds. */
 export const MAX_HOLD_MS = 5000
 
-/** Reports how a stream ended to the circuit breaker. One of the methods is called, once. */
+/** Reports the outcome of a stream to the circuit breaker. Exactly one method is called, once. */
 export interface StreamEnd {
   readonly whole: () => void
   readonly broken: (error: unknown) => void
@@ -16,15 +16,15 @@ export interface StreamEnd {
 /** Receives a stream that has been opened. */
 export interface StreamListener {
   onChunk(chunk: TranslatedChunk): void
-  /** The answer is complete. */
+  /** Called when the answer is complete. */
   onWhole(): void
   onError(error: unknown): void
 }
 
 /**
- * A streamed answer that passes through a translator. It is open after its first content. Until then a failure can still
- * be answered by another candidate. After five seconds without content it is passed on, so that the headers and heartbeats
- * of the response keep the client connected.
+ * A streamed answer that passes through a translator. The stream is open after its first content. Until then, another
+ * candidate can be tried after a failure. After five seconds without content, the stream is open as well, so that the
+ * headers and heartbeats of the response keep the client connected.
  */
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator
@@ -42,7 +42,7 @@ export class UpstreamStream implements SourceReceiver {
     this.translator = translator
   }
 
-  /** Reads until the first content, at most `holdMs`. Rejects with the failure of a stream that breaks before. */
+  /** Reads until the first content, at most `holdMs`. Rejects with the failure of a stream that breaks before that. */
   open({ after }: Pick<Runtime, 'after'>, holdMs: number = MAX_HOLD_MS): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onOpen = resolve
@@ -58,7 +58,7 @@ export class UpstreamStream implements SourceReceiver {
     if (this.#outcome !== undefined) this.#count(this.#outcome)
   }
 
-  /** Passes the chunks so far to the listener, and then each chunk as it arrives. */
+  /** Passes earlier chunks to the listener immediately, and later chunks when they are received. */
   attach(listener: StreamListener): void {
     this.#listener = listener
     for (const chunk of this.#buffered.splice(0)) listener.onChunk(chunk)
@@ -129,12 +129,12 @@ export class UpstreamStream implements SourceReceiver {
     if (this.translator.failure !== undefined) this.breakOff(this.translator.failure)
   }
 
-  /** A custom source may throw. The request ends nevertheless. */
+  /** Aborts the source. Ignores errors of a custom source, so that the request ends. */
   #abortSource(): void {
     try {
       this.#source.abort()
     } catch {
-      // The source is responsible for its connection.
+      // A source that throws must close its own connection.
     }
   }
 
@@ -171,7 +171,7 @@ export class UpstreamStream implements SourceReceiver {
   }
 }
 
-/** Returns true for a stream that pushes its events; the steps of an iterable are pulled. */
+/** Returns true for a source that pushes its events, false for an iterable of steps. */
 export function isSource(answer: AsyncIterable<Step> | AnswerSource): answer is AnswerSource {
   return 'read' in answer
 }
@@ -190,12 +190,12 @@ export function sourceOfStored(steps: readonly Step[]): AnswerSource {
   }
 }
 
-/** Ends an iterator. A custom iterator may throw, which no longer matters. */
+/** Ends an iterator. Ignores errors of a custom iterator. */
 export function returnQuietly(iterator: AsyncIterator<Step>): void {
   try {
     void Promise.resolve(iterator.return?.()).catch(() => {})
   } catch {
-    // Ignored like a rejection.
+    // Ignored, like a rejection.
   }
 }
 
@@ -221,7 +221,7 @@ export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): Ans
     } catch (error) {
       if (isOver) return
       isOver = true
-      const message = `The provider "${provider}" broke off its answer.`
+      const message = `The provider "${provider}" ended its answer early.`
       receiver.onError(GatewayError.is(error) ? error : new GatewayError('upstream', message, { cause: error }))
     }
   }

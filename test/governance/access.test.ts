@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/model.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { checkAccess, greatestAnswer, mayUse, weighProviders } from '../../src/governance/access.ts'
+import { checkAccess, outputLimit, mayUse, weighProviders } from '../../src/governance/access.ts'
 import { makeKey, parseNewKey } from '../../src/governance/key-fields.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
@@ -92,10 +92,10 @@ describe('the length of an answer', () => {
   })
 
   it('is that of the request, or else the smaller maximum of key and model', () => {
-    expect(greatestAnswer(key({ max_tokens: 10 }), prompt({}, 7), model)).toBe(7)
-    expect(greatestAnswer(key({ max_tokens: 10 }), prompt({}), model)).toBe(10)
-    expect(greatestAnswer(key({ max_tokens: 100 }), prompt({}), model)).toBe(50)
-    expect(greatestAnswer(key({}), prompt({}), model)).toBe(50)
+    expect(outputLimit(key({ max_tokens: 10 }), prompt({}, 7), model)).toBe(7)
+    expect(outputLimit(key({ max_tokens: 10 }), prompt({}), model)).toBe(10)
+    expect(outputLimit(key({ max_tokens: 100 }), prompt({}), model)).toBe(50)
+    expect(outputLimit(key({}), prompt({}), model)).toBe(50)
   })
 })
 

@@ -188,7 +188,7 @@ describe('law: junk', () => {
               responsesClient.turns?.recall(body, {
                 continued: undefined,
                 quoted: new Map(),
-                held: new Set<string>(),
+                storedUpstream: new Set<string>(),
               }) ?? body
             expect(responsesClient.turns?.refersTo(body).quoted).toBeInstanceOf(Array)
             const prompt =

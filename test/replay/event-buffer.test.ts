@@ -66,7 +66,7 @@ class Reader implements EventSink {
 
 /** A buffer, and what its producer was asked: true for more, false for a pause. */
 function bufferOf(bounds = ROOMY): { readonly buffer: EventBuffer; readonly demands: boolean[] } {
-  const buffer = new EventBuffer(createRecordingCapacity(bounds).enter('key'))
+  const buffer = new EventBuffer(createRecordingCapacity(bounds).reserve('key'))
   const demands: boolean[] = []
   buffer.onDemand = (isWanted) => demands.push(isWanted)
   return { buffer, demands }
@@ -299,7 +299,7 @@ describe('an event buffer without room', () => {
           const bounds = { entries: 5, bytes: 20_000, bytesOfOne: 8000 }
           const room = createRecordingCapacity(bounds)
           const made = all.map(([length, kind]) => {
-            const buffer = new EventBuffer(room.enter('key'))
+            const buffer = new EventBuffer(room.reserve('key'))
             const reader = new Reader(kind === 'slow' ? 1 : Infinity)
             return { buffer, reader, leave: buffer.attachOriginal(reader), length, kind }
           })

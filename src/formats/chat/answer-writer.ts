@@ -31,9 +31,9 @@ export function stepWriter(context: WriteContext): StepWriter {
       return step.events.flatMap((event) => maker.frames(event))
     },
     end: (metrics) => {
-      const held = own.held()
-      const closing = held === undefined ? maker.finish() : held
-      const usage = own.usage() ?? (held === undefined ? maker.usage() : undefined)
+      const delayed = own.delayed()
+      const closing = delayed === undefined ? maker.finish() : delayed
+      const usage = own.usage() ?? (delayed === undefined ? maker.usage() : undefined)
       const chunks = [...(closing === undefined ? [] : [closing]), ...own.late()]
       const [last, ...late] = wantsUsage ? chunks : chunks.map(withoutUsage)
       return [
@@ -144,7 +144,7 @@ interface ChunkRelay {
   /** Returns the frames that can be sent now. */
   pass(step: Step, frame: Frame): readonly Frame[]
   /** Returns the delayed chunk that ends the answer, or undefined before it arrives. */
-  held(): Frame | undefined
+  delayed(): Frame | undefined
   /** Returns the chunks received after the delayed chunk. */
   late(): readonly Frame[]
   /** Returns the upstream's usage chunk. */
@@ -156,25 +156,25 @@ const MAX_LATE = 64
 
 /** Creates a relay. Each of the requested `choices` ends with its own chunk. The last of these chunks is delayed. */
 function chunkRelay(choices: number): ChunkRelay {
-  let held: Frame | undefined
+  let delayed: Frame | undefined
   let usage: Frame | undefined
   let finished = 0
   let late: Frame[] = []
 
   const release = (): readonly Frame[] => {
-    const frames = held === undefined ? [] : [held, ...late]
-    held = undefined
+    const frames = delayed === undefined ? [] : [delayed, ...late]
+    delayed = undefined
     late = []
     return frames
   }
-  const hold = (frame: Frame): readonly Frame[] => {
+  const delay = (frame: Frame): readonly Frame[] => {
     const freed = release()
     finished++
-    held = frame
+    delayed = frame
     return freed
   }
   const follow = (frame: Frame): readonly Frame[] => {
-    if (held === undefined || finished < choices) return [...release(), frame]
+    if (delayed === undefined || finished < choices) return [...release(), frame]
     if (late.length < MAX_LATE) late.push(frame)
     return []
   }
@@ -188,12 +188,12 @@ function chunkRelay(choices: number): ChunkRelay {
           usage = frame
           return []
         case 'finish':
-          return hold(frame)
+          return delay(frame)
         case 'content':
           return follow(frame)
       }
     },
-    held: () => held,
+    delayed: () => delayed,
     late: () => late,
     usage: () => usage,
   }

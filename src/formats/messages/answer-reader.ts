@@ -37,7 +37,7 @@ interface Reading {
   over: boolean
 }
 
-const NOTHING: Step = { events: [] }
+const NO_EVENTS: Step = { events: [] }
 
 /**
  * Reads the events of one upstream stream. The data of a frame is not changed; its event name is the type in its data.
@@ -47,7 +47,7 @@ const NOTHING: Step = { events: [] }
 export function stepReader(): StepReader {
   const reading: Reading = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
   return (frame) => {
-    if (reading.over || frame.data.trim() === '') return NOTHING
+    if (reading.over || frame.data.trim() === '') return NO_EVENTS
     const received = parseEvent(frame.data)
     const data = fillEventCallId(received)
     const type = typeOf(data)

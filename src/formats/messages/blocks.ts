@@ -224,10 +224,10 @@ function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   return value['refusal'].trim() === '' ? undefined : { type: 'text', text: value['refusal'] }
 }
 
-function refuseBlock(path: string, what: string): GatewayError {
+function refuseBlock(path: string, content: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `${path} is ${what}: models that use the message format do not support it.`,
+    `${path} is ${content}: models that use the message format do not support it.`,
     { param: path },
   )
 }

@@ -106,9 +106,9 @@ function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> 
 
 /** Returns the fields of the request that a response repeats, with the vendor's defaults. */
 export function responseFrame(context: WriteContext, id: string, model: string): JsonObject {
-  const asked = context.asked ?? context.prompt.native.value
+  const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
-  const echo = (field: string, otherwise: Json): Json => asked[field] ?? otherwise
+  const echo = (field: string, otherwise: Json): Json => body[field] ?? otherwise
   return {
     id,
     object: 'response',
@@ -118,7 +118,7 @@ export function responseFrame(context: WriteContext, id: string, model: string):
     instructions: echo('instructions', null),
     max_output_tokens: echo('max_output_tokens', null),
     max_tool_calls: echo('max_tool_calls', null),
-    metadata: echo('metadata', asked['client_metadata'] ?? {}),
+    metadata: echo('metadata', body['client_metadata'] ?? {}),
     model,
     parallel_tool_calls: echo('parallel_tool_calls', true),
     previous_response_id: echo('previous_response_id', null),

@@ -3,7 +3,7 @@ import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts
 import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
 import { readInput, inputItems, itemsOf, responseId, responseOfItem, stemOf } from './items.ts'
 import { readResponseSettings, readResponseTools } from '../settings.ts'
-import type { ClientFormat, KeptTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
+import type { ClientFormat, StoredTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
 import { writeChatFailure, writeResponseFailureFrame } from '../failures.ts'
 import { writeCompletion, stepWriter } from './answer-writer.ts'
 import type { Completion } from '../../core/answer.ts'
@@ -112,10 +112,10 @@ function referenceIn(item: Json): string | undefined {
 /** Resolves the references of a body. Returns the same body if it contains no reference. */
 function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   const { previous_response_id: previous, ...others } = body
-  const isContinued = typeof previous === 'string' && !found.held.has(previous)
+  const isContinued = typeof previous === 'string' && !found.storedUpstream.has(previous)
   const refers = asArray(body['input']).some((item) => {
     const id = referenceIn(item)
-    return id !== undefined && !found.held.has(id)
+    return id !== undefined && !found.storedUpstream.has(id)
   })
   if (!isContinued && !refers) return body
   const earlier = isContinued ? conversationOf(previous, found) : []
@@ -133,9 +133,9 @@ function conversationOf(id: string, { continued }: RecalledTurns): readonly Json
   )
 }
 
-function resolved(item: Json, param: string, { quoted, held }: RecalledTurns): Json {
+function resolved(item: Json, param: string, { quoted, storedUpstream }: RecalledTurns): Json {
   const id = referenceIn(item)
-  if (id === undefined || held.has(id)) return item
+  if (id === undefined || storedUpstream.has(id)) return item
   const answer = quoted.get(responseOfItem(id) ?? '')
   const found = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
   if (found !== undefined) return found
@@ -152,8 +152,8 @@ function quote(id: string): string {
   return JSON.stringify(id.slice(0, MAX_ID_LENGTH))
 }
 
-function keep({ prompt, asked }: WriteContext, serialized: string): KeptTurn | undefined {
-  if ((asked ?? prompt.native.value)['store'] === false) return undefined
+function keep({ prompt, requestBody }: WriteContext, serialized: string): StoredTurn | undefined {
+  if ((requestBody ?? prompt.native.value)['store'] === false) return undefined
   const value: unknown = JSON.parse(serialized)
   const answer = isJsonObject(value) ? (asObject(value['response']) ?? value) : {}
   const id = asString(answer['id'])

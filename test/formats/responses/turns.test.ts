@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
-import type { KeptTurn, RecalledTurns } from '../../../src/formats/format.ts'
+import type { StoredTurn, RecalledTurns } from '../../../src/formats/format.ts'
 import { responsesClient, responseTurns } from '../../../src/formats/responses/client.ts'
 import { failureOf } from '../chat/support.ts'
 
 const message = { id: 'msg_77_0', type: 'message', role: 'assistant', content: [] }
-const turn: KeptTurn = {
+const turn: StoredTurn = {
   id: 'resp_77',
   input: [{ role: 'user', content: 'One' }],
   answer: { id: 'resp_77', output: [message] },
 }
-const nothing: RecalledTurns = { continued: undefined, quoted: new Map(), held: new Set<string>() }
+const nothing: RecalledTurns = { continued: undefined, quoted: new Map(), storedUpstream: new Set<string>() }
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
 describe('the references of a body', () => {
@@ -84,6 +84,8 @@ describe('a stored turn', () => {
   })
 
   it('does not exist with store: false', () => {
-    expect(responseTurns.keep({ ...context, asked: { ...asked, store: false } }, '{"id":"resp_77"}')).toBeUndefined()
+    expect(
+      responseTurns.keep({ ...context, requestBody: { ...asked, store: false } }, '{"id":"resp_77"}'),
+    ).toBeUndefined()
   })
 })
