@@ -85,7 +85,10 @@ export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, tolera
   /** Keyed by owner, because a budget that returns to an earlier window lacks the amounts billed in between. */
   const known = new Map<string, Carried>()
 
-  /** Settlements between the reads of tallies and counters lower the result, so an earlier, greater one stays. */
+  /**
+   * Remembers the carried amount. Settlements between the reads of tallies and counters lower the result, so an
+   * earlier, greater amount is retained.
+   */
   function remember(limit: Limit, read: number, held: number, now: number): void {
     const carried = Math.max(read, recall(limit)?.carried ?? 0)
     if (known.size >= MAX_REMEMBERED) known.clear()

@@ -7,11 +7,11 @@ import { takeLease, type Lease } from './lease.ts'
 import type { Subscribers } from './subscribers.ts'
 
 /**
- * Streams that one process generates and others follow through the store.
+ * Streams that one process generates and other processes follow through the store.
  *
  * A follower writes `live-wanted:<name>`. The process that generates the stream polls for it, so a stream without
  * followers costs one read per poll and no write. The events are written as `live:<name>:<token>:<n>`. `live:<name>` is
- * a lease while the stream runs, and states the number of parts when it has ended.
+ * a lease while the stream runs, and contains the number of parts after its end.
  */
 export interface StreamPlace {
   readonly values: Pick<Store, 'get' | 'set' | 'swap'>
@@ -19,29 +19,29 @@ export interface StreamPlace {
   readonly quota: Quota
 }
 
-/** A stream of this process, or of another one. */
+/** A stream of this or another process. */
 export interface LiveStream {
   /** Properties that a follower needs to read the events. */
   readonly about: JsonObject
-  /** Sends all events from the first one on. Returns a function by which the reader leaves. */
+  /** Sends all events from the first. Returns a function that detaches the reader. */
   follow(sink: EventSink): () => void
-  /** Returns what is known when the stream has ended, such as its usage. */
+  /** Returns the data that is available after the end of the stream, such as its usage. */
   summary(): JsonObject
   /** The subscribers that keep the stream running. */
   readonly subscribers?: Subscribers | undefined
 }
 
-/** How often the generating process looks for followers, in milliseconds. */
+/** Interval at which the generating process polls for followers, in milliseconds. */
 const LOOK_MS = 250
-/** How often a follower asks again, and the time after which its request expires. */
+/** Interval at which a follower renews its request, and the lifetime of the request, in milliseconds. */
 const ASK_MS = 3_000
 const ASKED_MS = 12_000
-/** Minimum time between two parts. */
+/** Minimum time between two parts, in milliseconds. */
 const PART_MS = 40
-/** A follower that comes later finds no beginning and waits for the end. */
+/** Lifetime of a part, in milliseconds. A follower that finds no first part waits for the end of the stream. */
 const PART_TTL_MS = 300_000
 const LEASE_MS = 10_000
-/** Delay between two polls of a follower. It increases while no part arrives. */
+/** Delay between two polls of a follower. The delay increases while no part arrives. */
 const FIRST_POLL_MS = 20
 const MAX_POLL_MS = 200
 const MAX_FAILURES = 3
@@ -52,7 +52,10 @@ const wantedKey = (name: string): string => `live-wanted:${name}`
 
 type Clock = Pick<Runtime, 'now' | 'after'>
 
-/** Publishes a stream while another process asks for it. Never rejects: followers then wait for the whole answer. */
+/**
+ * Publishes a stream while another process requests it. Never rejects. After a failure, followers wait for the whole
+ * answer.
+ */
 export async function publishStream(
   stream: LiveStream & { readonly ended: Recording['ended'] },
   place: StreamPlace,
@@ -97,7 +100,7 @@ async function publish(
     { name: headKey(name), expected, text, leaseMs: LEASE_MS, quota },
   )
   if (lease === undefined) return
-  // The stream continues for its followers when its own caller disconnects.
+  // The stream continues for its followers after its caller has disconnected.
   const leave = stream.subscribers?.join()
   try {
     await writeParts(stream, { place, token, lease, runtime })
@@ -168,7 +171,7 @@ async function writeParts(
 interface Head {
   readonly token: string
   readonly about: JsonObject
-  /** Present when the stream has ended. */
+  /** Present after the end of the stream. */
   readonly parts: number | undefined
   readonly summary: JsonObject
 }
@@ -186,7 +189,7 @@ function readHead(text: string | undefined): Head | undefined {
   }
 }
 
-/** Asks for the stream of a place. Each call returns the stream if another process publishes it. */
+/** Returns a function that requests the stream of a place and returns the stream once another process publishes it. */
 export function createStreamSearch(
   place: StreamPlace,
   runtime: Clock & { readonly idleMs: number },
@@ -237,9 +240,9 @@ function followed(head: Head, following: Following): LiveStream {
   }
 }
 
-/** A sink that is written to part by part. */
+/** A sink that receives the stream part by part. */
 interface Reader {
-  /** Resolves when the sink takes more. */
+  /** Writes a part. Resolves when the sink accepts more. */
   write(text: string): Promise<void> | undefined
   leave(): void
   hasLeft(): boolean
@@ -259,7 +262,7 @@ function createReader(sink: EventSink): Reader {
   }
 }
 
-/** Returns the head when all parts were read; undefined when the stream was lost or its reader has left. */
+/** Reads all parts. Returns the head, or undefined if the stream was lost or its reader has left. */
 async function readParts(token: string, reader: Reader, { place, runtime, ask }: Following): Promise<Head | undefined> {
   let part = 0
   let failures = 0
@@ -290,7 +293,7 @@ async function readParts(token: string, reader: Reader, { place, runtime, ask }:
   return undefined
 }
 
-/** All parts are written before the end is stated, so the head is read first. */
+/** Reads the head before the part, because all parts are written before the end. */
 async function readPart(
   { values, name }: StreamPlace,
   token: string,
@@ -303,7 +306,7 @@ async function readPart(
 function lost(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The process that generates this answer stopped sending it. Send the request again.',
+    'The process that generated this answer stopped before its end. Retry the request.',
   )
 }
 

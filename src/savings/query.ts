@@ -9,7 +9,7 @@ const MAX_QUESTION_TERMS = 40
 const MAX_FOLLOW_UP_TERMS = 1
 /** A question with more terms than this needs no earlier turn. */
 const MAX_SHORT_TERMS = 7
-/** Words that point back to what was said before. */
+/** Words that refer to earlier messages. */
 const POINTS_BACK =
   /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
 /** A capital inside a sentence: the question names what it is about. */
@@ -99,7 +99,7 @@ const ASKS_FOR_ANSWER = new RegExp(
 /** A longer message is a document that contains such words by chance. */
 const MAX_QUESTION_LENGTH = 1500
 
-/** Returns true when the last user message asks what the assistant said earlier, often in other words. */
+/** Returns true if the last user message asks about an earlier answer of the assistant, often in other words. */
 export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
   const [asking, ...steps] = live
   if (asking === undefined || steps.length > 0) return false
@@ -107,10 +107,7 @@ export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolea
   return question.length <= MAX_QUESTION_LENGTH && ASKS_FOR_ANSWER.test(question)
 }
 
-/**
- * How people give orders that bind all later turns. They share no words with the question that they bind, so no
- * ranking finds them.
- */
+/** Patterns of standing instructions. Rankings miss them, because they share no words with the question. */
 const STANDING_INSTRUCTION: RegExp = new RegExp(
   [
     String.raw`\b(?:always|never|from now on|going forward|every time|each time|whenever|by default|keep in mind|be sure to)\b`,

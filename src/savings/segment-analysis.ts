@@ -15,7 +15,7 @@ export interface SegmentAnalysis {
   readonly snippets: readonly Snippet[]
   /** Estimated tokens of an excerpt besides its snippets: calls, arguments and frames. */
   readonly skeletonTokens: number
-  /** Whether it holds a standing instruction. */
+  /** True if the segment contains a standing instruction. */
   readonly standing: boolean
 }
 
@@ -122,7 +122,7 @@ function textsOf(message: Message, index: number): readonly Found[] {
   })
 }
 
-/** Not a spread call, which would put every term on the stack. */
+/** A loop, because a spread call would put every term on the stack. */
 function append(terms: number[], more: readonly number[]): void {
   for (const term of more) terms.push(term)
 }

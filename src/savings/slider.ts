@@ -10,7 +10,7 @@ import { queryOf } from './query.ts'
 import { serializeSegment } from './summary.ts'
 
 /**
- * How the slider chooses what stays.
+ * Mode of the slider.
  *
  * - `query`: on every turn a new choice by the question; the best recall.
  * - `stable`: down to half of the cap, then the same choice on every turn until the cap is reached again; the

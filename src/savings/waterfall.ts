@@ -46,12 +46,12 @@ export interface WaterfallOptions {
   readonly store: Pick<Store, 'get' | 'set'>
   readonly now: Runtime['now']
   readonly after: Runtime['after']
-  /** Lets the rest of the process run: long conversations are read in slices. */
+  /** Yields to the event loop. Long conversations are read in slices. */
   readonly yieldToEventLoop: () => Promise<void>
   readonly thresholds?: Partial<Thresholds>
-  /** How the slider chooses. @default 'auto' */
+  /** Mode of the slider. @default 'auto' */
   readonly slider?: SliderMode
-  /** Who writes the summaries of tiers 3 and 4. @default 'model' */
+  /** Author of the summaries of tiers 3 and 4. @default 'model' */
   readonly summarizer?: Summarizer
   /** Ranks by meaning beside words, in tiers 5 and 2. @default none */
   readonly embedder?: Embedder
@@ -238,10 +238,10 @@ function forTiers(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
 }
 
-/** The result of running one tier. */
+/** The result of one tier. */
 interface Attempt {
   readonly rewrite?: Rewrite
-  /** Exact tokens of the prompt as it came, with a rewrite. */
+  /** Exact tokens of the received prompt. Present with a rewrite. */
   readonly tokens: number
   readonly spent: NanoUsd
   readonly verdict: TierVerdict
