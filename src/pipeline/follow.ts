@@ -14,6 +14,7 @@ import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { createStreamSearch, publishStream, type LiveStream, type StreamPlace } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
 import type { Keep, PublishedAnswer, ReplayPlan, Reserved } from './exchange.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Services, SharedAnswer } from './services.ts'
 import { ownAnswerId } from './turns.ts'
 
@@ -124,6 +125,10 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   /** The end of the answer waits for the end of the stream, because the usage is known then. */
   readonly #last: AnswerEvent[] = []
   readonly #leave: () => void
+  readonly #waiting: EventChunk[] = []
+  #isReading = false
+  /** The end of the stream that is followed. It waits until all chunks are read. */
+  #ending: (() => void) | undefined
   #receiver: SourceReceiver | undefined
   #failure: unknown
   #isOver = false
@@ -147,15 +152,12 @@ export class FollowedAnswer implements AnswerSource, EventSink {
 
   // ─── The stream that is followed ───
 
+  /** Takes one chunk per turn of the event loop, because many requests may follow one stream. */
   write(chunk: EventChunk): boolean {
     if (this.#isOver) return true
-    try {
-      const bytes = typeof chunk === 'string' ? encoder.encode(chunk) : chunk
-      for (const frame of this.#frames.read(bytes)) for (const event of this.#reader(frame).events) this.#take(event)
-    } catch (error) {
-      this.fail(error)
-    }
-    return !this.#isPaused
+    this.#waiting.push(chunk)
+    if (!this.#isReading) void this.#readWaiting()
+    return false
   }
 
   onDrain(listener: () => void): void {
@@ -164,6 +166,10 @@ export class FollowedAnswer implements AnswerSource, EventSink {
 
   end(): void {
     if (this.#isOver) return
+    if (this.#isReading) {
+      this.#ending = () => this.end()
+      return
+    }
     if (!this.#last.some(({ type }) => type === 'done')) return this.fail(brokenOff())
     const usage = asObject(this.#live.summary()['usage'])
     if (usage !== undefined) this.usage = { ...NO_USAGE, ...usage }
@@ -175,6 +181,10 @@ export class FollowedAnswer implements AnswerSource, EventSink {
 
   fail(error: unknown): void {
     if (this.#isOver) return
+    if (this.#isReading) {
+      this.#ending = () => this.fail(error)
+      return
+    }
     this.#failure = error
     this.#close()
     this.#receiver?.onError(error)
@@ -208,9 +218,26 @@ export class FollowedAnswer implements AnswerSource, EventSink {
     this.#close()
   }
 
+  async #readWaiting(): Promise<void> {
+    this.#isReading = true
+    await yieldToEventLoop()
+    try {
+      for (const chunk of this.#waiting.splice(0)) this.#read(chunk)
+    } catch (error) {
+      this.#ending = () => this.fail(error)
+    }
+    this.#isReading = false
+    if (this.#ending !== undefined) this.#ending()
+    else if (!this.#isPaused) this.#resume()
+  }
+
+  #read(chunk: EventChunk): void {
+    if (this.#isOver) return
+    const bytes = typeof chunk === 'string' ? encoder.encode(chunk) : chunk
+    for (const frame of this.#frames.read(bytes)) for (const event of this.#reader(frame).events) this.#take(event)
+  }
+
   #take(event: AnswerEvent): void {
-    // Blocks of one format only are not part of a shared answer.
-    if (event.type === 'opaque') return
     if (event.type === 'usage') this.usage = { ...NO_USAGE, ...this.usage, ...event.usage }
     else if (event.type === 'answer-end' || event.type === 'done') this.#last.push(event)
     else if (event.type === 'answer-start') this.#give({ ...event, id: this.#ownId ?? event.id })

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { Frame } from '../../src/core/answer.ts'
+import type { JsonObject } from '../../src/core/json.ts'
 import { ask, CHAT, FRONTS, MESSAGE, wordsOf, type Front } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { post, readerOf } from '../support/streams.ts'
@@ -142,4 +143,39 @@ it('a stream that breaks is written down as answered in part, with its failure',
     const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
     expect(records).toMatchObject([{ status: 200, failure: 'upstream' }])
   }
+})
+
+it('a request that follows a stream gets its citations and the blocks of its format', async () => {
+  const event = (type: string, fields: JsonObject): string =>
+    `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`
+  const message = { id: 'msg_1', type: 'message', role: 'assistant', model: 'large', content: [] }
+  const citation = { cited_text: 'a cited text' }
+  const search = { type: 'server_tool_use', id: 'srvtoolu_1', name: 'web_search', input: { query: 'a search' } }
+  const begun = [
+    event('message_start', { message: { ...message, usage: { input_tokens: 3, output_tokens: 0 } } }),
+    event('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
+    event('content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'One' } }),
+  ]
+  const rest = [
+    event('content_block_delta', { index: 0, delta: { type: 'citations_delta', citation } }),
+    event('content_block_stop', { index: 0 }),
+    event('content_block_start', { index: 1, content_block: search }),
+    event('content_block_stop', { index: 1 }),
+    event('message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 3 } }),
+    event('message_stop', {}),
+  ]
+  const { opened, open } = gate()
+  const stage = await startOne(() => ({ kind: 'events', items: [...begun, opened, ...rest] }))
+  const body = { ...MESSAGE.body, stream: true }
+  const first = await post(stage, MESSAGE.path, { body })
+  const second = await post(stage, MESSAGE.path, { body })
+  open()
+
+  for (const response of [first, second]) {
+    const text = await response.text()
+    expect(text).toContain('a cited text')
+    expect(text).toContain('a search')
+    expect(text).toContain('message_stop')
+  }
+  expect(stage.upstream.requests).toHaveLength(1)
 })
