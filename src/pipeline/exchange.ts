@@ -12,7 +12,7 @@ import type { Recording } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
 import { createSubscribers, type Subscribers } from '../replay/subscribers.ts'
 import type { Steering, WaterfallResult } from '../savings/tier.ts'
-import type { HeldRoom } from './body-room.ts'
+import type { HeldCapacity } from './body-capacity.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -73,8 +73,8 @@ export class Exchange {
   /** Present for an embeddings request. */
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
-  /** What a large body takes of its key's room until the request ends. */
-  room: HeldRoom | undefined = undefined
+  /** The capacity that a large body takes of its key until the request ends. */
+  capacity: HeldCapacity | undefined = undefined
   /** Present for the first request with its Idempotency-Key. */
   first: FirstRequest | undefined = undefined
   reservation: Reservation | undefined = undefined

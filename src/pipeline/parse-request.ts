@@ -14,7 +14,7 @@ import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import { answeringRoutes, operatingRoutes } from './resolve.ts'
 import { checkVendorWork, PromptSize } from './measure.ts'
-import { LARGE_BODY } from './body-room.ts'
+import { LARGE_BODY } from './body-capacity.ts'
 import type { Authenticated, Parsed, Resolved, Route } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
@@ -90,18 +90,18 @@ export function readJson(
   return chain(readBytes(exchange, services), (bytes) => parseBodyInTurns(bytes, limits, turns))
 }
 
-/** The body of a request. A large one takes room of its key until the request ends. */
+/** Returns the body of a request. A large one takes capacity of its key until the request ends. */
 export function readBytes(
   exchange: Authenticated,
-  { bodyLimits, bodyRoom }: Pick<Services, 'bodyLimits' | 'bodyRoom'>,
+  { bodyLimits, bodyCapacity }: Pick<Services, 'bodyLimits' | 'bodyCapacity'>,
 ): MaybePromise<Uint8Array> {
   const { request, key, cancellation } = exchange
   const expected = expectedBytes(request, bodyLimits.maxBytes)
   if (expected > 0 && expected <= LARGE_BODY) return request.body(bodyLimits)
-  return chain(bodyRoom.enter(key.id, expected, cancellation), (room) => {
-    exchange.room = room
+  return chain(bodyCapacity.take(key.id, expected, cancellation), (capacity) => {
+    exchange.capacity = capacity
     return chain(request.body(bodyLimits), (bytes) => {
-      room.resize(bytes.byteLength)
+      capacity.resize(bytes.byteLength)
       return bytes
     })
   })

@@ -1,3 +1,5 @@
+import type { Completion } from '../core/answer.ts'
+import { lazy } from '../core/async.ts'
 import { type Bill, billHeaders, headerSafe } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
@@ -41,3 +43,13 @@ export function isRecorded({ format, subscribers, request }: Answered, { recordi
   if (!recordings.isOn || subscribers === undefined || format.answerId === undefined) return false
   return readCacheDirectives((name) => request.header(name)).write
 }
+
+/** Returns true if JSON was requested by an instruction only, because the message format has no setting for it. */
+export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
+  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
+  return route?.provider.dialect === 'anthropic'
+}
+
+export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): Completion }> = lazy(
+  () => import('./on-demand.ts'),
+)

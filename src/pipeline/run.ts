@@ -91,5 +91,5 @@ export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./rare-stages.ts')
     .then((loaded) => loaded.explain(parsed, services))
-    .finally(() => parsed.room?.leave())
+    .finally(() => parsed.capacity?.release())
 }

@@ -22,7 +22,7 @@ import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Waterfall } from '../savings/tier.ts'
-import type { BodyRoom } from './body-room.ts'
+import type { BodyCapacity } from './body-capacity.ts'
 import type { SmallModel } from '../savings/small-model.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Resolved, Route } from './exchange.ts'
 
@@ -192,7 +192,7 @@ export interface Services {
   readonly observers: Observers
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits
-  readonly bodyRoom: BodyRoom
+  readonly bodyCapacity: BodyCapacity
   /** What an upstream's format cannot say is left out of a request instead of refused. */
   readonly isLossy: boolean
   readonly timeouts: Timeouts

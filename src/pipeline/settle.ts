@@ -46,7 +46,7 @@ function isPlanned(exchange: Exchange): exchange is Planned {
 function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (exchange.isEnded) return
   exchange.isEnded = true
-  exchange.room?.leave()
+  exchange.capacity?.release()
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
   if (exchange.plan !== undefined) finish(exchange.plan, outcome, services)

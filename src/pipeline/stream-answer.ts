@@ -1,29 +1,18 @@
-import type { Completion } from '../core/answer.ts'
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
-import { chain, lazy } from '../core/async.ts'
+import { chain } from '../core/async.ts'
 import type { ClientFormat, StepWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { billFor, billForPart, BillMetrics, expectedBill } from './charge.ts'
 import { asFailure, callerLeft, release, settle } from './settle.ts'
 import type { Answered, RequestOutcome } from './exchange.ts'
-import { answerHeaders, baseHeaders, isRecorded, STREAM_HEADERS } from './response.ts'
+import { answerHeaders, baseHeaders, isAskedInWords, isRecorded, loadJsonCheck, STREAM_HEADERS } from './response.ts'
 import type { Services } from './services.ts'
 import { isInBackground } from './parse-request.ts'
 import { holderOf, keepTurn } from './turns.ts'
 import type { ResponseSink } from '../core/http.ts'
 import { comment, writeFrame } from '../http/sse.ts'
-
-/** True for an answer in JSON that only an instruction asked for: the message format has no setting for it. */
-export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
-  if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
-  return route?.provider.dialect === 'anthropic'
-}
-
-export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): Completion }> = lazy(
-  () => import('./on-demand.ts'),
-)
 
 /** Begins the response and passes the stream on until it ends, breaks or is left by everyone who reads it. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {

@@ -21,7 +21,10 @@ export interface BatchRouteParts {
   readonly book: BatchRepository
   /** Called when a batch of the key has unfinished items. */
   readonly wake: (keyId: string) => void
-  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'bodyRoom' | 'runtime' | 'timeouts'>
+  readonly line: Pick<
+    Services,
+    'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'bodyCapacity' | 'runtime' | 'timeouts'
+  >
 }
 
 const PATH = '/v1/messages/batches'
@@ -60,17 +63,17 @@ function withKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) =
 }
 
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const { bodyLimits, bodyRoom } = parts.line
+  const { bodyLimits, bodyCapacity } = parts.line
   const { request } = call
   readSteering(request, { canExplain: false })
   checkJsonHeaders(request, bodyLimits.maxBytes)
-  const capacity = await bodyRoom.enter(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
+  const capacity = await bodyCapacity.take(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
   try {
     const bytes = await request.body(bodyLimits)
     capacity.resize(bytes.byteLength)
     return await store(parts, call, { key, bytes })
   } finally {
-    capacity.leave()
+    capacity.release()
   }
 }
 

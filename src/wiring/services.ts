@@ -3,7 +3,7 @@ import { createSingleFlight } from '../cache/single-flight.ts'
 import { toDollars } from '../core/money.ts'
 import type { Runtime, Timeouts } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { BodyRoom } from '../pipeline/body-room.ts'
+import { BodyCapacity } from '../pipeline/body-capacity.ts'
 import { bodyLimitsOf } from '../pipeline/parse-request.ts'
 import { createResolve } from '../pipeline/resolve.ts'
 import type { Limits, Services } from '../pipeline/services.ts'
@@ -94,7 +94,11 @@ export function createServices(sources: ServiceSources): Services {
     observers: observing,
     limits,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
-    bodyRoom: new BodyRoom({ maxBytes: limits.bodyBytesPerKey, waitMs: limits.bodyReadMs, after: runtime.after }),
+    bodyCapacity: new BodyCapacity({
+      maxBytes: limits.bodyBytesPerKey,
+      waitMs: limits.bodyReadMs,
+      after: runtime.after,
+    }),
     isLossy,
     timeouts,
     storeTimeoutMs: sources.storeTimeoutMs,

@@ -3,23 +3,24 @@ import type { Cancellation } from '../core/cancellation.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** A body of at most this many bytes takes no room: it is parsed within one turn of the event loop. */
+/** Smaller bodies take no capacity, because they are parsed within one turn of the event loop. In bytes. */
 export const LARGE_BODY: number = 1024 * 1024
-/** Requests of one key that may wait for room. */
+/** Maximum number of requests per key that wait for capacity. */
 const MAX_WAITING = 100
 const RETRY_AFTER_SECONDS = 5
 
-/** The room that one request has taken. Returning it twice has no effect. */
-export interface HeldRoom {
-  /** Takes as much as the body has turned out to be. Never waits: the body is here already. */
+/** The capacity that one request has taken. */
+export interface HeldCapacity {
+  /** Changes the size to that of the received body. Does not wait. */
   resize(bytes: number): void
-  leave(): void
+  /** Further calls have no effect. */
+  release(): void
 }
 
-export interface BodyRoomOptions {
-  /** Bytes of one key. A single body always has room. */
+export interface BodyCapacityOptions {
+  /** Maximum number of bytes per key. A single body may be larger. */
   readonly maxBytes: number
-  /** Milliseconds that a request waits before it is refused with `rate-limited`. */
+  /** Maximum wait for capacity, in milliseconds. Then the request is refused with `rate-limited`. */
   readonly waitMs: number
   readonly after: Runtime['after']
 }
@@ -30,23 +31,26 @@ interface Owner {
 }
 
 /**
- * Bounds the large bodies that are in progress, per key: each takes several times its size in memory until it is answered.
- * A body that finds no room waits for the ones before it and is not read, so that its sender is held back.
+ * Limits the large bodies in progress per key, because each takes several times its size in memory until it is answered.
+ * A body above the limit waits for the ones before it. It is not read meanwhile, so that its sender waits, too.
  */
-export class BodyRoom {
-  readonly #options: BodyRoomOptions
+export class BodyCapacity {
+  readonly #options: BodyCapacityOptions
   readonly #owners = new Map<string, Owner>()
 
-  constructor(options: BodyRoomOptions) {
+  constructor(options: BodyCapacityOptions) {
     this.#options = options
   }
 
-  /** Rejects with `rate-limited` when too many wait or the wait is too long, and when the caller leaves. */
-  enter(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<HeldRoom> {
+  /**
+   * Resolves when the key has capacity for the body. Rejects with `rate-limited` when too many requests wait or the wait
+   * is too long, and with `cancelled` when the caller disconnects.
+   */
+  take(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<HeldCapacity> {
     const size = sizeOf(bytes)
     if (size === 0) return new Held(this, keyId, 0)
     const owner = this.#ownerOf(keyId)
-    if (owner.waiting.size === 0 && this.#hasRoom(owner, size)) return this.#admit(owner, keyId, size)
+    if (owner.waiting.size === 0 && this.#fits(owner, size)) return this.#admit(owner, keyId, size)
     if (owner.waiting.size >= MAX_WAITING) throw tooMany()
     return this.#wait(owner, { keyId, bytes: size, cancellation })
   }
@@ -56,7 +60,7 @@ export class BodyRoom {
     const owner = this.#ownerOf(keyId)
     owner.held += by
     for (const next of owner.waiting) {
-      if (!this.#hasRoom(owner, next.bytes)) break
+      if (!this.#fits(owner, next.bytes)) break
       next.admit()
     }
     if (owner.held === 0 && owner.waiting.size === 0) this.#owners.delete(keyId)
@@ -70,11 +74,11 @@ export class BodyRoom {
     return owner
   }
 
-  #hasRoom({ held }: Owner, bytes: number): boolean {
+  #fits({ held }: Owner, bytes: number): boolean {
     return held === 0 || held + bytes <= this.#options.maxBytes
   }
 
-  #admit(owner: Owner, keyId: string, bytes: number): HeldRoom {
+  #admit(owner: Owner, keyId: string, bytes: number): HeldCapacity {
     owner.held += bytes
     return new Held(this, keyId, bytes)
   }
@@ -82,10 +86,10 @@ export class BodyRoom {
   #wait(
     owner: Owner,
     { keyId, bytes, cancellation }: { keyId: string; bytes: number; cancellation: Cancellation },
-  ): Promise<HeldRoom> {
+  ): Promise<HeldCapacity> {
     return new Promise((resolve, reject) => {
       const end = (): void => {
-        owner.waiting.delete(place)
+        owner.waiting.delete(waiter)
         cancelDeadline()
         forgetCaller()
       }
@@ -93,27 +97,27 @@ export class BodyRoom {
         end()
         reject(error)
       }
-      const place = {
+      const waiter = {
         bytes,
         admit: () => {
           end()
           resolve(this.#admit(owner, keyId, bytes))
         },
       }
-      owner.waiting.add(place)
+      owner.waiting.add(waiter)
       const cancelDeadline = this.#options.after(this.#options.waitMs, () => refuse(tooMany()))
       const forgetCaller = cancellation.onCancel(() => refuse(left(cancellation.reason)))
     })
   }
 }
 
-class Held implements HeldRoom {
-  readonly #room: BodyRoom
+class Held implements HeldCapacity {
+  readonly #capacity: BodyCapacity
   readonly #keyId: string
   #bytes: number
 
-  constructor(room: BodyRoom, keyId: string, bytes: number) {
-    this.#room = room
+  constructor(capacity: BodyCapacity, keyId: string, bytes: number) {
+    this.#capacity = capacity
     this.#keyId = keyId
     this.#bytes = bytes
   }
@@ -121,10 +125,10 @@ class Held implements HeldRoom {
   resize(bytes: number): void {
     const by = sizeOf(bytes) - this.#bytes
     this.#bytes += by
-    this.#room.change(this.#keyId, by)
+    this.#capacity.change(this.#keyId, by)
   }
 
-  leave(): void {
+  release(): void {
     this.resize(0)
   }
 }
