@@ -1,3 +1,4 @@
+import { withTimeout as boundWait } from '../core/async.ts'
 import type { AnswerStore, VectorIndex } from '../core/cache-ports.ts'
 import type { Cancellation } from '../core/cancellation.ts'
 import type { Runtime } from '../core/ports.ts'
@@ -31,21 +32,10 @@ export function refuseCancelled({ cancellation }: Pick<Timeout, 'cancellation'>)
   if (cancellation?.isCancelled === true) throw cancellation.reason
 }
 
-async function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | undefined): Promise<T> {
-  const { cancellation, ms, after } = timeout
-  let reject: (reason: unknown) => void = () => {}
-  const ended = new Promise<never>((_, fail) => {
-    reject = fail
-  })
-  const cancel = after(ms, () => reject(new Error(`no answer within ${ms} ms`)))
-  const unsubscribe = cancellation?.onCancel(() => reject(cancellation.reason))
-  try {
-    return await Promise.race([work, ended])
-  } finally {
-    cancel()
-    unsubscribe?.()
-    ending?.abort()
-  }
+function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | undefined): Promise<T> {
+  const late = (): Error => new Error(`no answer within ${timeout.ms} ms`)
+  const raced = boundWait(work, { ...timeout, late })
+  return ending === undefined ? raced : raced.finally(() => ending.abort())
 }
 
 /** Returns true for any thenable, because custom parts of the cache may use other promise implementations. */

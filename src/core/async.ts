@@ -1,3 +1,6 @@
+import type { Cancellation } from './cancellation.ts'
+import type { Runtime } from './ports.ts'
+
 /** A value, or a promise of it where the code must wait. */
 export type MaybePromise<value> = value | Promise<value>
 
@@ -27,6 +30,53 @@ export function lazy<value>(load: () => Promise<value>): () => Promise<value> {
     return started
   }
   return () => (loading ??= attempt())
+}
+
+export interface TimeLimit {
+  readonly ms: number
+  readonly after: Runtime['after']
+  /** Returns the error of a timeout. */
+  readonly late: () => Error
+  readonly cancellation?: Cancellation | undefined
+}
+
+/**
+ * Settles like `work`, but rejects after `ms` and on cancellation, with its reason. The work itself continues.
+ *
+ * @param discard Receives a value that arrives too late.
+ */
+export function withTimeout<value>(
+  work: Promise<value>,
+  { ms, after, late, cancellation }: TimeLimit,
+  discard?: (value: value) => void,
+): Promise<value> {
+  return new Promise((resolve, reject) => {
+    let isOver = false
+    let unsubscribe: (() => void) | undefined
+    const end = (): void => {
+      isOver = true
+      cancelTimer()
+      unsubscribe?.()
+    }
+    const stop = (reason: unknown): void => {
+      end()
+      reject(reason)
+    }
+    const cancelTimer = after(Math.max(0, ms), () => stop(late()))
+    unsubscribe = cancellation?.onCancel(() => stop(cancellation.reason))
+    const succeed = (value: value): void => {
+      if (isOver) return discard?.(value)
+      end()
+      resolve(value)
+    }
+    const fail = (error: unknown): void => {
+      if (!isOver) stop(error)
+    }
+    // After a timeout, a failure of `discard` concerns no caller. The work may be a promise of another library.
+    Promise.resolve(work)
+      .then(succeed, fail)
+      .catch(() => {})
+  })
 }
 
 /** Maximum duration of uninterrupted work, in milliseconds. */

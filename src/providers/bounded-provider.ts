@@ -1,3 +1,4 @@
+import { withTimeout } from '../core/async.ts'
 import type { AnswerSource, Step } from '../core/answer.ts'
 import { Cancellation } from '../core/cancellation.ts'
 import type { Provider, ProviderCall } from '../core/ports.ts'
@@ -44,38 +45,13 @@ export function bounded<value>(
   name: string,
   call: Call,
   start: () => Promise<value>,
-  discard: (value: value) => void = () => {},
+  discard?: (value: value) => void,
 ): Promise<value> {
   const cancellation = call.cancellation ?? Cancellation.of(call.signal)
   if (cancellation.isCancelled) return Promise.reject(cancellation.reason)
-  return new Promise((resolve, reject) => {
-    let isOver = false
-    const end = (): void => {
-      isOver = true
-      cancelTimer()
-      unsubscribe()
-    }
-    const cancelTimer = call.runtime.after(call.timeouts.total, () => {
-      end()
-      reject(tooSlow(name, call.timeouts.total))
-    })
-    const unsubscribe = cancellation.onCancel(() => {
-      end()
-      reject(cancellation.reason)
-    })
-    const run = async (): Promise<void> => {
-      try {
-        const value = await start()
-        if (isOver) return discard(value)
-        end()
-        resolve(value)
-      } catch (error) {
-        if (!isOver) end()
-        reject(error)
-      }
-    }
-    void run()
-  })
+  const { runtime, timeouts } = call
+  const limit = { ms: timeouts.total, after: runtime.after, late: () => tooSlow(name, timeouts.total), cancellation }
+  return withTimeout(start(), limit, discard)
 }
 
 /** Ends a stream that arrived too late. */

@@ -1,3 +1,5 @@
+import { type TimeLimit, withTimeout } from '../core/async.ts'
+import { Cancellation } from '../core/cancellation.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Store, quotaOf } from '../core/store.ts'
@@ -9,8 +11,6 @@ import {
   readClaim,
   type Run,
   type RunControl,
-  type TimeoutOptions,
-  withTimeout,
   writeClaim,
 } from './run.ts'
 import { takeLease, type Lease } from './lease.ts'
@@ -93,7 +93,12 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   async function claim(request: IdempotentRequest): Promise<RequestClaim> {
     const name = `idempotency:${request.owner}:${encodeURIComponent(request.idempotencyKey)}`
     const until = now() + request.patienceMs
-    const timeout = (): TimeoutOptions => ({ ms: until - now(), after, signal: request.signal, late: stillRunning })
+    const timeout = (): TimeLimit => ({
+      ms: until - now(),
+      after,
+      late: stillRunning,
+      cancellation: Cancellation.of(request.signal),
+    })
     for (;;) {
       const run = runs.get(name)
       if (run === undefined) return lead(name, request, timeout)
@@ -103,7 +108,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 
   /** Runs as the first request of this process. If the store contains an earlier request, repeats its answer. */
-  async function lead(name: string, request: IdempotentRequest, timeout: () => TimeoutOptions): Promise<RequestClaim> {
+  async function lead(name: string, request: IdempotentRequest, timeout: () => TimeLimit): Promise<RequestClaim> {
     const control = createRun(request.fingerprint, request.subscribers)
     runs.set(name, control.run)
     const end = (): void => {
@@ -128,7 +133,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   async function findOrTake(
     name: string,
     { fingerprint, owner }: IdempotentRequest,
-    timeout: () => TimeoutOptions,
+    timeout: () => TimeLimit,
   ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
@@ -205,7 +210,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 async function join(
   run: Run,
   request: IdempotentRequest,
-  timeout: () => TimeoutOptions,
+  timeout: () => TimeLimit,
 ): Promise<RepeatedAnswer | undefined> {
   if (run.fingerprint !== request.fingerprint) {
     if (await withTimeout(run.begun, timeout())) throw otherRequest()

@@ -1,7 +1,6 @@
 import type { Subscribers } from './subscribers.ts'
 import type { Recording } from './event-buffer.ts'
 import { asObject, isJsonObject, parseJson } from '../core/json.ts'
-import type { Runtime } from '../core/ports.ts'
 
 /** The outcome of the first request for requests with the same Idempotency-Key. */
 export type RunOutcome =
@@ -87,34 +86,4 @@ export function readClaim(text: string): ClaimRecord | undefined {
 
 function isHead(value: unknown): value is Record<string, string> {
   return isJsonObject(value) && Object.values(value).every((field) => typeof field === 'string')
-}
-
-export interface TimeoutOptions extends Pick<Runtime, 'after'> {
-  /** Timeout in milliseconds. */
-  readonly ms: number
-  /** Aborted when the caller disconnects. */
-  readonly signal: AbortSignal
-  /** Returns the error for a timeout. */
-  readonly late: () => Error
-}
-
-/**
- * Resolves like `work`. Rejects on a timeout and when the caller disconnects. Removes its timer and listener in any
- * case.
- */
-export async function withTimeout<T>(work: Promise<T>, { ms, after, signal, late }: TimeoutOptions): Promise<T> {
-  signal.throwIfAborted()
-  let giveUp: (reason: unknown) => void = () => {}
-  const ended = new Promise<never>((_, reject) => {
-    giveUp = reject
-  })
-  const leave = (): void => giveUp(signal.reason)
-  const cancel = after(Math.max(0, ms), () => giveUp(late()))
-  signal.addEventListener('abort', leave, { once: true })
-  try {
-    return await Promise.race([work, ended])
-  } finally {
-    cancel()
-    signal.removeEventListener('abort', leave)
-  }
 }
