@@ -1,4 +1,4 @@
-import type { HttpHandler, HttpRequest } from './core/http.ts'
+import type { HttpHandler, HttpHandling, HttpRequest } from './core/http.ts'
 import { lazy, isPromise } from './core/async.ts'
 import type { ProviderStates, Runtime } from './core/ports.ts'
 import { writeChatFailure, writeMessageFailure } from './formats/failures.ts'
@@ -6,7 +6,7 @@ import type { WriteFailure } from './formats/format.ts'
 import type { Budgets, Keys, RateLimits } from './governance/admin-api.ts'
 import type { RateStatus } from './governance/reservation.ts'
 import { createRuntime } from './http/runtime.ts'
-import { toFetch, type FetchHandler } from './http/web-handler.ts'
+import type { FetchHandler } from './http/web-handler.ts'
 import {
   checkGatewayOptions,
   DEFAULT_LIMITS,
@@ -218,7 +218,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     )
 
   return {
-    fetch: toFetch({ handle }),
+    fetch: onDemandFetch({ handle }),
     handle,
     keys,
     budgets,
@@ -285,4 +285,11 @@ function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
 function lazyAuthorize(admin: GatewayOptions['admin'], runtime: Pick<Runtime, 'after'>): Authorize {
   const load = lazy(async () => (await import('./wiring/on-demand.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
+}
+
+/** The web-standard edge is loaded by the first request that needs it. A Node server uses its own edge. */
+function onDemandFetch(handling: HttpHandling): FetchHandler {
+  let fetch: FetchHandler | undefined
+  const load = lazy(async () => (fetch = (await import('./http/web-handler.ts')).toFetch(handling)))
+  return (input, init) => fetch?.(input, init) ?? load().then((loaded) => loaded(input, init))
 }
