@@ -1,4 +1,5 @@
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
+import type { SharedTimer } from './timer-wheel.ts'
 
 /** The part of the platform's `fetch` that is used: a URL and plain options, never a Request object. */
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
@@ -23,7 +24,7 @@ export function defaultTransport(): ClosableTransport {
 }
 
 /** A timer of Cloudflare Workers ends with the request that created it. It must not carry deadlines of other requests. */
-export const canShareTimers = false
+export const sharedTimer: SharedTimer | undefined = undefined
 
 /** One call. Reads the body as fast as the handler accepts it. Calls no handler after `abort`. */
 class FetchCall implements TransportCall {

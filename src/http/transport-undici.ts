@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import type { Agent, Dispatcher } from 'undici'
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
+import { type SharedTimer, TimerWheel } from './timer-wheel.ts'
 
 export interface UndiciOptions {
   /** Maximum time for connecting, TLS included, in milliseconds, if the request sets none. @default 10_000 */
@@ -63,7 +64,7 @@ export function defaultTransport(): ClosableTransport {
 }
 
 /** Timers of Node belong to the process, so that all requests can share one. */
-export const canShareTimers = true
+export const sharedTimer: SharedTimer | undefined = new TimerWheel()
 
 async function createAgent(options: UndiciOptions, connectMs: number): Promise<Agent> {
   const { Agent } = await import('undici')

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { after, TimerWheel } from '../../src/http/runtime.ts'
+import { after } from '../../src/http/runtime.ts'
+import { TimerWheel } from '../../src/http/timer-wheel.ts'
 
 const TICK_MS = 100
 

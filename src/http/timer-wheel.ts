@@ -1,0 +1,109 @@
+/** Resolution of the wheel, in milliseconds. */
+const TICK_MS = 100
+/** Maximum delay of a timer of Node. Greater delays overflow. */
+const MAX_TIMER_MS = 2 ** 31 - 1
+
+/** Deadlines that share one timer. */
+export interface SharedTimer {
+  /** Calls back after `ms`, at most 100 ms later. Returns the function that cancels the deadline. */
+  add(ms: number, callback: () => void, isBackground: boolean): () => void
+}
+
+/**
+ * An element of the circular list of the deadlines of one tick. The head of the list has no callback. The neighbors of
+ * a head without deadlines, and of a deadline that is over, are the element itself.
+ */
+class Deadline {
+  previous: Deadline
+  next: Deadline
+  readonly tick: number
+  readonly callback: () => void
+  readonly isBackground: boolean
+
+  constructor(tick: number, callback: () => void, isBackground: boolean) {
+    this.previous = this
+    this.next = this
+    this.tick = tick
+    this.callback = callback
+    this.isBackground = isBackground
+  }
+}
+
+/**
+ * Many deadlines on one platform timer. Nearly all deadlines are canceled before they are due, so adding and canceling
+ * one costs no timer. The timer stays at its tick when the deadlines of that tick are canceled, and then moves on to
+ * the next tick that has some.
+ */
+export class TimerWheel implements SharedTimer {
+  /** The head of the list of each tick. Empty lists are removed when the timer fires. */
+  readonly #ticks = new Map<number, Deadline>()
+  #timer: NodeJS.Timeout | undefined
+  #timerTick = Infinity
+  /** Number of deadlines that keep the process alive. */
+  #foreground = 0
+
+  add(ms: number, callback: () => void, isBackground: boolean): () => void {
+    const now = performance.now()
+    const tick = Math.ceil((now + ms) / TICK_MS)
+    let head = this.#ticks.get(tick)
+    if (head === undefined) this.#ticks.set(tick, (head = new Deadline(tick, noop, true)))
+    const deadline = new Deadline(tick, callback, isBackground)
+    deadline.previous = head.previous
+    deadline.next = head
+    head.previous.next = deadline
+    head.previous = deadline
+    if (tick < this.#timerTick) this.#arm(tick, now)
+    if (!isBackground && this.#foreground++ === 0) this.#timer?.ref()
+    return () => this.#remove(deadline)
+  }
+
+  #remove(deadline: Deadline): void {
+    const { previous, next } = deadline
+    if (next === deadline) return
+    previous.next = next
+    next.previous = previous
+    deadline.previous = deadline.next = deadline
+    if (!deadline.isBackground && --this.#foreground === 0) this.#timer?.unref()
+  }
+
+  #arm(tick: number, now: number): void {
+    clearTimeout(this.#timer)
+    const ms = Math.ceil(tick * TICK_MS - now)
+    this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(ms, 0), MAX_TIMER_MS))
+    this.#timerTick = tick
+    if (this.#foreground === 0) this.#timer?.unref()
+  }
+
+  #fire(): void {
+    this.#timerTick = Infinity
+    try {
+      this.#callDue(performance.now() / TICK_MS)
+    } finally {
+      // Also after a callback that threw: the deadlines behind it are still due.
+      const next = this.#nextTick()
+      if (next < this.#timerTick) this.#arm(next, performance.now())
+    }
+  }
+
+  #callDue(now: number): void {
+    const due = [...this.#ticks.values()].filter(({ tick }) => tick <= now).toSorted((a, b) => a.tick - b.tick)
+    for (const head of due) {
+      while (head.next !== head) {
+        const { next } = head
+        this.#remove(next)
+        next.callback()
+      }
+    }
+  }
+
+  #nextTick(): number {
+    let next = Infinity
+    for (const head of this.#ticks.values()) {
+      if (head.next === head) this.#ticks.delete(head.tick)
+      else if (head.tick < next) next = head.tick
+    }
+    return next
+  }
+}
+
+function noop(): void {}
