@@ -89,8 +89,8 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, of: Size, m
 
 function withFrame(counter: Counter | undefined, frame: number): Counter | undefined {
   if (counter === undefined) return undefined
-  const { count, asksUpstream } = counter
-  return { count: async () => addTo(await count(), frame), asksUpstream }
+  const { count, callsUpstream } = counter
+  return { count: async () => addTo(await count(), frame), callsUpstream }
 }
 
 function addTo(counted: number | undefined, frame: number): number | undefined {

@@ -180,7 +180,7 @@ export interface Counter {
   /** Undefined when the count failed. */
   readonly count: () => Promise<number | undefined>
   /** True when it calls an upstream. */
-  readonly asksUpstream: boolean
+  readonly callsUpstream: boolean
 }
 
 /** How the request will be answered. */

@@ -142,15 +142,15 @@ function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const beside = (): number => tokensBesideText(size.weight, model)
   if (tokenizer !== undefined) {
     const count = (): Promise<number> => (tokenizer === 'o200k' ? size.local() : size.countBy(tokenizer))
-    return { count: async () => (await count()) + beside(), asksUpstream: false }
+    return { count: async () => (await count()) + beside(), callsUpstream: false }
   }
   const loosened =
     tokenFactor === undefined ? undefined : async () => Math.ceil((await size.local()) * tokenFactor) + beside()
   if (provider.countTokens !== undefined) {
     const count = async (): Promise<number | undefined> => (await countUpstream(route, size)) ?? (await loosened?.())
-    return { count, asksUpstream: true }
+    return { count, callsUpstream: true }
   }
-  return loosened === undefined ? undefined : { count: loosened, asksUpstream: false }
+  return loosened === undefined ? undefined : { count: loosened, callsUpstream: false }
 }
 
 /** Returns the vendor's count. Returns undefined if it fails, because a failed count must not fail the request. */

@@ -24,14 +24,15 @@ function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved
 /**
  * Returns the worst case over all routes, because a fallback must not cost more than what was reserved.
  *
- * @param asksUpstream False for a quote that must not ask an upstream to count.
+ * @param callsUpstream False for a quote that must not call an upstream to count.
  */
-export function quote(parsed: Parsed, asksUpstream: boolean = true): Quote {
+export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
   const candidateOf = (route: Route): QuoteCandidate => {
     const counter = size.counter(route)
-    const isUsable = counter !== undefined && (asksUpstream || !counter.asksUpstream)
-    return { model: route.model, promptTokens: size.reserved(route), ...(isUsable && counter) }
+    const candidate = { model: route.model, promptTokens: size.reserved(route) }
+    if (counter === undefined || (counter.callsUpstream && !callsUpstream)) return candidate
+    return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }
   return createQuote({
     candidates: () => resolved.routes.map(candidateOf),
