@@ -78,8 +78,8 @@ interface SigningScope {
 
 /** Reads the environment on the first call, so that a build needs no secrets. */
 function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Credentials {
-  if (sign !== undefined) return { headers: {}, secrets: [], sign }
-  if (credentials !== undefined) return { headers: {}, secrets: [], sign: sigV4(credentials, scope) }
+  if (sign !== undefined) return { sign }
+  if (credentials !== undefined) return { sign: sigV4(credentials, scope) }
   const bearer = keyCredentials({ who, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
   if (apiKey !== undefined) return bearer
   const signed = sigV4(() => environmentCredentials(who), scope)

@@ -79,9 +79,7 @@ export function vertex(options: VertexOptions): Provider {
     urls: { create: isGoogle ? generateAddress(published) : predictAddress(published) },
     passes: isGoogle ? [] : ['anthropic-beta'],
     credentials:
-      sign === undefined
-        ? keyCredentials({ who: name, apiKey, variables: ['GOOGLE_VERTEX_ACCESS_TOKEN'] })
-        : { headers: {}, secrets: [], sign },
+      sign === undefined ? keyCredentials({ who: name, apiKey, variables: ['GOOGLE_VERTEX_ACCESS_TOKEN'] }) : { sign },
   })
 }
 

@@ -89,14 +89,16 @@ interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' 
 
 /** Creates the provider of a vendor. Throws `invalid-request` for an invalid model. */
 export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider {
-  const { who, family, known, credentials, headers, ...facts } = vendor
+  const { who, family, known, credentials = {}, headers, ...facts } = vendor
   const { models: entries, defaultPrice, headers: further, fetch } = options
+  const signedValues: string[] = []
+  const keys = Object.values(credentials.headers ?? {}).map(withoutScheme)
   return httpProvider({
     ...facts,
     ...createModelBook({ who, family, known, entries, defaultPrice }),
-    headers: { ...headers, ...credentials?.headers, ...further },
-    secrets: () => secretsIn(credentials?.secrets ?? [], Object.values(further ?? {})),
-    sign: credentials?.sign,
+    headers: { ...headers, ...credentials.headers, ...further },
+    secrets: () => secretsIn([...keys, ...signedValues], Object.values(further ?? {})),
+    sign: credentials.sign && rememberingSign(credentials.sign, signedValues),
     ...(fetch !== undefined && { transport: fetchTransport((url, init) => fetch(url, init)) }),
   })
 }
@@ -104,6 +106,8 @@ export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider
 const MIN_KEY = 4
 /** Values of additional headers below this length are not secrets but words, such as a version. */
 const MIN_HEADER_VALUE = 8
+/** Maximum number of header values from earlier requests that are redacted. */
+const MAX_SIGNED_VALUES = 8
 
 /** Returns the texts to redact. Longer ones are first, because they may contain shorter ones. */
 function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
@@ -112,6 +116,27 @@ function secretsIn(keys: readonly string[], headerValues: readonly string[]): re
     ...headerValues.filter(({ length }) => length >= MIN_HEADER_VALUE),
   ]
   return secrets.toSorted((one, other) => other.length - one.length)
+}
+
+/** Returns `sign`, which also adds the values of the headers that it sets to `values`, most recent first. */
+function rememberingSign(sign: SignRequest, values: string[]): SignRequest {
+  return async (request) => {
+    const signed = await sign(request)
+    for (const [name, value] of Object.entries(signed.headers)) {
+      if (value === request.headers[name]) continue
+      const secret = withoutScheme(String(value))
+      const known = values.indexOf(secret)
+      if (known !== -1) values.splice(known, 1)
+      values.unshift(secret)
+    }
+    values.splice(MAX_SIGNED_VALUES)
+    return signed
+  }
+}
+
+/** An upstream may repeat a token without the scheme of its header. */
+function withoutScheme(value: string): string {
+  return value.replace(/^Bearer /i, '')
 }
 
 /**
@@ -135,12 +160,7 @@ export function pricedModels(
 // ─── Credentials ───
 
 /** The options of an HTTP provider that authenticate it. */
-export interface Credentials {
-  readonly headers: Readonly<Record<string, string>>
-  /** Secrets that must not appear in messages. Keys of a function are added when they are first used. */
-  readonly secrets: readonly string[]
-  readonly sign?: SignRequest
-}
+export type Credentials = Partial<Pick<HttpProviderOptions, 'headers' | 'sign'>>
 
 interface KeySource {
   /** The provider in error messages. */
@@ -152,23 +172,16 @@ interface KeySource {
   readonly variables: readonly string[]
 }
 
-/** Maximum number of rotated keys that are still redacted. */
-const MAX_SECRETS = 4
-
 /** Returns credentials that send the key in a header. A key that is not a string is read for each call. */
 export function keyCredentials({ who, header = 'authorization', apiKey, variables }: KeySource): Credentials {
   const write = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
   })
-  if (typeof apiKey === 'string') return { headers: write(apiKey), secrets: [apiKey] }
-  const secrets: string[] = []
+  if (typeof apiKey === 'string') return { headers: write(apiKey) }
   return {
-    headers: {},
-    secrets,
     sign: async (request) => {
       const key = apiKey === undefined ? fromEnvironment(variables) : await apiKey()
       if (!apiKeySchema.safeParse(key).success || key === undefined) throw missingKey(who, apiKey ? [] : variables)
-      if (!secrets.includes(key) && secrets.unshift(key) > MAX_SECRETS) secrets.pop()
       return { ...request, headers: { ...request.headers, ...write(key) } }
     },
   }

@@ -236,4 +236,27 @@ describe('vertex', () => {
       '/v1/projects/p/locations/global/publishers/google/models/gemini-2.5-flash:generateContent',
     )
   })
+
+  it('removes the headers of a custom sign function from an error that echoes them', async () => {
+    const provider = vendors.vertex({
+      project: 'p',
+      baseUrl: upstream.url,
+      sign: ({ headers, ...request }) => ({
+        ...request,
+        headers: { ...headers, authorization: 'Bearer ya29.token', 'x-session': 'session-4711' },
+      }),
+      models: [{ id: 'gemini-2.5-flash', price: PRICE }],
+    })
+    upstream.reply = ({ headers }) => ({
+      kind: 'failure',
+      status: 400,
+      failure: { message: `${headers['authorization']} and ${headers['x-session']} are refused` },
+    })
+
+    const { status, text } = await ask(provider, 'vertex/gemini-2.5-flash')
+
+    expect(status).toBe(400)
+    expect(text).toContain('Bearer [removed] and [removed] are refused')
+    expect(text).not.toContain('ya29')
+  })
 })
