@@ -26,8 +26,13 @@ export type { StreamsOptions } from './wiring/replay.ts'
 export type { SavingsOptions } from './wiring/savings.ts'
 
 // Upstreams
-export { openai, openaiCompatible, type OpenaiCompatibleOptions, type OpenaiOptions } from './providers/openai.ts'
-export { anthropic, type AnthropicOptions } from './providers/anthropic.ts'
+export {
+  openai,
+  openaiCompatible,
+  type OpenaiCompatibleOptions,
+  type OpenaiOptions,
+} from './providers/openai-anthropic.ts'
+export { anthropic, type AnthropicOptions } from './providers/openai-anthropic.ts'
 export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ModelEntry } from './providers/provider-options.ts'

@@ -24,9 +24,9 @@ export {
   xai,
   type VendorProvider,
 } from './providers/vendors.ts'
-export { azureOpenai, type AzureOpenaiOptions } from './providers/azure-openai.ts'
-export { bedrock, type AwsCredentials, type BedrockOptions } from './providers/bedrock.ts'
-export { gemini, vertex, type VertexOptions } from './providers/google.ts'
+export { azureOpenai, type AzureOpenaiOptions } from './providers/vendors.ts'
+export { bedrock, type AwsCredentials, type BedrockOptions } from './providers/clouds.ts'
+export { gemini, vertex, type VertexOptions } from './providers/clouds.ts'
 export { priceList, type PriceListOptions } from './providers/price-list.ts'
 export type { PriceList } from './providers/model-book.ts'
 export type { SignRequest } from './providers/http-request.ts'

@@ -1,6 +1,6 @@
 import type { Completion } from '../core/answer.ts'
 import type { AnswerClaims, CachedAnswer, StreamValues } from '../core/cache-ports.ts'
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'

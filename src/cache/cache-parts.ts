@@ -1,5 +1,5 @@
 import type { AnswerStore } from '../core/cache-ports.ts'
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import { createMemoryAnswerStore } from './answer-store.ts'
 import type { SemanticCacheOptions } from './cache-options.ts'
 import { boundAnswers, boundIndex, isPending } from './deadlines.ts'

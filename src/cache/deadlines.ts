@@ -1,6 +1,5 @@
-import { withTimeout as boundWait } from '../core/async.ts'
+import { withTimeout as boundWait, type Cancellation } from '../core/async.ts'
 import type { AnswerStore, VectorIndex } from '../core/cache-ports.ts'
-import type { Cancellation } from '../core/cancellation.ts'
 import type { Runtime } from '../core/ports.ts'
 
 export interface Timeout {

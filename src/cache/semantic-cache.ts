@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { AnswerStore } from '../core/cache-ports.ts'
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import { ZERO } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { cacheKeyOf } from './cache-key.ts'

@@ -1,4 +1,4 @@
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /** The outcome of a leader. */

@@ -1,4 +1,4 @@
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { CacheKey } from './cache-key.ts'
 import type { VerifierModel } from './cache-options.ts'

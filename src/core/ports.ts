@@ -1,4 +1,4 @@
-import type { Cancellation } from './cancellation.ts'
+import type { Cancellation } from './async.ts'
 import type { Completion, Step, AnswerSource } from './answer.ts'
 import type { JsonObject } from './json.ts'
 import type { Model, Vocabulary } from './model.ts'

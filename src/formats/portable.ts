@@ -1,7 +1,18 @@
 import type { Model } from '../core/model.ts'
-import { withParts, type Message, type Part, type Prompt, type Settings, type UpstreamDialect } from '../core/prompt.ts'
+import {
+  type Message,
+  type Part,
+  type Prompt,
+  type Settings,
+  type Tool,
+  type UpstreamDialect,
+  withParts,
+} from '../core/prompt.ts'
 import { sourceOf } from './unsupported-fields.ts'
-import { portableResponse, type PortablePrompt } from './responses/portable-prompt.ts'
+import { nameSet } from './fields.ts'
+import { NO_PARAMETERS } from './settings.ts'
+import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
+import { readContent } from './responses/items.ts'
 
 /** The destination of a prompt that must be translated. */
 export interface PortableTarget {
@@ -110,4 +121,191 @@ function isPortable(part: Part, dialect: UpstreamDialect): boolean {
     default:
       return true
   }
+}
+
+/** Items about tools that the vendor runs. */
+const VENDOR_ITEMS: ReadonlySet<string> = nameSet(
+  'web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call ' +
+    'mcp_approval_request mcp_approval_response tool_search_call tool_search_output',
+)
+const TOOL_ITEM = 'additional_tools'
+
+/** A prompt that every format can express, and the names of omitted content. */
+export interface PortablePrompt {
+  readonly prompt: Prompt
+  readonly ignored: readonly string[]
+}
+
+/**
+ * Prepares a prompt of this format for another format: custom and namespaced tools become functions, and vendor-run
+ * tools are omitted.
+ */
+export function portableResponse(prompt: Prompt): PortablePrompt {
+  const declared = declaredTools(prompt)
+  const left = new Set(declared.left)
+  const messages = prompt.messages.flatMap((message) => portableMessage(message, declared, left))
+  const settings = portableSettings(prompt, declared)
+  return { prompt: { ...prompt, messages, settings, tools: declared.tools }, ignored: [...left] }
+}
+
+function portableMessage(message: Message, declared: DeclaredTools, left: Set<string>): readonly Message[] {
+  let isChanged = false
+  const parts = message.parts.flatMap((part): readonly Part[] => {
+    const portable = portablePart(part, declared, left)
+    isChanged ||= portable !== part
+    return portable === undefined ? [] : [portable]
+  })
+  if (!isChanged) return [message]
+  const role = parts.some((part) => part.type === 'tool-result') ? 'tool' : message.role
+  return parts.length === 0 ? [] : [withParts({ ...message, role }, parts)]
+}
+
+/** Returns the part in a form that other formats support, or undefined for an omitted part. */
+function portablePart(part: Part, declared: DeclaredTools, left: Set<string>): Part | undefined {
+  const value = part.native?.dialect === 'responses' ? part.native.value : {}
+  const type = asString(value['type']) ?? ''
+  if (part.type === 'tool-call') {
+    const namespace = asString(value['namespace'])
+    return namespace === undefined ? part : { ...withoutNative(part), name: calledName(declared, part.name, namespace) }
+  }
+  if (part.type !== 'opaque') return part
+  if (type === 'custom_tool_call') return customCall(value, declared)
+  if (type === 'custom_tool_call_output') return customResult(value)
+  if (type === TOOL_ITEM) return undefined
+  if (!VENDOR_ITEMS.has(type)) return part
+  left.add(`input (${type})`)
+  return undefined
+}
+
+function withoutNative<part extends Part>(part: part): part {
+  const { native: _native, ...others } = part
+  return others as part
+}
+
+function customCall(value: JsonObject, declared: DeclaredTools): Part {
+  const name = asString(value['name']) ?? ''
+  return {
+    type: 'tool-call',
+    id: asString(value['call_id']) ?? '',
+    name: calledName(declared, name, asString(value['namespace'])),
+    input: JSON.stringify({ [CUSTOM_INPUT]: asString(value['input']) ?? '' }),
+  }
+}
+
+function customResult(value: JsonObject): Part {
+  const content = readContent(value['output'], 'input.output')
+  return { type: 'tool-result', callId: asString(value['call_id']) ?? '', content, failed: false }
+}
+
+/** Returns the settings. The choice of a tool uses the name that the model receives. */
+function portableSettings({ settings, native }: Prompt, declared: DeclaredTools): Settings {
+  const choice = asObject(native.value['tool_choice'])
+  const isOneTool = choice?.['type'] === 'function' || choice?.['type'] === 'custom'
+  const name = isOneTool ? asString(choice?.['name']) : undefined
+  const user = settings.user ?? asString(asObject(native.value['client_metadata'])?.['session_id'])
+  return {
+    ...settings,
+    ...(name !== undefined && {
+      toolChoice: { type: 'tool' as const, name: calledName(declared, name, asString(choice?.['namespace'])) },
+    }),
+    ...(user !== undefined && { user }),
+  }
+}
+
+/** A tool of this format, under one name for models of other formats. */
+export interface CalledTool {
+  readonly name: string
+  readonly namespace: string | undefined
+  /** True if the tool is called with one text instead of JSON arguments. */
+  readonly isCustom: boolean
+}
+
+/** The tools that a prompt declares, as functions of other formats. */
+interface DeclaredTools {
+  readonly tools: readonly Tool[]
+  /** Tools by their names in `tools`. */
+  readonly called: ReadonlyMap<string, CalledTool>
+  /** The paths of tools that the vendor runs or that only its models support. */
+  readonly left: readonly string[]
+}
+
+/** Maximum length of a tool name that every vendor accepts. */
+const MAX_NAME = 64
+/** The argument of a custom tool. */
+export const CUSTOM_INPUT = 'input'
+
+/** Reads the tools declared in `tools` and in items. Tools in namespaces get flat names. */
+export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
+  const declared: Declaring = { tools: [], called: new Map(), left: [] }
+  for (const tool of tools) declare(declared, tool.native.value, undefined)
+  const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
+  for (const item of items) {
+    for (const tool of asArray(item.native.value['tools'])) if (isJsonObject(tool)) declare(declared, tool, undefined)
+  }
+  return declared
+}
+
+interface Declaring {
+  readonly tools: Tool[]
+  readonly called: Map<string, CalledTool>
+  readonly left: string[]
+}
+
+function declare(declared: Declaring, value: JsonObject, namespace: string | undefined): void {
+  const type = asString(value['type']) ?? ''
+  const name = asString(value['name'])
+  if (type === 'namespace' && name !== undefined) {
+    for (const inner of asArray(value['tools'])) if (isJsonObject(inner)) declare(declared, inner, name)
+    return
+  }
+  const isCustom = type === 'custom'
+  if (name === undefined || (type !== 'function' && !isCustom)) {
+    declared.left.push(`tools (${type.slice(0, MAX_NAME)})`)
+    return
+  }
+  const flat = unusedName(flatName(name, namespace), declared.called)
+  declared.called.set(flat, { name, namespace, isCustom })
+  declared.tools.push({
+    name: flat,
+    ...descriptionOf(value, isCustom),
+    parameters: isCustom ? CUSTOM_PARAMETERS : isJsonObject(value['parameters']) ? value['parameters'] : NO_PARAMETERS,
+    ...(!isCustom && typeof value['strict'] === 'boolean' ? { strict: value['strict'] } : {}),
+    native: { dialect: 'responses', value },
+  })
+}
+
+const CUSTOM_PARAMETERS: JsonObject = {
+  type: 'object',
+  properties: { [CUSTOM_INPUT]: { type: 'string' } },
+  required: [CUSTOM_INPUT],
+  additionalProperties: false,
+}
+
+/** Returns the description with the grammar of a custom tool, which other vendors do not enforce. */
+function descriptionOf({ description, format }: JsonObject, isCustom: boolean): { readonly description?: string } {
+  const words = asString(description)
+  const grammar = isCustom && isJsonObject(format) ? asString(format['definition']) : undefined
+  if (grammar === undefined) return words === undefined ? {} : { description: words }
+  return { description: `${words ?? ''}\n\nGrammar of ${CUSTOM_INPUT}:\n${grammar}`.trim() }
+}
+
+/** Returns the name by which models of other formats call a tool. */
+function flatName(name: string, namespace: string | undefined): string {
+  const whole = namespace === undefined ? name : `${namespace}__${name}`
+  return whole.replace(/[^\w-]/g, '_').slice(0, MAX_NAME)
+}
+
+function unusedName(name: string, used: ReadonlyMap<string, unknown>): string {
+  let unused = name
+  for (let number = 2; used.has(unused); number++) {
+    const suffix = `_${number}`
+    unused = name.slice(0, MAX_NAME - suffix.length) + suffix
+  }
+  return unused
+}
+
+/** Returns the name in `called` of the tool of an item. A tool that is no longer declared gets its former name. */
+function calledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
+  for (const [flat, tool] of declared.called) if (tool.name === name && tool.namespace === namespace) return flat
+  return flatName(name, namespace)
 }

@@ -1,6 +1,5 @@
 import { type FailureKind, GatewayError, type UpstreamRefusal } from '../core/errors.ts'
-import { asObject, asString, type Json, type JsonObject } from '../core/json.ts'
-import { upstreamDetails, upstreamText } from './upstream-text.ts'
+import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /** Statuses that are errors of the caller's request. */
 const BLAMES_CALLER: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
@@ -104,3 +103,216 @@ export function messageFailure(event: JsonObject): GatewayError {
 export function responseFailure(holder: JsonObject): GatewayError {
   return namedFailure(asString((asObject(holder['error']) ?? holder)['code']))
 }
+
+const REMOVED = '[removed]'
+const MAX_TEXT = 2000
+const MAX_DETAILS = 4096
+
+/**
+ * Removes private data from an upstream's text. Upstreams may repeat credentials, addresses and host names of the
+ * operator's network in forms that no list of patterns covers. Therefore only atoms with a safe shape are retained, and
+ * all others become `[removed]`. Takes linear time.
+ */
+export function upstreamText(text: string): string {
+  const walk: Walk = { hidesNext: 'nothing', label: 'nothing', word: '' }
+  return shortened(text)
+    .replace(INVISIBLE, '')
+    .split(/(\s+)/)
+    .map((chunk) => (isAddress(chunk) ? REMOVED : cleanChunk(chunk, walk)))
+    .join('')
+}
+
+/** Cleans the keys and values of an upstream's error details. Details beyond 4,096 characters are omitted. */
+export function upstreamDetails(details: Json | undefined): Json | undefined {
+  if (details === undefined || details === null) return undefined
+  try {
+    return JSON.stringify(details).length > MAX_DETAILS ? undefined : cleanJson(details)
+  } catch {
+    // Nested too deeply to serialize.
+    return undefined
+  }
+}
+
+function cleanJson(value: Json): Json {
+  if (typeof value === 'string') return upstreamText(value)
+  if (Array.isArray(value)) return value.map(cleanJson)
+  if (!isJsonObject(value)) return value
+  const fields = Object.entries(value).map(([name, field = null]): [string, Json] => {
+    const isPrivate = PRIVATE_FIELDS.has(name.toLowerCase()) && field !== null
+    return [upstreamText(name), isPrivate ? REMOVED : cleanJson(field)]
+  })
+  return Object.fromEntries(fields)
+}
+
+/** The effect of the preceding words on the next atom. `names`: hides every atom that is not a plain word. */
+type Hides = 'nothing' | 'names' | 'anything'
+
+interface Walk {
+  hidesNext: Hides
+  /** Applies to the value after a colon or an equals sign, as in `password: …`. */
+  label: Hides
+  /** The last word in lower case. */
+  word: string
+}
+
+function cleanChunk(chunk: string, walk: Walk): string {
+  return chunk
+    .split(SEPARATORS)
+    .map((atom) => {
+      const isWord = /[\p{L}\p{N}]/u.test(atom)
+      const isHidden = isWord && (hides(walk.hidesNext, atom) || !hasSafeShape(atom))
+      if (isWord) follow(walk, atom.replaceAll(/[^\w-]/g, '').toLowerCase())
+      if (/[:=]/.test(atom) && walk.label !== 'nothing') walk.hidesNext = walk.label
+      return isHidden ? REMOVED : atom
+    })
+    .join('')
+}
+
+function hides(mode: Hides, atom: string): boolean {
+  return mode === 'anything' || (mode === 'names' && !PLAIN_WORD.test(atom))
+}
+
+function follow(walk: Walk, word: string): void {
+  const isConnection = word === 'to' && walk.word.startsWith('connect')
+  const isFollowedByHost = FOLLOWED_BY_HOST.has(word) || isConnection
+  walk.hidesNext = FOLLOWED_BY_SECRET.has(word) ? 'anything' : isFollowedByHost ? 'names' : 'nothing'
+  walk.label = PRIVATE_FIELDS.has(word) ? 'anything' : LABELS_OF_NAMES.has(word) ? 'names' : 'nothing'
+  walk.word = word
+}
+
+/**
+ * Returns true for URLs, addresses with credentials, paths with backslashes and percent-encoded text, which are hidden
+ * as a whole.
+ */
+function isAddress(chunk: string): boolean {
+  return /\/\/|@|\\|%[0-9a-f]{2}/i.test(chunk) && /[\p{L}\p{N}]/u.test(chunk)
+}
+
+/** Cuts the text, at a space if possible, because a part of an address may look safe. */
+function shortened(text: string): string {
+  if (text.length <= MAX_TEXT) return text
+  const cut = text.slice(0, MAX_TEXT)
+  return `${cut.slice(0, cut.lastIndexOf(' ') + 1)}…`
+}
+
+const words = (text: string): ReadonlySet<string> => new Set(text.split(' '))
+
+const PRIVATE_FIELDS = words(
+  'password passwd pwd passphrase secret token apikey api_key api-key access_key access_token secret_key private_key ' +
+    'authorization auth bearer credential credentials cookie session dsn connection_string host hostname server ' +
+    'address addr ip port user username dbname database endpoint url uri base_url baseurl node pod cluster upstream',
+)
+const LABELS_OF_NAMES = words('key keys')
+const FOLLOWED_BY_SECRET = words('bearer getaddrinfo enotfound eai_again econnrefused lookup')
+const FOLLOWED_BY_HOST = words('host hostname server node pod upstream backend cluster database user')
+
+const PLAIN_WORD = /^(?:[A-Za-z]+|\d+)[.:]?$/
+const INVISIBLE = /[\p{Cf}\p{Co}\p{Cn}]|(?![\t\n\r])\p{Cc}/gu
+const SEPARATORS =
+  /([\s"'`“”‘’«»()[\]{}<>,;=|!?…—–·•→、，；：！？（）「」『』【】《》]+|(?<![A-Za-z0-9])[。．｡]|[。．｡](?![A-Za-z0-9]))/u
+
+/**
+ * Returns true for an atom that cannot be an address or a credential: words, numbers, model names, media types and
+ * field paths. An atom is a run of characters without spaces, quotes and brackets.
+ */
+function hasSafeShape(atom: string): boolean {
+  const [start, end] = wordRange(atom)
+  const core = atom.slice(start, end)
+  if (!LEADING_MARKS.test(atom.slice(0, start)) || !TRAILING_MARKS.test(atom.slice(end))) return false
+  if (core.length > MAX_ATOM || !ALLOWED.test(core)) return false
+  if (KNOWN_ID.test(core)) return true
+  if (SECRET_PREFIX.test(core) || DASHED_ADDRESS.test(core)) return false
+  if (atom[start - 1] === '.') return isFieldPath(core) || /^\d{1,6}$/.test(core)
+  const sides = core.split('/')
+  if (sides.length > 2 || (sides.length === 2 && API_VERSION.test(sides[1] ?? ''))) return false
+  return sides.every(isName)
+}
+
+/**
+ * Returns true for a name. Dots are allowed in one version number (`gpt-4.1-mini`, `3.5`) and in paths of known fields
+ * (`messages.0.content`).
+ */
+function isName(name: string): boolean {
+  if (name.includes('.')) {
+    if (isFieldPath(name) || ABBREVIATIONS.has(name.toLowerCase())) return true
+    if (!ONE_VERSION.test(name)) return false
+  }
+  const pieces = name.split(/[-_+.]/).flatMap((piece) => piece.split(NOT_ASCII))
+  if (pieces.length > 1 && pieces.some((piece) => INFRASTRUCTURE.has(piece.toLowerCase()))) return false
+  if (pieces.filter((piece) => isMixed(piece)).length > MAX_MIXED_PIECES) return false
+  return name.toLowerCase() !== 'localhost' && pieces.every(isPiece)
+}
+
+/**
+ * Returns true for a piece of a name. Mixed pieces, such as `4o`, `8x22b` and `qwen2`, are shorter than the random
+ * characters of a key.
+ */
+function isPiece(piece: string): boolean {
+  if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
+  if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
+  return piece.length <= MAX_MIXED
+}
+
+function isMixed(piece: string): boolean {
+  return /\d/.test(piece) && /[A-Za-z]/.test(piece)
+}
+
+function isFieldPath(path: string): boolean {
+  const names = path.split('.')
+  return FIELDS.has(names[0] ?? '') && names.every((name) => FIELDS.has(name) || /^\d{1,6}$/.test(name))
+}
+
+/** Returns the range from the first to the last letter or digit of an atom. */
+function wordRange(atom: string): readonly [number, number] {
+  let start = 0
+  let end = atom.length
+  while (start < end && !isWordUnit(atom, start)) start += 1
+  while (end > start && !isWordUnit(atom, end - 1)) end -= 1
+  return [start, end]
+}
+
+function isWordUnit(text: string, at: number): boolean {
+  const unit = text.charCodeAt(at)
+  return unit > 0x7f || unit === 0x5f || /[A-Za-z0-9]/.test(text.charAt(at))
+}
+
+const MAX_ATOM = 200
+const MAX_LETTERS = 30
+const MAX_DIGITS = 15
+const MAX_MIXED = 8
+const MAX_MIXED_PIECES = 3
+
+const LEADING_MARKS = /^[$#*+.&~^-]*$/
+const TRAILING_MARKS = /^(?:[.%*+&~^$-]|:(?!:))*$/
+const ALLOWED = /^[A-Za-z0-9\p{L}\p{M}_+./-]+$/u
+const NOT_ASCII = /[\u{80}-\u{10ffff}]+/u
+const ONE_VERSION = /^[A-Za-z0-9_+-]*\d\.\d[A-Za-z0-9_+-]*$/
+const API_VERSION = /^v\d+$/i
+const DASHED_ADDRESS = /\d{1,3}(?:-\d{1,3}){3}(?!\d)/
+const SECRET_PREFIX =
+  /^(?:(?:sk|pk|rk|sess|key|ghp|gho|hf|gsk|xai|pplx|xox[a-z])[-_].{4,}|AIza.{8,}|AKIA.{8,}|eyJ.{8,})/i
+/** Ids that callers received in earlier answers. */
+const KNOWN_ID = /^(?:call|toolu|srvtoolu|fc|msg|resp|rs|item|chatcmpl|file|batch|msgbatch)_[A-Za-z0-9]{1,64}$/
+const ABBREVIATIONS: ReadonlySet<string> = new Set(['e.g', 'i.e', 'a.k.a', 'vs', 'u.s'])
+
+const INFRASTRUCTURE: ReadonlySet<string> = new Set(
+  (
+    'localhost db dbs database postgres postgresql pg mysql mariadb redis mongo mongodb kafka rabbitmq vllm primary ' +
+    'replica prod production staging internal intranet corp lan svc cluster node pod host proxy vpc consul vault etcd ' +
+    'k8s kube nginx haproxy envoy traefik srv backend ip'
+  ).split(' '),
+)
+
+const FIELDS: ReadonlySet<string> = new Set(
+  (
+    'messages message content text type role name id input output system tools tool tool_choice tool_calls tool_call ' +
+    'tool_call_id tool_use tool_use_id tool_result function functions function_call arguments parameters properties ' +
+    'required items enum schema json_schema strict input_schema output_format response_format model models max_tokens ' +
+    'max_completion_tokens max_output_tokens temperature top_p top_k stop stop_sequences stream stream_options ' +
+    'include_usage thinking budget_tokens reasoning reasoning_effort effort summary metadata user_id n logprobs ' +
+    'top_logprobs seed image image_url document source media_type data url file file_id title context citations ' +
+    'cache_control ttl cache body query path header headers instructions additionalProperties anyOf oneOf allOf ' +
+    'presence_penalty frequency_penalty logit_bias service_tier parallel_tool_calls prediction modalities audio format ' +
+    'encoding_format dimensions custom_id params requests redacted_thinking signature partial'
+  ).split(' '),
+)

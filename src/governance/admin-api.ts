@@ -1,4 +1,4 @@
-import type { DurationCode } from '../core/period.ts'
+import type { DurationCode } from '../core/store.ts'
 import type { WireForm } from '../core/field-names.ts'
 import type { PlanName } from './virtual-key.ts'
 import type { KeyFormat } from './key-lookup.ts'

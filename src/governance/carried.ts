@@ -1,6 +1,5 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import { DURATION_CODES, periodOf } from '../core/period.ts'
-import type { Level, Store } from '../core/store.ts'
+import { DURATION_CODES, type Level, periodOf, type Store } from '../core/store.ts'
 import { CARRIED_MS, type CarriedLimits, type CarryOver } from './key-windows.ts'
 import { counterName, MAX_SETBACK_MS, type Limit } from './limits.ts'
 import { billedInHour, billedName } from './usage-tally.ts'

@@ -1,7 +1,6 @@
 import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import { formatUsd, nano } from '../core/money.ts'
-import { periodOf, type DurationCode } from '../core/period.ts'
-import type { Claim } from '../core/store.ts'
+import { type Claim, type DurationCode, periodOf } from '../core/store.ts'
 import { counterExpiry, type Limit } from './limits.ts'
 import type { Quote, RateStatus, Recount } from './reservation.ts'
 import { UNLIMITED } from './virtual-key.ts'

@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
-import { DURATION_CODES, type DurationCode } from '../core/period.ts'
+import { DURATION_CODES, type DurationCode } from '../core/store.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
 /** $9,000,000 in cents. A greater amount in nano-dollars would not be a safe integer. */

@@ -1,6 +1,6 @@
 import type { WireForm } from '../core/field-names.ts'
 import { cents, toCents, type NanoUsd } from '../core/money.ts'
-import type { DurationCode } from '../core/period.ts'
+import type { DurationCode } from '../core/store.ts'
 import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
 import { keyChange, newKey, type ParsedKeyChange } from './configuration.ts'
 import * as field from './field-schema.ts'

@@ -1,5 +1,5 @@
 import { chain, type MaybePromise } from '../core/async.ts'
-import { periodOf } from '../core/period.ts'
+import { periodOf } from '../core/store.ts'
 import { findShared, limitsOfKey, type Limit, type SharedLimits, type SharedOfKey } from './limits.ts'
 import { tallyTargets, type TallyTarget } from './usage-tally.ts'
 import type { VirtualKey } from './virtual-key.ts'

@@ -1,8 +1,14 @@
 import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import { nano } from '../core/money.ts'
-import { periodOf } from '../core/period.ts'
-import type { ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../core/store.ts'
+import {
+  periodOf,
+  type ReserveRequest,
+  type ReserveResult,
+  type SettledEntry,
+  type Settlement,
+  type Store,
+} from '../core/store.ts'
 import { claimsFor, outputFor, rateStatus, recountFor, refusal, type LimitClaims } from './claims.ts'
 import type { Forecast } from './forecast.ts'
 import { createKeyWindows, type CarryOver, type KeyWindows } from './key-windows.ts'

@@ -1,5 +1,5 @@
 import { chain, type MaybePromise } from '../core/async.ts'
-import { periodOf, type DurationCode, type Period } from '../core/period.ts'
+import { periodOf, type DurationCode, type Period } from '../core/store.ts'
 import { createRecordTable, type LookupOptions, type RecordTable } from './record-table.ts'
 import {
   limitsOf,

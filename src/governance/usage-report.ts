@@ -1,6 +1,5 @@
 import { nano, toCents, toDollars } from '../core/money.ts'
-import { periodOf } from '../core/period.ts'
-import type { Store } from '../core/store.ts'
+import { periodOf, type Store } from '../core/store.ts'
 import type { KeyLimits, KeyRateLimit, KeyUsage, UsageTotals } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { UNLIMITED, type Budget, type VirtualKey } from './virtual-key.ts'

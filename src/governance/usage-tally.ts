@@ -1,5 +1,4 @@
-import type { Tally } from '../core/store.ts'
-import { periodOf, type DurationCode, type Period } from '../core/period.ts'
+import { type DurationCode, type Period, periodOf, type Tally } from '../core/store.ts'
 import { keyOwner, sharedOwner } from './limits.ts'
 import type { Used } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import type { NanoUsd } from '../core/money.ts'
-import { DURATION_CODES, type DurationCode } from '../core/period.ts'
+import { DURATION_CODES, type DurationCode } from '../core/store.ts'
 
 /** The integer that represents "no limit" in requests and responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER

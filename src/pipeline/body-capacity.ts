@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Cancellation } from '../core/cancellation.ts'
-import type { MaybePromise } from '../core/async.ts'
+import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /** Smaller bodies take no capacity, because they are parsed within one turn of the event loop. In bytes. */

@@ -1,7 +1,6 @@
 import type { Completion, AnswerSource } from '../core/answer.ts'
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { BodyLimits } from '../core/http.ts'
-import type { MaybePromise } from '../core/async.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import type { Embedded, EmbeddingRequest, Meter, Provider, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { SettledEntry } from '../core/store.ts'

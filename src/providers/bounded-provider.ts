@@ -1,6 +1,5 @@
-import { withTimeout } from '../core/async.ts'
+import { Cancellation, withTimeout } from '../core/async.ts'
 import type { AnswerSource, Step } from '../core/answer.ts'
-import { Cancellation } from '../core/cancellation.ts'
 import type { Provider, ProviderCall } from '../core/ports.ts'
 import { tooSlow } from '../upstream/upstream-failure.ts'
 import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'

@@ -1,5 +1,5 @@
 import { NO_USAGE, type AnswerSource, type Completion, type Step } from '../core/answer.ts'
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'

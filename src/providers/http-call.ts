@@ -1,4 +1,4 @@
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'

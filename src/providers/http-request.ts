@@ -1,6 +1,5 @@
 import type { Frame, Step, StepReader, StreamFormat } from '../core/answer.ts'
-import type { MaybePromise } from '../core/async.ts'
-import { Cancellation } from '../core/cancellation.ts'
+import { Cancellation, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'

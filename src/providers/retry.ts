@@ -1,4 +1,4 @@
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Provider, ProviderCall, Runtime, Timeouts } from '../core/ports.ts'

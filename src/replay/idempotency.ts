@@ -1,5 +1,4 @@
-import { type TimeLimit, withTimeout } from '../core/async.ts'
-import { Cancellation } from '../core/cancellation.ts'
+import { Cancellation, type TimeLimit, withTimeout } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Store, quotaOf } from '../core/store.ts'

@@ -1,7 +1,7 @@
 import { isBatchId, writeBatch, type Batch } from '../batches/batch.ts'
 import { notEnded, type BatchQuery, type BatchRepository } from '../batches/batch-repository.ts'
 import { readBatchRequests } from '../batches/batch-requests.ts'
-import { Cancellation } from '../core/cancellation.ts'
+import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns, textOf } from '../formats/parse-body.ts'

@@ -1,4 +1,4 @@
-import { Cancellation } from '../core/cancellation.ts'
+import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { HeldResponseCall } from '../core/ports.ts'

@@ -1,5 +1,5 @@
 import { NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
-import type { Cancellation } from '../core/cancellation.ts'
+import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'

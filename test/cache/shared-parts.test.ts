@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
-import { Cancellation } from '../../src/core/cancellation.ts'
+import { Cancellation } from '../../src/core/async.ts'
 import type { AnswerClaims, AnswerStore, VectorIndex } from '../../src/core/cache-ports.ts'
 import { asks, room, says } from './room.ts'
 

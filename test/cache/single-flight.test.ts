@@ -1,4 +1,4 @@
-import { Cancellation } from '../../src/core/cancellation.ts'
+import { Cancellation } from '../../src/core/async.ts'
 import { noNetwork } from '../support/no-network.ts'
 import { describe, expect, it } from 'vitest'
 import { createSingleFlight, type FlightRole, type Leader } from '../../src/cache/single-flight.ts'

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Json } from '../../src/core/json.ts'
-import { upstreamDetails, upstreamText } from '../../src/formats/upstream-text.ts'
+import { upstreamDetails, upstreamText } from '../../src/formats/read-failure.ts'
 
 describe('words of an upstream that help a caller', () => {
   it.each([

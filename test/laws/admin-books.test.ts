@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { usd } from '../../src/core/money.ts'
-import { periodOf, type DurationCode } from '../../src/core/period.ts'
+import { periodOf, type DurationCode } from '../../src/core/store.ts'
 import { createAdminRecords, type AdminRecords } from '../../src/governance/admin-records.ts'
 import { quote, room, used, type Room } from '../governance/room.ts'
 

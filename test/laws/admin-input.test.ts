@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createGateway, extractive, type Gateway } from '../../src/index.ts'
-import { DURATION_CODES } from '../../src/core/period.ts'
+import { DURATION_CODES } from '../../src/core/store.ts'
 import { PLAN_NAMES } from '../../src/governance/virtual-key.ts'
 import {
   ADMIN_KEY,

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Cancellation } from '../../src/core/cancellation.ts'
+import { Cancellation } from '../../src/core/async.ts'
 import { BodyCapacity, type HeldCapacity } from '../../src/pipeline/body-capacity.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 

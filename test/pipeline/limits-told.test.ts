@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStore, type NewKey, type WireForm } from '../../src/index.ts'
-import { periodOf, type DurationCode } from '../../src/core/period.ts'
+import { periodOf, type DurationCode } from '../../src/core/store.ts'
 import { administrate, ADMIN_KEY, KEYS } from '../support/admin.ts'
 import { ask, CHAT, CROSSINGS, FRONTS, MESSAGE, type Reply } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'

@@ -1,10 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import { isSafeModelName, splitModelName, type Model } from '../../src/core/model.ts'
-import { anthropic, ANTHROPIC_MODELS } from '../../src/providers/anthropic.ts'
+import {
+  anthropic,
+  ANTHROPIC_MODELS,
+  openai,
+  OPENAI_MODELS,
+  openaiCompatible,
+} from '../../src/providers/openai-anthropic.ts'
 import { familyOf } from '../../src/providers/model-book.ts'
 import anthropicCatalog from '../../src/providers/models/anthropic.json' with { type: 'json' }
 import { createDirectory, type CatalogOptions } from '../../src/providers/catalog.ts'
-import { openai, OPENAI_MODELS, openaiCompatible } from '../../src/providers/openai.ts'
 import { priceSchema } from '../../src/providers/provider-options.ts'
 import { failureOf } from '../support/provider-call.ts'
 

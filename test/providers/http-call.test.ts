@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { TransportHandler } from '../../src/core/ports.ts'
-import { Cancellation } from '../../src/core/cancellation.ts'
+import { Cancellation } from '../../src/core/async.ts'
 import { sendRequest } from '../../src/providers/http-call.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { timeouts } from '../support/provider-call.ts'

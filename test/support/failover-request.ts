@@ -1,4 +1,4 @@
-import { Cancellation } from '../../src/core/cancellation.ts'
+import { Cancellation } from '../../src/core/async.ts'
 import { Attempts } from '../../src/upstream/attempts.ts'
 import type { FailoverRequest } from '../../src/providers/retry.ts'
 

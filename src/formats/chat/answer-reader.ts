@@ -3,9 +3,18 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import { textOfPart, type Native, type Part, type ToolCallPart } from '../../core/prompt.ts'
 import { isAbsent } from '../fields.ts'
-import { fillChatCallIds, idOf, chatCallIdFiller, generateCallId } from '../call-ids.ts'
+import {
+  blockEvents,
+  chatCallIdFiller,
+  fillChatCallIds,
+  generateCallId,
+  identityOf,
+  idOf,
+  nativeAnswer,
+  type OpenBlock,
+  parseEvent,
+} from '../answer-fields.ts'
 import { readFinish, CHAT_COUNTS, readUsage } from '../usage.ts'
-import { blockEvents, identityOf, nativeAnswer, parseEvent, type OpenBlock } from '../stream-events.ts'
 import { streamFailure } from '../read-failure.ts'
 
 /**

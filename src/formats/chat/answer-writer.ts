@@ -1,4 +1,4 @@
-import { parseFrame } from '../stream-events.ts'
+import { parseFrame } from '../answer-fields.ts'
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
 import { asksForUsage, writeChatCall } from '../settings.ts'

@@ -1,17 +1,18 @@
 import {
   changedTools,
-  writeOwnBody,
+  documentText,
   isAsReceived,
   type RefuseContent,
   refuseContentFor,
   translate,
-  documentText,
+  type UpstreamFormat,
   urlOf,
-} from '../write-prompt.ts'
+  writeOwnBody,
+  type WrittenPrompt,
+} from '../format.ts'
 import { asArray, asObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Native, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
-import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { isPlainChat } from '../stream-events.ts'
+import { isPlainChat } from '../answer-fields.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
 import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'

@@ -2,11 +2,10 @@ import { NO_USAGE, type Completion, type AnswerEvent, type Step, type StepReader
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import { badField, blameUpstream, objectAt, stringAt } from '../fields.ts'
 import { messageFailure } from '../read-failure.ts'
-import { fillMessageCallIds, fillEventCallId } from '../call-ids.ts'
+import { fillEventCallId, fillMessageCallIds, identityOf, nativeAnswer, parseEvent } from '../answer-fields.ts'
 import { readBlocks } from './blocks.ts'
 import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { identityOf, nativeAnswer, parseEvent } from '../stream-events.ts'
 
 /** Reads an upstream's message as an answer. Throws `upstream` if the body is not a message. */
 export function readCompletion(received: JsonObject, text?: string): Completion {

@@ -1,9 +1,15 @@
 import type { Changes } from '../settings.ts'
-import { changedTools, writeOwnBody, isAsReceived, translate } from '../write-prompt.ts'
+import {
+  changedTools,
+  isAsReceived,
+  translate,
+  type UpstreamFormat,
+  writeOwnBody,
+  type WrittenPrompt,
+} from '../format.ts'
 import { asArray, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Prompt } from '../../core/prompt.ts'
-import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
-import { isPlainMessages } from '../stream-events.ts'
+import { isPlainMessages } from '../answer-fields.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
 import { readFailure } from '../read-failure.ts'
 import { isAbsent } from '../fields.ts'

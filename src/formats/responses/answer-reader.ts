@@ -4,9 +4,8 @@ import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../.
 import type { Native, Part } from '../../core/prompt.ts'
 import { responseFailure } from '../read-failure.ts'
 import { readResponseFinish, RESPONSE_COUNTS, readUsage } from '../usage.ts'
-import { fillResponseCallIds, responseCallIdFiller } from '../call-ids.ts'
+import { fillResponseCallIds, identityOf, nativeAnswer, parseEvent, responseCallIdFiller } from '../answer-fields.ts'
 import { readThought, decodeReasoning } from './items.ts'
-import { identityOf, nativeAnswer, parseEvent } from '../stream-events.ts'
 
 /**
  * Reads an upstream's response loosely: only required fields are validated. Throws `upstream` if the body is not a

@@ -1,6 +1,6 @@
 import type { AnswerEvent } from '../../core/answer.ts'
 import { asObject, asString, type JsonObject, parseJson } from '../../core/json.ts'
-import { CUSTOM_INPUT, type CalledTool } from './portable-prompt.ts'
+import { CUSTOM_INPUT, type CalledTool } from '../portable.ts'
 import { itemId, reasoningItem } from './items.ts'
 
 /** One event of a stream, without its sequence number. */

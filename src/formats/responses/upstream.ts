@@ -1,19 +1,20 @@
 import {
   changedTools,
-  writeOwnBody,
+  documentText,
   type RefuseContent,
   refuseContentFor,
-  documentText,
+  type UpstreamFormat,
   urlOf,
-} from '../write-prompt.ts'
+  writeOwnBody,
+  type WrittenPrompt,
+} from '../format.ts'
 import { omittedFields } from '../translators.ts'
 import { sourceOf } from '../unsupported-fields.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
-import type { UpstreamFormat, WrittenPrompt } from '../format.ts'
 import { readFailure } from '../read-failure.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
-import { isPlainResponses } from '../stream-events.ts'
+import { isPlainResponses } from '../answer-fields.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
 import { type Changes, changedResponseSettings, writeResponseTool } from '../settings.ts'
 

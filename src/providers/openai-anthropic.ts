@@ -1,20 +1,22 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
-import { readCatalog, type KnownModel } from './model-book.ts'
-import catalog from './models/openai.json' with { type: 'json' }
+import { type KnownModel, readCatalog } from './model-book.ts'
+import openaiCatalog from './models/openai.json' with { type: 'json' }
 import { baseUrlSchema, nonEmpty, parseOptions, providerName, trimSlash } from './provider-options.ts'
 import {
+  type ApiKey,
   CHAT,
   commonFields,
   keyCredentials,
+  MESSAGES,
   pricedModels,
   RESPONSES,
   vendorFields,
-  vendorProvider,
-  type ApiKey,
   type VendorOptions,
+  vendorProvider,
 } from './vendor.ts'
+import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
 
 /** Options of `openaiCompatible()`. */
 export interface OpenaiCompatibleOptions extends VendorOptions {
@@ -89,9 +91,9 @@ export function chatProvider(
 /** Options of `openai()`. */
 export type OpenaiOptions = Omit<VendorOptions, 'headers'>
 
-const schema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
+const openaiSchema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
 
-const { small, models, embeddings } = catalog
+const { small, models, embeddings } = openaiCatalog
 
 export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(models, {
   family: 'gpt',
@@ -107,8 +109,47 @@ const KNOWN = [...OPENAI_MODELS, ...readCatalog(embeddings, { family: 'gpt', kin
  * the path and the expected value for invalid options.
  */
 export function openai(options: OpenaiOptions = {}): Provider {
-  const parsed = parseOptions('openai', schema, options)
+  const parsed = parseOptions('openai', openaiSchema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
   const complete = { ...parsed, name, family: 'gpt', baseUrl, responses: true }
   return chatProvider('openai', complete, pricedModels('openai', 'openai', parsed, KNOWN), ['OPENAI_API_KEY'])
+}
+
+/** Options of `anthropic()`. */
+export interface AnthropicOptions extends Omit<VendorOptions, 'headers'> {
+  /** With or without `/v1` at its end. @default 'https://api.anthropic.com' */
+  readonly baseUrl?: string
+  /** Sent as `anthropic-version` unless the caller sends one. @default '2023-06-01' */
+  readonly version?: string
+}
+
+const anthropicSchema: z.ZodMiniType<AnthropicOptions> = z.strictObject({
+  ...commonFields,
+  version: z.exactOptional(z.iso.date({ error: 'expected a day, YYYY-MM-DD' })),
+})
+
+export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCatalog.models, {
+  family: 'claude',
+  small: anthropicCatalog.small,
+})
+
+/**
+ * Creates a provider for Anthropic, or for any service with the messages format. Without `apiKey`, the key is read
+ * from ANTHROPIC_API_KEY. Throws `invalid-request` with the path and the expected value for invalid options.
+ */
+export function anthropic(options: AnthropicOptions = {}): Provider {
+  const parsed = parseOptions('anthropic', anthropicSchema, options)
+  const { name = 'anthropic', apiKey, baseUrl = 'https://api.anthropic.com', version = '2023-06-01' } = parsed
+  const root = `${trimSlash(baseUrl).replace(/\/v1$/, '')}/v1`
+  return vendorProvider(parsed, {
+    who: 'anthropic',
+    name,
+    family: 'claude',
+    known: pricedModels('anthropic', 'anthropic', parsed, ANTHROPIC_MODELS),
+    format: MESSAGES,
+    urls: { create: `${root}/messages`, count: `${root}/messages/count_tokens`, ping: `${root}/models?limit=1` },
+    headers: { 'anthropic-version': version },
+    passes: ['anthropic-version', 'anthropic-beta'],
+    credentials: keyCredentials({ who: name, header: 'x-api-key', apiKey, variables: ['ANTHROPIC_API_KEY'] }),
+  })
 }
