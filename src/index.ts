@@ -57,10 +57,6 @@ export type {
   BudgetChange,
   BudgetPage,
   BudgetRecord,
-  Budgets,
-  ConfiguredBudget,
-  ConfiguredKey,
-  ConfiguredRateLimit,
   CreatedKey,
   DeletedRecord,
   KeyChange,
@@ -70,7 +66,6 @@ export type {
   KeyProviderRecord,
   KeyRateLimit,
   KeyRecord,
-  Keys,
   KeySettings,
   KeyUsage,
   ListedKey,
@@ -82,11 +77,15 @@ export type {
   RateLimitChange,
   RateLimitPage,
   RateLimitRecord,
-  RateLimits,
-  RecordMethods,
   UsageTotals,
 } from './governance/admin-api.ts'
-export type { GovernanceConfiguration } from './governance/configuration.ts'
+export type {
+  ConfiguredBudget,
+  ConfiguredKey,
+  ConfiguredRateLimit,
+  GovernanceConfiguration,
+} from './governance/configuration.ts'
+export type { Budgets, Keys, RateLimits, RecordMethods } from './governance/admin-records.ts'
 export type { WireForm } from './core/field-names.ts'
 
 // Bills, logs, metrics and the audit trail

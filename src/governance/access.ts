@@ -4,7 +4,7 @@ import { matchesModel, splitModelName, type Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
 
-/** Maximum number of characters of a name in an error message. */
+/** Maximum length of a name in an error message, in characters. */
 const MAX_SHOWN = 100
 
 /** Body fields other than `tools` that declare tools. */
@@ -15,7 +15,7 @@ const SEARCHING_MODEL = /:online$/
 
 /**
  * Returns true when the key may use the model: by its permissions, and (for `<provider>/<model_id>`) by its provider
- * configurations. `also` are other names of the same model; one permitted name suffices.
+ * configurations. One permitted name of the model suffices.
  */
 export function mayUse(key: VirtualKey, name: string, otherNames: readonly string[] = []): boolean {
   if (key.permissions.allowedModels === undefined && key.providers.length === 0) return true
@@ -30,7 +30,7 @@ function isPermitted(key: VirtualKey, name: string): boolean {
   return key.providers.some((config) => config.provider === parts.provider && servesModel(config, parts.id))
 }
 
-/** Returns true when a provider configuration of the key allows this model id. */
+/** Returns true if the provider configuration allows the model id. */
 export function servesModel(config: ProviderConfig, id: string): boolean {
   const { allowedModels, provider } = config
   return (
@@ -69,7 +69,7 @@ function hasTools(prompt: Prompt): boolean {
   )
 }
 
-/** Returns true for items of a conversation that declare tools (`additional_tools`). */
+/** Returns true for conversation items that declare tools (`additional_tools`). */
 function declaresTools(part: Part): boolean {
   return part.type === 'opaque' && isGiven(part.native.value, 'tools')
 }
@@ -146,8 +146,8 @@ const SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(looseName))
 const LOOSE_KNOWN: ReadonlyMap<string, string> = new Map(KNOWN_FIELDS.map((name) => [looseName(name), name]))
 
 /**
- * Throws for fields that could bypass the restrictions of a key: another spelling of a checked field (`MAX_TOKENS`,
- * `maxTokens`), and switches of the vendor. A key without restrictions may send them.
+ * Throws for fields that could bypass the restrictions of a key: other spellings of checked fields (`MAX_TOKENS`,
+ * `maxTokens`), and vendor switches. A key without restrictions may send them.
  */
 function checkFields(permissions: Permissions, body: JsonObject): void {
   const { allowedModels, maxTokens, disableTools } = permissions

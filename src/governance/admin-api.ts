@@ -1,7 +1,5 @@
 import type { DurationCode } from '../core/store.ts'
-import type { WireForm } from '../core/field-names.ts'
-import type { PlanName } from './virtual-key.ts'
-import type { KeyFormat } from './key-lookup.ts'
+import type { KeyFormat, PlanName } from './virtual-key.ts'
 
 /** One page of a list. */
 export interface PageOptions {
@@ -11,52 +9,12 @@ export interface PageOptions {
   readonly after?: string
 }
 
-/** Confirms that a record was deleted. */
+/** The result of a deletion. */
 export interface DeletedRecord {
   readonly id: string
   readonly object: 'virtual_key' | 'budget' | 'rate_limit'
   readonly deleted: true
 }
-
-/**
- * Operations on the records of one kind: the same checks and effects as the admin API over HTTP. Fields are in camel
- * case; the names of the HTTP API (`budget_limit_cents`) are accepted, too.
- *
- * Rejects with a GatewayError: `invalid-admin-request` for a wrong field (`details.param` names it), `not-found` for an
- * unknown id, `conflict` for an id or a secret that is already in use, `overloaded` when the store does not answer.
- */
-export interface RecordMethods<create, change, record, page, created = record> {
-  /** Creates a record. */
-  create(fields: create | WireForm<create>): Promise<created>
-  get(id: string): Promise<record>
-  /** Lists records in ascending order of their ids. */
-  list(query?: PageOptions): Promise<page>
-  /** Changes the given fields. Absent fields keep their values. Returns the record after the change. */
-  update(id: string, change: change | WireForm<change>): Promise<record>
-  /** Deletes the record. Keys that refer to a deleted budget or rate limit are refused until they are changed. */
-  delete(id: string): Promise<DeletedRecord>
-}
-
-/**
- * The virtual keys: `/api/governance/virtual-keys` in process. Usage and audit records of a deleted key are retained.
- */
-export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
-  /** Returns the usage of the key in the current window of its budget, or in this month if it has no budget. */
-  usage(id: string): Promise<KeyUsage>
-  /** Returns the key's request and token limits and their remaining amounts. */
-  rateLimit(id: string): Promise<KeyRateLimit>
-  /**
-   * Returns the remaining requests, tokens and money, including shared limits: of several limits the smallest
-   * remainder.
-   */
-  limits(id: string): Promise<KeyLimits>
-}
-
-/** Budgets that several keys share by `budgetId`: `/api/governance/budgets` in process. */
-export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, BudgetPage>
-
-/** Rate limits that several keys share by `rateLimitId`: `/api/governance/rate-limits` in process. */
-export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
 
 /** A provider that a key may use. */
 export interface KeyProvider {
@@ -68,7 +26,7 @@ export interface KeyProvider {
   readonly allowedModels?: readonly string[] | null | undefined
 }
 
-/** The fields of a key that can be set. `null` removes a setting; an absent field keeps its value or its default. */
+/** The settings of a key. `null` removes a setting; an absent field keeps its value or its default. */
 export interface KeySettings {
   /** At most 2,000 characters. @default '' */
   readonly description?: string | null | undefined
@@ -121,17 +79,6 @@ export interface KeyChange extends KeySettings {
   readonly name?: string | undefined
 }
 
-/**
- * A key of the configuration: `governance.virtual_keys[…]`, with the names of the HTTP API. Set `value` or
- * `valueSha256`.
- */
-export interface ConfiguredKey extends NewKey {
-  /** Id of the key. Stable across restarts. @default derived from the secret's hash */
-  readonly id?: string | undefined
-  /** The SHA-256 of the secret as 64 hex digits, so that the configuration does not contain the secret. */
-  readonly valueSha256?: string | undefined
-}
-
 /** A key in a list. */
 export interface ListedKey {
   readonly id: string
@@ -141,7 +88,7 @@ export interface ListedKey {
   readonly isActive: boolean
   /** Amount billed in the current window of the budget (in this month without a budget), in cents, rounded half up. */
   readonly currentUsageCents: number
-  /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) when there is no limit. */
+  /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) if there is no limit. */
   readonly budgetLimitCents: number
 }
 
@@ -169,7 +116,7 @@ export interface KeyRecord extends ListedKey {
   readonly disableTools: boolean
 }
 
-/** A stored provider of a key. An empty list allows all models. */
+/** A provider in the record of a key. An empty list allows all models. */
 export interface KeyProviderRecord {
   readonly provider: string
   readonly weight: number
@@ -215,14 +162,14 @@ export interface ModelUsage extends UsageTotals {
   readonly model: string
 }
 
-/** Usage of a key in the current window of its budget, or in this month when it has no budget. */
+/** Usage of a key in the current window of its budget, or in this month if it has no budget. */
 export interface KeyUsage extends UsageTotals {
   readonly keyId: string
   /** ISO 8601. */
   readonly periodStart: string
   /** Billed in the window, rounded half up. */
   readonly currentUsageCents: number
-  /** 9007199254740991 when there is no limit. */
+  /** 9007199254740991 if there is no limit. */
   readonly budgetLimitCents: number
   /** ISO 8601. */
   readonly budgetResetsAt: string
@@ -252,27 +199,21 @@ export interface KeyLimits {
   readonly budgetResetsAt: string
 }
 
-/** A shared budget of the configuration. */
-export interface ConfiguredBudget {
-  /** 1 to 128 letters, digits, dots, hyphens and underscores. */
-  readonly id: string
+/** A change of a shared budget. The amount spent in the current window remains. */
+export interface BudgetChange {
   /** @default the id */
   readonly name?: string | undefined
   /** Maximum amount billed to all keys of the budget together per window, in dollars. */
-  readonly maxLimitUsd: number
+  readonly maxLimitUsd?: number | undefined
   /** The window, aligned to the calendar in UTC. @default '1M' */
   readonly resetDuration?: DurationCode | undefined
 }
 
 /** The fields of a new shared budget. */
-export interface NewBudget extends Omit<ConfiguredBudget, 'id'> {
-  /** @default a new UUID */
+export interface NewBudget extends BudgetChange {
+  /** 1 to 128 letters, digits, dots, hyphens and underscores. @default a new UUID */
   readonly id?: string | undefined
-}
-
-/** A change of a shared budget. The amounts already spent in a window remain. */
-export interface BudgetChange extends Omit<ConfiguredBudget, 'id' | 'maxLimitUsd'> {
-  readonly maxLimitUsd?: number | undefined
+  readonly maxLimitUsd: number
 }
 
 /** A shared budget. */
@@ -309,14 +250,8 @@ export interface RateLimitChange {
 
 /** The fields of new shared rate limits. */
 export interface NewRateLimit extends RateLimitChange {
-  /** @default a new UUID */
+  /** 1 to 128 letters, digits, dots, hyphens and underscores. @default a new UUID */
   readonly id?: string | undefined
-}
-
-/** Shared rate limits of the configuration. */
-export interface ConfiguredRateLimit extends RateLimitChange {
-  /** 1 to 128 letters, digits, dots, hyphens and underscores. */
-  readonly id: string
 }
 
 /** Shared rate limits. A limit is 9007199254740991, and its duration null, where there is no limit. */

@@ -6,32 +6,80 @@ import { usd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import type {
+  BudgetChange,
   BudgetPage,
   BudgetRecord,
-  ConfiguredBudget,
-  ConfiguredRateLimit,
   CreatedKey,
   DeletedRecord,
+  KeyChange,
   KeyLimits,
   KeyPage,
   KeyRateLimit,
   KeyRecord,
   KeyUsage,
+  NewBudget,
+  NewKey,
+  NewRateLimit,
   PageOptions,
   RateLimitChange,
   RateLimitPage,
   RateLimitRecord,
 } from './admin-api.ts'
-import { budgetChange, newBudget, newRateLimit, rateLimitChange, type Configured } from './configuration.ts'
+import {
+  budgetChange,
+  newBudget,
+  newRateLimit,
+  rateLimitChange,
+  type Configured,
+  type ConfiguredBudget,
+  type ConfiguredRateLimit,
+} from './configuration.ts'
 import * as field from './field-schema.ts'
-import { changeAllowance, given, listedKey, parseKeyChange, parseNewKey, publicKey } from './key-fields.ts'
-import type { Keyring } from './keyring.ts'
+import { changeAllowance, given, type Keyring, listedKey, parseKeyChange, parseNewKey, publicKey } from './keyring.ts'
 import type { SharedLimits } from './limits.ts'
 import { pageQuery, type RecordTable } from './record-table.ts'
 import { createUsageReports, type BudgetStatus, type UsageReports } from './usage-report.ts'
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
-/** Operations on the records of one kind, with the field names of the HTTP API. Bodies of any type are validated. */
+/**
+ * Operations on the records of one kind, with the checks and effects of the admin API over HTTP. Fields are in camel
+ * case. The names of the HTTP API (`budget_limit_cents`) are accepted, too.
+ *
+ * Rejects with a GatewayError: `invalid-admin-request` for an invalid field (its name is in `details.param`),
+ * `not-found` for an unknown id, `conflict` for an id or a secret that is already in use, `overloaded` if the store does
+ * not answer.
+ */
+export interface RecordMethods<create, change, record, page, created = record> {
+  /** Creates a record. */
+  create(fields: create | WireForm<create>): Promise<created>
+  get(id: string): Promise<record>
+  /** Lists records in ascending order of their ids. */
+  list(query?: PageOptions): Promise<page>
+  /** Changes the given fields. Absent fields keep their values. Returns the record after the change. */
+  update(id: string, change: change | WireForm<change>): Promise<record>
+  /** Deletes the record. Keys that refer to a deleted budget or rate limit are refused until they are changed. */
+  delete(id: string): Promise<DeletedRecord>
+}
+
+/**
+ * The virtual keys: `/api/governance/virtual-keys` in process. Usage and audit records of a deleted key are retained.
+ */
+export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
+  /** Returns the usage of the key in the current window of its budget, or in this month if it has no budget. */
+  usage(id: string): Promise<KeyUsage>
+  /** Returns the key's request and token limits and their remaining amounts. */
+  rateLimit(id: string): Promise<KeyRateLimit>
+  /** Returns the remaining requests, tokens and money. Of several limits, the smallest remainder applies. */
+  limits(id: string): Promise<KeyLimits>
+}
+
+/** Budgets that several keys share by `budgetId`: `/api/governance/budgets` in process. */
+export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, BudgetPage>
+
+/** Rate limits that several keys share by `rateLimitId`: `/api/governance/rate-limits` in process. */
+export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
+
+/** The same operations with the field names of the HTTP API. Bodies are validated. */
 export interface WireRecords<shown extends object, page extends object, created extends object = shown> {
   create(body: unknown): Promise<created>
   get(id: string): Promise<shown>
@@ -40,14 +88,12 @@ export interface WireRecords<shown extends object, page extends object, created 
   delete(id: string): Promise<DeletedRecord>
 }
 
-/** Operations on virtual keys, with the field names of the HTTP API. */
 export interface WireKeys extends WireRecords<WireForm<KeyRecord>, WireForm<KeyPage>, WireForm<CreatedKey>> {
   usage(id: string): Promise<WireForm<KeyUsage>>
   rateLimit(id: string): Promise<WireForm<KeyRateLimit>>
   limits(id: string): Promise<WireForm<KeyLimits>>
 }
 
-/** Records of the admin API and of the gateway's methods in process. */
 export interface AdminRecords {
   readonly keys: WireKeys
   readonly budgets: WireRecords<WireForm<BudgetRecord>, WireForm<BudgetPage>>
@@ -101,11 +147,11 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
 /** Differences between shared budgets and shared rate limits. */
 interface SharedKind<record, shown, page> {
   readonly object: DeletedRecord['object']
-  /** Parses the body of a creation. A record without an id gets `newId`. */
+  /** Parses the body of a creation. `newId` is the id of a record without one. */
   make(body: unknown, newId: string): record
   /** Parses the body of an update. Returns the function that applies it. */
   change(body: unknown): (record: record) => record
-  /** Loads the usage of records. Returns a function that converts a record to its public form. */
+  /** Loads the usage of the records. Resolves with a function that converts a record to its public form. */
   showing(records: readonly record[]): MaybePromise<(record: record) => shown>
   page(shown: readonly shown[], hasMore: boolean): page
 }
@@ -222,9 +268,8 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
 }
 
 /**
- * Applies the configuration. It overrides stored records. Exception: a disabled key stays disabled unless the
- * configuration sets `is_active`. Usage is not changed. The operation is idempotent, also for concurrent calls of
- * several processes.
+ * Writes the configured records. They override stored ones. Exception: a disabled key stays disabled unless the
+ * configuration sets `is_active`. Several processes may call it concurrently.
  */
 export async function applyConfiguration(
   configured: Configured,

@@ -20,17 +20,17 @@ export interface LimitClaims {
 /** Minimum useful length of an answer in tokens, unless the request has a lower limit. */
 const MIN_OUTPUT = 16
 /**
- * Maximum share of a partial grant that the uncounted part of the prompt may have. Above it, the prompt is counted
- * first, because an exact count could lengthen the answer considerably.
+ * Maximum share of the estimated part of the prompt in a partial grant. Above it, the prompt is counted first, because
+ * an exact count could lengthen the answer considerably.
  */
 const UNCOUNTED_SHARE = 0.1
 
 /**
- * Returns the claims of a request. A free request claims only budgets of 0. Only values that a limit needs are computed,
+ * Returns the claims of a request. A free request claims only budgets of 0. Values that no limit needs are not computed,
  * because counting a long prompt takes time.
  */
-export function claimsFor(inForce: readonly Limit[], quote: Quote): LimitClaims {
-  const limits = quote.requestOnly === true ? inForce.filter(({ kind }) => kind === 'requests') : inForce
+export function claimsFor(current: readonly Limit[], quote: Quote): LimitClaims {
+  const limits = quote.requestOnly === true ? current.filter(({ kind }) => kind === 'requests') : current
   const worst = has('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
   const tokens = has('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
   const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
@@ -41,30 +41,29 @@ export function claimsFor(inForce: readonly Limit[], quote: Quote): LimitClaims 
 
 function minGrantOf(quote: Quote, worst: number): number {
   const { uncounted = 0 } = quote
-  return Math.max(shortestCost(quote), Math.min(worst, countable(uncounted / UNCOUNTED_SHARE)))
+  return Math.max(minUsefulCost(quote), Math.min(worst, countable(uncounted / UNCOUNTED_SHARE)))
 }
 
-/** Returns the cost of the shortest useful answer. */
-function shortestCost(quote: Quote): number {
+function minUsefulCost(quote: Quote): number {
   return countable(quote.cost(Math.min(MIN_OUTPUT, quote.outputTokens)))
 }
 
 /**
- * Returns the recount with which a refused request may still be accepted. Returns undefined if no count can help, so that
- * a key whose budget is spent causes no counts.
+ * Returns the recount with which a refused request may still be accepted, or undefined if no recount can help. A key
+ * whose budget is spent therefore causes no recounts.
  */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
   const left = limit.max - (limit.carried ?? 0) - level
   if (left <= 0 || limit.kind === 'requests') return undefined
   if (limit.kind === 'tokens') return quote.recount?.tokens
-  return shortestCost(quote) - (quote.uncounted ?? 0) <= left ? quote.recount?.budget : undefined
+  return minUsefulCost(quote) - (quote.uncounted ?? 0) <= left ? quote.recount?.budget : undefined
 }
 
 function has(kind: Limit['kind'], limits: readonly Limit[]): boolean {
   return limits.some((limit) => limit.kind === kind)
 }
 
-/** Returns the claim on a limit: at least 1, so that a limit of 0 also refuses free requests. */
+/** Returns the claim on a limit. Its amount is at least 1, so that a limit of 0 also refuses free requests. */
 function claim(limit: Limit, tokens: number, worst: number): Claim {
   const { counter, kind, carried = 0 } = limit
   const max = Math.max(0, limit.max - carried)
@@ -74,11 +73,11 @@ function claim(limit: Limit, tokens: number, worst: number): Claim {
 }
 
 /** Returns the output limit in tokens that the granted money covers. */
-export function outputFor(wanted: LimitClaims, quote: Quote, granted: number): number {
-  return granted < wanted.worst && has('budget', wanted.limits) ? coveredBy(granted, quote) : quote.outputTokens
+export function outputFor({ worst, limits }: LimitClaims, quote: Quote, granted: number): number {
+  return granted < worst && has('budget', limits) ? coveredBy(granted, quote) : quote.outputTokens
 }
 
-/** Finds the longest answer whose worst case the grant covers. Every grant covers the shortest useful answer. */
+/** Returns the longest answer whose worst-case cost the grant covers. Every grant covers the shortest useful answer. */
 function coveredBy(granted: number, quote: Quote): number {
   let covered = Math.min(MIN_OUTPUT, quote.outputTokens)
   let tooLong = quote.outputTokens
@@ -95,7 +94,7 @@ export function countable(amount: number): number {
   return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
 }
 
-/** Returns the request or token limit that refused, or else the request limit with the fewest requests left. */
+/** Returns the status of the limit that refused, or else of the request limit with the fewest remaining requests. */
 export function rateStatus(
   limits: readonly Limit[],
   levels: readonly number[],
@@ -123,7 +122,7 @@ const WINDOW: Readonly<Record<DurationCode, string>> = {
   '1M': 'month',
 }
 
-/** Returns the error of the limit that refused. It contains the limit, never the usage of others. */
+/** Returns the error of the limit that refused. A shared limit must not reveal the usage of other keys. */
 export function refusal(
   limit: Limit,
   request: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },

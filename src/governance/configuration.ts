@@ -3,17 +3,15 @@ import * as z from 'zod/mini'
 import type { WireForm } from '../core/field-names.ts'
 import type {
   BudgetChange,
-  ConfiguredBudget,
-  ConfiguredKey,
-  ConfiguredRateLimit,
   KeyChange,
   KeyProvider,
+  NewBudget,
   NewKey,
+  NewRateLimit,
   RateLimitChange,
 } from './admin-api.ts'
 import * as field from './field-schema.ts'
-import { hashSecret, prefixOfSecret, type KeyFormat } from './key-lookup.ts'
-import { PLAN_NAMES } from './virtual-key.ts'
+import { hashSecret, type KeyFormat, PLAN_NAMES, prefixOfSecret } from './virtual-key.ts'
 
 /**
  * Keys, budgets and rate limits that are created at startup, with the field names of the HTTP API: at most 100,000 of
@@ -23,6 +21,24 @@ export interface GovernanceConfiguration {
   readonly virtual_keys?: readonly WireForm<ConfiguredKey>[] | undefined
   readonly budgets?: readonly WireForm<ConfiguredBudget>[] | undefined
   readonly rate_limits?: readonly WireForm<ConfiguredRateLimit>[] | undefined
+}
+
+/** A key of the configuration. Set either `value` or `valueSha256`. */
+export interface ConfiguredKey extends NewKey {
+  /** Id of the key. Stable across restarts. @default derived from the secret's hash */
+  readonly id?: string | undefined
+  /** The SHA-256 of the secret as 64 hex digits, so that the configuration does not contain the secret. */
+  readonly valueSha256?: string | undefined
+}
+
+/** A shared budget of the configuration. */
+export interface ConfiguredBudget extends NewBudget {
+  readonly id: string
+}
+
+/** Shared rate limits of the configuration. */
+export interface ConfiguredRateLimit extends NewRateLimit {
+  readonly id: string
 }
 
 const optional = <value>(schema: z.ZodMiniType<value>) => z.optional(z.nullable(schema))
@@ -63,10 +79,9 @@ const newKeyFields = {
   value: z.optional(field.text(16, 512)),
 }
 
-/** The body that creates a key. */
 export const newKey: z.ZodMiniType<WireForm<NewKey>> = field.record(newKeyFields, field.ignored(['id']))
 
-/** The body of an update of a key. `value` is compared with the key's secret and never changed. */
+/** The body of an update of a key. `value` must be the key's secret. */
 export interface ParsedKeyChange extends WireForm<KeyChange> {
   readonly value?: string | undefined
 }
@@ -122,7 +137,6 @@ const configuration: z.ZodMiniType<GovernanceConfiguration> = field.record({
   rate_limits: z.optional(field.list<WireForm<ConfiguredRateLimit>>(field.record(rateLimitFields), MAX_RECORDS)),
 })
 
-/** The configuration after validation. */
 export interface Configured {
   readonly keys: readonly HashedKey[]
   readonly budgets: readonly WireForm<ConfiguredBudget>[]
@@ -137,7 +151,7 @@ export interface HashedKey {
   readonly fields: WireForm<NewKey>
 }
 
-/** Validates `governance`. Throws an error that contains the path of the first invalid field. */
+/** Parses `governance` of the gateway's options. Throws a GatewayError with the path of the first invalid field. */
 export function parseConfiguration(value: unknown): Configured {
   const { virtual_keys = [], budgets = [], rate_limits: rateLimits = [] } = field.parseOption(configuration, value)
   const keys = virtual_keys.map(hashed)
@@ -150,8 +164,8 @@ export function parseConfiguration(value: unknown): Configured {
 
 function hashed({ id, value, value_sha256, ...fields }: WireForm<ConfiguredKey>): HashedKey {
   const hash = value === undefined ? (value_sha256 ?? '').toLowerCase() : (hashSecret(value) ?? '')
-  const derived = `cfg-${sha256(`id of ${hash}`).slice(0, 24)}`
-  return { id: id ?? derived, hash, prefix: prefixOfSecret(value ?? ''), fields }
+  const derivedId = `cfg-${sha256(`id of ${hash}`).slice(0, 24)}`
+  return { id: id ?? derivedId, hash, prefix: prefixOfSecret(value ?? ''), fields }
 }
 
 function checkUnique<name extends string>(
@@ -160,8 +174,11 @@ function checkUnique<name extends string>(
   name: name,
 ): void {
   const seen = new Set<string>()
-  const second = records.findIndex((record) => seen.size === seen.add(record[name]).size)
-  if (second === -1) return
-  const shown = name === 'hash' ? 'secret' : name
-  throw field.wrongOption(`governance.${list}[${second}]`, `an earlier entry has the same ${shown}. Use unique values.`)
+  const duplicate = records.findIndex((record) => seen.size === seen.add(record[name]).size)
+  if (duplicate === -1) return
+  const label = name === 'hash' ? 'secret' : name
+  throw field.wrongOption(
+    `governance.${list}[${duplicate}]`,
+    `an earlier entry has the same ${label}. Use unique values.`,
+  )
 }

@@ -10,7 +10,7 @@ const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
 const MAX_NAME = 200
 
-/** Returns a schema whose error message is the expectation. */
+/** Returns a schema with the expectation as its error message. */
 function expecting<value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<value> {
   return z.custom<value>(accepts, { error: expectation })
 }
@@ -45,7 +45,7 @@ export function list<item>(item: z.ZodMiniType<item>, max: number): z.ZodMiniTyp
     .check(z.refine((items) => items.length <= max, { error: `at most ${max} entries` }))
 }
 
-/** An object with these fields and with ignored fields. Other fields are refused. */
+/** Returns the schema of an object with these fields and with ignored fields. It refuses other fields. */
 export function record<shape extends z.core.$ZodLooseShape>(
   shape: shape,
   ignoredFields: Readonly<Record<string, OptionalUnknown>> = {},
@@ -83,7 +83,7 @@ function limit(max: number): z.ZodMiniType<number> {
   return expecting(`a whole number from 0 to ${max} (or null for no limit)`, accepts)
 }
 
-/** Share of the key's requests that a provider gets, relative to its other providers. */
+/** Share of a key's requests that a provider receives, relative to its other providers. */
 export const weight: z.ZodMiniType<number> = expecting(
   'a number from 0 to 1000000',
   (value) => typeof value === 'number' && value >= 0 && value <= 1_000_000,
@@ -99,16 +99,14 @@ export const moment: z.ZodMiniType<string> = expecting(
   (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
 )
 
-/** Fields that only the gateway sets. They are ignored, so that a client can send back a record that it has read. */
+/** Fields that only the gateway sets. They are ignored, so that a client can send a record that it has read. */
 const IGNORED: readonly string[] = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin']
-/** Ignored fields of updates. */
 const IGNORED_IN_CHANGES: readonly string[] = ['id', 'key_format', 'resets_at']
 
 type OptionalUnknown = z.ZodMiniOptional<z.ZodMiniUnknown>
 
 const optionalUnknown: OptionalUnknown = z.optional(z.unknown())
 
-/** Returns the schema of the ignored fields. */
 export function ignored<field extends string>(furtherFields: readonly field[]): Record<string, OptionalUnknown> {
   return Object.fromEntries([...IGNORED, ...furtherFields].map((field) => [field, optionalUnknown]))
 }

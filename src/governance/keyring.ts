@@ -1,21 +1,33 @@
 import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
-import type { Store } from '../core/store.ts'
-import type { NewKey } from './admin-api.ts'
-import type { HashedKey, ParsedKeyChange } from './configuration.ts'
-import { changeKey, makeKey } from './key-fields.ts'
-import { createSecret, HASHES, hashSecret, prefixOfSecret, type KeyLookup } from './key-lookup.ts'
+import type { DurationCode, Store } from '../core/store.ts'
+import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
+import { type HashedKey, keyChange, newKey, type ParsedKeyChange } from './configuration.ts'
+import {
+  type Allowance,
+  createSecret,
+  HASHES,
+  hashSecret,
+  type KeyLookup,
+  limitsOf,
+  type Permissions,
+  prefixOfSecret,
+  type ProviderConfig,
+  UNLIMITED,
+  type VirtualKey,
+} from './virtual-key.ts'
 import type { SharedLimits } from './limits.ts'
-import { wrongField, type Page, type PageQuery, type RecordTable } from './record-table.ts'
-import type { VirtualKey } from './virtual-key.ts'
+import { type Page, type PageQuery, type RecordTable, wrongField } from './record-table.ts'
+import { cents, type NanoUsd, toCents } from '../core/money.ts'
+import * as field from './field-schema.ts'
 
 /** Reads and changes virtual keys. */
 export interface Keyring extends Pick<KeyLookup, 'find'> {
-  /** Returns the current key. Throws `not-found`. */
+  /** Returns the key without caching. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /**
-   * Returns the new key with its secret. No other method returns the secret. Throws `invalid-admin-request` if a shared
-   * record does not exist, and `conflict` if another key has the given secret.
+   * Returns the new key and its secret. Throws `invalid-admin-request` if a shared record does not exist, and `conflict`
+   * if another key has the given secret.
    */
   create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
   /** Returns the key after the change. Throws `not-found` or `invalid-admin-request`. */
@@ -35,7 +47,6 @@ export interface KeyringOptions {
   readonly lookup: KeyLookup
 }
 
-/** Creates the keyring of the admin API and the configuration. */
 export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptions): Keyring {
   const { keys } = lookup
 
@@ -55,7 +66,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
     const secret = fields.value ?? createSecret(fields.key_format ?? 'sk-bf', uuid)
     const hash = hashSecret(secret) ?? ''
     const key = makeKey({ id: uuid(), hash, prefix: prefixOfSecret(secret), createdAt: now() }, fields)
-    await checkShared(key)
+    await checkShared(fields)
     if (!(await keys.insert(key.id, key))) {
       throw new GatewayError('conflict', 'The generated id of the new virtual key is already in use. Retry.')
     }
@@ -74,15 +85,14 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
         'the secret of a key cannot be changed. Create a new key with this secret and delete this one.',
       )
     }
-    await checkShared(changeKey(key, fields), fields)
+    await checkShared(fields)
     return (await keys.change(id, (key) => changeKey(key, fields))).after
   }
 
-  /** Checks only records in the request, because a record that was deleted elsewhere must not block other changes. */
-  async function checkShared(key: VirtualKey, fields: ParsedKeyChange | undefined = undefined): Promise<void> {
-    const named = fields ?? { budget_id: key.budgetId, rate_limit_id: key.rateLimitId }
-    await checkExists('budget_id', named.budget_id, shared.budgets)
-    await checkExists('rate_limit_id', named.rate_limit_id, shared.rateLimits)
+  /** Checks only the ids in the request, because a deleted shared record must not block changes of other fields. */
+  async function checkShared(fields: Pick<ParsedKeyChange, 'budget_id' | 'rate_limit_id'>): Promise<void> {
+    await checkExists('budget_id', fields.budget_id, shared.budgets)
+    await checkExists('rate_limit_id', fields.rate_limit_id, shared.rateLimits)
   }
 
   async function remove(id: string): Promise<void> {
@@ -91,14 +101,14 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
   }
 
   async function configure({ id, hash, prefix, fields }: HashedKey): Promise<VirtualKey> {
-    const wanted = (createdAt: number): VirtualKey => makeKey({ id, hash, prefix, createdAt }, fields)
-    await checkShared(wanted(0))
+    const keyCreatedAt = (createdAt: number): VirtualKey => makeKey({ id, hash, prefix, createdAt }, fields)
+    const key = keyCreatedAt(now())
+    await checkShared(fields)
     await mapHash(hash, id)
-    const fresh = wanted(now())
-    if (await keys.insert(id, fresh)) return fresh
-    const { before, after } = await keys.change(id, (present) => ({
-      ...wanted(present.createdAt),
-      active: fields.is_active ?? present.active,
+    if (await keys.insert(id, key)) return key
+    const { before, after } = await keys.change(id, (stored) => ({
+      ...keyCreatedAt(stored.createdAt),
+      active: fields.is_active ?? stored.active,
     }))
     if (before.hash !== hash) await unmapHash(before.hash)
     return after
@@ -110,4 +120,167 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
 async function checkExists(field: string, id: string | null | undefined, table: RecordTable<unknown>): Promise<void> {
   if (id === undefined || id === null || (await table.find(id)) !== undefined) return
   throw wrongField(field, `there is no record with the id ${JSON.stringify(id)}. Create it first.`)
+}
+
+export function parseNewKey(body: unknown): WireForm<NewKey> {
+  return field.parseWith(newKey, body)
+}
+
+export function parseKeyChange(body: unknown): ParsedKeyChange {
+  return field.parseChange(keyChange, body, 'is_active')
+}
+
+type KeyIdentity = Pick<VirtualKey, 'id' | 'hash' | 'prefix' | 'createdAt'>
+
+export function makeKey(identity: KeyIdentity, fields: WireForm<NewKey>): VirtualKey {
+  const empty: VirtualKey = {
+    ...identity,
+    name: fields.name,
+    description: '',
+    active: true,
+    providers: [],
+    permissions: {},
+  }
+  return changeKey(empty, fields)
+}
+
+/** Returns the changed key. Absent fields keep their values; `null` removes a value. */
+export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): VirtualKey {
+  const { id, hash, prefix, createdAt } = key
+  return {
+    id,
+    hash,
+    prefix,
+    createdAt,
+    name: fields.name ?? key.name,
+    description: fields.description === undefined ? key.description : (fields.description ?? ''),
+    active: fields.is_active ?? key.active,
+    providers: fields.provider_configs === undefined ? key.providers : (fields.provider_configs ?? []).map(toConfig),
+    permissions: changePermissions(key.permissions, fields),
+    ...changeLimits(key, fields),
+    ...given('budgetId', choose(fields.budget_id, key.budgetId)),
+    ...given('rateLimitId', choose(fields.rate_limit_id, key.rateLimitId)),
+    ...given('plan', choose(fields.plan, key.plan)),
+    ...given('expiresAt', choose(toMoment(fields.expires_at), key.expiresAt)),
+  }
+}
+
+function changeLimits(
+  key: VirtualKey,
+  fields: WireForm<KeyChange>,
+): Pick<VirtualKey, 'budget' | 'requests' | 'tokens'> {
+  const budget = changeAllowance(key.budget, {
+    max: toMoney(fields.budget_limit_cents),
+    every: fields.budget_reset_duration,
+    defaultWindow: '1M',
+    field: 'budget_reset_duration',
+  })
+  const requests = changeAllowance(key.requests, {
+    max: fields.rate_limit_requests,
+    every: fields.rate_limit_reset_duration,
+    field: 'rate_limit_reset_duration',
+  })
+  const tokens = changeAllowance(key.tokens, {
+    max: fields.rate_limit_tokens,
+    every: fields.token_reset_duration,
+    field: 'token_reset_duration',
+  })
+  return { ...given('budget', budget), ...given('requests', requests), ...given('tokens', tokens) }
+}
+
+export interface AllowanceFields<amount> {
+  readonly max: amount | null | undefined
+  readonly every: DurationCode | null | undefined
+  /** The window of a new limit. @default '1h' */
+  readonly defaultWindow?: DurationCode
+  /** Name of the window's field. If set, a window without a limit is refused. @default such a window is ignored */
+  readonly field?: string
+}
+
+/** Returns the limit after a change, or undefined for no limit. */
+export function changeAllowance<amount extends number>(
+  current: Allowance<amount> | undefined,
+  { max, every, defaultWindow = '1h', field: name }: AllowanceFields<amount>,
+): Allowance<amount> | undefined {
+  if (max === null || max === UNLIMITED) return undefined
+  const limit = max ?? current?.max
+  if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? defaultWindow }
+  if (every === undefined || every === null || name === undefined) return undefined
+  throw wrongField(name, 'the key has no limit that this duration could apply to. Set the limit, too.')
+}
+
+function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {
+  return {
+    ...given('allowedModels', choose(fields.allowed_models, permissions.allowedModels)),
+    ...given('maxTokens', choose(fields.max_tokens, permissions.maxTokens)),
+    ...given('disableTools', choose(fields.disable_tools, permissions.disableTools)),
+  }
+}
+
+/** Returns an object with the field, or an empty object for an undefined value. */
+export function given<name extends string, value>(
+  name: name,
+  value: value | undefined,
+): { readonly [field in name]?: value } {
+  return value === undefined ? {} : ({ [name]: value } as { readonly [field in name]: value })
+}
+
+function choose<value>(change: value | null | undefined, current: value | undefined): value | undefined {
+  return change === undefined ? current : (change ?? undefined)
+}
+
+function toMoment(text: string | null | undefined): number | null | undefined {
+  return typeof text === 'string' ? Date.parse(text) : text
+}
+
+function toMoney(amount: number | null | undefined): NanoUsd | null | undefined {
+  if (amount === UNLIMITED) return null
+  return typeof amount === 'number' ? cents(amount) : amount
+}
+
+function toConfig(input: WireForm<KeyProvider>): ProviderConfig {
+  return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
+}
+
+/** Returns the record of a key in the admin API. */
+export function publicKey(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
+  const { requests, tokens } = limitsOf(key)
+  return {
+    ...listedKey(key, spentCents),
+    object: 'virtual_key',
+    description: key.description,
+    created_at: iso(key.createdAt),
+    expires_at: key.expiresAt === undefined ? null : iso(key.expiresAt),
+    budget_reset_duration: key.budget?.every ?? null,
+    budget_id: key.budgetId ?? null,
+    plan: key.plan ?? null,
+    rate_limit_requests: requests?.max ?? UNLIMITED,
+    rate_limit_reset_duration: requests?.every ?? null,
+    rate_limit_tokens: tokens?.max ?? UNLIMITED,
+    token_reset_duration: tokens?.every ?? null,
+    rate_limit_id: key.rateLimitId ?? null,
+    provider_configs: key.providers.map(({ provider, weight, allowedModels }) => ({
+      provider,
+      weight,
+      allowed_models: allowedModels,
+    })),
+    allowed_models: key.permissions.allowedModels ?? null,
+    max_tokens: key.permissions.maxTokens ?? null,
+    disable_tools: key.permissions.disableTools ?? false,
+  }
+}
+
+export function listedKey(key: VirtualKey, spentCents: number): WireForm<ListedKey> {
+  return {
+    id: key.id,
+    name: key.name,
+    key_prefix: key.prefix,
+    is_active: key.active,
+    current_usage_cents: spentCents,
+    budget_limit_cents: key.budget === undefined ? UNLIMITED : toCents(key.budget.max),
+  }
+}
+
+function iso(at: number): string {
+  return new Date(at).toISOString()
 }

@@ -11,8 +11,7 @@ import {
 } from '../core/store.ts'
 import { claimsFor, outputFor, rateStatus, recountFor, refusal, type LimitClaims } from './claims.ts'
 import type { Forecast } from './forecast.ts'
-import { createKeyWindows, type CarryOver, type KeyWindows } from './key-windows.ts'
-import type { Limit, SharedLimits } from './limits.ts'
+import { type CarryOver, createKeyWindows, type KeyWindows, type Limit, type SharedLimits } from './limits.ts'
 import type { Quote, RateStatus, Recount, Reservation, Used, WaitForStore } from './reservation.ts'
 import { checkedUsage, createSettlements, settlementOf, type SettlementsOptions } from './settlements.ts'
 import type { VirtualKey } from './virtual-key.ts'
@@ -24,17 +23,17 @@ export interface Ledger {
    * If that fails, the prompt is counted more exactly, if possible, and the step is repeated. Throws `rate-limited` or
    * `budget-exceeded` without reserving anything. Rejects when the store fails.
    *
-   * A request that fails later is settled with zeros: it counts against the request limits, because it may have called
-   * an upstream, and releases its tokens and money.
+   * A request that fails after its reservation is settled with zeros. It counts against the request limits, because it
+   * may have called an upstream, and its tokens and money are released.
    *
-   * @param wait Limits the wait for the store. @default no limit
+   * @param wait Limits the time that the store may take. @default no limit
    */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
   /** Returns the values of `X-RateLimit-*` without a reservation. Without a valid key, both limits are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   /** Returns the current result of `reserve`, without reserving anything. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
-  /** Sends failed settlements again. Resolves with the number that failed again. */
+  /** Retries failed settlements. Resolves with the number that failed again. */
   retry(): Promise<number>
   /** Returns the numbers of failed and of discarded settlements. */
   unsettled(): Unsettled
@@ -45,12 +44,8 @@ export interface LedgerOptions {
   readonly now: () => number
   readonly uuid: () => string
   readonly shared: SharedLimits
-  /**
-   * Time in milliseconds after which an unsettled reservation expires. Must exceed the longest request. @default
-   * 600,000
-   */
+  /** Time after which an unsettled reservation expires. Must exceed the longest request. @default 600,000 */
   readonly expiresAfterMs?: number
-  /** Retries of failed settlements. @default sent again only after later settlements */
   readonly settlements?: SettlementsOptions
   /** Serves requests while the store fails, and bills them after its recovery. @default false */
   readonly allowsUnreserved?: boolean
@@ -61,15 +56,15 @@ const EXPIRES_AFTER_MS = 600_000
 export function createLedger(options: LedgerOptions): Ledger {
   const { store, now, uuid, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
-  let loaded: CarryOver | undefined
-  /** Loaded with the first budget. */
-  const load = lazy(async () => {
+  let carryOver: CarryOver | undefined
+  /** The first key with a budget loads this code. */
+  const loadCarryOver = lazy(async () => {
     const { createCarryOver } = await import('./forecast.ts')
-    return (loaded = createCarryOver(store, allowsUnreserved))
+    return (carryOver = createCarryOver(store, allowsUnreserved))
   })
   const windowsOf = createKeyWindows(shared, (limits, at) => {
     if (!limits.some(({ kind }) => kind === 'budget')) return { limits, isFinal: true }
-    return loaded === undefined ? load().then((carryOver) => carryOver(limits, at)) : loaded(limits, at)
+    return carryOver?.(limits, at) ?? loadCarryOver().then((loaded) => loaded(limits, at))
   })
 
   function reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (given) => given): MaybePromise<Reservation> {
@@ -78,7 +73,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     )
   }
 
-  /** Repeats the reservation with exact counts until it is accepted or no count is left. */
+  /** Repeats the reservation with more exact quotes until one is accepted or none is left. */
   async function reserveCounted(key: VirtualKey, refused: Refused, wait: WaitForStore): Promise<Reservation> {
     let reserved: RateStatus | undefined
     for (let { recount, refusal: failure } = refused; ;) {
@@ -94,21 +89,21 @@ export function createLedger(options: LedgerOptions): Ledger {
   function attempt({ key, quote, requests, wait }: Attempt): MaybePromise<Outcome> {
     const at = now()
     return chain(wait(windowsOf(key, at)), (windows) => {
-      const inForce = windows.limits
-      const limits = requests === undefined ? inForce : inForce.filter(({ kind }) => kind !== 'requests')
-      const wanted = claimsFor(limits, quote)
-      const request = { reservationId: uuid(), claims: wanted.claims, least: wanted.minGrant, expiresAfterMs }
-      const step = { quote, requests, at, windows, limits, wanted, reservationId: request.reservationId }
-      const taken = chain(take(request, wait), (result) => outcomeOf(step, result))
-      return allowsUnreserved && isPromise(taken) ? taken.catch((error) => unreserved(step, error)) : taken
+      const limits = requests === undefined ? windows.limits : windows.limits.filter(({ kind }) => kind !== 'requests')
+      const limitClaims = claimsFor(limits, quote)
+      const { claims, minGrant } = limitClaims
+      const request = { reservationId: uuid(), claims, least: minGrant, expiresAfterMs }
+      const step = { quote, requests, at, windows, limits, limitClaims, reservationId: request.reservationId }
+      const outcome = chain(reserveInStore(request, wait), (result) => outcomeOf(step, result))
+      return allowsUnreserved && isPromise(outcome) ? outcome.catch((error) => unreserved(step, error)) : outcome
     })
   }
 
-  /** Returns a reservation for a request that is served while the store fails. Its settlement opens it in the store. */
+  /** Returns a reservation without an entry in the store, which failed. The settlement creates the entry. */
   function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { reservationId: uuid(), claims: [], expiresAfterMs }
-    const { limits: claimed, worst } = step.wanted
+    const { limits: claimed, worst } = step.limitClaims
     const rate = rateStatus(claimed, [], { now: step.at, refused: undefined })
     const reservation = reservationOf(
       { ...step, reservationId: opening.reservationId },
@@ -118,9 +113,9 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   function outcomeOf(step: Step, result: ReserveResult): Outcome {
-    const { quote, requests, at, wanted } = step
-    const { limits: claimed, worst, tokens } = wanted
-    // A refusal counts even if the store names a claim that was not made.
+    const { quote, requests, at, limitClaims } = step
+    const { limits: claimed, worst, tokens } = limitClaims
+    // A store may return an index out of range. The request is refused nevertheless.
     const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
     const found = rateStatus(claimed, result.levels, { now: at, refused })
     const rate = requests === undefined || refused?.kind === 'tokens' ? found : requests
@@ -133,7 +128,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   function reservationOf(
-    { quote, windows, limits, wanted, reservationId }: Step,
+    { quote, windows, limits, limitClaims, reservationId }: Step,
     { rate, granted, opening }: Granted,
   ): Reservation {
     const settlementFor = (used: Used, entries: readonly SettledEntry[] = []): Settlement =>
@@ -143,23 +138,21 @@ export function createLedger(options: LedgerOptions): Ledger {
       isReserved: opening === undefined,
       rate,
       quote,
-      outputTokens: outputFor(wanted, quote, granted),
+      outputTokens: outputFor(limitClaims, quote, granted),
       settlement: settlementFor,
       settle: (used, entries) =>
         (settling ??= { done: settlements.settle(settlementFor(used, entries), opening) }).done,
     }
   }
 
-  /**
-   * Takes one request from each request limit. The request stays counted, because the exact count calls an upstream.
-   */
+  /** Takes one request from each request limit, because the exact count calls an upstream. */
   async function takeRequests(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
     const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
     const { claims } = claimsFor(limits, NO_PROMPT)
     const reservationId = uuid()
-    const result = await take({ reservationId, claims, expiresAfterMs }, wait)
+    const result = await reserveInStore({ reservationId, claims, expiresAfterMs }, wait)
     const refused = result.accepted ? undefined : limits[result.refused]
     const rate = rateStatus(limits, result.levels, { now: at, refused })
     if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens: 0 })
@@ -169,10 +162,10 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   /**
-   * Reserves in the store. A call that fails or times out may still have reserved. Such a reservation is released when
-   * the call ends, not when the reservation expires.
+   * A call that times out may still reserve. Its reservation is released when the call ends. Otherwise the amounts would
+   * remain reserved until the reservation expires.
    */
-  function take(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
+  function reserveInStore(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
     const result = store.reserve(request)
     return isPromise(result) ? waitOrRelease(result, request.reservationId, wait) : result
   }
@@ -228,11 +221,10 @@ export interface Unsettled {
   readonly dropped: number
 }
 
-/** The parameters of one atomic step. */
 interface Attempt {
   readonly key: VirtualKey
   readonly quote: Quote
-  /** The status of the request limits if the request was already taken from them. */
+  /** Status of the request limits. Set if the request was already taken from them. */
   readonly requests?: RateStatus | undefined
   readonly wait: WaitForStore
 }
@@ -244,7 +236,6 @@ interface Granted {
   readonly opening?: ReserveRequest
 }
 
-/** The result of a step that reserved nothing. */
 interface Refused {
   readonly refusal: GatewayError
   readonly recount: Recount | undefined
@@ -258,7 +249,7 @@ interface Step {
   readonly at: number
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
-  readonly wanted: LimitClaims
+  readonly limitClaims: LimitClaims
   readonly reservationId: string
 }
 

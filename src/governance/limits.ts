@@ -1,13 +1,13 @@
 import { chain, type MaybePromise } from '../core/async.ts'
-import { periodOf, type DurationCode, type Period } from '../core/store.ts'
+import { type DurationCode, type Period, periodOf } from '../core/store.ts'
 import { createRecordTable, type LookupOptions, type RecordTable } from './record-table.ts'
 import {
-  limitsOf,
-  storedBudget,
-  storedRateLimit,
   type Allowance,
   type Budget,
+  limitsOf,
   type RateLimit,
+  storedBudget,
+  storedRateLimit,
   type VirtualKey,
 } from './virtual-key.ts'
 
@@ -25,7 +25,7 @@ export interface Limit {
   readonly counter: string
   /** The key or shared record that the limit belongs to. Each window of an owner has its own counter. */
   readonly owner: string
-  /** The part of `max` that was spent in this window but is missing from the counter. See key-windows.ts. @default 0 */
+  /** Amount that was spent in this window but is missing from the counter. See `createCarryOver`. @default 0 */
   readonly carried?: number
 }
 
@@ -42,15 +42,15 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
   }
 }
 
-/** The shared records of a key. A record is undefined if the key refers to none or to a deleted record. */
-export interface SharedOfKey {
+/** The shared records of a key. Undefined: the key refers to none, or to a deleted record. */
+interface SharedOfKey {
   readonly rate: RateLimit | undefined
   readonly budget: Budget | undefined
 }
 
 const NONE_SHARED: SharedOfKey = { rate: undefined, budget: undefined }
 
-export function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedOfKey> {
+function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedOfKey> {
   if (rateLimitId === undefined && budgetId === undefined) return NONE_SHARED
   const found = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
   return chain(found, (rate) => {
@@ -59,15 +59,15 @@ export function findShared({ rateLimitId, budgetId }: VirtualKey, shared: Shared
   })
 }
 
-/** Returns all limits that apply to a request of the key: its own, then the shared ones. Budgets are last. */
-export function limitsInForce(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
+/** Returns the limits of the key in their current windows: its own, then the shared ones. Budgets are last. */
+export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
   return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
 }
 
-/** Limits of a deleted record that keys still refer to. */
+/** The limit of keys whose shared record was deleted. It refuses every request. */
 const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
-export function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
+function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
   const { rateLimitId, budgetId } = key
   const own = limitsOf(key)
   const limits: Limit[] = []
@@ -112,7 +112,7 @@ export function counterName(kind: LimitKind, owner: string, every: DurationCode,
 }
 
 const MINUTE = 60_000
-/** Maximum time by which a clock may be set back without losing amounts, in milliseconds. */
+/** Maximum time by which a clock can be set back without losing amounts, in milliseconds. */
 export const MAX_SETBACK_MS: number = 120 * MINUTE
 
 /**
@@ -121,4 +121,138 @@ export const MAX_SETBACK_MS: number = 120 * MINUTE
  */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
   return period.end + (every === '1m' ? 15 * MINUTE : MAX_SETBACK_MS)
+}
+
+/** The limits and tallies of a key in the current windows. */
+export interface KeyWindows {
+  /** Budgets are last. */
+  readonly limits: readonly Limit[]
+  readonly tallies: readonly TallyTarget[]
+}
+
+interface CachedWindows {
+  readonly windows: KeyWindows
+  readonly shared: SharedOfKey
+  /** First time at which the windows apply, in milliseconds since 1970. */
+  readonly from: number
+  /** End of the windows, exclusive, in milliseconds since 1970. */
+  readonly until: number
+}
+
+/** Time in milliseconds for which carried amounts are cached. Other processes can change them. */
+export const CARRIED_MS = 60_000
+
+/** Limits with the amounts that budgets carry over from earlier windows. */
+export interface CarriedLimits {
+  readonly limits: readonly Limit[]
+  /** False while requests of another window are running, because their settlements change the amounts. */
+  readonly isFinal: boolean
+}
+
+export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<CarriedLimits>
+
+export type FindWindows = (key: VirtualKey, at: number) => MaybePromise<KeyWindows>
+
+/**
+ * Returns a function that computes the windows of a key once per window. Records are compared by identity, because a
+ * change creates a new object.
+ */
+export function createKeyWindows(shared: SharedLimits, carryOver: CarryOver): FindWindows {
+  const cache = new WeakMap<VirtualKey, CachedWindows>()
+  return (key, at) =>
+    chain(findShared(key, shared), (found) => {
+      const cached = cache.get(key)
+      if (cached !== undefined && at >= cached.from && at < cached.until && isSame(cached.shared, found)) {
+        return cached.windows
+      }
+      return chain(carryOver(limitsOfKey(key, found, at), at), (carried) => {
+        const computed = windowsOf(key, { ...carried, shared: found, at })
+        cache.set(key, computed)
+        return computed.windows
+      })
+    })
+}
+
+function isSame(one: SharedOfKey, other: SharedOfKey): boolean {
+  return one.rate === other.rate && one.budget === other.budget
+}
+
+function windowsOf(
+  key: VirtualKey,
+  { limits, isFinal, shared, at }: CarriedLimits & { readonly shared: SharedOfKey; readonly at: number },
+): CachedWindows {
+  // Days, weeks and months begin with an hour.
+  const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
+  return {
+    windows: { limits, tallies: tallyTargets(key, at) },
+    shared,
+    from: Math.max(...periods.map(({ start }) => start)),
+    until: Math.min(isFinal ? at + CARRIED_MS : at, ...periods.map(({ end }) => end)),
+  }
+}
+
+const DAY = 86_400_000
+/** Retention of tallies after their window. Weeks and months have no tallies: their sums are computed from days. */
+const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
+  '1m': 2 * DAY,
+  '1h': 2 * DAY,
+  '1d': 400 * DAY,
+  '1w': 0,
+  '1M': 0,
+}
+/** The tallies of a shared budget are read for windows of at most a month. */
+const BILLED_RETENTION_MS = 32 * DAY
+
+/** A tally of one window that the requests of a key are added to. */
+export interface TallyTarget {
+  readonly name: string
+  /** `total`: all amounts. `models`: all amounts by model. `billed`: the billed amount only, for a shared budget. */
+  readonly kind: 'total' | 'models' | 'billed'
+  /** The field with the billed amount of this hour. Present in tallies of days. */
+  readonly hourField: string | undefined
+  readonly expiresAt: number
+}
+
+/** Returns the tallies of a request: those of its day, and of its hour or minute if the key's budget has such a window. */
+function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
+  const every = reportWindow(key)
+  const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
+  const targets = codes.flatMap((code): readonly TallyTarget[] => {
+    const { start, end } = periodOf(at, code)
+    const expiresAt = end + RETENTION_MS[code]
+    const hourField = code === '1d' ? hourlyField(at) : undefined
+    return [
+      { name: totalName(key.id, code, start), kind: 'total', hourField, expiresAt },
+      { name: modelsName(key.id, code, start), kind: 'models', hourField, expiresAt },
+    ]
+  })
+  if (key.budgetId === undefined) return targets
+  const { start, end } = periodOf(at, '1d')
+  const name = billedName(sharedOwner(key.budgetId), start)
+  return [...targets, { name, kind: 'billed', hourField: hourlyField(at), expiresAt: end + BILLED_RETENTION_MS }]
+}
+
+/** Returns the window of a key's usage report: the window of its budget, or a month. */
+export function reportWindow(key: VirtualKey): DurationCode {
+  return key.budget?.every ?? '1M'
+}
+
+/** Returns the name of the tally with the billed amounts of an owner on one day. */
+export function billedName(owner: string, day: number): string {
+  return owner.startsWith(KEY) ? totalName(owner.slice(KEY.length), '1d', day) : `billed:${owner}:1d:${day}`
+}
+
+const KEY = keyOwner('')
+
+/** Returns the field of such a tally that contains the amount of one hour. */
+export function hourlyField(at: number): string {
+  return `billed@${new Date(at).getUTCHours()}`
+}
+
+export function totalName(id: string, code: DurationCode, start: number): string {
+  return `usage:${id}:${code}:${start}`
+}
+
+export function modelsName(id: string, code: DurationCode, start: number): string {
+  return `usage-by-model:${id}:${code}:${start}`
 }

@@ -20,7 +20,6 @@ export interface RecordTable<record> {
 }
 
 export interface PageQuery {
-  /** 1 to 1,000. */
   readonly limit: number
   readonly after?: string
 }
@@ -33,9 +32,9 @@ export interface Page<record> {
 export interface LookupOptions {
   readonly store: Store
   readonly now: () => number
-  /** Time for which a look-up may be answered from memory, in milliseconds. @default 2,000 */
+  /** Time for which look-ups are cached, in milliseconds. @default 2,000 */
   readonly cacheMs?: number | undefined
-  /** True if a look-up returns the last known value while the store fails. @default false: the look-up rejects */
+  /** If true, a look-up returns the last known value while the store fails. @default false: the look-up rejects */
   readonly keepsStale?: boolean
 }
 
@@ -48,11 +47,11 @@ export interface RecordTableOptions<record> extends LookupOptions {
 
 export const MAX_CACHED = 10_000
 export const CACHE_MS = 2_000
-/** Maximum number of attempts of a change. Of concurrent changes of one record, one succeeds in each round. */
-const MAX_ROUNDS = 50
+/** Maximum number of attempts of a change. Of concurrent changes of one record, one succeeds per attempt. */
+const MAX_ATTEMPTS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 
-/** Returns true for an id that is safe in a path, the name of a counter and a message. */
+/** Returns true for an id that can be part of a path, a counter name and a message. */
 export function isSafeId(id: string): boolean {
   return SAFE_ID.test(id)
 }
@@ -60,14 +59,14 @@ export function isSafeId(id: string): boolean {
 export function createRecordTable<record>(options: RecordTableOptions<record>): RecordTable<record> {
   const { store, now, prefix, label, schema, cacheMs = CACHE_MS, keepsStale = false } = options
   const recent = createRecent<record | undefined>(MAX_CACHED)
-  /** Counts changes. The result of a look-up that began before a change must not be cached after it. */
+  /** Number of changes. The result of a look-up that began before a change must not be cached after it. */
   let changes = 0
 
   function load(id: string): MaybePromise<string | undefined> {
     return isSafeId(id) ? store.get(prefix + id) : undefined
   }
 
-  async function present(id: string): Promise<string> {
+  async function loadExisting(id: string): Promise<string> {
     const text = await load(id)
     if (text !== undefined) return text
     throw new GatewayError(
@@ -95,12 +94,12 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
 
   function find(id: string): MaybePromise<record | undefined> {
     const at = now()
-    const known = recent.get(id, at)
-    if (known !== undefined) return known.value
-    const seen = changes
+    const cached = recent.get(id, at)
+    if (cached !== undefined) return cached.value
+    const changesBefore = changes
     const remember = (text: string | undefined): record | undefined => {
       const record = text === undefined ? undefined : parse(text)
-      if (seen === changes) recent.put(id, record, at + cacheMs)
+      if (changesBefore === changes) recent.put(id, record, at + cacheMs)
       return record
     }
     return orLast(load(id), remember, keepsStale ? recent.last(id) : undefined)
@@ -119,8 +118,8 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     id: string,
     make: (record: record) => record,
   ): Promise<{ readonly before: record; readonly after: record }> {
-    for (let round = 0; round < MAX_ROUNDS; round += 1) {
-      const text = await present(id)
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+      const text = await loadExisting(id)
       const before = parse(text)
       const after = make(before)
       if (await write(id, text, JSON.stringify(after))) return { before, after }
@@ -129,8 +128,8 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
   }
 
   async function remove(id: string): Promise<record | undefined> {
-    for (let round = 0; round < MAX_ROUNDS; round += 1) {
-      const text = await present(id)
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+      const text = await loadExisting(id)
       if (await write(id, text, undefined)) return tryParse(text)
     }
     throw contended()
@@ -150,7 +149,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
 
   return {
     find,
-    read: async (id) => parse(await present(id)),
+    read: async (id) => parse(await loadExisting(id)),
     insert: (id, record) => write(id, undefined, JSON.stringify(record)),
     change,
     remove,
@@ -161,7 +160,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
 /** A bounded cache of recent look-ups. When it is full, the oldest entry is removed. */
 export interface Recent<value> {
   get(key: string, now: number): { readonly value: value } | undefined
-  /** Returns the last value, regardless of its age. */
+  /** Returns the last value, however old. */
   last(key: string): { readonly value: value } | undefined
   put(key: string, value: value, until: number): void
   forget(key: string): void
@@ -186,14 +185,14 @@ export function createRecent<value>(maxEntries: number): Recent<value> {
   return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
 }
 
-/** Continues with the result of a look-up. If the look-up fails, returns the last known value, if any. */
+/** Passes the result of a look-up to `onFound`. If the look-up fails, returns the last known value, if any. */
 export function orLast<found, value>(
-  finding: MaybePromise<found>,
-  goOn: (found: found) => value,
+  lookup: MaybePromise<found>,
+  onFound: (found: found) => value,
   last: { readonly value: value } | undefined,
 ): MaybePromise<value> {
-  if (last === undefined || !isPromise(finding)) return chain(finding, goOn)
-  return finding.then(goOn, () => last.value)
+  if (last === undefined || !isPromise(lookup)) return chain(lookup, onFound)
+  return lookup.then(onFound, () => last.value)
 }
 
 const DEFAULT_PAGE = 100

@@ -5,7 +5,7 @@ import type { SettledEntry, Settlement } from '../core/store.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /**
- * The values of `X-RateLimit-*`. Without a limit, the amounts are the maximum safe integer and the reset is the end of
+ * The values of `X-RateLimit-*`. Without a limit, the amounts are `Number.MAX_SAFE_INTEGER`, and the reset is the end of
  * the current hour.
  */
 export interface RateStatus {
@@ -15,13 +15,13 @@ export interface RateStatus {
   readonly resetAt: number
 }
 
-/** The worst case of a request, as the ledger reserves it. */
+/** The worst case of a request. */
 export interface Quote {
   /** Upper bound of the prompt's tokens, for token limits. */
   readonly promptTokens: number
   /** The output limit in tokens: that of the request, or the maximum of the model. */
   readonly outputTokens: number
-  /** Returns the billed amount for an answer of this length, prompt and margin included. Increases with the length. */
+  /** Returns the amount to bill for an answer of this length, including the prompt and the margin. Never decreases. */
   cost(outputTokens: number): NanoUsd
   /** True if only the key's request limits apply, because the call costs neither tokens nor money. @default false */
   readonly requestOnly?: boolean
@@ -38,7 +38,7 @@ export interface Quote {
   }
 }
 
-/** Waits for a call of the store within the timeout of the request. */
+/** Limits the duration of a store call to the remaining store timeout of the request. */
 export type WaitForStore = <value>(given: MaybePromise<value>) => MaybePromise<value>
 
 /** Counts the prompt exactly. */
@@ -49,7 +49,7 @@ export interface Recount {
   readonly callsUpstream: boolean
 }
 
-/** The actual usage of a request. */
+/** Actual usage of a request. */
 export interface Used {
   readonly promptTokens: number
   readonly completionTokens: number
@@ -63,7 +63,7 @@ export interface Used {
 
 /** Requests, tokens and money that were reserved for a request. */
 export interface Reservation {
-  /** False if the request is served although the store failed. The settlement then bills it without a reservation. */
+  /** False if the request is served while the store fails. Its settlement then bills it without a reservation. */
   readonly isReserved: boolean
   readonly rate: RateStatus
   /** The quote that was accepted. */
@@ -71,16 +71,13 @@ export interface Reservation {
   /** The output limit that the budgets cover: at most that of the quote. */
   readonly outputTokens: number
   /**
-   * Replaces the reserved amounts with the used amounts, and appends the audit entries in the same step. Only the first
-   * call has an effect. A request that used nothing settles zeros.
+   * Replaces the reserved amounts with the used amounts, and appends the audit entries in the same atomic step. Only the
+   * first call has an effect.
    *
    * @param entries @default none
    */
   settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
-  /**
-   * Returns the data that `settle` writes. A caller can store it and pass it to the store after a restart. The store
-   * applies the settlement of a reservation once.
-   */
+  /** Returns the data that `settle` writes. It can be stored and sent after a restart: the store applies it once. */
   settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
 }
 
@@ -89,21 +86,18 @@ export interface QuoteCandidate {
   readonly model: Model
   /** Upper bound of the prompt's tokens. */
   readonly promptTokens: number
-  /**
-   * Counts the prompt exactly for this model. Resolves with undefined if the count fails. Absent without an exact
-   * counter.
-   */
+  /** Counts the prompt exactly for this model. Resolves with undefined if that fails. @default no exact count */
   readonly count?: () => Promise<number | undefined>
   /** True when `count` calls an upstream. */
   readonly callsUpstream?: boolean
 }
 
 export interface QuoteParts {
-  /** Returns the models that may answer. Called only if a budget is in force. */
+  /** Returns the models that may answer. Called only if the key has a budget. */
   readonly candidates: () => readonly QuoteCandidate[]
   /** Returns the upper bound of the prompt's tokens for token limits. */
   readonly promptTokens: () => number
-  /** Counts the prompt exactly in this process. Called if the bound exceeds a token limit. */
+  /** Counts the prompt exactly, without an upstream call. Called if the upper bound exceeds a token limit. */
   readonly countPrompt?: () => Promise<number>
   readonly outputTokens: number
   /** Number of requested answers. */
@@ -111,12 +105,12 @@ export interface QuoteParts {
   readonly margin: number
 }
 
-/** Returns the worst case of a request: the cost of the most expensive candidate, because any of them may answer. */
+/** Returns the quote of a request: the cost of the most expensive candidate, because any of them may answer. */
 export function createQuote(parts: QuoteParts): Quote {
   return new WorstCase(parts)
 }
 
-/** Computes its values on demand. */
+/** Computes its values on demand, because most requests have no budget. */
 class WorstCase implements Quote {
   readonly outputTokens: number
   readonly #parts: QuoteParts
@@ -138,21 +132,21 @@ class WorstCase implements Quote {
 
   cost(outputTokens: number): NanoUsd {
     let highest = ZERO
-    for (const one of this.#all) highest = greater(highest, costFor(one, outputTokens, this.#parts))
+    for (const candidate of this.#all) highest = greater(highest, costFor(candidate, outputTokens, this.#parts))
     return highest
   }
 
   get uncounted(): NanoUsd {
     let highest = ZERO
-    for (const one of this.#all) {
-      if (one.count !== undefined) highest = greater(highest, costFor(one, 0, this.#parts))
+    for (const candidate of this.#all) {
+      if (candidate.count !== undefined) highest = greater(highest, costFor(candidate, 0, this.#parts))
     }
     return highest
   }
 
   promptBound(model: Model): number {
-    const own = this.#all.find((one) => one.model === model)
-    return own?.promptTokens ?? Math.max(...this.#all.map(({ promptTokens }) => promptTokens))
+    const found = this.#all.find((candidate) => candidate.model === model)
+    return found?.promptTokens ?? Math.max(...this.#all.map(({ promptTokens }) => promptTokens))
   }
 
   get recount(): NonNullable<Quote['recount']> {
@@ -201,7 +195,7 @@ function greater(one: NanoUsd, other: NanoUsd): NanoUsd {
   return other > one ? other : one
 }
 
-/** The quote of a free call that calls an upstream or starts work that calls one. */
+/** The quote of a free call that causes an upstream call. */
 export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
 /** Takes one request from the key's request limits. Throws `rate-limited` if one of them is reached. */

@@ -1,41 +1,38 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { nano } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { Charge, ReserveRequest, SettledEntry, Settlement, Store } from '../core/store.ts'
+import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } from '../core/store.ts'
 import { countable } from './claims.ts'
-import type { KeyWindows } from './key-windows.ts'
-import { counterExpiry, type Limit } from './limits.ts'
+import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './limits.ts'
 import type { Used } from './reservation.ts'
-import { talliesOf } from './usage-tally.ts'
 
 /** Sends settlements to the store and retries failed ones. */
 export interface Settlements {
   /**
-   * Rejects when the store fails. The settlement is then sent again: after a later settlement, by `retry`, and
-   * periodically.
+   * Sends a settlement. Rejects if the store fails. The settlement is then retried after a later settlement, by `retry`,
+   * and periodically.
    *
    * @param opening Opens the reservation of a request that was served without one. @default the reservation is open
    */
   settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
-  /** Waits for running settlements, then sends failed ones again. Resolves with the number that failed again. */
+  /** Waits for running settlements, then retries failed ones. Resolves with the number that failed again. */
   retry(): Promise<number>
-  /** Number of settlements that will be sent again. */
+  /** Returns the number of settlements that will be retried. */
   waiting(): number
-  /** Number of discarded settlements: too many failed, or the store refused the amounts. */
+  /** Returns the number of settlements that were discarded, because too many failed or the store refused the amounts. */
   dropped(): number
 }
 
-/** A settlement that is being sent to the store. */
 interface Sending {
   readonly settlement: Settlement
-  /** Absent once the reservation is open: opening it a second time after its settlement would bill it twice. */
+  /** Undefined once the reservation is open, because opening it again after its settlement would bill it twice. */
   opening: ReserveRequest | undefined
 }
 
 export interface SettlementsOptions {
-  /** Schedules retries. @default sent again only by later calls */
+  /** Schedules retries. @default only later calls retry */
   readonly after?: Runtime['after']
-  /** Maximum number of failed settlements. Beyond it the oldest is discarded; its reservation expires. @default 10,000 */
+  /** Maximum number of failed settlements. Above it, the oldest is discarded and its reservation expires. @default 10,000 */
   readonly maxFailed?: number
   /** Called with each discarded settlement. */
   readonly onDropped?: (settlement: Settlement) => void
@@ -44,11 +41,11 @@ export interface SettlementsOptions {
 const MAX_FAILED = 10_000
 const RETRY_MS = 1_000
 
-/** Sending a settlement again is safe, because the store settles a reservation once. */
+/** Retries are safe, because the store settles a reservation once. */
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
   const { after, maxFailed = MAX_FAILED, onDropped } = options
   const failed: Sending[] = []
-  const underWay = new Set<Promise<void>>()
+  const running = new Set<Promise<void>>()
   let isRetrying = false
   let isScheduled = false
   let dropped = 0
@@ -57,7 +54,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     const sending: Sending = { settlement, opening }
     const onFailed = (error: unknown): never => {
       if (isRefused(error)) drop(settlement)
-      else keep(sending)
+      else retryLater(sending)
       throw error
     }
     let settled: MaybePromise<boolean>
@@ -86,15 +83,15 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   async function track(settled: Promise<void>): Promise<void> {
-    underWay.add(settled)
+    running.add(settled)
     try {
       await settled
     } finally {
-      underWay.delete(settled)
+      running.delete(settled)
     }
   }
 
-  function keep(sending: Sending): void {
+  function retryLater(sending: Sending): void {
     failed.push(sending)
     const oldest = failed.length > maxFailed ? failed.shift() : undefined
     if (oldest !== undefined) drop(oldest.settlement)
@@ -124,7 +121,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   async function retry(): Promise<number> {
-    await Promise.allSettled(underWay)
+    await Promise.allSettled(running)
     return sendFailed()
   }
 
@@ -141,7 +138,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     }
   }
 
-  /** Drops a settlement that the store refuses, so that it does not block the others. */
+  /** Drops a settlement that the store refuses. Otherwise it would block the settlements after it. */
   async function isAccepted(sending: Sending): Promise<boolean> {
     try {
       await send(sending)
@@ -155,7 +152,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   return { settle, retry, waiting: () => failed.length, dropped: () => dropped }
 }
 
-/** Returns true if the store refused the settlement itself, so that a retry cannot succeed. */
+/** Returns true if the store refused the amounts of the settlement, so that a retry cannot succeed. */
 function isRefused(error: unknown): boolean {
   return error instanceof RangeError
 }
@@ -184,16 +181,90 @@ export function settlementOf({ reservationId, windows, limits, used, entries }: 
 /** Clamps usage to integers of at least 0. If the billed amount is not a number, bills the reserved amount. */
 export function checkedUsage(used: Used, reserved: number): Used {
   return {
-    promptTokens: orElse(used.promptTokens, 0),
-    completionTokens: orElse(used.completionTokens, 0),
+    promptTokens: finiteOr(used.promptTokens, 0),
+    completionTokens: finiteOr(used.completionTokens, 0),
     savedTokens: Number.isSafeInteger(used.savedTokens) ? used.savedTokens : 0,
-    theoretical: nano(orElse(used.theoretical, 0)),
-    actual: nano(orElse(used.actual, 0)),
-    billed: nano(orElse(used.billed, reserved)),
+    theoretical: nano(finiteOr(used.theoretical, 0)),
+    actual: nano(finiteOr(used.actual, 0)),
+    billed: nano(finiteOr(used.billed, reserved)),
     model: used.model,
   }
 }
 
-function orElse(amount: number, fallback: number): number {
+function finiteOr(amount: number, fallback: number): number {
   return Number.isFinite(amount) ? countable(amount) : fallback
+}
+
+/** Amounts of a request, or sums over one window. */
+export type UsageSums = Readonly<Record<UsageField, number>>
+
+export type UsageField = 'requests' | 'prompt' | 'completion' | 'saved' | 'theoretical' | 'actual' | 'billed'
+
+const USAGE_FIELDS: readonly UsageField[] = [
+  'requests',
+  'prompt',
+  'completion',
+  'saved',
+  'theoretical',
+  'actual',
+  'billed',
+]
+
+/** Maximum length of a model name in a tally, in characters. */
+const MAX_MODEL_LENGTH = 200
+
+/** Returns the amounts that a request adds to the tallies. */
+function talliesOf(targets: readonly TallyTarget[], used: Used): readonly Tally[] {
+  const amounts: UsageSums = {
+    requests: 1,
+    prompt: used.promptTokens,
+    completion: used.completionTokens,
+    saved: used.savedTokens,
+    theoretical: used.theoretical,
+    actual: used.actual,
+    billed: used.billed,
+  }
+  const byModel = isAnswered(used) ? amountsByModel(used.model, amounts) : undefined
+  const tallies: Tally[] = []
+  for (const { name, kind, hourField, expiresAt } of targets) {
+    if (kind === 'total') {
+      tallies.push({ name, amounts: withHour(amounts, hourField, used.billed), expiresAt })
+    } else if (kind === 'models') {
+      if (byModel !== undefined) tallies.push({ name, amounts: byModel, expiresAt })
+    } else if (used.billed > 0) {
+      tallies.push({ name, amounts: withHour({ billed: used.billed }, hourField, used.billed), expiresAt })
+    }
+  }
+  return tallies
+}
+
+function withHour(
+  amounts: Readonly<Record<string, number>>,
+  hourField: string | undefined,
+  billed: number,
+): Readonly<Record<string, number>> {
+  return hourField === undefined || billed === 0 ? amounts : { ...amounts, [hourField]: billed }
+}
+
+const MAX_CACHED_MODELS = 200
+const fieldNames = new Map<string, readonly (readonly [UsageField, string])[]>()
+
+function amountsByModel(model: string, amounts: UsageSums): Readonly<Record<string, number>> {
+  const byModel: Record<string, number> = {}
+  for (const [field, name] of fieldNamesOf(model.slice(0, MAX_MODEL_LENGTH))) byModel[name] = amounts[field]
+  return byModel
+}
+
+function fieldNamesOf(model: string): readonly (readonly [UsageField, string])[] {
+  const known = fieldNames.get(model)
+  if (known !== undefined) return known
+  const names = USAGE_FIELDS.map((field) => [field, `${field} ${model}`] as const)
+  if (fieldNames.size >= MAX_CACHED_MODELS) fieldNames.clear()
+  fieldNames.set(model, names)
+  return names
+}
+
+/** Requests without usage are not counted by model, because callers can invent any number of model names. */
+function isAnswered(used: Used): boolean {
+  return used.promptTokens > 0 || used.completionTokens > 0 || used.theoretical > 0
 }

@@ -1,29 +1,32 @@
 import { nano, toCents, toDollars } from '../core/money.ts'
-import { periodOf, type Store } from '../core/store.ts'
+import { type DurationCode, type Period, periodOf, type Store } from '../core/store.ts'
 import type { KeyLimits, KeyRateLimit, KeyUsage, UsageTotals } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { UNLIMITED, type Budget, type VirtualKey } from './virtual-key.ts'
 import {
   counterName,
+  currentLimits,
   keyOwner,
-  limitsInForce,
+  modelsName,
+  reportWindow,
   sharedOwner,
+  totalName,
   type Limit,
   type LimitKind,
   type SharedLimits,
 } from './limits.ts'
-import { readSpent, type BudgetWindow } from './carried.ts'
-import { modelsIn, reportWindow, sumTallies, tallyNames, type UsageSums } from './usage-tally.ts'
+import type { UsageField, UsageSums } from './settlements.ts'
+import { readSpent, type BudgetWindow } from './forecast.ts'
 
-/** Usage and remaining limits of keys, in the form of the admin API. Times are ISO 8601. */
+/** Usage and remaining limits of keys, in the form of the admin API. */
 export interface UsageReports {
-  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the limit with the smallest remainder. */
+  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the one with the smallest remainder. */
   limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
   /** `GET …/virtual-keys/{id}/rate-limit`. */
   rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
-  /** `GET …/virtual-keys/{id}/usage`: the current window of the key's budget, or the month without a budget. */
+  /** `GET …/virtual-keys/{id}/usage`: the current window of the key's budget, or the month if it has no budget. */
   usage(key: VirtualKey): Promise<WireForm<KeyUsage>>
-  /** Returns the amount in cents that each key spent in that window. */
+  /** Returns the amount in cents that each key spent in the window of its usage report. */
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
   /** Returns the current windows of shared budgets, by the ids of the budgets. */
   budgetWindows(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>>
@@ -35,7 +38,6 @@ export interface BudgetStatus {
   readonly resetsAt: string
 }
 
-/** The status of one limit. */
 interface LimitStatus {
   readonly max: number
   readonly left: number
@@ -52,7 +54,7 @@ export function createUsageReports(parts: {
 
   async function limitStatuses(key: VirtualKey): Promise<(kind: LimitKind) => LimitStatus> {
     const at = now()
-    const limits = await limitsInForce(key, shared, at)
+    const limits = await currentLimits(key, shared, at)
     const budgets = limits.filter(({ kind }) => kind === 'budget')
     const others = limits.filter(({ kind }) => kind !== 'budget')
     const levels = [
@@ -66,8 +68,8 @@ export function createUsageReports(parts: {
     const unlimited: LimitStatus = { max: UNLIMITED, left: UNLIMITED, spent: 0, resetAt: iso(periodOf(at, '1h').end) }
     return (kind) =>
       all
-        .filter((one) => one.kind === kind)
-        .map((one) => one.status)
+        .filter((limit) => limit.kind === kind)
+        .map(({ status }) => status)
         .toSorted((a, b) => a.left - b.left)[0] ?? unlimited
   }
 
@@ -177,4 +179,38 @@ function toCentsOrUnlimited(amount: number): number {
 
 function iso(at: number): string {
   return new Date(at).toISOString()
+}
+
+/** Returns the names of the tallies whose sums are the report of one period. */
+function tallyNames(
+  id: string,
+  every: DurationCode,
+  period: Period,
+): { readonly totals: readonly string[]; readonly models: readonly string[] } {
+  const code: DurationCode = every === '1h' || every === '1m' ? every : '1d'
+  const starts: number[] = []
+  for (let start = period.start; start < period.end; start = periodOf(start, code).end) starts.push(start)
+  return {
+    totals: starts.map((start) => totalName(id, code, start)),
+    models: starts.map((start) => modelsName(id, code, start)),
+  }
+}
+
+function sumTallies(tallies: readonly Readonly<Record<string, number>>[], suffix: string = ''): UsageSums {
+  const sum = (field: UsageField): number => tallies.reduce((total, tally) => total + (tally[field + suffix] ?? 0), 0)
+  return {
+    requests: sum('requests'),
+    prompt: sum('prompt'),
+    completion: sum('completion'),
+    saved: sum('saved'),
+    theoretical: sum('theoretical'),
+    actual: sum('actual'),
+    billed: sum('billed'),
+  }
+}
+
+/** Returns the model names in tallies of kind `models`, in alphabetical order. */
+function modelsIn(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
+  const names = tallies.flatMap((tally) => Object.keys(tally).filter((field) => field.startsWith('requests ')))
+  return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()
 }

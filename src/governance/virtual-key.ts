@@ -1,6 +1,17 @@
 import * as z from 'zod/mini'
 import type { NanoUsd } from '../core/money.ts'
 import { DURATION_CODES, type DurationCode } from '../core/store.ts'
+import { sha256 } from '#hash'
+import { chain, type MaybePromise } from '../core/async.ts'
+import {
+  CACHE_MS,
+  createRecent,
+  createRecordTable,
+  type LookupOptions,
+  MAX_CACHED,
+  orLast,
+  type RecordTable,
+} from './record-table.ts'
 
 /** The integer that represents "no limit" in requests and responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
@@ -10,9 +21,9 @@ export interface VirtualKey {
   readonly id: string
   readonly name: string
   readonly description: string
-  /** SHA-256 of the secret, 64 hex digits. */
+  /** SHA-256 of the secret as 64 hex digits. */
   readonly hash: string
-  /** The first 10 characters of the secret, for lists. */
+  /** The first 10 characters of the secret. */
   readonly prefix: string
   readonly createdAt: number
   readonly active: boolean
@@ -21,7 +32,7 @@ export interface VirtualKey {
   readonly budget?: Allowance<NanoUsd>
   readonly requests?: Allowance
   readonly tokens?: Allowance
-  /** Ids of shared records that apply in addition to the key's limits. */
+  /** Ids of shared records, which apply in addition to the key's own limits. */
   readonly budgetId?: string
   readonly rateLimitId?: string
   readonly plan?: string
@@ -35,17 +46,17 @@ export interface Allowance<amount extends number = number> {
   readonly every: DurationCode
 }
 
-/** A provider for models without a provider prefix, chosen by weight, with the models that the key may use there. */
+/** A provider that the key may use. Weights divide the requests whose model names have no provider prefix. */
 export interface ProviderConfig {
   readonly provider: string
   readonly weight: number
-  /** Model ids, exact or with a trailing `*`; empty: all. */
+  /** Model ids, exact or with a trailing `*`. Empty: all models. */
   readonly allowedModels: readonly string[]
 }
 
 /** Restrictions of a key besides its limits. */
 export interface Permissions {
-  /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. Absent: all. */
+  /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. @default all models */
   readonly allowedModels?: readonly string[]
   /** Maximum `max_tokens` of a request. */
   readonly maxTokens?: number
@@ -71,7 +82,7 @@ export interface LimitPlan {
   readonly tokens?: Allowance
 }
 
-/** Names of predefined limits. Plans for chat use windows of an hour, plans for messages windows of a minute. */
+/** Names of predefined limits. */
 export type PlanName =
   | 'free'
   | 'pro'
@@ -97,7 +108,7 @@ function plan(requests: number, tokens: number, every: DurationCode): LimitPlan 
   return { requests: { max: requests, every }, tokens: { max: tokens, every } }
 }
 
-/** Returns the key's own limits. A limit that is set on the key overrides that of its plan. */
+/** Returns the key's own limits. They override those of its plan. */
 export function limitsOf(key: VirtualKey): LimitPlan {
   const preset = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
   const requests = key.requests ?? preset.requests
@@ -105,10 +116,7 @@ export function limitsOf(key: VirtualKey): LimitPlan {
   return { ...(requests !== undefined && { requests }), ...(tokens !== undefined && { tokens }) }
 }
 
-/*
- * Schemas of stored records. An invalid record is refused as a whole, because a key must not lose a limit that cannot
- * be parsed.
- */
+// An invalid record is refused as a whole. Otherwise a key would lose a limit that cannot be parsed.
 const amount = z.int().check(z.nonnegative())
 const every = z.enum(DURATION_CODES)
 const allowance = z.object({ max: amount, every })
@@ -145,3 +153,99 @@ export const storedRateLimit: z.ZodMiniType<RateLimit> = z.object({
   requests: z.exactOptional(allowance),
   tokens: z.exactOptional(allowance),
 })
+
+/** Finds virtual keys by their secrets. The store contains the hash of a secret, not the secret. */
+export interface KeyLookup {
+  /**
+   * Returns the key of a secret, or undefined for an unknown secret. The key may be inactive or expired. Changes by this
+   * process are visible immediately, changes by other processes within `cacheMs`. Rejects with `overloaded` for a record
+   * that cannot be parsed.
+   */
+  find(secret: string): MaybePromise<VirtualKey | undefined>
+  readonly keys: RecordTable<VirtualKey>
+  /** Removes a hash from the cache. Must be called after a change of its key. */
+  forget(hash: string): void
+}
+
+/** Prefix of the entries that map the hash of a secret to the id of its key. */
+export const HASHES = 'key-hash:'
+
+export function createKeyLookup(options: LookupOptions): KeyLookup {
+  const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
+  const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKey })
+  /** Two caches, so that a flood of wrong secrets cannot evict valid ones. Keyed by hash. */
+  const known = createRecent<string>(MAX_CACHED)
+  const unknown = createRecent<undefined>(MAX_CACHED)
+
+  function find(secret: string): MaybePromise<VirtualKey | undefined> {
+    const hash = hashSecret(secret)
+    if (hash === undefined) return undefined
+    return chain(idOf(hash), (id) =>
+      id === undefined
+        ? undefined
+        : chain(keys.find(id), (key) => (key !== undefined && isSameHash(key.hash, hash) ? key : undefined)),
+    )
+  }
+
+  /** Number of changes. A look-up that began before a change must not cache its hash as unknown. */
+  let changes = 0
+
+  function idOf(hash: string): MaybePromise<string | undefined> {
+    const at = now()
+    const cached = known.get(hash, at)
+    if (cached !== undefined) return cached.value
+    if (unknown.get(hash, at) !== undefined) return undefined
+    const changesBefore = changes
+    const remember = (id: string | undefined): string | undefined => {
+      if (id !== undefined) known.put(hash, id, at + cacheMs)
+      else if (changesBefore === changes) unknown.put(hash, undefined, at + cacheMs)
+      return id
+    }
+    return orLast(store.get(HASHES + hash), remember, keepsStale ? known.last(hash) : undefined)
+  }
+
+  function forget(hash: string): void {
+    changes += 1
+    known.forget(hash)
+    unknown.forget(hash)
+  }
+
+  return { find, keys, forget }
+}
+
+/** Prefix of a generated secret. */
+export type KeyFormat = 'sk-bf' | 'sk-svc'
+
+/** Maximum length of a secret, in characters. */
+const MAX_SECRET = 512
+const PREFIX_LENGTH = 10
+
+/** Returns a new secret: the format and a version 4 UUID. */
+export function createSecret(format: KeyFormat, uuid: () => string): string {
+  return `${format}-${uuid()}`
+}
+
+/** Returns the SHA-256 of a secret as 64 hex digits, or undefined for a text with an invalid length. */
+export function hashSecret(secret: string): string | undefined {
+  return secret.length === 0 || secret.length > MAX_SECRET ? undefined : sha256(secret)
+}
+
+/** Returns the part of a secret that is shown in lists. */
+export function prefixOfSecret(secret: string): string {
+  return secret.slice(0, PREFIX_LENGTH)
+}
+
+/** Compares the hashes of two secrets in constant time. */
+export function isSameSecret(given: string, expected: string): boolean {
+  return isSameHash(hashSecret(given) ?? '', hashSecret(expected) ?? '-')
+}
+
+/** Compares two texts in a time that depends only on their lengths. */
+export function isSameHash(given: string, expected: string): boolean {
+  if (given.length !== expected.length) return false
+  let difference = 0
+  for (let index = 0; index < given.length; index += 1) {
+    difference |= given.charCodeAt(index) ^ expected.charCodeAt(index)
+  }
+  return difference === 0
+}

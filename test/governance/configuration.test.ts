@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfiguration } from '../../src/governance/configuration.ts'
 import { applyConfiguration, createAdminRecords } from '../../src/governance/admin-records.ts'
-import { parseKeyChange } from '../../src/governance/key-fields.ts'
+import { parseKeyChange } from '../../src/governance/keyring.ts'
 import { quote, room, used } from './room.ts'
 import { sha256 } from '#hash'
 

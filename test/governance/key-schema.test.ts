@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { changeKey, makeKey, parseKeyChange, parseNewKey } from '../../src/governance/key-fields.ts'
+import { changeKey, makeKey, parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
 import { limitsOf } from '../../src/governance/virtual-key.ts'
 
 function failure(action: () => unknown): GatewayError {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { listedKey, parseKeyChange, parseNewKey, publicKey } from '../../src/governance/key-fields.ts'
+import { listedKey, parseKeyChange, parseNewKey, publicKey } from '../../src/governance/keyring.ts'
 import { NOON, room } from './room.ts'
 import { settled } from '../support/attempt.ts'
 

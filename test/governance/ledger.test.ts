@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { nano, usd } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
-import { parseKeyChange, parseNewKey } from '../../src/governance/key-fields.ts'
+import { parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/model.ts'
-import { parseNewKey } from '../../src/governance/key-fields.ts'
+import { parseNewKey } from '../../src/governance/keyring.ts'
 import { createQuote, type QuoteCandidate, type QuoteParts } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { room, used, type Room } from './room.ts'

@@ -1,6 +1,6 @@
 import { nano, type NanoUsd } from '../../src/core/money.ts'
 import type { Store } from '../../src/core/store.ts'
-import { createKeyLookup } from '../../src/governance/key-lookup.ts'
+import { createKeyLookup } from '../../src/governance/virtual-key.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
 import type { Quote, Used } from '../../src/governance/reservation.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createSecret, hashSecret, isSameHash, isSameSecret, prefixOfSecret } from '../../src/governance/key-lookup.ts'
+import { createSecret, hashSecret, isSameHash, isSameSecret, prefixOfSecret } from '../../src/governance/virtual-key.ts'
 
 describe('the hash of a secret', () => {
   it('is not computed for texts that cannot be keys', () => {

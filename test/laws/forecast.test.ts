@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { parseNewKey } from '../../src/governance/key-fields.ts'
+import { parseNewKey } from '../../src/governance/keyring.ts'
 import { quote, room, used } from '../governance/room.ts'
 import { attempt } from '../support/attempt.ts'
 
