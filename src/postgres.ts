@@ -14,15 +14,19 @@
  *
  * @module
  */
-export { postgresStore, type PostgresStore, type PostgresStoreOptions } from './stores/postgres.ts'
 export {
   postgresAnswerStore,
-  postgresVectorIndex,
+  postgresStore,
   type PostgresAnswerStore,
   type PostgresAnswerStoreOptions,
+  type PostgresStore,
+  type PostgresStoreOptions,
+} from './stores/postgres.ts'
+export {
+  postgresVectorIndex,
   type PostgresVectorIndex,
   type PostgresVectorIndexOptions,
-} from './stores/postgres/shared-cache.ts'
+} from './stores/postgres/vector-index.ts'
 export type { StoredAnswersOptions } from './stores/stored-answers.ts'
 export type { PostgresClient, QueryClient, UnsafeClient } from './stores/postgres/client.ts'
-export type { BulkLimits, PoolLimit } from './stores/bounds.ts'
+export type { BulkLimits, PoolLimit } from './stores/durable-store.ts'

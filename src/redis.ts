@@ -12,13 +12,8 @@
  *
  * @module
  */
-export { redisStore, type RedisStoreOptions } from './stores/redis.ts'
-export {
-  redisAnswerStore,
-  redisVectorIndex,
-  type RedisAnswerStoreOptions,
-  type RedisVectorIndexOptions,
-} from './stores/redis/shared-cache.ts'
+export { redisAnswerStore, redisStore, type RedisAnswerStoreOptions, type RedisStoreOptions } from './stores/redis.ts'
+export { redisVectorIndex, type RedisVectorIndexOptions } from './stores/redis/vector-index.ts'
 export type { StoredAnswersOptions } from './stores/stored-answers.ts'
 export type { IoredisClient, NodeRedisClient, RedisClient, UpstashClient } from './stores/redis/client.ts'
-export type { BulkLimits, PoolLimit } from './stores/bounds.ts'
+export type { BulkLimits, PoolLimit } from './stores/durable-store.ts'

@@ -13,4 +13,4 @@
  */
 export { sqliteStore, type SqliteStoreOptions } from './stores/sqlite.ts'
 export type { SqliteDatabase, SqliteStatement, SqliteValue } from './stores/sqlite/database.ts'
-export type { BulkLimits, PoolLimit } from './stores/bounds.ts'
+export type { BulkLimits, PoolLimit } from './stores/durable-store.ts'

@@ -2,20 +2,25 @@ import { GatewayError } from '../core/errors.ts'
 import { type Store, quotaOf } from '../core/store.ts'
 import {
   type Batch,
+  changeBatch,
   cleanupKey,
   EXPIRES_AFTER_MS,
+  forgetBatch,
   headKey,
   headsOf,
   isBatchId,
   itemKey,
   itemsOf,
+  lineOf,
   makeBatchId,
   OPEN,
+  type OpenBatch,
   parseBatch,
   positionOf,
+  UNCLAIMED,
+  valuesOf,
 } from './batch.ts'
 import type { BatchRequest } from './batch-requests.ts'
-import { changeBatch, forgetBatch, UNCLAIMED, lineOf, valuesOf, type OpenBatch } from './batch-storage.ts'
 
 /** Creates, reads, cancels and deletes the batches of each key. */
 export interface BatchRepository {

@@ -1,27 +1,25 @@
 import { GatewayError } from '../core/errors.ts'
-import { type Settlement, type WriteOptions, quotaOf } from '../core/store.ts'
+import { quotaOf, type Settlement, type WriteOptions } from '../core/store.ts'
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import {
   type Batch,
+  type BatchStore,
+  changeBatch,
   type Counts,
   headKey,
   type ItemEnd,
   itemKey,
   itemsOf,
+  lineOf,
   NO_COUNTS,
   OPEN,
+  type OpenBatch,
   parseBatch,
+  smallValueOf,
+  UNCLAIMED,
+  valuesOf,
 } from './batch.ts'
 import type { BatchParts } from './batch-repository.ts'
-import {
-  changeBatch,
-  UNCLAIMED,
-  lineOf,
-  smallValueOf,
-  valuesOf,
-  type BatchStore,
-  type OpenBatch,
-} from './batch-storage.ts'
 
 /** An item that this process has claimed. */
 export interface ItemClaim {
@@ -247,4 +245,47 @@ function readResult(value: string): ItemResult {
 /** Returns true for the settlement of a line that `writeResult` wrote. */
 function isSettlement(value: unknown): value is Settlement {
   return isJsonObject(value) && typeof value['reservationId'] === 'string' && Array.isArray(value['charges'])
+}
+
+/** The result of a poll. */
+type Found =
+  | { readonly kind: 'item'; readonly claim: ItemClaim }
+  /** No item is available before about `until`. */
+  | { readonly kind: 'wait'; readonly until: number }
+  /** Every item is finished. */
+  | { readonly kind: 'none' }
+
+/** Polls the unfinished items of one batch in a cycle. */
+export interface ItemPoll {
+  readonly batch: OpenBatch
+  next(): Promise<Found>
+}
+
+/** Creates a poll. Processes use different values of `start`, the preceding position, to begin with different items. */
+export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: string): ItemPoll {
+  let ahead: string[] = []
+  let last = start
+
+  async function next(): Promise<Found> {
+    const look = { fromStart: last === undefined, busy: 0, soonest: Infinity }
+    for (;;) {
+      if (ahead.length === 0) ahead = [...(await queue.positions(batch, last))]
+      const place = ahead.shift()
+      if (place === undefined) {
+        last = undefined
+        if (look.fromStart) return look.busy === 0 ? { kind: 'none' } : { kind: 'wait', until: look.soonest }
+        look.fromStart = true
+        look.busy = 0
+        continue
+      }
+      last = place
+      const taking = await queue.take(batch, place)
+      if (taking.kind === 'claimed') return { kind: 'item', claim: taking.claim }
+      if (taking.kind !== 'busy') continue
+      look.busy += 1
+      look.soonest = Math.min(look.soonest, taking.until)
+    }
+  }
+
+  return { batch, next }
 }

@@ -1,7 +1,12 @@
-import { type Batch, positionOf } from '../batches/batch.ts'
-import type { OpenBatch } from '../batches/batch-storage.ts'
-import { type ItemClaim, type ItemQueue, type ItemResult, writeLine } from '../batches/item-queue.ts'
-import { createItemPoll, type ItemPoll } from '../batches/poll.ts'
+import { type Batch, type OpenBatch, positionOf } from '../batches/batch.ts'
+import {
+  createItemPoll,
+  type ItemClaim,
+  type ItemPoll,
+  type ItemQueue,
+  type ItemResult,
+  writeLine,
+} from '../batches/item-queue.ts'
 import { Cancellation } from '../core/async.ts'
 import type { Settlement } from '../core/store.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'

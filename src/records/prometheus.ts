@@ -1,6 +1,5 @@
 import { nano, toDollars } from '../core/money.ts'
-import { createHistogram } from './histogram.ts'
-import type { MetricsTotals } from './metrics.ts'
+import { createHistogram, type MetricsTotals } from './metrics.ts'
 
 /** The content type of `writePrometheus`. */
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'

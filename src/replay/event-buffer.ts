@@ -1,5 +1,11 @@
 import { GatewayError } from '../core/errors.ts'
-import type { CapacityShare } from './capacity.ts'
+
+export interface CapacityShare {
+  /** Takes bytes of the capacity. Returns false without taking any if they exceed a limit. */
+  take(bytes: number): boolean
+  /** Releases the capacity. Further calls have no effect. */
+  release(): void
+}
 
 /** One or several whole server-sent events. */
 export type EventChunk = Uint8Array | string

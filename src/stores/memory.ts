@@ -2,8 +2,7 @@ import { aFunction, checkOptions, optionsOf, wholeFrom } from '../core/option-ch
 import type { Store } from '../core/store.ts'
 import { createCounters, createTallies } from './memory/counters.ts'
 import { createLogs } from './memory/logs.ts'
-import type { PoolBounds } from './memory/pool.ts'
-import { createValues } from './memory/values.ts'
+import { createValues, type PoolBounds } from './memory/values.ts'
 
 /** Limits of a memory store. */
 export interface MemoryBounds {

@@ -1,53 +1,58 @@
+import type { AnswerStore } from '../core/cache-ports.ts'
+import { checkOptions, expects, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import {
-  type Level,
   type LogEntry,
   type LogQuery,
+  quotaExceeded,
   type ReserveRequest,
   type ReserveResult,
   type Settlement,
   type Store,
   type WriteOptions,
-  quotaExceeded,
 } from '../core/store.ts'
-import { checkOptions, expects, optionsOf, type OptionCheck } from '../core/option-checks.ts'
-import { BULK_LIMITS, STORE_CHECKS, storeFull, type BulkLimits } from './bounds.ts'
-import { createCallFunction, createRunQuery, createSweep, type PostgresClient } from './postgres/client.ts'
-import { migratePostgres } from './postgres/schema.ts'
 import {
-  claimRequest,
+  BULK_LIMITS,
+  type BulkLimits,
   decodeText,
   encodeText,
   entryRequest,
   fieldOf,
+  levelIn,
   listOf,
   numberOf,
+  reserveRequest,
   settlementRequest,
+  STORE_CHECKS,
+  storeFull,
   textOf,
+  throwReserveError,
   valueRequest,
-} from './wire.ts'
-import { checkAmount, checkClaims, endedCounter, takenReservationId } from './reservation-rules.ts'
+} from './durable-store.ts'
+import { createCallFunction, createRunQuery, createSweep, type PostgresClient } from './postgres/client.ts'
+import { migratePostgres } from './postgres/schema.ts'
+import { checkAmount, checkClaims } from './reservation-rules.ts'
+import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options of `postgresStore()`. */
 export interface PostgresStoreOptions {
   /** A connected client: a Pool of `pg`, postgres.js, or PGlite. The caller closes it. */
   readonly client: PostgresClient
-  /** The schema of the tables. Gateways with the same schema share keys, budgets and usage. @default 'sluice' */
+  /** Schema of the tables. Gateways with the same schema share keys, budgets and usage. @default 'sluice' */
   readonly schema?: string
-  /** Limits of batches, recordings and audit records; keys and budgets have none. @default 1,000,000 entries, 1 GiB each */
+  /** Limits of batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 1 GiB each */
   readonly limits?: Partial<BulkLimits>
-  /** Milliseconds since 1970. @default the clock of the PostgreSQL server, one for all processes */
+  /** Returns the time in milliseconds since 1970. @default the clock of the PostgreSQL server */
   readonly now?: () => number
 }
 
 /** A store in PostgreSQL. */
 export interface PostgresStore extends Store {
-  /** Creates the schema, or brings it to the newest version. `npx sluice migrate` does the same. */
+  /** Creates the schema, or upgrades it to the newest version. `npx sluice migrate` does the same. */
   migrate(): Promise<void>
 }
 
 const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,40}$/
 
-/** Checks of options that the store, the index and the answer store share. */
 export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', OptionCheck>> = {
   client: expects(
     'a client, such as a Pool of pg',
@@ -63,8 +68,8 @@ export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', Optio
 const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
 /**
- * Creates a store in PostgreSQL 14 or newer. Each step is one call of one function, so any number of processes share
- * limits and budgets exactly. A committed step survives a power failure.
+ * Creates a store in PostgreSQL 14 or newer. Each step is one call of one function, so that any number of processes
+ * share limits and budgets exactly. A committed step survives a power failure.
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   checkOptions('postgresStore', options, CHECK)
@@ -77,27 +82,19 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   async function write(
     key: string,
     value: string | undefined,
-    how: WriteOptions = {},
+    options: WriteOptions = {},
     expectation: object = {},
   ): Promise<unknown> {
-    const reply = await call('write_value', { ...valueRequest(key, value, how, limits), ...expectation })
+    const reply = await call('write_value', { ...valueRequest(key, value, options, limits), ...expectation })
     sweep.start()
-    if (fieldOf(reply, 'full') === true) throw how.quota === undefined ? storeFull() : quotaExceeded(how.quota)
+    if (fieldOf(reply, 'full') === true) throw options.quota === undefined ? storeFull() : quotaExceeded(options.quota)
     return reply
   }
 
   async function reserve(request: ReserveRequest): Promise<ReserveResult> {
     checkClaims(request)
-    const { reservationId, claims, least, expiresAfterMs } = request
-    const reply = await call('reserve', {
-      ticket: encodeText(reservationId),
-      claims: claims.map(claimRequest),
-      lapsesAfter: Math.ceil(expiresAfterMs),
-      ...(least !== undefined && { least }),
-    })
-    const error = fieldOf(reply, 'error')
-    if (error === 'taken') throw takenReservationId()
-    if (error === 'ended') throw endedCounter(decodeText(textOf(fieldOf(reply, 'counter'))))
+    const reply = await call('reserve_claims', reserveRequest(request))
+    throwReserveError(reply)
     const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
     const refused = fieldOf(reply, 'refused')
     if (refused !== undefined) return { accepted: false, refused: numberOf(refused), levels }
@@ -106,19 +103,15 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
 
   async function settle(settlement: Settlement): Promise<boolean> {
     for (const { counter, amount } of settlement.charges) checkAmount(counter, amount)
-    const reply = await call('settle', settlementRequest(settlement, limits))
+    const reply = await call('settle_reservation', settlementRequest(settlement, limits))
     sweep.start()
     return fieldOf(reply, 'settled') === true
   }
 
   async function list(prefix: string, after: string | undefined, limit: number): Promise<readonly string[]> {
     const start = encodeText(prefix)
-    const reply = await call('list_keys', {
-      prefix: start,
-      limit,
-      ...(after !== undefined && { after: encodeText(after) }),
-    })
-    const keys = listOf(reply).map(textOf)
+    const position = after === undefined ? {} : { after: encodeText(after) }
+    const keys = listOf(await call('list_keys', { prefix: start, limit, ...position })).map(textOf)
     const end = keys.findIndex((key) => !key.startsWith(start))
     return keys.slice(0, end === -1 ? keys.length : end).map(decodeText)
   }
@@ -128,10 +121,10 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
       const value = fieldOf(await call('read_value', { key: encodeText(key) }), 'value')
       return value === undefined ? undefined : decodeText(textOf(value))
     },
-    set: async (key, value, how) => void (await write(key, value, how)),
-    swap: async (key, expected, value, how) => {
+    set: async (key, value, options) => void (await write(key, value, options)),
+    swap: async (key, expected, value, options) => {
       const expectation = expected === undefined ? {} : { expected: encodeText(expected) }
-      return fieldOf(await write(key, value, how, { swaps: true, ...expectation }), 'done') === true
+      return fieldOf(await write(key, value, options, { isSwap: true, ...expectation }), 'done') === true
     },
     delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
     list: (prefix, { after, limit }) => list(prefix, after, limit),
@@ -140,29 +133,26 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     levels: async (names) => listOf(await call('read_levels', { counters: names.map(encodeText) })).map(levelIn),
     tallies: async (names) => listOf(await call('read_tallies', { names: names.map(encodeText) })).map(amountsIn),
     append: async (log, entry) => {
-      await call('append', { entries: [log].flat().map((one) => entryRequest({ ...entry, log: one }, limits)) })
+      await call('append', { entries: [log].flat().map((name) => entryRequest({ ...entry, log: name }, limits)) })
       sweep.start()
     },
     entries: async (log, query) =>
       listOf(await call('read_entries', { ...entriesRequest(query), log: encodeText(log) })).map(entryIn),
     ping: async () => void (await runQuery('SELECT 1', [])),
-    warnings: async () => settingsAtRisk(await runQuery(RISKS, [])),
+    warnings: async () => (await runQuery(UNSAFE_SETTINGS, [])).map(warningOf),
     close: () => sweep.finish(),
     migrate: () => migratePostgres(runQuery, schema),
   }
 }
 
-/** Reads the settings that can cause the loss of a committed step. */
-const RISKS = `SELECT name AS risk FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
+/** Returns the settings that can cause the loss of a committed step. */
+const UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
 
-function settingsAtRisk(rows: readonly unknown[]): readonly string[] {
-  return rows.map(
-    (row) =>
-      `${textOf(fieldOf(row, 'risk'))} of PostgreSQL is off: a failure of its host can lose the last settled requests. Set it to on.`,
-  )
+function warningOf(row: unknown): string {
+  return `${textOf(fieldOf(row, 'name'))} of PostgreSQL is off: a failure of its host can lose the last settled requests. Set it to on.`
 }
 
-/** Digits of the two parts of a cursor, so that cursors compare as text: the transaction and the entry. */
+/** A cursor is the id of a transaction and the id of an entry, zero-padded so that cursors sort as text. */
 const WRITER_DIGITS = 20
 const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${WRITER_DIGITS}})(\\d{${ID_DIGITS}})$`)
@@ -179,12 +169,26 @@ function entryIn(row: unknown): LogEntry {
   return { cursor, at: numberOf(at), value: decodeText(textOf(value)) }
 }
 
-function levelIn(row: unknown): Level {
-  const [spent = 0, held = 0] = listOf(row).map(numberOf)
-  return { spent, held }
-}
-
 function amountsIn(row: unknown): Readonly<Record<string, number>> {
   const fields = typeof row === 'object' && row !== null ? Object.entries(row) : []
   return Object.fromEntries(fields.map(([field, amount]) => [decodeText(field), numberOf(amount)]))
+}
+
+/** Options of `postgresAnswerStore()`. */
+export interface PostgresAnswerStoreOptions extends StoredAnswersOptions, PostgresStoreOptions {}
+
+/** Answers of the semantic cache in PostgreSQL. */
+export interface PostgresAnswerStore extends AnswerStore {
+  /** Creates the schema, or upgrades it to the newest version. `npx sluice migrate` does the same. */
+  migrate(): Promise<void>
+}
+
+const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
+
+/** Creates an answer store in the tables of `postgresStore`, for the semantic cache of all processes with the same schema. */
+export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
+  checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
+  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...others } = options
+  const store = postgresStore(others)
+  return { ...createStoredAnswers(store, options, options.now ?? Date.now), migrate: store.migrate }
 }

@@ -1,31 +1,42 @@
-import { checkOptions, expects, oneOf, optionsOf, type OptionCheck } from '../core/option-checks.ts'
-import type { Store } from '../core/store.ts'
-import { STORE_CHECKS, type BulkLimits } from './bounds.ts'
-import { createContext, createRunScript, type RedisClient } from './redis/client.ts'
+import type { AnswerStore } from '../core/cache-ports.ts'
+import { checkOptions, expects, oneOf, type OptionCheck, optionsOf } from '../core/option-checks.ts'
+import { quotaExceeded, type Store, type WriteOptions } from '../core/store.ts'
+import {
+  type BulkLimits,
+  decodeText,
+  encodeText,
+  entryRequest,
+  fieldOf,
+  listOf,
+  numberOf,
+  STORE_CHECKS,
+  storeFull,
+  textOf,
+  valueRequest,
+} from './durable-store.ts'
+import { createContext, createRunScript, type RedisClient, type RedisContext } from './redis/client.ts'
 import { createCounters } from './redis/counters.ts'
-import { READ_SETTINGS } from './redis/scripts.ts'
-import { createValues } from './redis/values.ts'
-import { fieldOf, textOf } from './wire.ts'
+import { APPEND, ENTRIES, GET, LIST, READ_SETTINGS, WRITE } from './redis/value-scripts.ts'
+import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options of `redisStore()`. */
 export interface RedisStoreOptions {
   /** A connected client: ioredis, node-redis, or an HTTP client with the interface of Upstash. The caller closes it. */
   readonly client: RedisClient
-  /** The start of all keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
+  /** Prefix of all Redis keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
   readonly prefix?: string
   /**
-   * Gives the limits of each key, and each shared record, a slot of its own in a Redis Cluster. `false` uses one slot
-   * for all data: each step is then one call, even on a cluster. See docs/stores.md.
+   * Puts the limits of each key, and each shared budget or rate limit, into a separate slot of a Redis Cluster. With
+   * `false`, all data is in one slot, and each step is one call. See docs/stores.md.
    * @default false
    */
   readonly shardByOwner?: boolean
-  /** Limits of batches, recordings and audit records; keys and budgets have none. @default 1,000,000 entries, 256 MiB each */
+  /** Limits of batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 256 MiB each */
   readonly limits?: Partial<BulkLimits>
-  /** Milliseconds since 1970. @default the clock of the Redis server, one for all processes */
+  /** Returns the time in milliseconds since 1970. @default the clock of the Redis server */
   readonly now?: () => number
 }
 
-/** Checks of options that the store, the index and the answer store share. */
 export const REDIS_CHECKS: Readonly<Record<'client' | 'prefix' | 'now', OptionCheck>> = {
   client: expects('a connected client of Redis', (value) => typeof value === 'object' || typeof value === 'function'),
   prefix: expects('a text', (value) => typeof value === 'string'),
@@ -36,9 +47,9 @@ const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByO
 const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
- * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so any number of
- * processes share limits and budgets exactly. Durability is that of the server: enable its append-only file. The server
- * must not evict keys: set `maxmemory-policy noeviction`.
+ * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so that any number of
+ * processes share limits and budgets exactly. Enable the append-only file of the server, because without it a restart
+ * loses writes. Set `maxmemory-policy noeviction`, because eviction would remove keys and budgets.
  */
 export function redisStore(options: RedisStoreOptions): Store {
   checkOptions('redisStore', options, CHECK)
@@ -48,17 +59,8 @@ export function redisStore(options: RedisStoreOptions): Store {
   const values = createValues(context)
   const counters = createCounters(context)
   return {
-    get: values.get,
-    set: values.set,
-    swap: values.swap,
-    delete: values.delete,
-    list: (prefix, { after, limit }) => values.list(prefix, after, limit),
-    reserve: counters.reserve,
-    settle: counters.settle,
-    levels: counters.levels,
-    tallies: counters.tallies,
-    append: values.append,
-    entries: values.entries,
+    ...values,
+    ...counters,
     ping: async () => void (await values.get('')),
     warnings: async () => warningsOf(await context.run(READ_SETTINGS, undefined, {})),
     close: async () => {},
@@ -70,13 +72,77 @@ function warningsOf(settings: unknown): readonly string[] {
   const warnings: string[] = []
   if (fieldOf(settings, 'appendOnly') === '0') {
     warnings.push(
-      'The append-only file of Redis is off: a restart of Redis loses all writes since its last snapshot, budgets and usage included. Set "appendonly yes".',
+      'The append-only file of Redis is off: a restart of Redis loses all writes since its last snapshot, including budgets and usage. Set "appendonly yes".',
     )
   }
   if (policy !== '' && policy !== 'noeviction') {
     warnings.push(
-      `The maxmemory-policy of Redis is ${policy}: Redis may evict keys and budgets to make room. Set "maxmemory-policy noeviction".`,
+      `The maxmemory-policy of Redis is ${policy}: Redis may evict keys and budgets. Set "maxmemory-policy noeviction".`,
     )
   }
   return warnings
+}
+
+type Values = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list' | 'append' | 'entries'>
+
+function createValues({ run, limits }: RedisContext): Values {
+  async function write(
+    key: string,
+    value: string | undefined,
+    options: WriteOptions = {},
+    expectation: object = {},
+  ): Promise<unknown> {
+    const reply = await run(WRITE, undefined, { ...expectation, ...valueRequest(key, value, options, limits) })
+    if (fieldOf(reply, 'full') === true) throw options.quota === undefined ? storeFull() : quotaExceeded(options.quota)
+    return reply
+  }
+
+  return {
+    get: async (key) => {
+      const value = fieldOf(await run(GET, undefined, { key: encodeText(key) }), 'value')
+      return value === undefined ? undefined : decodeText(textOf(value))
+    },
+    set: async (key, value, options) => void (await write(key, value, options)),
+    swap: async (key, expected, value, options) => {
+      const expectation = expected === undefined ? {} : { expected: encodeText(expected) }
+      return fieldOf(await write(key, value, options, { isSwap: true, ...expectation }), 'done') === true
+    },
+    delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
+    list: async (prefix, { after, limit }) => {
+      const start = { prefix: encodeText(prefix), ...(after !== undefined && { after: encodeText(after) }) }
+      const reply = await run(LIST, undefined, { ...start, limit })
+      return listOf(fieldOf(reply, 'keys')).map((key) => decodeText(textOf(key)))
+    },
+    append: async (log, entry) => {
+      const entries = [log].flat().map((name) => entryRequest({ ...entry, log: name }, limits))
+      await run(APPEND, undefined, { limits, entries })
+    },
+    entries: async (log, { from, to, after = '', limit }) => {
+      const reply = await run(ENTRIES, undefined, {
+        log: encodeText(log),
+        // An unknown cursor starts from the beginning.
+        after: /^\d{1,16}$/.test(after) ? String(Number(after)) : '0',
+        limit,
+        ...(from !== undefined && { from }),
+        ...(to !== undefined && { to }),
+      })
+      return listOf(fieldOf(reply, 'entries')).map((entry) => {
+        const [cursor, at, value] = listOf(entry)
+        return { cursor: textOf(cursor), at: numberOf(at), value: decodeText(textOf(value)) }
+      })
+    },
+  }
+}
+
+/** Options of `redisAnswerStore()`. */
+export interface RedisAnswerStoreOptions
+  extends StoredAnswersOptions, Pick<RedisStoreOptions, 'client' | 'prefix' | 'limits' | 'now'> {}
+
+const CHECK_ANSWERS = optionsOf({ ...REDIS_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
+
+/** Creates an answer store in Redis for the semantic cache of all processes with the same prefix. */
+export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore {
+  checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
+  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...store } = options
+  return createStoredAnswers(redisStore(store), options, options.now ?? Date.now)
 }

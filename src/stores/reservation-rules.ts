@@ -3,14 +3,14 @@ import type { Claim, ReserveRequest } from '../core/store.ts'
 /** Maximum value of a counter or tally. */
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 
-/** Time for which an expired reservation can still be settled, in milliseconds. */
+/** Period after its expiry during which a reservation can still be settled, in milliseconds. */
 export const LATE_MS: number = 2 * 3_600_000
 
 export type Decision = { readonly refused: number } | { readonly granted: number }
 
 /**
  * Returns the amount granted to elastic claims (Infinity if there are none), or the index of the first claim that does
- * not fit. `before[i]` is spent + held of claim i's counter. What remains is a difference of safe integers, so it is exact.
+ * not fit. `before[i]` is the sum of the spent and held amounts of claim i's counter.
  */
 export function decide({ claims, least }: ReserveRequest, before: readonly number[]): Decision {
   let granted = Infinity
@@ -28,13 +28,12 @@ export function amountOf({ elastic, amount }: Claim, granted: number): number {
   return elastic === true ? granted : amount
 }
 
-/** Throws for an invalid request. `at` is the current time of the store. */
+/** @param at The current time of the store. */
 export function checkRequest(request: ReserveRequest, at: number): void {
   checkClaims(request)
-  for (const { counter, expiresAt } of request.claims) if (expiresAt <= at) throw endedCounter(counter)
+  for (const { counter, expiresAt } of request.claims) if (expiresAt <= at) throw expiredCounter(counter)
 }
 
-/** Checks that need no clock. */
 export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): void {
   if (hasDuplicates(claims)) {
     throw new RangeError('Two claims of one reservation name the same counter. Merge them into one claim.')
@@ -44,10 +43,10 @@ export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): 
     checkAmount(claim.counter, claim.max)
   }
   if (least !== undefined) checkAmount('least', least)
-  if (!(expiresAfterMs > 0)) throw new RangeError('expiresAfterMs must be above 0.')
+  if (!(expiresAfterMs > 0)) throw new RangeError(`expiresAfterMs is ${expiresAfterMs}; expected a number above 0.`)
 }
 
-/** A reservation has few claims, so comparing them is cheaper than a set. */
+/** Compares each pair: a reservation has few claims, so this is faster than a Set. */
 function hasDuplicates(claims: readonly Claim[]): boolean {
   return claims.some(({ counter }, index) => {
     for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
@@ -55,17 +54,17 @@ function hasDuplicates(claims: readonly Claim[]): boolean {
   })
 }
 
-export function endedCounter(counter: string): RangeError {
+export function expiredCounter(counter: string): RangeError {
   return new RangeError(
-    `The counter ${counter} ended before the current time of the store. Use the same clock for the store and the gateway.`,
+    `The counter ${counter} has expired by the clock of the store. Use the same clock for the store and the gateway.`,
   )
 }
 
-export function takenReservationId(): RangeError {
-  return new RangeError('This reservationId is in use. Each reservation needs a unique id.')
+export function duplicateReservationId(): RangeError {
+  return new RangeError('A reservation with this reservationId exists. Use a unique id for each reservation.')
 }
 
-/** Throws for NaN, fractions, negative amounts and unsafe integers: they would break every later comparison. */
+/** Throws for NaN, fractions, negative amounts and unsafe integers, which would break later comparisons. */
 export function checkAmount(name: string, amount: number): void {
   if (Number.isSafeInteger(amount) && amount >= 0) return
   throw new RangeError(`The amount of ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)

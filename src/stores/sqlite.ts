@@ -1,29 +1,54 @@
 import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/option-checks.ts'
-import type { Store } from '../core/store.ts'
-import { BULK_LIMITS, STORE_CHECKS, bytesOf, isGiant, type BulkLimits } from './bounds.ts'
-import { createCounters } from './sqlite/counters.ts'
-import { createSql, migrateSqlite, type Sql, type SqliteDatabase, textIn } from './sqlite/database.ts'
-import { createLogs } from './sqlite/logs.ts'
-import { createValues } from './sqlite/values.ts'
+import type { Charge, Level, ReserveRequest, ReserveResult, Store, Tally } from '../core/store.ts'
+import {
+  BULK_LIMITS,
+  type BulkLimits,
+  bytesOf,
+  decodeText,
+  encodeText,
+  isOversized,
+  STORE_CHECKS,
+} from './durable-store.ts'
+import {
+  createSql,
+  migrateSqlite,
+  NEVER,
+  numberIn,
+  type Row,
+  type Sql,
+  type SqliteDatabase,
+  textIn,
+} from './sqlite/database.ts'
+import { createLogs, createValues } from './sqlite/values.ts'
+import { addField } from './memory/counters.ts'
+import {
+  amountOf,
+  checkAmount,
+  checkRequest,
+  decide,
+  LATE_MS,
+  MAX_AMOUNT,
+  duplicateReservationId,
+} from './reservation-rules.ts'
 
 /** Options of `sqliteStore()`. */
 export interface SqliteStoreOptions {
   /** An open database of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. The caller closes it. */
   readonly database: SqliteDatabase
   /**
-   * How long a write waits for another process that writes, in milliseconds. The wait blocks the event loop.
+   * Maximum wait for the write of another process, in milliseconds. The wait blocks the event loop.
    * @default 2,000
    */
   readonly busyTimeoutMs?: number
   /**
-   * `normal`: a committed step survives the end of the process. A power failure can lose the last steps.
-   * `full`: a committed step survives a power failure, at the cost of one disk flush per step.
+   * With `normal`, a committed step survives the end of the process, and a power failure can lose the last steps. With
+   * `full`, a committed step survives a power failure, at the cost of one disk flush per step.
    * @default 'normal'
    */
   readonly synchronous?: 'normal' | 'full'
-  /** Limits of batches, recordings and audit records; keys and budgets have none. @default 1,000,000 entries, 1 GiB each */
+  /** Limits of batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 1 GiB each */
   readonly limits?: Partial<BulkLimits>
-  /** Milliseconds since 1970. @default Date.now */
+  /** Returns the time in milliseconds since 1970. @default Date.now */
   readonly now?: () => number
 }
 
@@ -40,14 +65,14 @@ const CHECK = optionsOf(
 
 /**
  * Creates a store in one SQLite file. The file survives a restart, and several processes of one host can share it.
- * Each step is one transaction. The schema is created and migrated at once.
+ * Each step is one transaction. Creates and migrates the schema immediately.
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)
   const { database, busyTimeoutMs = BUSY_TIMEOUT_MS, synchronous = 'normal', now = Date.now } = options
   const limits = { ...BULK_LIMITS, ...options.limits }
   const sql = createSql(database)
-  // The timeout comes first: switching to WAL needs a lock that another process may have.
+  // Sets the timeout first, because switching to WAL needs a lock that another process may hold.
   sql.row(`PRAGMA busy_timeout = ${Math.ceil(busyTimeoutMs)}`)
   sql.row('PRAGMA journal_mode = WAL')
   database.exec(`PRAGMA synchronous = ${synchronous === 'full' ? 'FULL' : 'NORMAL'}`)
@@ -57,8 +82,8 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
   const logs = createLogs(sql, now, limits)
   return {
     get: (key) => values.get(key),
-    set: async (key, value, how) => values.set(key, value, how),
-    swap: async (key, expected, value, how) => values.swap(key, expected, value, how),
+    set: async (key, value, options) => values.set(key, value, options),
+    swap: async (key, expected, value, options) => values.swap(key, expected, value, options),
     delete: async (key) => values.delete(key),
     list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
     reserve: (request) => sql.atomically(() => counters.reserve(request)),
@@ -67,8 +92,8 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
         if (!counters.settle(reservationId, charges)) return false
         for (const tally of tallies) counters.add(tally)
         for (const { log, ...entry } of entries) {
-          // An entry that is larger than its quota must not prevent the settlement.
-          if (!isGiant(bytesOf(log, entry.value), limits.logs, entry.quota)) logs.append(log, entry)
+          // An entry that exceeds its quota must not prevent the settlement.
+          if (!isOversized(bytesOf(log, entry.value), limits.logs, entry.quota)) logs.append(log, entry)
         }
         return true
       }),
@@ -76,7 +101,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
     tallies: (names) => names.map((name) => counters.tally(name)),
     append: (log, entry) =>
       sql.atomically(() => {
-        for (const one of [log].flat()) logs.append(one, entry)
+        for (const name of [log].flat()) logs.append(name, entry)
       }),
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => void sql.row('SELECT 1'),
@@ -86,8 +111,161 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
 }
 
 const IN_MEMORY =
-  'The SQLite database is in memory: keys, budgets and usage end with the process, and no other process shares them. Open a file.'
+  'The SQLite database is in memory: keys, budgets and usage are lost when the process ends, and no other process shares them. Open a file.'
 
 function isInMemory(sql: Sql): boolean {
   return sql.rows('PRAGMA database_list').some((row) => textIn(row, 'name') === 'main' && textIn(row, 'file') === '')
+}
+
+/** `reserve`, `settle` and `add` run within a transaction of the caller. */
+interface SqliteCounters {
+  reserve(request: ReserveRequest): ReserveResult
+  /** Returns false if the reservation is unknown or settled. */
+  settle(reservationId: string, charges: readonly Charge[]): boolean
+  level(name: string): Level
+  add(tally: Tally): void
+  tally(name: string): Readonly<Record<string, number>>
+}
+
+const ZERO: Level = { spent: 0, held: 0 }
+/** Interval between two removals of expired rows. */
+const SWEEP_INTERVAL_MS = 1_000
+
+function createCounters(sql: Sql, now: () => number): SqliteCounters {
+  let nextSweepAt = 0
+
+  function releaseExpired(at: number): void {
+    const expired = sql.rows(
+      'SELECT counter, sum(amount) AS amount FROM holds WHERE expires_at <= ? GROUP BY counter',
+      at,
+    )
+    for (const row of expired) release(row)
+    if (expired.length > 0) sql.run('DELETE FROM holds WHERE expires_at <= ?', at)
+    if (at >= nextSweepAt) sweep(at)
+  }
+
+  /** Removes expired rows, which reads ignore. */
+  function sweep(at: number): void {
+    nextSweepAt = at + SWEEP_INTERVAL_MS
+    sql.run('DELETE FROM reservations WHERE expires_at <= ?', at - LATE_MS)
+    sql.run('DELETE FROM holds WHERE counter IN (SELECT name FROM counters WHERE ends_at <= ?)', at)
+    sql.run('DELETE FROM counters WHERE ends_at <= ?', at)
+    sql.run('DELETE FROM tallies WHERE ends_at <= ?', at)
+  }
+
+  function release(hold: Row): void {
+    sql.run('UPDATE counters SET held = held - ? WHERE name = ?', numberIn(hold, 'amount'), textIn(hold, 'counter'))
+  }
+
+  function reserve(request: ReserveRequest): ReserveResult {
+    const at = now()
+    checkRequest(request, at)
+    releaseExpired(at)
+    const id = encodeText(request.reservationId)
+    if (isOpen(id)) throw duplicateReservationId()
+    const before = request.claims.map(({ counter }) => {
+      const { spent, held } = read(encodeText(counter), at) ?? ZERO
+      return Math.min(MAX_AMOUNT, spent + held)
+    })
+    const decision = decide(request, before)
+    if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
+    const { granted } = decision
+    const expiresAt = at + request.expiresAfterMs
+    sql.run('INSERT INTO reservations VALUES (?, ?)', id, expiresAt)
+    for (const claim of request.claims) {
+      const amount = amountOf(claim, granted)
+      const counter = encodeText(claim.counter)
+      write(counter, read(counter, at), { spent: 0, held: amount }, claim.expiresAt)
+      sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', id, counter, amount, expiresAt)
+    }
+    const levels = request.claims.map((claim, index) => (before[index] ?? 0) + amountOf(claim, granted))
+    return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
+  }
+
+  function settle(reservationId: string, charges: readonly Charge[]): boolean {
+    const at = now()
+    releaseExpired(at)
+    const id = encodeText(reservationId)
+    if (!isOpen(id)) return false
+    for (const { counter, amount } of charges) checkAmount(counter, amount)
+    for (const hold of sql.rows('SELECT counter, amount FROM holds WHERE reservation = ?', id)) release(hold)
+    sql.run('DELETE FROM holds WHERE reservation = ?', id)
+    sql.run('DELETE FROM reservations WHERE id = ?', id)
+    for (const charge of charges) addCharge(charge, at)
+    return true
+  }
+
+  /** Drops a charge to an expired counter, which no request can read. */
+  function addCharge({ counter, amount, expiresAt }: Charge, at: number): void {
+    const name = encodeText(counter)
+    const found = read(name, at)
+    if (found === undefined && expiresAt <= at) return
+    write(name, found, { spent: amount, held: 0 }, expiresAt)
+  }
+
+  /** Resets an expired counter, for which `found` is undefined, to zero and deletes its held amounts. */
+  function write(counter: string, found: Level | undefined, by: Level, endsAt: number): void {
+    if (found === undefined) {
+      sql.run('DELETE FROM holds WHERE counter = ?', counter)
+      sql.run('INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?)', counter, by.spent, by.held, endsAt)
+      return
+    }
+    sql.run(
+      'UPDATE counters SET spent = ?, held = ?, ends_at = max(ends_at, ?) WHERE name = ?',
+      Math.min(MAX_AMOUNT, found.spent + by.spent),
+      found.held + by.held,
+      endsAt,
+      counter,
+    )
+  }
+
+  function read(counter: string, at: number): Level | undefined {
+    const row = sql.row('SELECT spent, held FROM counters WHERE name = ? AND ends_at > ?', counter, at)
+    return row === undefined ? undefined : { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
+  }
+
+  function isOpen(id: string): boolean {
+    return sql.row('SELECT 1 FROM reservations WHERE id = ?', id) !== undefined
+  }
+
+  /** Subtracts expired amounts instead of removing them, because removing needs the write lock. */
+  function level(name: string): Level {
+    const at = now()
+    const row = sql.row(
+      `SELECT spent, held - coalesce(
+         (SELECT sum(amount) FROM holds WHERE holds.counter = counters.name AND expires_at <= ?), 0) AS held
+       FROM counters WHERE name = ? AND ends_at > ?`,
+      at,
+      encodeText(name),
+      at,
+    )
+    return { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
+  }
+
+  function add({ name, amounts, expiresAt }: Tally): void {
+    if (expiresAt !== undefined && expiresAt <= now()) return
+    const sums = new Map(Object.entries(tally(name)))
+    for (const [field, amount] of Object.entries(amounts)) addField(sums, field, amount)
+    const text = encodeText(JSON.stringify(Object.fromEntries(sums)))
+    sql.run(
+      `INSERT INTO tallies VALUES (?, ?, ?) ON CONFLICT DO UPDATE
+       SET amounts = excluded.amounts, ends_at = CASE WHEN excluded.ends_at = ${NEVER} THEN ends_at ELSE excluded.ends_at END`,
+      encodeText(name),
+      text,
+      expiresAt ?? NEVER,
+    )
+  }
+
+  function tally(name: string): Readonly<Record<string, number>> {
+    const row = sql.row('SELECT amounts FROM tallies WHERE name = ? AND ends_at > ?', encodeText(name), now())
+    return row === undefined ? {} : readAmounts(decodeText(textIn(row, 'amounts')))
+  }
+
+  return { reserve, settle, level, add, tally }
+}
+
+function readAmounts(text: string): Readonly<Record<string, number>> {
+  const value: unknown = JSON.parse(text)
+  if (typeof value !== 'object' || value === null) return {}
+  return Object.fromEntries(Object.entries(value).filter(([, amount]) => typeof amount === 'number'))
 }

@@ -2,7 +2,7 @@ import { sha256 } from '#hash'
 import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache-ports.ts'
 import { wholeFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Quota, Store, WriteOptions } from '../core/store.ts'
-import { bytesOf } from './bounds.ts'
+import { bytesOf } from './durable-store.ts'
 import { GatewayError } from '../core/errors.ts'
 
 /** Quota of the answers of one key. The oldest is dropped first. */

@@ -1,6 +1,6 @@
 import { createBatchRepository, type BatchRepository } from '../batches/batch-repository.ts'
 import { createItemQueue } from '../batches/item-queue.ts'
-import { cleanUpBatches } from '../batches/batch-storage.ts'
+import { cleanUpBatches } from '../batches/batch.ts'
 import type { Store } from '../core/store.ts'
 import type { KeyById } from '../pipeline/answer-item.ts'
 import type { Services } from '../pipeline/services.ts'

@@ -53,7 +53,7 @@ async function makePostgres(now: Now): Promise<Store> {
   pglite ??= await openPglite()
   const store = postgresStore({ client: pglite.client, now })
   await store.migrate()
-  const tables = ['counters', 'tickets', 'holds'].map((table) => `sluice.${table}`).join(', ')
+  const tables = ['counters', 'reservations', 'holds'].map((table) => `sluice.${table}`).join(', ')
   if ('query' in pglite.client) await pglite.client.query(`TRUNCATE ${tables}`, [])
   return store
 }

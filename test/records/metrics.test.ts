@@ -1,10 +1,8 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { nano } from '../../src/core/money.ts'
-import { createHistogram } from '../../src/records/histogram.ts'
-import { createMetrics } from '../../src/records/metrics.ts'
+import { createHistogram, createMetrics, createRecentRate } from '../../src/records/metrics.ts'
 import { writePrometheus } from '../../src/records/prometheus.ts'
-import { createRecentRate } from '../../src/records/recent-rate.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
 
 describe('the metrics', () => {

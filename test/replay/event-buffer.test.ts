@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type EventChunk, countEvents, EventBuffer, type EventSink, skipEvents } from '../../src/replay/event-buffer.ts'
-import { createRecordingCapacity } from '../../src/replay/capacity.ts'
+import { createRecordingCapacity } from '../../src/replay/recordings.ts'
 
 const ROOMY = { entries: 10, bytes: 1_000_000, bytesOfOne: 1_000_000 }
 const END = 'data: end\n\n'

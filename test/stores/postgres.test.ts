@@ -36,7 +36,7 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
     })
     const empty = async (): Promise<void> => {
       await run(
-        `TRUNCATE ${['entries', 'log_entries', 'shares', 'counters', 'tickets', 'holds', 'tallies'].map((table) => `${schema}.${table}`).join(', ')}`,
+        `TRUNCATE ${['entries', 'log_entries', 'shares', 'counters', 'reservations', 'holds', 'tallies'].map((table) => `${schema}.${table}`).join(', ')}`,
       )
     }
 
@@ -45,7 +45,7 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
       return postgresStore({ client: opened.client, schema, now: clock.now })
     })
 
-    it('works by the clock of the server as well', async () => {
+    it('uses the clock of the server by default', async () => {
       await empty()
       const store = postgresStore({ client: opened.client, schema })
       const claim = { counter: 'c', amount: 1, max: 2, expiresAt: Date.now() + 60_000 }
@@ -57,10 +57,10 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
       expect(await store.settle({ reservationId: 't', charges: [], tallies: [] })).toBe(true)
     })
 
-    it('migrates once, however often and at once it is asked to', async () => {
+    it('migrates once when several processes migrate concurrently', async () => {
       const store = postgresStore({ client: opened.client, schema })
       await Promise.all([store.migrate(), store.migrate(), store.migrate()])
-      expect(await run(`SELECT version FROM ${schema}.migrations`)).toEqual([{ version: 1 }])
+      expect(await run(`SELECT version FROM ${schema}.migrations`)).toEqual([{ version: 1 }, { version: 2 }])
     })
 
     it('names the command that creates a missing schema', async () => {
@@ -76,15 +76,15 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
       expect(await run(`SELECT value FROM ${schema}.log_entries_${month}`)).toEqual([{ value: 'now' }])
     })
 
-    it('a sweep removes what has ended, and nothing else', async () => {
+    it('a sweep removes only expired rows', async () => {
       await empty()
       let time = Date.now()
       const store = postgresStore({ client: opened.client, schema, now: () => time })
-      await leaveTraces(store, time)
+      await writeRows(store, time)
       time += 4 * 3_600_000
-      const request = JSON.stringify({ now: time, late: 7_200_000, limits: LIMITS })
+      const request = JSON.stringify({ now: time, limits: LIMITS })
       await run(`SELECT ${schema}.sweep('${request}')`)
-      const counts = ['entries', 'log_entries', 'counters', 'tickets', 'holds', 'tallies'].map(async (table) => {
+      const counts = ['entries', 'log_entries', 'counters', 'reservations', 'holds', 'tallies'].map(async (table) => {
         const rows = await run(`SELECT count(*)::int AS count FROM ${schema}.${table}`)
         return [table, rows[0]]
       })
@@ -92,11 +92,11 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
         ['entries', { count: 1 }],
         ['log_entries', { count: 1 }],
         ['counters', { count: 1 }],
-        ['tickets', { count: 0 }],
+        ['reservations', { count: 0 }],
         ['holds', { count: 0 }],
         ['tallies', { count: 1 }],
       ])
-      expect(await store.get('lasting')).toBe('x')
+      expect(await store.get('durable')).toBe('x')
     })
 
     it('a sweep keeps full pools within their limits by dropping the oldest of the largest share', async () => {
@@ -106,7 +106,7 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
       for (let n = 0; n < 3; n += 1) await store.set(`turn:${n}`, 'x', { ttlMs: 60_000 })
       for (let n = 0; n < 20; n += 1) await store.set(`flood:${n}`, 'x'.repeat(100), { ttlMs: 60_000 })
       const limits = { ...LIMITS, expiring: { entries: 10, bytes: 1_000_000 } }
-      await run(`SELECT ${schema}.sweep('${JSON.stringify({ late: 1, limits })}')`)
+      await run(`SELECT ${schema}.sweep('${JSON.stringify({ limits })}')`)
       expect(await store.get('record')).toBe('x')
       expect(await store.list('turn:', { limit: 100 })).toHaveLength(3)
       expect(await store.list('flood:', { limit: 100 })).toHaveLength(7)
@@ -137,8 +137,8 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
         entries: ['audit', 'audit:k'].map((log) => ({ log, at: 1, value: 'record', ttlMs: 60_000 })),
       })
       expect(texts).toEqual([
-        `SELECT ${schema}.reserve($1::text) AS result`,
-        `SELECT ${schema}.settle($1::text) AS result`,
+        `SELECT ${schema}.reserve_claims($1::text) AS result`,
+        `SELECT ${schema}.settle_reservation($1::text) AS result`,
       ])
     })
   })
@@ -153,22 +153,22 @@ it('refuses a schema name that needs quotes', () => {
 const LIMIT = { entries: 1_000, bytes: 1_000_000 }
 const LIMITS = { owned: LIMIT, expiring: LIMIT, logs: LIMIT }
 
-/** Everything that a request leaves behind, with an end within the hour, and one of most kinds that lasts. */
-async function leaveTraces(store: PostgresStore, now: number): Promise<void> {
+/** Writes one expired row and one unexpired row of most kinds. `now` is the time an hour before the expiry. */
+async function writeRows(store: PostgresStore, now: number): Promise<void> {
   const hour = 3_600_000
-  await store.set('passing', 'x', { ttlMs: hour, quota: { name: 'turn:k', maxEntries: 9, maxBytes: 9_000 } })
-  await store.set('lasting', 'x')
-  await store.append('audit', { at: now, value: 'passing', ttlMs: hour })
-  await store.append('audit', { at: now, value: 'lasting' })
-  const claim = { counter: 'passing', amount: 1, max: 9, expiresAt: now + hour }
+  await store.set('expiring', 'x', { ttlMs: hour, quota: { name: 'turn:k', maxEntries: 9, maxBytes: 9_000 } })
+  await store.set('durable', 'x')
+  await store.append('audit', { at: now, value: 'expiring', ttlMs: hour })
+  await store.append('audit', { at: now, value: 'durable' })
+  const claim = { counter: 'expiring', amount: 1, max: 9, expiresAt: now + hour }
   await store.reserve({ reservationId: 'left', claims: [claim], expiresAfterMs: 1_000 })
   await store.reserve({ reservationId: 'settled', claims: [], expiresAfterMs: 1_000 })
   await store.settle({
     reservationId: 'settled',
-    charges: [{ counter: 'lasting', amount: 1, expiresAt: now + 24 * hour }],
+    charges: [{ counter: 'durable', amount: 1, expiresAt: now + 24 * hour }],
     tallies: [
-      { name: 'passing', amounts: { n: 1 }, expiresAt: now + hour },
-      { name: 'lasting', amounts: { n: 1 }, expiresAt: now + 24 * hour },
+      { name: 'expiring', amounts: { n: 1 }, expiresAt: now + hour },
+      { name: 'durable', amounts: { n: 1 }, expiresAt: now + 24 * hour },
     ],
   })
 }

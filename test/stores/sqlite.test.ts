@@ -59,7 +59,9 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
     it('of a newer schema is refused with both versions', () => {
       const database = open(file)
       database.exec('PRAGMA user_version = 99')
-      expect(() => sqliteStore({ database })).toThrow(/schema version 99, and this version of sluice knows 1 at most/)
+      expect(() => sqliteStore({ database })).toThrow(
+        /schema version 99, and this version of sluice supports at most version 2/,
+      )
     })
 
     it('is shared by two connections', async () => {

@@ -7,14 +7,13 @@ import {
   decide,
   LATE_MS,
   MAX_AMOUNT,
-  takenReservationId,
+  duplicateReservationId,
 } from '../reservation-rules.ts'
 import { createExpiryQueue, type Dated } from './sorted.ts'
 
-/** Counters of requests, tokens and money, and the reservations that hold parts of them. */
 export interface MemoryCounters {
   reserve(request: ReserveRequest): ReserveResult
-  /** False when the reservation is unknown or settled. */
+  /** Returns false if the reservation is unknown or settled. */
   settle(reservationId: string, charges: readonly Charge[]): boolean
   level(counter: string): Level
   clear(): void
@@ -26,38 +25,38 @@ interface Counter extends Dated {
   held: number
 }
 
-/** An open reservation. A settled one is deleted, because an unknown id settles nothing. */
+/** A reservation that is not settled. Settling deletes it. */
 interface Reservation extends Dated {
-  readonly name: string
+  readonly id: string
   holds: readonly { readonly counter: Counter; readonly amount: number }[]
   isExpired: boolean
 }
 
-/** Neither pool drops entries to make space, because they decide about money. A full pool refuses new ones. */
+/** Counters and reservations are never dropped, because they enforce budgets. At a limit, new ones are refused. */
 export function createCounters(
   now: () => number,
   bounds: { readonly counters: number; readonly reservations: number },
 ): MemoryCounters {
   const counters = new Map<string, Counter>()
   const reservations = new Map<string, Reservation>()
-  const endings = createExpiryQueue<Counter>()
-  const expirations = createExpiryQueue<Reservation>()
+  const counterExpiries = createExpiryQueue<Counter>()
+  const reservationExpiries = createExpiryQueue<Reservation>()
 
   function sweep(at: number): void {
-    for (let ended = expirations.due(at); ended !== undefined; ended = expirations.due(at)) {
-      if (ended.isExpired) reservations.delete(ended.name)
-      else expire(ended, at)
+    for (let due = reservationExpiries.due(at); due !== undefined; due = reservationExpiries.due(at)) {
+      if (due.isExpired) reservations.delete(due.id)
+      else expire(due, at)
     }
-    for (let counter = endings.due(at); counter !== undefined; counter = endings.due(at)) counters.delete(counter.name)
+    for (let due = counterExpiries.due(at); due !== undefined; due = counterExpiries.due(at)) counters.delete(due.name)
   }
 
   function expire(reservation: Reservation, at: number): void {
     release(reservation)
     reservation.isExpired = true
-    expirations.schedule(reservation, at + LATE_MS)
+    reservationExpiries.schedule(reservation, at + LATE_MS)
   }
 
-  /** Releases the holds. Their counter objects exist even if the counters have expired. */
+  /** Releases the held amounts. Their counter objects exist even if the counters have expired. */
   function release(reservation: Reservation): void {
     for (const { counter, amount } of reservation.holds) counter.held -= amount
     reservation.holds = []
@@ -69,7 +68,7 @@ export function createCounters(
     return { spent: counter?.spent ?? 0, held: counter?.held ?? 0 }
   }
 
-  function sum(name: string): number {
+  function levelSum(name: string): number {
     const counter = counters.get(name)
     return counter === undefined ? 0 : Math.min(MAX_AMOUNT, counter.spent + counter.held)
   }
@@ -80,26 +79,26 @@ export function createCounters(
       counter = { name, spent: 0, held: 0, dueAt: Infinity }
       counters.set(name, counter)
     }
-    if (counter.dueAt === Infinity || counter.dueAt < expiresAt) endings.schedule(counter, expiresAt)
+    if (counter.dueAt === Infinity || counter.dueAt < expiresAt) counterExpiries.schedule(counter, expiresAt)
     return counter
   }
 
-  function refuseOverfull(wanted: readonly { readonly counter: string }[]): void {
-    if (counters.size + wanted.length <= bounds.counters) return
-    const fresh = wanted.filter(({ counter }) => !counters.has(counter)).length
-    if (counters.size + fresh > bounds.counters) throw overfull('counters')
+  function refuseIfFull(required: readonly { readonly counter: string }[]): void {
+    if (counters.size + required.length <= bounds.counters) return
+    const added = required.filter(({ counter }) => !counters.has(counter)).length
+    if (counters.size + added > bounds.counters) throw capacityExceeded('counters')
   }
 
   function reserve(request: ReserveRequest): ReserveResult {
     const at = now()
     checkRequest(request, at)
     sweep(at)
-    if (reservations.has(request.reservationId)) throw takenReservationId()
-    const before = request.claims.map((claim) => sum(claim.counter))
+    if (reservations.has(request.reservationId)) throw duplicateReservationId()
+    const before = request.claims.map((claim) => levelSum(claim.counter))
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
-    refuseOverfull(request.claims)
-    if (reservations.size >= bounds.reservations) throw overfull('open reservations')
+    refuseIfFull(request.claims)
+    if (reservations.size >= bounds.reservations) throw capacityExceeded('open reservations')
     const { granted } = decision
     const holds = request.claims.map((claim) => {
       const counter = touch(claim.counter, claim.expiresAt)
@@ -107,27 +106,27 @@ export function createCounters(
       counter.held += amount
       return { counter, amount }
     })
-    const reservation: Reservation = { name: request.reservationId, holds, isExpired: false, dueAt: Infinity }
-    reservations.set(reservation.name, reservation)
-    expirations.schedule(reservation, at + request.expiresAfterMs)
-    const levels = before.map((found, index) => found + (holds[index]?.amount ?? 0))
+    const reservation: Reservation = { id: request.reservationId, holds, isExpired: false, dueAt: Infinity }
+    reservations.set(reservation.id, reservation)
+    reservationExpiries.schedule(reservation, at + request.expiresAfterMs)
+    const levels = before.map((sum, index) => sum + (holds[index]?.amount ?? 0))
     return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
 
-  function settle(name: string, charges: readonly Charge[]): boolean {
+  function settle(reservationId: string, charges: readonly Charge[]): boolean {
     const at = now()
     sweep(at)
-    const reservation = reservations.get(name)
+    const reservation = reservations.get(reservationId)
     if (reservation === undefined) return false
     const isPresent = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
     const present = charges.every(isPresent) ? charges : charges.filter(isPresent)
     for (const charge of present) checkAmount(charge.counter, charge.amount)
-    refuseOverfull(present)
+    refuseIfFull(present)
     release(reservation)
-    reservations.delete(name)
-    expirations.schedule(reservation, Infinity)
-    for (const { counter: charged, amount, expiresAt } of present) {
-      const counter = touch(charged, expiresAt)
+    reservations.delete(reservationId)
+    reservationExpiries.schedule(reservation, Infinity)
+    for (const { counter: name, amount, expiresAt } of present) {
+      const counter = touch(name, expiresAt)
       counter.spent = Math.min(MAX_AMOUNT, counter.spent + amount)
     }
     return true
@@ -136,21 +135,21 @@ export function createCounters(
   function clear(): void {
     counters.clear()
     reservations.clear()
-    endings.clear()
-    expirations.clear()
+    counterExpiries.clear()
+    reservationExpiries.clear()
   }
 
   return { reserve, settle, level, clear }
 }
 
-function overfull(what: string): GatewayError {
+function capacityExceeded(items: string): GatewayError {
   return new GatewayError(
     'overloaded',
-    `The in-memory store has no capacity for more ${what}. Retry later, raise the limits of memoryStore(), or use another store.`,
+    `The in-memory store has no capacity for more ${items}. Retry later, raise the limits of memoryStore(), or use another store.`,
   )
 }
 
-/** Sums for reports. No decision depends on them, so a full pool drops the least recently updated sum. */
+/** Sums for reports. At the limit, the least recently updated tally is dropped, because no budget depends on it. */
 interface Tallies {
   add(tally: Tally): void
   get(name: string): Readonly<Record<string, number>>
@@ -164,21 +163,20 @@ interface Sums extends Dated {
 
 /** Maximum number of fields of one tally. Further fields are ignored. */
 const MAX_FIELDS = 4_096
-const GREATEST = Number.MAX_SAFE_INTEGER
 
-/** `most` counts tallies and their fields together. */
-export function createTallies(now: () => number, most: number): Tallies {
+/** @param maxSize Maximum number of tallies and fields together. */
+export function createTallies(now: () => number, maxSize: number): Tallies {
   const tallies = new Map<string, Sums>()
-  const endings = createExpiryQueue<Sums>()
+  const expiries = createExpiryQueue<Sums>()
   let size = 0
 
   function sweep(at: number): void {
-    for (let sums = endings.due(at); sums !== undefined; sums = endings.due(at)) remove(sums)
+    for (let due = expiries.due(at); due !== undefined; due = expiries.due(at)) remove(due)
   }
 
   function remove(sums: Sums): void {
     tallies.delete(sums.name)
-    endings.schedule(sums, Infinity)
+    expiries.schedule(sums, Infinity)
     size -= 1 + sums.amounts.size
   }
 
@@ -187,14 +185,14 @@ export function createTallies(now: () => number, most: number): Tallies {
     sweep(at)
     if (expiresAt !== undefined && expiresAt <= at) return
     const sums = moveToEnd(name)
-    if (expiresAt !== undefined) endings.schedule(sums, expiresAt)
+    if (expiresAt !== undefined) expiries.schedule(sums, expiresAt)
     size -= sums.amounts.size
     for (const field of Object.keys(amounts)) addField(sums.amounts, field, amounts[field] ?? 0)
     size += sums.amounts.size
     dropOldest()
   }
 
-  /** A Map keeps the order of insertion, so its first entry is the least recently updated. */
+  /** Keeps the least recently updated tally first, because a Map keeps the order of insertion. */
   function moveToEnd(name: string): Sums {
     const found = tallies.get(name)
     if (found === undefined) size += 1
@@ -206,7 +204,7 @@ export function createTallies(now: () => number, most: number): Tallies {
 
   function dropOldest(): void {
     for (const sums of tallies.values()) {
-      if (size <= most) return
+      if (size <= maxSize) return
       remove(sums)
     }
   }
@@ -219,16 +217,16 @@ export function createTallies(now: () => number, most: number): Tallies {
   function clear(): void {
     tallies.clear()
     size = 0
-    endings.clear()
+    expiries.clear()
   }
 
   return { add, get, clear }
 }
 
-/** Adds to one field within the bounds of a tally. An amount that is not a safe integer is ignored. */
+/** Adds to one field within the limits of a tally. Ignores an amount that is not a safe integer. */
 export function addField(amounts: Map<string, number>, field: string, amount: number): void {
   if (!Number.isSafeInteger(amount)) return
   if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return
   const sum = (amounts.get(field) ?? 0) + amount
-  amounts.set(field, Math.min(GREATEST, Math.max(-GREATEST, sum)))
+  amounts.set(field, Math.min(MAX_AMOUNT, Math.max(-MAX_AMOUNT, sum)))
 }

@@ -1,6 +1,6 @@
 import { type LogEntry, type LogQuery, type NewLogEntry, quotaExceeded } from '../../core/store.ts'
 import { createExpiryQueue, type Dated } from './sorted.ts'
-import type { PoolBounds } from './pool.ts'
+import type { PoolBounds } from './values.ts'
 
 /**
  * Append-only logs with a common limit. Entries are counted by quota, or by log if they have none. A full quota drops

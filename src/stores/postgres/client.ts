@@ -1,20 +1,19 @@
-import type { BulkLimits } from '../bounds.ts'
-import { LATE_MS } from '../reservation-rules.ts'
+import type { BulkLimits } from '../durable-store.ts'
 
-/** `pg`: a Pool or Client. PGlite has the same method. */
+/** A Pool or Client of `pg`, or a PGlite database. */
 export interface QueryClient {
   query(text: string, parameters: unknown[]): Promise<{ readonly rows: readonly unknown[] }>
 }
 
-/** `postgres` (postgres.js). */
+/** A client of `postgres` (postgres.js). */
 export interface UnsafeClient {
   unsafe(text: string, parameters: string[]): PromiseLike<readonly unknown[]>
 }
 
-/** A connected client of PostgreSQL, in one of three shapes. */
+/** A connected client of PostgreSQL. */
 export type PostgresClient = QueryClient | UnsafeClient
 
-/** Runs one statement and returns its rows. */
+/** Runs one statement. Resolves with its rows. */
 export type RunQuery = (text: string, parameters: readonly string[]) => Promise<readonly unknown[]>
 
 export function createRunQuery(client: PostgresClient): RunQuery {
@@ -22,15 +21,15 @@ export function createRunQuery(client: PostgresClient): RunQuery {
   return async (text, parameters) => (await client.query(text, [...parameters])).rows
 }
 
-/** Calls a function of the schema. Functions take and return JSON as text, which every driver passes unchanged. */
+/** Calls a function of the schema. Functions take and return JSON as text, which no driver converts. */
 type CallFunction = (name: string, request: object) => Promise<unknown>
 
-/** Deadlock and serialization failure: the server has undone the step, so it can be sent again. */
-const RETRIED = new Set(['40P01', '40001'])
-const MAX_TRIES = 5
+/** Codes of a deadlock and a serialization failure. The server has rolled back the step, so it can be repeated. */
+const RETRYABLE = new Set(['40P01', '40001'])
+const MAX_ATTEMPTS = 5
 
 export function createCallFunction(run: RunQuery, schema: string, now: (() => number) | undefined): CallFunction {
-  async function once(name: string, request: object): Promise<unknown> {
+  async function callOnce(name: string, request: object): Promise<unknown> {
     const rows = await run(`SELECT ${schema}.${name}($1::text) AS result`, [JSON.stringify(request)])
     const [row] = rows
     const result = typeof row === 'object' && row !== null ? Reflect.get(row, 'result') : undefined
@@ -39,25 +38,27 @@ export function createCallFunction(run: RunQuery, schema: string, now: (() => nu
 
   return async (name, request) => {
     const timed = now === undefined ? request : { ...request, now: now() }
-    for (let tries = 1; ; tries += 1) {
+    for (let attempt = 1; ; attempt += 1) {
       try {
-        return await once(name, timed)
+        return await callOnce(name, timed)
       } catch (error) {
         if (isMissing(error)) throw missingSchema(schema, error)
-        if (tries >= MAX_TRIES || !RETRIED.has(codeOf(error))) throw error
+        if (attempt >= MAX_ATTEMPTS || !RETRYABLE.has(codeOf(error))) throw error
       }
     }
   }
 }
 
-/** undefined_function and invalid_schema_name. */
+/** Codes of undefined_function and invalid_schema_name. */
+const MISSING = new Set(['42883', '3F000'])
+
 function isMissing(error: unknown): boolean {
-  return ['42883', '3F000'].includes(codeOf(error))
+  return MISSING.has(codeOf(error))
 }
 
 function missingSchema(schema: string, cause: unknown): Error {
   return new Error(
-    `The PostgreSQL schema ${schema} is missing or older than this version of sluice. Run "npx sluice migrate", or await store.migrate() at start. A vector index has a migrate() of its own.`,
+    `The PostgreSQL schema ${schema} is missing, or its version differs from this version of sluice. Run "npx sluice migrate", or await store.migrate() at start. For a vector index, await its migrate().`,
     { cause },
   )
 }
@@ -69,13 +70,13 @@ function codeOf(error: unknown): string {
 
 /** Removes expired rows in the background. Reads ignore expired rows, so a failure only delays the removal. */
 interface Sweep {
-  /** Starts a sweep when the last one was long enough ago. Returns immediately. */
+  /** Starts a sweep, unless one started within the last 10 seconds. */
   start(): void
   /** Resolves when no sweep is running. */
   finish(): Promise<void>
 }
 
-const INTERVAL_MS = 10_000
+const SWEEP_INTERVAL_MS = 10_000
 
 export function createSweep(call: CallFunction, limits: BulkLimits): Sweep {
   let startedAt = Date.now()
@@ -83,14 +84,14 @@ export function createSweep(call: CallFunction, limits: BulkLimits): Sweep {
 
   async function sweep(): Promise<void> {
     try {
-      await call('sweep', { late: LATE_MS, limits })
+      await call('sweep', { limits })
       await call('create_partitions', {})
     } catch {}
   }
 
   return {
     start: () => {
-      if (Date.now() - startedAt < INTERVAL_MS) return
+      if (Date.now() - startedAt < SWEEP_INTERVAL_MS) return
       startedAt = Date.now()
       running = sweep()
     },

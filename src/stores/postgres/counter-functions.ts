@@ -1,51 +1,48 @@
-interface Constants {
-  readonly maxAmount: number
-  readonly lateMs: number
-}
+import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
 
 /**
- * Functions over counters, reservations and tallies.
+ * Returns the functions over counters, reservations and tallies.
  *
- * Lock order, so that no two steps wait for each other: the reservation, then counters by name, then tallies by name, then
- * shares of logs by name. A hold is changed only under the lock of its counter.
+ * Each step locks the reservation, then counters, tallies and shares of logs, each in the order of their names, so that
+ * no two steps wait for each other. A held amount changes only under the lock of its counter.
  */
-export function counterFunctions(schema: string, constants: Constants): string {
-  return `${clock(schema)}${locks(schema)}${reserve(schema, constants)}${settle(schema, constants)}${reads(schema)}`
+export function counterFunctions(schema: string): string {
+  return `${clock(schema)}${locks(schema)}${reserve(schema)}${settle(schema)}${reads(schema)}`
 }
 
-/** Returns the time of the server, which all processes share, unless the request contains a time. */
+/** `now_of` returns the time of the request, or by default that of the server, which all processes share. */
 function clock(schema: string): string {
   return `
-    CREATE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
       SELECT coalesce((request->>'now')::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
     $f$;
   `
 }
 
 /**
- * lock_counters creates missing counters and locks all in the order of names. It releases expired reservations.
- * Expired counters start again at zero, without their old holds.
+ * `lock_counters` creates missing counters and locks all of them in the order of their names. It releases expired
+ * reservations, and resets expired counters to zero.
  */
 function locks(schema: string): string {
   return `
-    CREATE FUNCTION ${schema}.lock_counters(counter_names text[], counter_ends bigint[], moment bigint) RETURNS void
+    CREATE OR REPLACE FUNCTION ${schema}.lock_counters(counter_names text[], counter_ends bigint[], moment bigint) RETURNS void
     LANGUAGE plpgsql AS $f$
     DECLARE locked integer;
     BEGIN
       LOOP
         INSERT INTO ${schema}.counters (name, ends_at)
-          SELECT wanted.name, wanted.ends_at FROM unnest(counter_names, counter_ends) AS wanted (name, ends_at)
-          WHERE NOT EXISTS (SELECT 1 FROM ${schema}.counters c WHERE c.name = wanted.name)
-          ORDER BY wanted.name COLLATE "C" ON CONFLICT DO NOTHING;
+          SELECT requested.name, requested.ends_at FROM unnest(counter_names, counter_ends) AS requested (name, ends_at)
+          WHERE NOT EXISTS (SELECT 1 FROM ${schema}.counters c WHERE c.name = requested.name)
+          ORDER BY requested.name COLLATE "C" ON CONFLICT DO NOTHING;
         SELECT count(*) INTO locked FROM (
           SELECT 1 FROM ${schema}.counters c WHERE c.name = ANY (counter_names) ORDER BY c.name FOR UPDATE
         ) AS rows;
         EXIT WHEN locked = cardinality(counter_names);
       END LOOP;
-      WITH gone AS (
-        DELETE FROM ${schema}.holds h WHERE h.counter = ANY (counter_names) AND h.lapses_at <= moment
+      WITH expired AS (
+        DELETE FROM ${schema}.holds h WHERE h.counter = ANY (counter_names) AND h.expires_at <= moment
         RETURNING h.counter, h.amount
-      ), sums AS (SELECT counter, sum(amount) AS amount FROM gone GROUP BY counter)
+      ), sums AS (SELECT counter, sum(amount) AS amount FROM expired GROUP BY counter)
       UPDATE ${schema}.counters c SET held = c.held - sums.amount FROM sums WHERE c.name = sums.counter;
       IF EXISTS (SELECT 1 FROM ${schema}.counters c WHERE c.name = ANY (counter_names) AND c.ends_at <= moment) THEN
         DELETE FROM ${schema}.holds h USING ${schema}.counters c
@@ -57,12 +54,12 @@ function locks(schema: string): string {
 }
 
 /**
- * Checks first without locks: a refusal by a committed state is correct and writes nothing, so an exhausted budget
- * costs no disk flush. Only a request that fits locks its counters and checks again.
+ * `reserve_claims` checks first without locks, because a refusal by a committed state is correct. A refusal writes
+ * nothing, so an exhausted budget costs no disk flush. A request that fits locks its counters and checks again.
  */
-function reserve(schema: string, { maxAmount }: Constants): string {
+function reserve(schema: string): string {
   return `
-    CREATE FUNCTION ${schema}.decide(claims jsonb, minimum bigint, moment bigint) RETURNS jsonb
+    CREATE OR REPLACE FUNCTION ${schema}.decide(claims jsonb, minimum bigint, moment bigint) RETURNS jsonb
     LANGUAGE plpgsql AS $f$
     DECLARE
       claim record;
@@ -72,21 +69,21 @@ function reserve(schema: string, { maxAmount }: Constants): string {
       remaining bigint;
     BEGIN
       FOR claim IN
-        SELECT wanted.place, wanted.amount, wanted.max, wanted.elastic, least_of.level
-        FROM jsonb_to_recordset(claims) AS wanted (place integer, counter text, amount bigint, max bigint, elastic boolean)
+        SELECT requested.ordinal, requested.amount, requested.max, requested.elastic, present.level
+        FROM jsonb_to_recordset(claims) AS requested (ordinal integer, counter text, amount bigint, max bigint, elastic boolean)
         CROSS JOIN LATERAL (
           SELECT coalesce((
-            SELECT least(${maxAmount}, c.spent + c.held - coalesce(
-              (SELECT sum(h.amount) FROM ${schema}.holds h WHERE h.counter = c.name AND h.lapses_at <= moment), 0))
-            FROM ${schema}.counters c WHERE c.name = wanted.counter AND c.ends_at > moment), 0)::bigint AS level
-        ) AS least_of
-        ORDER BY wanted.place
+            SELECT least(${MAX_AMOUNT}, c.spent + c.held - coalesce(
+              (SELECT sum(h.amount) FROM ${schema}.holds h WHERE h.counter = c.name AND h.expires_at <= moment), 0))
+            FROM ${schema}.counters c WHERE c.name = requested.counter AND c.ends_at > moment), 0)::bigint AS level
+        ) AS present
+        ORDER BY requested.ordinal
       LOOP
         levels := levels || claim.level;
         remaining := claim.max - claim.level;
         IF refused IS NULL THEN
           IF (CASE WHEN claim.elastic THEN least(claim.amount, coalesce(minimum, claim.amount)) ELSE claim.amount END) > remaining THEN
-            refused := claim.place;
+            refused := claim.ordinal;
           ELSIF claim.elastic THEN
             granted := least(coalesce(granted, claim.amount), claim.amount, remaining);
           END IF;
@@ -96,83 +93,89 @@ function reserve(schema: string, { maxAmount }: Constants): string {
       RETURN jsonb_build_object('granted', coalesce(granted, 0), 'levels', to_jsonb(levels));
     END $f$;
 
-    CREATE FUNCTION ${schema}.reserve(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.reserve_claims(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       request jsonb := input::jsonb;
       claims jsonb := request->'claims';
-      minimum bigint := (request->>'least')::bigint;
+      minimum bigint := (request->>'minimum')::bigint;
       moment bigint := ${schema}.now_of(request);
-      lapses bigint := moment + (request->>'lapsesAfter')::bigint;
+      expires bigint := moment + (request->>'expiresAfter')::bigint;
       decision jsonb;
-      ended text;
+      expired text;
       counter_names text[];
       counter_ends bigint[];
       granted bigint;
       levels jsonb;
     BEGIN
-      IF EXISTS (SELECT 1 FROM ${schema}.tickets t WHERE t.name = request->>'ticket') THEN RETURN '{"error":"taken"}'; END IF;
-      SELECT wanted.counter INTO ended FROM jsonb_to_recordset(claims) AS wanted (counter text, ends bigint)
-        WHERE wanted.ends <= moment LIMIT 1;
-      IF ended IS NOT NULL THEN RETURN jsonb_build_object('error', 'ended', 'counter', ended)::text; END IF;
+      IF EXISTS (SELECT 1 FROM ${schema}.reservations r WHERE r.id = request->>'reservation') THEN
+        RETURN '{"error":"duplicate"}';
+      END IF;
+      SELECT requested.counter INTO expired FROM jsonb_to_recordset(claims) AS requested (counter text, ends bigint)
+        WHERE requested.ends <= moment LIMIT 1;
+      IF expired IS NOT NULL THEN RETURN jsonb_build_object('error', 'expired', 'counter', expired)::text; END IF;
       decision := ${schema}.decide(claims, minimum, moment);
       IF decision ? 'refused' THEN RETURN decision::text; END IF;
-      SELECT coalesce(array_agg(wanted.counter), '{}'), coalesce(array_agg(wanted.ends), '{}') INTO counter_names, counter_ends
-        FROM jsonb_to_recordset(claims) AS wanted (counter text, ends bigint);
+      SELECT coalesce(array_agg(requested.counter), '{}'), coalesce(array_agg(requested.ends), '{}')
+        INTO counter_names, counter_ends
+        FROM jsonb_to_recordset(claims) AS requested (counter text, ends bigint);
       PERFORM ${schema}.lock_counters(counter_names, counter_ends, moment);
       decision := ${schema}.decide(claims, minimum, moment);
       IF decision ? 'refused' THEN RETURN decision::text; END IF;
       granted := (decision->>'granted')::bigint;
-      WITH taken AS (
-        SELECT wanted.counter, wanted.ends, CASE WHEN wanted.elastic THEN granted ELSE wanted.amount END AS amount
-        FROM jsonb_to_recordset(claims) AS wanted (counter text, ends bigint, amount bigint, elastic boolean)
-      ), holds AS (
-        INSERT INTO ${schema}.holds (ticket, counter, amount, lapses_at)
-        SELECT request->>'ticket', taken.counter, taken.amount, lapses FROM taken
+      WITH accepted AS (
+        SELECT requested.counter, requested.ends, CASE WHEN requested.elastic THEN granted ELSE requested.amount END AS amount
+        FROM jsonb_to_recordset(claims) AS requested (counter text, ends bigint, amount bigint, elastic boolean)
+      ), inserted AS (
+        INSERT INTO ${schema}.holds (reservation, counter, amount, expires_at)
+        SELECT request->>'reservation', accepted.counter, accepted.amount, expires FROM accepted
       )
-      UPDATE ${schema}.counters c SET held = c.held + taken.amount, ends_at = greatest(c.ends_at, taken.ends)
-        FROM taken WHERE c.name = taken.counter;
-      INSERT INTO ${schema}.tickets (name, lapses_at) VALUES (request->>'ticket', lapses);
+      UPDATE ${schema}.counters c SET held = c.held + accepted.amount, ends_at = greatest(c.ends_at, accepted.ends)
+        FROM accepted WHERE c.name = accepted.counter;
+      INSERT INTO ${schema}.reservations (id, expires_at) VALUES (request->>'reservation', expires);
       SELECT coalesce(jsonb_agg(
-          (decision->'levels'->>wanted.place)::bigint + CASE WHEN wanted.elastic THEN granted ELSE wanted.amount END
-          ORDER BY wanted.place), '[]')
-        INTO levels FROM jsonb_to_recordset(claims) AS wanted (place integer, amount bigint, elastic boolean);
+          (decision->'levels'->>requested.ordinal)::bigint
+            + CASE WHEN requested.elastic THEN granted ELSE requested.amount END
+          ORDER BY requested.ordinal), '[]')
+        INTO levels FROM jsonb_to_recordset(claims) AS requested (ordinal integer, amount bigint, elastic boolean);
       RETURN jsonb_build_object('granted', granted, 'levels', levels)::text;
     END $f$;
   `
 }
 
-function settle(schema: string, { maxAmount, lateMs }: Constants): string {
+function settle(schema: string): string {
   return `
-    CREATE FUNCTION ${schema}.add_amounts(present jsonb, added jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $f$
-      SELECT coalesce(jsonb_object_agg(field, greatest(-${maxAmount}, least(${maxAmount},
+    CREATE OR REPLACE FUNCTION ${schema}.add_amounts(present jsonb, added jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $f$
+      SELECT coalesce(jsonb_object_agg(field, greatest(-${MAX_AMOUNT}, least(${MAX_AMOUNT},
         coalesce((present->>field)::numeric, 0) + coalesce((added->>field)::numeric, 0)))), '{}')
       FROM jsonb_object_keys(present || added) AS field
       WHERE present ? field OR (SELECT count(*) FROM jsonb_object_keys(present)) < 4096
     $f$;
 
-    CREATE FUNCTION ${schema}.settle(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.settle_reservation(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       request jsonb := input::jsonb;
-      ticket_name text := request->>'ticket';
+      reservation_id text := request->>'reservation';
       moment bigint := ${schema}.now_of(request);
       counter_names text[];
       counter_ends bigint[];
     BEGIN
-      PERFORM 1 FROM ${schema}.tickets t WHERE t.name = ticket_name AND t.lapses_at + ${lateMs} > moment FOR UPDATE;
+      PERFORM 1 FROM ${schema}.reservations r WHERE r.id = reservation_id AND r.expires_at + ${LATE_MS} > moment FOR UPDATE;
       IF NOT FOUND THEN RETURN '{"settled":false}'; END IF;
-      -- A charge to a counter that has ended and is gone is dropped: no request can read it.
-      SELECT coalesce(array_agg(wanted.name), '{}'), coalesce(array_agg(wanted.ends_at), '{}') INTO counter_names, counter_ends FROM (
+      -- Drops a charge to an expired counter, which no request can read.
+      SELECT coalesce(array_agg(involved.name), '{}'), coalesce(array_agg(involved.ends_at), '{}')
+        INTO counter_names, counter_ends FROM (
         SELECT name, max(ends_at) AS ends_at FROM (
           SELECT c.name, c.ends_at FROM ${schema}.counters c JOIN ${schema}.holds h ON h.counter = c.name
-            WHERE h.ticket = ticket_name
+            WHERE h.reservation = reservation_id
           UNION ALL
           SELECT charge.counter, charge.ends FROM jsonb_to_recordset(request->'charges') AS charge (counter text, ends bigint)
-            WHERE charge.ends > moment OR EXISTS (SELECT 1 FROM ${schema}.counters c WHERE c.name = charge.counter AND c.ends_at > moment)
-        ) AS concerned GROUP BY name
-      ) AS wanted;
+            WHERE charge.ends > moment
+              OR EXISTS (SELECT 1 FROM ${schema}.counters c WHERE c.name = charge.counter AND c.ends_at > moment)
+        ) AS parts GROUP BY name
+      ) AS involved;
       PERFORM ${schema}.lock_counters(counter_names, counter_ends, moment);
       WITH released AS (
-        DELETE FROM ${schema}.holds h WHERE h.ticket = ticket_name RETURNING h.counter, h.amount
+        DELETE FROM ${schema}.holds h WHERE h.reservation = reservation_id RETURNING h.counter, h.amount
       ), changes AS (
         SELECT counter, sum(spent) AS spent, sum(held) AS held, max(ends) AS ends FROM (
           SELECT counter, 0 AS spent, amount AS held, 0 AS ends FROM released
@@ -182,18 +185,18 @@ function settle(schema: string, { maxAmount, lateMs }: Constants): string {
         ) AS parts GROUP BY counter
       )
       UPDATE ${schema}.counters c SET
-          spent = least(${maxAmount}, c.spent + changes.spent),
+          spent = least(${MAX_AMOUNT}, c.spent + changes.spent),
           held = c.held - changes.held,
           ends_at = greatest(c.ends_at, changes.ends)
         FROM changes WHERE c.name = changes.counter;
-      DELETE FROM ${schema}.tickets t WHERE t.name = ticket_name;
+      DELETE FROM ${schema}.reservations r WHERE r.id = reservation_id;
       INSERT INTO ${schema}.tallies AS t (name, amounts, ends_at)
-        SELECT tally.name, ${schema}.add_amounts('{}', tally.amounts), coalesce(tally.ends, ${maxAmount})
+        SELECT tally.name, ${schema}.add_amounts('{}', tally.amounts), coalesce(tally.ends, ${MAX_AMOUNT})
           FROM jsonb_to_recordset(request->'tallies') AS tally (name text, amounts jsonb, ends bigint)
-          WHERE coalesce(tally.ends, ${maxAmount}) > moment ORDER BY tally.name COLLATE "C"
+          WHERE coalesce(tally.ends, ${MAX_AMOUNT}) > moment ORDER BY tally.name COLLATE "C"
         ON CONFLICT (name) DO UPDATE SET
           amounts = ${schema}.add_amounts(CASE WHEN t.ends_at <= moment THEN '{}' ELSE t.amounts END, excluded.amounts),
-          ends_at = CASE WHEN excluded.ends_at = ${maxAmount} THEN t.ends_at ELSE excluded.ends_at END;
+          ends_at = CASE WHEN excluded.ends_at = ${MAX_AMOUNT} THEN t.ends_at ELSE excluded.ends_at END;
       PERFORM ${schema}.append_entries(request->'entries', moment);
       RETURN '{"settled":true}';
     END $f$;
@@ -202,29 +205,29 @@ function settle(schema: string, { maxAmount, lateMs }: Constants): string {
 
 function reads(schema: string): string {
   return `
-    CREATE FUNCTION ${schema}.read_levels(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.read_levels(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       request jsonb := input::jsonb;
       moment bigint := ${schema}.now_of(request);
     BEGIN
       RETURN (
         SELECT coalesce(jsonb_agg(jsonb_build_array(coalesce(c.spent, 0), coalesce(c.held, 0) - coalesce(
-            (SELECT sum(h.amount) FROM ${schema}.holds h WHERE h.counter = c.name AND h.lapses_at <= moment), 0))
-          ORDER BY wanted.place), '[]')::text
-        FROM jsonb_array_elements_text(request->'counters') WITH ORDINALITY AS wanted (name, place)
-        LEFT JOIN ${schema}.counters c ON c.name = wanted.name AND c.ends_at > moment
+            (SELECT sum(h.amount) FROM ${schema}.holds h WHERE h.counter = c.name AND h.expires_at <= moment), 0))
+          ORDER BY requested.ordinal), '[]')::text
+        FROM jsonb_array_elements_text(request->'counters') WITH ORDINALITY AS requested (name, ordinal)
+        LEFT JOIN ${schema}.counters c ON c.name = requested.name AND c.ends_at > moment
       );
     END $f$;
 
-    CREATE FUNCTION ${schema}.read_tallies(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.read_tallies(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       request jsonb := input::jsonb;
       moment bigint := ${schema}.now_of(request);
     BEGIN
       RETURN (
-        SELECT coalesce(jsonb_agg(coalesce(t.amounts, '{}') ORDER BY wanted.place), '[]')::text
-        FROM jsonb_array_elements_text(request->'names') WITH ORDINALITY AS wanted (name, place)
-        LEFT JOIN ${schema}.tallies t ON t.name = wanted.name AND t.ends_at > moment
+        SELECT coalesce(jsonb_agg(coalesce(t.amounts, '{}') ORDER BY requested.ordinal), '[]')::text
+        FROM jsonb_array_elements_text(request->'names') WITH ORDINALITY AS requested (name, ordinal)
+        LEFT JOIN ${schema}.tallies t ON t.name = requested.name AND t.ends_at > moment
       );
     END $f$;
   `

@@ -1,24 +1,29 @@
+import { MAX_AMOUNT } from '../reservation-rules.ts'
+
+/** The expiry of a row that never expires. */
+const NEVER = MAX_AMOUNT
+
 /**
- * Functions over values.
+ * Returns the functions over values.
  *
- * A write locks its key (an advisory lock), then the shares that it changes by name. Keys, budgets and rate limits are
- * in the pool `durable`, which has no shares and no limits.
+ * A write takes the advisory lock of its key, then locks the shares that it changes in the order of their names. Keys,
+ * budgets and rate limits are in the pool `durable`, which has no shares and no limits.
  */
-export function valueFunctions(schema: string, never: number): string {
-  return `${shares(schema)}${writes(schema, never)}${reads(schema, never)}`
+export function valueFunctions(schema: string): string {
+  return `${shares(schema)}${writes(schema)}${reads(schema)}`
 }
 
 function shares(schema: string): string {
   return `
-    -- Creates missing shares and locks all, in the order of their names.
-    CREATE FUNCTION ${schema}.lock_shares(pool_name text, names text[]) RETURNS void LANGUAGE plpgsql AS $f$
+    -- Creates missing shares and locks all of them in the order of their names.
+    CREATE OR REPLACE FUNCTION ${schema}.lock_shares(pool_name text, names text[]) RETURNS void LANGUAGE plpgsql AS $f$
     DECLARE locked integer;
     BEGIN
       LOOP
         INSERT INTO ${schema}.shares (pool, share)
-          SELECT pool_name, wanted.name FROM unnest(names) AS wanted (name)
-          WHERE NOT EXISTS (SELECT 1 FROM ${schema}.shares s WHERE s.pool = pool_name AND s.share = wanted.name)
-          ORDER BY wanted.name COLLATE "C" ON CONFLICT DO NOTHING;
+          SELECT pool_name, requested.name FROM unnest(names) AS requested (name)
+          WHERE NOT EXISTS (SELECT 1 FROM ${schema}.shares s WHERE s.pool = pool_name AND s.share = requested.name)
+          ORDER BY requested.name COLLATE "C" ON CONFLICT DO NOTHING;
         SELECT count(*) INTO locked FROM (
           SELECT 1 FROM ${schema}.shares s WHERE s.pool = pool_name AND s.share = ANY (names) ORDER BY s.share FOR UPDATE
         ) AS rows;
@@ -26,14 +31,14 @@ function shares(schema: string): string {
       END LOOP;
     END $f$;
 
-    CREATE FUNCTION ${schema}.count_share(pool_name text, share_name text, more bigint, more_bytes bigint) RETURNS void
+    CREATE OR REPLACE FUNCTION ${schema}.count_share(pool_name text, share_name text, more bigint, more_bytes bigint) RETURNS void
     LANGUAGE sql AS $f$
       UPDATE ${schema}.shares SET entries = entries + more, bytes = bytes + more_bytes
         WHERE pool = pool_name AND share = share_name
     $f$;
 
-    -- Drops the oldest values of a locked share until one of this size fits.
-    CREATE FUNCTION ${schema}.make_room(share_name text, size bigint, max_entries bigint, max_bytes bigint) RETURNS void
+    -- Drops the oldest values of a locked share until a value of this size fits.
+    CREATE OR REPLACE FUNCTION ${schema}.drop_until_fits(share_name text, size bigint, max_entries bigint, max_bytes bigint) RETURNS void
     LANGUAGE plpgsql AS $f$
     DECLARE freed bigint; held record;
     BEGIN
@@ -51,10 +56,10 @@ function shares(schema: string): string {
   `
 }
 
-function writes(schema: string, never: number): string {
+function writes(schema: string): string {
   return `
-    -- Writes a value, or deletes it when the request has none. The caller holds the lock of the key.
-    CREATE FUNCTION ${schema}.put_value(request jsonb, moment bigint) RETURNS text LANGUAGE plpgsql AS $f$
+    -- Writes a value, or deletes it if the request has no value. The caller has locked the key.
+    CREATE OR REPLACE FUNCTION ${schema}.put_value(request jsonb, moment bigint) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       key_name text := request->>'key';
       new_pool text := coalesce(request->>'pool', 'durable');
@@ -69,11 +74,11 @@ function writes(schema: string, never: number): string {
       total record;
       more_entries bigint := 1;
       more_bytes bigint := size;
-      gone bigint;
-      gone_bytes bigint;
+      dropped bigint;
+      dropped_bytes bigint;
     BEGIN
       SELECT e.pool, e.share INTO old FROM ${schema}.entries e WHERE e.key = key_name;
-      -- Pools in the order expiring, owned: one order for all writers.
+      -- All writers lock the pool expiring before the pool owned, so that no two writers wait for each other.
       IF old.pool = 'expiring' AND new_pool <> 'expiring' THEN PERFORM ${schema}.lock_shares('expiring', ARRAY[old.share]); END IF;
       IF has_value AND new_pool <> 'durable' THEN
         IF old.pool = 'owned' AND new_pool = 'expiring' THEN
@@ -88,7 +93,7 @@ function writes(schema: string, never: number): string {
       IF old.pool = 'owned' AND (NOT has_value OR new_pool = 'durable') THEN
         PERFORM ${schema}.lock_shares('owned', ARRAY[old.share]);
       END IF;
-      -- Another writer may have dropped it meanwhile to make room.
+      -- Reads the value again, because another writer may have dropped it before the lock.
       SELECT e.pool, e.share, e.bytes, e.ends_at INTO old FROM ${schema}.entries e WHERE e.key = key_name;
       IF has_value AND new_pool = 'owned' AND NOT (request->>'mustFit')::boolean THEN
         IF old.pool = 'owned' AND old.share = new_share THEN
@@ -112,27 +117,27 @@ function writes(schema: string, never: number): string {
         RETURN jsonb_build_object('done', true, 'found', coalesce(old.ends_at > moment, false))::text;
       END IF;
       IF new_pool = 'expiring' THEN
-        WITH ended AS (
+        WITH expired AS (
           DELETE FROM ${schema}.entries e WHERE e.pool = 'expiring' AND e.share = new_share AND e.ends_at <= moment
           RETURNING e.bytes
-        ) SELECT count(*), coalesce(sum(bytes), 0) INTO gone, gone_bytes FROM ended;
-        PERFORM ${schema}.count_share('expiring', new_share, -gone, -gone_bytes);
-        IF max_entries IS NOT NULL THEN PERFORM ${schema}.make_room(new_share, size, max_entries, max_bytes); END IF;
+        ) SELECT count(*), coalesce(sum(bytes), 0) INTO dropped, dropped_bytes FROM expired;
+        PERFORM ${schema}.count_share('expiring', new_share, -dropped, -dropped_bytes);
+        IF max_entries IS NOT NULL THEN PERFORM ${schema}.drop_until_fits(new_share, size, max_entries, max_bytes); END IF;
       END IF;
       INSERT INTO ${schema}.entries (key, value, bytes, pool, share, ends_at)
-        VALUES (key_name, request->>'value', size, new_pool, new_share, coalesce(moment + ceil(ttl)::bigint, ${never}));
+        VALUES (key_name, request->>'value', size, new_pool, new_share, coalesce(moment + ceil(ttl)::bigint, ${NEVER}));
       IF new_pool <> 'durable' THEN PERFORM ${schema}.count_share(new_pool, new_share, 1, size); END IF;
       RETURN '{"done":true}';
     END $f$;
 
-    -- set, swap and delete. Of several writers of one key each sees what the one before it wrote.
-    CREATE FUNCTION ${schema}.write_value(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    -- Implements set, swap and delete. The lock of the key orders concurrent writers.
+    CREATE OR REPLACE FUNCTION ${schema}.write_value(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       request jsonb := input::jsonb;
       found_value text;
     BEGIN
       PERFORM pg_advisory_xact_lock(hashtextextended('${schema} ' || (request->>'key'), 0));
-      IF request ? 'swaps' THEN
+      IF request ? 'isSwap' THEN
         SELECT e.value INTO found_value FROM ${schema}.entries e
           WHERE e.key = request->>'key' AND e.ends_at > ${schema}.now_of(request);
         IF found_value IS DISTINCT FROM request->>'expected' THEN RETURN '{"done":false}'; END IF;
@@ -142,17 +147,17 @@ function writes(schema: string, never: number): string {
   `
 }
 
-function reads(schema: string, never: number): string {
+function reads(schema: string): string {
   return `
-    CREATE FUNCTION ${schema}.read_value(input text) RETURNS text LANGUAGE sql VOLATILE AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.read_value(input text) RETURNS text LANGUAGE sql VOLATILE AS $f$
       SELECT coalesce((
         SELECT jsonb_build_object('value', e.value) FROM ${schema}.entries e
-        WHERE e.key = input::jsonb->>'key' AND (e.ends_at = ${never} OR e.ends_at > ${schema}.now_of(input::jsonb))
+        WHERE e.key = input::jsonb->>'key' AND (e.ends_at = ${NEVER} OR e.ends_at > ${schema}.now_of(input::jsonb))
       ), '{}')::text
     $f$;
 
-    -- Keys with a prefix follow each other in the order of bytes: the caller stops at the first one without it.
-    CREATE FUNCTION ${schema}.list_keys(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    -- Keys with a common prefix are contiguous, so the caller stops at the first key without the prefix.
+    CREATE OR REPLACE FUNCTION ${schema}.list_keys(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       request jsonb := input::jsonb;
       moment bigint := ${schema}.now_of(request);
@@ -169,13 +174,15 @@ function reads(schema: string, never: number): string {
 }
 
 /**
- * Two transactions may commit in another order than they took their ids, so a reader that continues after the greatest
- * id could miss an entry. Entries are therefore read in the order of transactions, and only below the oldest running
- * one. A read waits up to 200 ms for transactions that ran when it began, so that it sees what was written before it.
+ * Returns the functions over logs.
+ *
+ * Transactions may commit in a different order than that of their ids, so a reader that continues after the greatest id
+ * could miss an entry. Reads therefore follow the order of transactions and end before the oldest running transaction.
+ * A read waits up to 200 ms for transactions that run at its start, so that it includes all earlier writes.
  */
-export function logFunctions(schema: string, never: number): string {
+export function logFunctions(schema: string): string {
   return `
-    CREATE FUNCTION ${schema}.append_entry(entry jsonb, moment bigint) RETURNS void LANGUAGE plpgsql AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.append_entry(entry jsonb, moment bigint) RETURNS void LANGUAGE plpgsql AS $f$
     DECLARE
       share_name text := entry->>'share';
       size bigint := (entry->>'bytes')::bigint;
@@ -197,12 +204,12 @@ export function logFunctions(schema: string, never: number): string {
       END LOOP;
       INSERT INTO ${schema}.log_entries (log, happened_at, value, bytes, share, ends_at) VALUES (
         entry->>'log', (entry->>'at')::numeric::bigint, entry->>'value', size, share_name,
-        coalesce(moment + ceil((entry->>'ttl')::numeric)::bigint, ${never}));
+        coalesce(moment + ceil((entry->>'ttl')::numeric)::bigint, ${NEVER}));
       PERFORM ${schema}.count_share('logs', share_name, 1, size);
     END $f$;
 
-    -- Entries in the order of their shares: one order of locks for all writers.
-    CREATE FUNCTION ${schema}.append_entries(entries jsonb, moment bigint) RETURNS void LANGUAGE plpgsql AS $f$
+    -- All writers lock shares in the order of their names, so that no two writers wait for each other.
+    CREATE OR REPLACE FUNCTION ${schema}.append_entries(entries jsonb, moment bigint) RETURNS void LANGUAGE plpgsql AS $f$
     DECLARE entry jsonb;
     BEGIN
       FOR entry IN SELECT value FROM jsonb_array_elements(entries) ORDER BY value->>'share' COLLATE "C" LOOP
@@ -210,14 +217,14 @@ export function logFunctions(schema: string, never: number): string {
       END LOOP;
     END $f$;
 
-    CREATE FUNCTION ${schema}.append(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.append(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE request jsonb := input::jsonb;
     BEGIN
       PERFORM ${schema}.append_entries(request->'entries', ${schema}.now_of(request));
       RETURN '{}';
     END $f$;
 
-    CREATE FUNCTION ${schema}.read_entries(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    CREATE OR REPLACE FUNCTION ${schema}.read_entries(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       request jsonb := input::jsonb;
       moment bigint := ${schema}.now_of(request);

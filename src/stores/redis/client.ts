@@ -1,6 +1,6 @@
-import type { BulkLimits } from '../bounds.ts'
+import type { BulkLimits } from '../durable-store.ts'
 
-/** ioredis: `new Redis()` and `new Cluster()`. Set `enableOfflineQueue: false`, so that an outage is reported at once. */
+/** ioredis: `new Redis()` or `new Cluster()`. Set `enableOfflineQueue: false`, so that an outage is reported immediately. */
 export interface IoredisClient {
   evalsha(sha: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
   eval(script: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
@@ -13,7 +13,7 @@ interface ScriptArguments {
   arguments: string[]
 }
 
-/** node-redis: `createClient()` and `createCluster()`. Set `disableOfflineQueue: true`. */
+/** node-redis: `createClient()` or `createCluster()`. Set `disableOfflineQueue: true`. */
 export interface NodeRedisClient {
   evalSha(sha: string, options: ScriptArguments): Promise<unknown>
   eval(script: string, options: ScriptArguments): Promise<unknown>
@@ -28,18 +28,40 @@ export interface UpstashClient {
 /** A connected client of Redis, in one of three shapes. */
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
 
-/** A Lua script, and the SHA-1 of its text under which the server caches it. */
+/** A Lua script, and the SHA-1 of its text, by which EVALSHA identifies it. */
 export interface Script {
   readonly text: string
   readonly sha: Promise<string>
 }
 
-/** Runs a script on the keys of one slot, in one call. `base` is the start of all its keys. */
+/** Runs a script on the keys of one slot, in one call. `base` is the prefix of the keys. */
 type RunScript = (script: Script, base: string, request: object) => Promise<unknown>
 
 export function defineScript(text: string): Script {
   return { text, sha: sha1(text) }
 }
+
+/**
+ * Start of every script. All keys begin with KEYS[1], which contains a hash tag, so that they are in one slot.
+ *
+ * Without `request.now`, the server's clock applies to all processes. With it, the server deletes expired keys an hour
+ * late, because its clock may be ahead of the caller's, and the scripts compare the times. Amounts are returned as text,
+ * because cjson writes only 14 digits.
+ */
+export const COMMON: string = `
+local base, request = KEYS[1], cjson.decode(ARGV[1])
+local call = redis.call
+local now, slack = request.now, 3600000
+if not now then
+  local time = call('TIME')
+  now, slack = time[1] * 1000 + math.floor(time[2] / 1000), 0
+end
+local function text(number) return string.format('%.0f', number) end
+local function lifetime(ends) return text(math.max(1, ends - now + slack)) end
+local function keepFor(key, ms)
+  if call('PTTL', key) < ms + slack then call('PEXPIRE', key, text(ms + slack)) end
+end
+`
 
 async function sha1(text: string): Promise<string> {
   const digest = await crypto.subtle.digest('SHA-1', new TextEncoder().encode(text))
@@ -47,8 +69,8 @@ async function sha1(text: string): Promise<string> {
 }
 
 /**
- * Sends EVALSHA, and EVAL when the server does not have the script: after a restart, SCRIPT FLUSH or a failover.
- * Scripts take and return JSON. Upstash clients parse results that are JSON, others return text.
+ * Sends EVALSHA. Sends EVAL if the server does not have the script, as after a restart, SCRIPT FLUSH or a failover.
+ * Scripts take and return JSON. Clients with the interface of Upstash parse the returned JSON.
  */
 export function createRunScript(client: RedisClient): RunScript {
   const send = senderOf(client)
@@ -66,12 +88,12 @@ export function createRunScript(client: RedisClient): RunScript {
   }
 }
 
-type Send = (how: 'sha' | 'text', script: string, base: string, argument: string) => Promise<unknown>
+type Send = (form: 'sha' | 'text', script: string, base: string, argument: string) => Promise<unknown>
 
 /**
- * The keys that a script declares: two absent keys of one slot. While the slot moves to another node of a cluster, a
+ * Returns the keys that a script declares: two absent keys of one slot. While a slot moves to another cluster node, a
  * call with one absent key is sent to the new node, which lacks some counters and would count from zero. A call with
- * two is answered TRYAGAIN until the slot has moved.
+ * two absent keys fails with TRYAGAIN until the move is complete.
  */
 function keysOf(base: string): [string, string] {
   return [base, `${base}:slot`]
@@ -79,31 +101,30 @@ function keysOf(base: string): [string, string] {
 
 function senderOf(client: RedisClient): Send {
   if ('evalSha' in client) {
-    return (how, script, base, argument) => {
+    return (form, script, base, argument) => {
       const options = { keys: keysOf(base), arguments: [argument] }
-      return how === 'sha' ? client.evalSha(script, options) : client.eval(script, options)
+      return form === 'sha' ? client.evalSha(script, options) : client.eval(script, options)
     }
   }
   if ('call' in client) {
-    return (how, script, base, argument) =>
-      how === 'sha'
+    return (form, script, base, argument) =>
+      form === 'sha'
         ? client.evalsha(script, 2, ...keysOf(base), argument)
         : client.eval(script, 2, ...keysOf(base), argument)
   }
-  return (how, script, base, argument) =>
-    how === 'sha' ? client.evalsha(script, keysOf(base), [argument]) : client.eval(script, keysOf(base), [argument])
+  return (form, script, base, argument) =>
+    form === 'sha' ? client.evalsha(script, keysOf(base), [argument]) : client.eval(script, keysOf(base), [argument])
 }
 
 function isMissingScript(error: unknown): boolean {
   return error instanceof Error && error.message.includes('NOSCRIPT')
 }
 
-/** Shared by the parts of a Redis store. */
 export interface RedisContext {
-  /** Runs a script on the data of one owner; undefined for values and logs. */
+  /** Runs a script on the data of an owner, or on values and logs if `owner` is undefined. */
   readonly run: (script: Script, owner: string | undefined, request: object) => Promise<unknown>
   readonly limits: BulkLimits
-  /** True when each owner's data is in a slot of its own. */
+  /** True if each owner has a separate slot. */
   readonly isSharded: boolean
 }
 
@@ -115,7 +136,7 @@ interface ContextOptions {
   readonly now: (() => number) | undefined
 }
 
-/** The braces are a hash tag: a cluster chooses the slot by the text between them. */
+/** The braces are a hash tag: a cluster derives the slot from the text between them. */
 export function createContext({ runScript, prefix, limits, isSharded, now }: ContextOptions): RedisContext {
   const tagOf = (owner: string): string => owner.replaceAll('}', '%7D')
   const baseOf = (owner: string | undefined): string =>

@@ -1,9 +1,21 @@
 import type { Claim, Level, ReserveRequest, ReserveResult, Settlement } from '../../core/store.ts'
+import {
+  decodeText,
+  encodeText,
+  entryRequests,
+  fieldOf,
+  levelIn,
+  listOf,
+  numberOf,
+  reserveRequest,
+  settlementRequest,
+  textOf,
+  throwReserveError,
+} from '../durable-store.ts'
 import { checkAmount, checkClaims } from '../reservation-rules.ts'
-import { entryRequests } from '../wire.ts'
 import type { RedisContext } from './client.ts'
-import { APPEND } from './scripts.ts'
-import { createSlot } from './slot.ts'
+import { READ_LEVELS, READ_TALLIES, RESERVE, SETTLE, SHRINK } from './counter-scripts.ts'
+import { APPEND } from './value-scripts.ts'
 
 export interface RedisCounters {
   reserve(request: ReserveRequest): Promise<ReserveResult>
@@ -12,12 +24,12 @@ export interface RedisCounters {
   tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
 }
 
-/** The part of a reservation that one owner holds. */
-interface Taken {
+/** The part of a reservation that one owner has accepted. */
+interface AcceptedPart {
   readonly owner: string
   readonly granted: number | undefined
-  /** The places of the owner's claims in the request. */
-  readonly places: readonly number[]
+  /** Indexes of the owner's claims in the request. */
+  readonly indexes: readonly number[]
 }
 
 /** Maximum number of reservations whose owners this process remembers. */
@@ -26,9 +38,9 @@ const MAX_REMEMBERED = 100_000
 /**
  * Reserves and settles. Without sharding there is one owner, and each step is one call.
  *
- * With sharding, a reservation over several owners is made owner by owner, starting with the key, so that a key above
- * its own limits never holds a part of a shared budget. A refusal releases the amounts of the earlier owners. At least
- * the granted amounts are held at any time, so no limit is exceeded.
+ * With sharding, a reservation over several owners is made owner by owner. The key comes first, so that a key above its
+ * own limits never holds a part of a shared budget. A refusal releases the amounts of the earlier owners. No limit is
+ * exceeded, because each owner holds at least the granted amount until the settlement.
  */
 export function createCounters(context: RedisContext): RedisCounters {
   const { run, limits, isSharded } = context
@@ -46,65 +58,64 @@ export function createCounters(context: RedisContext): RedisCounters {
     checkClaims(request)
     const { reservationId, claims } = request
     const groups = grouped(claims, ({ counter }) => counter)
-    const order = groups.size > 0 ? [...groups] : [[reservationOwner(reservationId), []] as const]
+    const order: readonly (readonly [string, readonly number[]])[] =
+      groups.size > 0 ? [...groups] : [[reservationOwner(reservationId), []]]
     if (isSharded)
       remember(
         reservationId,
         order.map(([owner]) => owner),
       )
     const levels = claims.map(() => 0)
-    const taken: Taken[] = []
+    const accepted: AcceptedPart[] = []
     let granted: number | undefined
-    for (const [owner, places] of order) {
-      const part = places.flatMap((place) => lowered(claims[place], granted) ?? [])
+    for (const [owner, indexes] of order) {
+      const part = indexes.flatMap((index) => limitedTo(granted, claims[index]) ?? [])
       const result = await slot.reserve(owner, { ...request, claims: part })
-      for (const [index, level] of result.levels.entries()) levels[places[index] ?? 0] = level
+      for (const [at, level] of result.levels.entries()) levels[indexes[at] ?? 0] = level
       if (result.refused !== undefined) {
-        const refused = places[result.refused] ?? 0
-        const asked = taken.length + 1
-        await giveBack(request, taken, levels)
-        await readInto(
-          levels,
-          request,
-          order.slice(asked).flatMap(([, rest]) => rest),
-        )
-        return { accepted: false, refused, levels }
+        await releaseAll(request, accepted, levels)
+        const unread = order.slice(accepted.length + 1).flatMap(([, rest]) => rest)
+        await readInto(levels, request, unread)
+        return { accepted: false, refused: indexes[result.refused] ?? 0, levels }
       }
-      taken.push({ owner, granted: result.granted, places })
+      accepted.push({ owner, granted: result.granted, indexes })
       granted = result.granted ?? granted
     }
-    for (const part of taken) await shrink(request, part, granted, levels)
+    for (const part of accepted) await shrink(request, part, granted, levels)
     return { accepted: true, granted: granted ?? 0, levels }
   }
 
-  async function giveBack(request: ReserveRequest, taken: readonly Taken[], levels: number[]): Promise<void> {
-    const { reservationId, claims } = request
-    for (const { owner, granted, places } of taken) {
-      for (const place of places) levels[place] = (levels[place] ?? 0) - heldOf(claims[place], granted)
+  async function releaseAll(
+    { reservationId, claims }: ReserveRequest,
+    accepted: readonly AcceptedPart[],
+    levels: number[],
+  ): Promise<void> {
+    for (const { owner, granted, indexes } of accepted) {
+      for (const index of indexes) levels[index] = (levels[index] ?? 0) - heldAmount(claims[index], granted)
       await slot.settle(owner, { reservationId, charges: [], tallies: [] })
     }
     owners.delete(reservationId)
   }
 
-  /** A refusal reports all levels, also those of owners that were not asked. */
-  async function readInto(levels: number[], { claims }: ReserveRequest, places: readonly number[]): Promise<void> {
-    if (places.length === 0) return
-    const found = await readLevels(places.map((place) => claims[place]?.counter ?? ''))
-    for (const [index, { spent, held }] of found.entries()) levels[places[index] ?? 0] = spent + held
+  /** Reads the levels of the remaining owners, because a refusal reports the levels of all claims. */
+  async function readInto(levels: number[], { claims }: ReserveRequest, indexes: readonly number[]): Promise<void> {
+    if (indexes.length === 0) return
+    const found = await readLevels(indexes.map((index) => claims[index]?.counter ?? ''))
+    for (const [at, { spent, held }] of found.entries()) levels[indexes[at] ?? 0] = spent + held
   }
 
-  /** All elastic claims of one request get the same grant: the smallest. */
+  /** Lowers a part to the smallest grant, because all elastic claims of a request get the same grant. */
   async function shrink(
-    request: ReserveRequest,
-    part: Taken,
+    { reservationId, claims }: ReserveRequest,
+    part: AcceptedPart,
     granted: number | undefined,
     levels: number[],
   ): Promise<void> {
     if (granted === undefined || part.granted === undefined || part.granted === granted) return
-    const places = part.places.filter((place) => request.claims[place]?.elastic === true)
-    for (const place of places) levels[place] = (levels[place] ?? 0) - (part.granted - granted)
-    const counters = places.map((place) => request.claims[place]?.counter ?? '')
-    await slot.shrink(part.owner, request.reservationId, counters, granted)
+    const indexes = part.indexes.filter((index) => claims[index]?.elastic === true)
+    for (const index of indexes) levels[index] = (levels[index] ?? 0) - (part.granted - granted)
+    const counters = indexes.map((index) => claims[index]?.counter ?? '')
+    await slot.shrink(part.owner, reservationId, counters, granted)
   }
 
   async function settle(settlement: Settlement): Promise<boolean> {
@@ -114,25 +125,26 @@ export function createCounters(context: RedisContext): RedisCounters {
 
   /**
    * Settles at the first owner that has the reservation, then at the others. Each owner marks the reservation as
-   * settled, so a settlement that failed halfway can be repeated: it completes and charges nothing twice.
+   * settled, so that a repeated settlement completes the missing parts and charges nothing twice.
    */
   async function settleSharded(settlement: Settlement): Promise<boolean> {
     const { reservationId, entries = [] } = settlement
     const charges = byOwner(settlement.charges, ({ counter }) => counter)
     const tallies = byOwner(settlement.tallies, ({ name }) => name)
     const named = [...charges.keys(), ...tallies.keys()].toSorted()
-    const candidates = owners.get(reservationId) ?? [...named, reservationOwner(reservationId)]
-    const concerned = new Set([...(owners.get(reservationId) ?? []), ...named])
-    const mark = concerned.size > 1
+    const remembered = owners.get(reservationId)
+    const candidates = new Set(remembered ?? [...named, reservationOwner(reservationId)])
+    const involved = new Set([...(remembered ?? []), ...named])
+    const mark = involved.size > 1
     const partOf = (owner: string): Settlement => ({
       reservationId,
-      charges: (charges.get(owner) ?? []).flatMap((place) => settlement.charges[place] ?? []),
-      tallies: (tallies.get(owner) ?? []).flatMap((place) => settlement.tallies[place] ?? []),
+      charges: (charges.get(owner) ?? []).flatMap((index) => settlement.charges[index] ?? []),
+      tallies: (tallies.get(owner) ?? []).flatMap((index) => settlement.tallies[index] ?? []),
     })
-    for (const owner of new Set(candidates)) {
+    for (const owner of candidates) {
       const result = await slot.settle(owner, partOf(owner), { mark })
       if (result === 'unknown') continue
-      const others = [...concerned].filter((other) => other !== owner)
+      const others = [...involved].filter((other) => other !== owner)
       await Promise.all(others.map((other) => slot.settle(other, partOf(other), { mark, force: true })))
       if (result === 'settled' && entries.length > 0) {
         await run(APPEND, undefined, { limits, entries: entryRequests(entries, limits) })
@@ -152,44 +164,45 @@ export function createCounters(context: RedisContext): RedisCounters {
   }
 
   async function readLevels(names: readonly string[]): Promise<readonly Level[]> {
-    return gather(names, slot.levels, { spent: 0, held: 0 })
+    return readByOwner(names, slot.levels, { spent: 0, held: 0 })
   }
 
-  async function gather<found>(
+  async function readByOwner<found>(
     names: readonly string[],
     read: (owner: string, names: readonly string[]) => Promise<readonly found[]>,
-    otherwise: found,
+    absent: found,
   ): Promise<readonly found[]> {
-    const results = names.map(() => otherwise)
-    const reads = [...grouped(names, (name) => name)].map(async ([owner, places]) => {
-      const found = await read(
-        owner,
-        places.map((place) => names[place] ?? ''),
-      )
-      for (const [index, one] of found.entries()) results[places[index] ?? 0] = one
-    })
+    const results = names.map(() => absent)
+    const reads = Array.from(
+      grouped(names, (name) => name),
+      async ([owner, indexes]) => {
+        const ownNames = indexes.map((index) => names[index] ?? '')
+        for (const [at, found] of (await read(owner, ownNames)).entries()) results[indexes[at] ?? 0] = found
+      },
+    )
     await Promise.all(reads)
     return results
   }
 
-  return { reserve, settle, levels: readLevels, tallies: (names) => gather(names, slot.tallies, {}) }
+  return { reserve, settle, levels: readLevels, tallies: (names) => readByOwner(names, slot.tallies, {}) }
 }
 
-/** Limits elastic claims to the amount that an earlier owner granted. */
-function lowered(claim: Claim | undefined, granted: number | undefined): Claim | undefined {
+/** Limits an elastic claim to the amount that an earlier owner granted. */
+function limitedTo(granted: number | undefined, claim: Claim | undefined): Claim | undefined {
   if (claim?.elastic !== true || granted === undefined) return claim
   return { ...claim, amount: Math.min(claim.amount, granted) }
 }
 
-function heldOf(claim: Claim | undefined, granted: number | undefined): number {
+function heldAmount(claim: Claim | undefined, granted: number | undefined): number {
   return claim?.elastic === true ? (granted ?? 0) : (claim?.amount ?? 0)
 }
 
 /**
  * Returns the owner of a counter or tally. In cluster mode all data of one owner is in one slot.
  *
- * Governance names counters `<kind>:<owner>:<window>:<start>`, where an owner is `key:<id>` or `shared:<id>`, and
- * tallies `usage:<key id>:<window>:<start>`, `usage-by-model:…` and `billed:<owner>:…`. Another name is an owner of its own.
+ * Governance names counters, and tallies of kind `billed`, `<kind>:<owner>:<window>:<start>`, where an owner is `key:<id>`
+ * or `shared:<id>`. It names other tallies `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any other name is a
+ * separate owner.
  */
 function ownerOf(name: string): string {
   const [, counterOwner] = COUNTER.exec(name) ?? []
@@ -213,7 +226,72 @@ function byOwner<item>(items: readonly item[], nameOf: (item: item) => string): 
   return new Map([...groups].toSorted(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-/** The owner of a reservation without claims. */
+/** Returns the owner of a reservation without claims. */
 function reservationOwner(reservationId: string): string {
   return `reservation:${reservationId}`
+}
+
+/** `granted` is undefined without elastic claims. `refused` is the index of a claim. */
+type SlotResult =
+  | { readonly refused: number; readonly levels: readonly number[] }
+  | { readonly refused?: undefined; readonly granted: number | undefined; readonly levels: readonly number[] }
+
+interface SettleOptions {
+  /** Marks the reservation as settled, so that a repeated settlement has no effect in this slot. */
+  readonly mark?: boolean
+  /** Charges without a reservation in this slot, because another slot has settled it. */
+  readonly force?: boolean
+}
+
+type SettleResult = 'settled' | 'repeated' | 'unknown'
+
+/** Steps on the data of one owner. Each is one call. */
+interface Slot {
+  reserve(owner: string, request: ReserveRequest): Promise<SlotResult>
+  settle(owner: string, settlement: Settlement, options?: SettleOptions): Promise<SettleResult>
+  /** Lowers the amount that a reservation holds of these counters to `amount`. */
+  shrink(owner: string, reservationId: string, counters: readonly string[], amount: number): Promise<void>
+  levels(owner: string, counters: readonly string[]): Promise<readonly Level[]>
+  tallies(owner: string, names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
+}
+
+function createSlot({ run, limits }: RedisContext): Slot {
+  return {
+    reserve: async (owner, request) => {
+      const reply = await run(RESERVE, owner, reserveRequest(request))
+      throwReserveError(reply)
+      const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
+      const refused = fieldOf(reply, 'refused')
+      if (refused !== undefined) return { refused: numberOf(refused), levels }
+      const isElastic = request.claims.some((claim) => claim.elastic === true)
+      return { granted: isElastic ? numberOf(fieldOf(reply, 'granted')) : undefined, levels }
+    },
+    settle: async (owner, settlement, options = {}) => {
+      const reply = await run(SETTLE, owner, { ...options, limits, ...settlementRequest(settlement, limits) })
+      if (fieldOf(reply, 'settled') === true) return 'settled'
+      return fieldOf(reply, 'repeated') === true ? 'repeated' : 'unknown'
+    },
+    shrink: async (owner, reservationId, counters, amount) => {
+      const selected = Object.fromEntries(counters.map((counter) => [encodeText(counter), true]))
+      await run(SHRINK, owner, { reservation: encodeText(reservationId), counters: selected, amount })
+    },
+    levels: async (owner, counters) => {
+      const reply = await run(READ_LEVELS, owner, { counters: counters.map(encodeText) })
+      return listOf(fieldOf(reply, 'levels')).map(levelIn)
+    },
+    tallies: async (owner, names) => {
+      const reply = await run(READ_TALLIES, owner, { names: names.map(encodeText) })
+      return listOf(fieldOf(reply, 'tallies')).map((fields) => readTally(listOf(fields)))
+    },
+  }
+}
+
+/** Reads a hash as a list of alternating names and values. The name of a sum begins with `f`. */
+function readTally(fields: readonly unknown[]): Readonly<Record<string, number>> {
+  const amounts: [string, number][] = []
+  for (let index = 0; index + 1 < fields.length; index += 2) {
+    const name = textOf(fields[index])
+    if (name.startsWith('f')) amounts.push([decodeText(name.slice(1)), numberOf(fields[index + 1])])
+  }
+  return Object.fromEntries(amounts)
 }

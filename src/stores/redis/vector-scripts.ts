@@ -1,10 +1,14 @@
 import { defineScript, type Script } from './client.ts'
-import { COMMON } from './scripts.ts'
+import { COMMON } from './client.ts'
 
 /**
- * Vectors of one length. Each scope has keys of its own: `v:<scope>` is a vector set, or with `request.scans` (a server
- * without vector sets) `d:<scope>` has the vectors by id and `o:<scope>` the ids by an ascending number; `e:<scope>` has
- * the ids by their end. `i:<id>` says which scope and owner an id has, and `k:<owner>` has the owner's ids by their end.
+ * Vectors of one length. Keys of the data:
+ *
+ * - `v:<scope>`: the vector set
+ * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by an ascending number, on a server without vector sets
+ *   (`request.scans`)
+ * - `e:<scope>` and `k:<owner>`: ids by expiry
+ * - `i:<id>`: scope and owner of an id
  */
 const VECTORS = `
 local root = base .. ':x' .. request.dimensions
@@ -21,10 +25,10 @@ local function erase(scope, id)
     call('VREM', root .. ':v:' .. scope, id)
   end
 end
--- Removing a vector takes about 0.1 ms, so each call removes only a few.
+-- Removing a vector from a set takes about 0.1 ms, so one call removes at most 20.
 local function sweep(scope)
-  local most = request.scans and 1000 or 20
-  for _, id in ipairs(call('ZRANGEBYSCORE', root .. ':e:' .. scope, '-inf', text(now), 'LIMIT', 0, most)) do
+  local limit = request.scans and 1000 or 20
+  for _, id in ipairs(call('ZRANGEBYSCORE', root .. ':e:' .. scope, '-inf', text(now), 'LIMIT', 0, limit)) do
     erase(scope, id)
   end
 end
@@ -38,7 +42,7 @@ local function isAlive(scope, id)
 end
 `
 
-/** Adds or replaces a vector. A full scope, or a full share of one owner, loses the vector that expires first. */
+/** Adds or replaces a vector. A full scope or owner drops the vector that expires first. */
 export const ADD_VECTOR: Script = defineScript(`${COMMON}${VECTORS}
 local id, scope, owner = request.id, request.scope, request.owner
 local old = scopeOf(id)
@@ -56,33 +60,33 @@ for _ = 1, 20 do
   erase(scopeOf(first) or '', first)
   call('ZREM', ofOwner, first)
 end
-local left = request.ends - now
-if left <= 0 then return '{}' end
+local ttl = request.ends - now
+if ttl <= 0 then return '{}' end
 call('SET', root .. ':i:' .. id, cjson.encode({ scope = scope, owner = owner }), 'PX', lifetime(request.ends))
 call('ZADD', inScope, text(request.ends), id)
 call('ZADD', ofOwner, text(request.ends), id)
-keepFor(inScope, left)
-keepFor(ofOwner, left)
+keepFor(inScope, ttl)
+keepFor(ofOwner, ttl)
 if request.scans then
   local order, time = root .. ':o:' .. scope, call('TIME')
   local last = call('ZREVRANGE', order, 0, 0, 'WITHSCORES')[2] or '0'
-  -- Numbers follow the clock, so that none is used again after the data was flushed.
+  -- Numbers follow the clock, so that no number is reused after FLUSHDB.
   call('ZADD', order, text(math.max(last + 1, time[1] * 1000000 + time[2])), id)
   call('HSET', root .. ':d:' .. scope, id, request.vector)
-  keepFor(order, left)
-  keepFor(root .. ':d:' .. scope, left)
+  keepFor(order, ttl)
+  keepFor(root .. ':d:' .. scope, ttl)
 else
   local set = root .. ':v:' .. scope
   local arguments = { 'VADD', set, 'VALUES', request.dimensions, unpack(request.vector) }
   arguments[#arguments + 1] = id
   arguments[#arguments + 1] = 'NOQUANT'
   call(unpack(arguments))
-  keepFor(set, left)
+  keepFor(set, ttl)
 end
 return '{}'
 `)
 
-/** Small sets are compared one by one, so the result is exact. */
+/** Compares sets of at most 2,000 vectors one by one, for an exact result. */
 export const NEAREST_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local scope, set = request.scope, root .. ':v:' .. request.scope
 sweep(scope)
@@ -98,8 +102,8 @@ return cjson.encode({ neighbors = neighbors })
 `)
 
 /**
- * For servers without vector sets: returns the numbers of all vectors of a scope, and one page of the vectors after a
- * number.
+ * Returns the numbers of all vectors of a scope, and one page of the vectors after a number. For servers without vector
+ * sets.
  */
 export const READ_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local scope, numbers, vectors = request.scope, {}, {}
@@ -121,7 +125,7 @@ if scope then erase(scope, request.id) end
 return '{}'
 `)
 
-/** Deletes the keys of one page of the key space, and returns where the next page begins: '0' at the end. */
+/** Deletes the keys of one page of the key space. Returns the cursor of the next page, or '0' after the last page. */
 export const CLEAR_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local pattern = string.gsub(root, '[%[%]%*%?%\\\\^-]', '\\\\%0') .. ':*'
 local page = call('SCAN', request.cursor, 'MATCH', pattern, 'COUNT', 1000)
@@ -129,7 +133,7 @@ for _, key in ipairs(page[2]) do call('UNLINK', key) end
 return cjson.encode({ cursor = page[1] })
 `)
 
-/** Returns whether the server has vector sets (Redis 8 and newer). */
+/** Returns true if the server has vector sets (Redis 8 or newer). */
 export const HAS_VECTOR_SETS: Script = defineScript(`${COMMON}
 local reply = redis.pcall('VCARD', base .. ':x')
 return cjson.encode({ sets = not (type(reply) == 'table' and reply.err ~= nil) })

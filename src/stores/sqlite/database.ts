@@ -1,13 +1,13 @@
 /** A parameter of a statement. */
 export type SqliteValue = string | number
 
-/** The end of a row without an end. A number, so that comparisons need no special case. */
+/** The expiry of a row that never expires. A number, so that comparisons need no special case. */
 export const NEVER: number = Number.MAX_SAFE_INTEGER
 
 /** A prepared statement of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. */
 export interface SqliteStatement {
   run(...parameters: SqliteValue[]): unknown
-  /** Returns the first row as an object; undefined or null when there is none. */
+  /** Returns the first row as an object, or undefined or null if there is no row. */
   get(...parameters: SqliteValue[]): unknown
   all(...parameters: SqliteValue[]): unknown[]
 }
@@ -20,14 +20,14 @@ export interface SqliteDatabase {
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** Runs statements, each prepared once, and groups them into atomic steps. */
+/** Prepares each statement once. */
 export interface Sql {
   run(sql: string, ...parameters: SqliteValue[]): void
   row(sql: string, ...parameters: SqliteValue[]): Row | undefined
   rows(sql: string, ...parameters: SqliteValue[]): readonly Row[]
   /**
-   * Runs `work` as one transaction. `BEGIN IMMEDIATE` takes the write lock first: a transaction that upgrades a read
-   * lock can fail at once when another process writes, regardless of the busy timeout.
+   * Runs `work` as one transaction. `BEGIN IMMEDIATE` takes the write lock first, because upgrading a read lock fails
+   * immediately while another process writes, regardless of the busy timeout.
    */
   atomically<result>(work: () => result): result
 }
@@ -64,7 +64,7 @@ export function createSql(database: SqliteDatabase): Sql {
   }
 }
 
-/** SQLite rolls back by itself after some errors; a second rollback then fails, and the first error matters. */
+/** Ignores errors: SQLite rolls back automatically after some errors, so that a second rollback fails. */
 function rollBack(database: SqliteDatabase): void {
   try {
     database.exec('ROLLBACK')
@@ -75,22 +75,19 @@ function asRow(value: unknown): Row | undefined {
   return typeof value === 'object' && value !== null ? { ...value } : undefined
 }
 
-/** Reads a column that the schema declares as a number. */
 export function numberIn(row: Row | undefined, column: string): number {
   const value = row?.[column]
   return typeof value === 'number' ? value : Number(value ?? 0)
 }
 
-/** Reads a column that the schema declares as text. */
 export function textIn(row: Row, column: string): string {
   const value = row[column]
   return typeof value === 'string' ? value : ''
 }
 
 /**
- * Entry n brings a file from `user_version` n to n + 1. Entries are never changed after a release.
- *
- * Triggers keep `shares` and `pools` equal to the sums of the rows, whichever statement removes a row.
+ * Entry n upgrades a file from `user_version` n to n + 1. Entries do not change after a release. Triggers keep `shares`
+ * and `pools` equal to the sums of the rows.
  */
 const MIGRATIONS: readonly string[] = [
   `
@@ -155,6 +152,18 @@ const MIGRATIONS: readonly string[] = [
   CREATE TABLE tallies (name TEXT PRIMARY KEY, amounts TEXT NOT NULL, ends_at INTEGER NOT NULL) WITHOUT ROWID;
   CREATE INDEX tallies_by_end ON tallies (ends_at);
   `,
+  // Version 1 called a reservation a ticket.
+  `
+  ALTER TABLE tickets RENAME TO reservations;
+  ALTER TABLE reservations RENAME COLUMN name TO id;
+  ALTER TABLE reservations RENAME COLUMN lapses_at TO expires_at;
+  DROP INDEX tickets_by_lapse;
+  CREATE INDEX reservations_by_expiry ON reservations (expires_at);
+  ALTER TABLE holds RENAME COLUMN ticket TO reservation;
+  ALTER TABLE holds RENAME COLUMN lapses_at TO expires_at;
+  DROP INDEX holds_by_lapse;
+  CREATE INDEX holds_by_expiry ON holds (expires_at);
+  `,
 ]
 
 function countBy(table: string, poolOf: (row: 'NEW' | 'OLD') => string): string {
@@ -172,14 +181,14 @@ function countBy(table: string, poolOf: (row: 'NEW' | 'OLD') => string): string 
   END;`
 }
 
-/** Brings the file to the newest schema. Several processes may do so at once: the first one does the work. */
+/** Upgrades the file to the newest schema. Several processes may migrate concurrently: the first one does the work. */
 export function migrateSqlite(sql: Sql, exec: (script: string) => unknown): void {
   if (versionOf(sql) === MIGRATIONS.length) return
   sql.atomically(() => {
     const version = versionOf(sql)
     if (version > MIGRATIONS.length) {
       throw new Error(
-        `The database file has schema version ${version}, and this version of sluice knows ${MIGRATIONS.length} at most. Update sluice, or use another file.`,
+        `The database file has schema version ${version}, and this version of sluice supports at most version ${MIGRATIONS.length}. Update sluice, or use another file.`,
       )
     }
     for (const script of MIGRATIONS.slice(version)) exec(script)

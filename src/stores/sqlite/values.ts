@@ -1,7 +1,24 @@
-import { type Quota, type WriteOptions, quotaExceeded } from '../../core/store.ts'
-import { bytesOf, poolOf, refuseGiant, shareOf, type BulkLimits, type PoolLimit, type PoolName } from '../bounds.ts'
-import { decodeText, encodeText } from '../wire.ts'
-import { NEVER, numberIn, textIn, type Row, type Sql } from './database.ts'
+import {
+  type LogEntry,
+  type LogQuery,
+  type NewLogEntry,
+  type Quota,
+  quotaExceeded,
+  type WriteOptions,
+} from '../../core/store.ts'
+import {
+  type BulkLimits,
+  bytesOf,
+  decodeText,
+  encodeText,
+  logShareOf,
+  type PoolLimit,
+  type ValuePool,
+  poolOf,
+  refuseOversized,
+  shareOf,
+} from '../durable-store.ts'
+import { NEVER, numberIn, type Row, type Sql, textIn } from './database.ts'
 
 export interface SqliteValues {
   get(key: string): string | undefined
@@ -11,18 +28,18 @@ export interface SqliteValues {
   list(prefix: string, after: string | undefined, limit: number): readonly string[]
 }
 
-/** A value to write, with the texts as the database stores them. */
+/** A value with encoded texts. */
 interface Entry {
   readonly key: string
   readonly value: string
   readonly bytes: number
-  readonly pool: Exclude<PoolName, 'logs'>
+  readonly pool: ValuePool
   readonly share: string
   readonly expiresAt: number
 }
 
-/** Maximum number of expired values that one write removes. */
-const SWEEP = 1_000
+/** Maximum number of expired rows that one write removes. */
+const MAX_SWEPT = 1_000
 
 export function createValues(sql: Sql, now: () => number, limits: BulkLimits): SqliteValues {
   function get(key: string): string | undefined {
@@ -34,7 +51,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     sql.run(
       'DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)',
       now(),
-      SWEEP,
+      MAX_SWEPT,
     )
   }
 
@@ -49,12 +66,13 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
       share: encodeText(shareOf(key, quota)),
       expiresAt: ttlMs === undefined ? NEVER : now() + ttlMs,
     }
-    if (entry.pool === 'expiring') refuseGiant(entry.bytes, limits.expiring, quota)
+    if (entry.pool === 'expiring') refuseOversized(entry.bytes, limits.expiring, quota)
     const old = sql.row('SELECT bytes, pool, share FROM entries WHERE key = ?', entry.key)
-    if (entry.pool === 'owned' && quota !== undefined && !mustFit) refuseOverfull(entry, old, quota)
+    if (entry.pool === 'owned' && quota !== undefined && !mustFit) refuseIfFull(entry, old, quota)
     if (old !== undefined) sql.run('DELETE FROM entries WHERE key = ?', entry.key)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
-    if (entry.pool === 'expiring') dropOldest(entry, quota)
+    if (entry.pool === 'expiring')
+      dropOldest(sql, { pool: 'expiring', share: entry.share, bytes: entry.bytes }, { quota, limit: limits.expiring })
     sql.run(
       'INSERT INTO entries (key, value, bytes, pool, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
       entry.key,
@@ -66,42 +84,18 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     )
   }
 
-  /** Refuses a value that is never dropped. Replacing a value by one that is not larger is always possible. */
-  function refuseOverfull(entry: Entry, old: Row | undefined, quota: Quota): void {
+  /** Throws if a value without an expiry does not fit. Replacing a value by one that is not larger always succeeds. */
+  function refuseIfFull(entry: Entry, old: Row | undefined, quota: Quota): void {
     const isReplaced = old?.['pool'] === 'owned' && old['share'] === entry.share
     const moreEntries = isReplaced ? 0 : 1
     const moreBytes = entry.bytes - (isReplaced ? numberIn(old, 'bytes') : 0)
     if (moreEntries === 0 && moreBytes <= 0) return
-    const held = sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', 'owned', entry.share))
-    const all = sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', 'owned'))
-    // A key uses at most as much as remains free, so the next key can also store values.
+    const held = sizeOfShare(sql, 'owned', entry.share)
+    const all = sizeOfPool(sql, 'owned')
+    // A key may use at most as much as remains free, so that further keys can also store values.
     const maxEntries = Math.min(quota.maxEntries, limits.owned.entries - all.entries - moreEntries)
     const maxBytes = Math.min(quota.maxBytes, limits.owned.bytes - all.bytes - moreBytes)
     if (held.entries + moreEntries > maxEntries || held.bytes + moreBytes > maxBytes) throw quotaExceeded(quota)
-  }
-
-  /** Drops values until the new one fits: first the oldest of its quota, then the oldest of the largest share. */
-  function dropOldest({ share, bytes }: Entry, quota: Quota | undefined): void {
-    if (quota !== undefined) {
-      const most = { entries: quota.maxEntries, bytes: quota.maxBytes }
-      const held = (): PoolLimit =>
-        sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', 'expiring', share))
-      while (isOver(held(), bytes, most)) dropFrom(share)
-    }
-    const all = (): PoolLimit => sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', 'expiring'))
-    while (isOver(all(), bytes, limits.expiring)) {
-      const largest = sql.row('SELECT share FROM shares WHERE pool = ? ORDER BY bytes DESC LIMIT 1', 'expiring')
-      if (largest === undefined) return
-      dropFrom(textIn(largest, 'share'))
-    }
-  }
-
-  function dropFrom(share: string): void {
-    sql.run(
-      'DELETE FROM entries WHERE id = (SELECT min(id) FROM entries WHERE pool = ? AND share = ?)',
-      'expiring',
-      share,
-    )
   }
 
   function remove(key: string): boolean {
@@ -112,7 +106,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     return true
   }
 
-  /** Keys with a prefix are contiguous in the order of keys, so the first key without it ends the list. */
+  /** Keys with a common prefix are contiguous, so the list ends before the first key without the prefix. */
   function list(prefix: string, after: string | undefined, limit: number): readonly string[] {
     const start = encodeText(prefix)
     const rows = sql.rows(
@@ -143,10 +137,110 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
   }
 }
 
+/** A row to insert. */
+interface NewRow {
+  readonly pool: 'expiring' | 'logs'
+  readonly share: string
+  readonly bytes: number
+}
+
+/** Drops rows until the new row fits: first the oldest of its quota, then the oldest of the largest share. */
+function dropOldest(
+  sql: Sql,
+  { pool, share, bytes }: NewRow,
+  { quota, limit }: { readonly quota: Quota | undefined; readonly limit: PoolLimit },
+): void {
+  const table = pool === 'logs' ? 'log_entries' : 'entries'
+  const oldest = pool === 'logs' ? 'share = ?' : `pool = 'expiring' AND share = ?`
+  const dropFrom = (name: string): void =>
+    sql.run(`DELETE FROM ${table} WHERE id = (SELECT min(id) FROM ${table} WHERE ${oldest})`, name)
+  if (quota !== undefined) {
+    const own = { entries: quota.maxEntries, bytes: quota.maxBytes }
+    while (isOver(sizeOfShare(sql, pool, share), bytes, own)) dropFrom(share)
+  }
+  while (isOver(sizeOfPool(sql, pool), bytes, limit)) {
+    const largest = sql.row('SELECT share FROM shares WHERE pool = ? ORDER BY bytes DESC LIMIT 1', pool)
+    if (largest === undefined) return
+    dropFrom(textIn(largest, 'share'))
+  }
+}
+
+function sizeOfShare(sql: Sql, pool: string, share: string): PoolLimit {
+  return sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', pool, share))
+}
+
+function sizeOfPool(sql: Sql, pool: string): PoolLimit {
+  return sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', pool))
+}
+
 function sizeOf(row: Row | undefined): PoolLimit {
   return { entries: numberIn(row, 'entries'), bytes: numberIn(row, 'bytes') }
 }
 
-function isOver({ entries, bytes }: PoolLimit, more: number, most: PoolLimit): boolean {
-  return entries > 0 && (entries + 1 > most.entries || bytes + more > most.bytes)
+function isOver({ entries, bytes }: PoolLimit, added: number, limit: PoolLimit): boolean {
+  return entries > 0 && (entries + 1 > limit.entries || bytes + added > limit.bytes)
+}
+
+export interface SqliteLogs {
+  /** Runs within a transaction of the caller. */
+  append(log: string, entry: NewLogEntry): void
+  entries(log: string, query: LogQuery): readonly LogEntry[]
+}
+
+/** Number of digits of a cursor, which is zero-padded so that cursors sort as text. */
+const CURSOR_DIGITS = 16
+/** Maximum time value of a Date, in milliseconds. */
+const MAX_TIME = 8.64e15
+
+export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): SqliteLogs {
+  function append(log: string, { at, value, ttlMs, quota }: NewLogEntry): void {
+    const bytes = bytesOf(log, value)
+    refuseOversized(bytes, limits.logs, quota)
+    const time = now()
+    sql.run(
+      'DELETE FROM log_entries WHERE id IN (SELECT id FROM log_entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)',
+      time,
+      MAX_SWEPT,
+    )
+    const share = encodeText(logShareOf(log, quota))
+    dropOldest(sql, { pool: 'logs', share, bytes }, { quota, limit: limits.logs })
+    sql.run(
+      'INSERT INTO log_entries (log, at, value, bytes, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
+      encodeText(log),
+      at,
+      encodeText(value),
+      bytes,
+      share,
+      ttlMs === undefined ? NEVER : time + ttlMs,
+    )
+  }
+
+  function entries(
+    log: string,
+    { from = -MAX_TIME, to = MAX_TIME, after = '0', limit }: LogQuery,
+  ): readonly LogEntry[] {
+    const rows = sql.rows(
+      `SELECT id, at, value FROM log_entries
+       WHERE log = ? AND id > ? AND at >= ? AND at < ? AND expires_at > ?
+       ORDER BY id LIMIT ?`,
+      encodeText(log),
+      cursorNumber(after),
+      from,
+      to,
+      now(),
+      limit,
+    )
+    return rows.map((row) => ({
+      cursor: String(numberIn(row, 'id')).padStart(CURSOR_DIGITS, '0'),
+      at: numberIn(row, 'at'),
+      value: decodeText(textIn(row, 'value')),
+    }))
+  }
+
+  return { append, entries }
+}
+
+/** An unknown cursor starts from the beginning. */
+function cursorNumber(cursor: string): number {
+  return /^\d{1,16}$/.test(cursor) ? Number(cursor) : 0
 }

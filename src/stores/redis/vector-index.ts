@@ -1,10 +1,10 @@
-import type { AnswerStore, Neighbor, VectorIndex } from '../../core/cache-ports.ts'
+import { LRUCache } from 'lru-cache'
 import { lazy } from '../../core/async.ts'
+import type { Neighbor, VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, wholeFrom } from '../../core/option-checks.ts'
-import { STORE_CHECKS } from '../bounds.ts'
-import { REDIS_CHECKS, redisStore, type RedisStoreOptions } from '../redis.ts'
-import { fieldOf, listOf, numberOf, textOf } from '../wire.ts'
-import { ANSWER_CHECKS, checkVector, createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
+import { fieldOf, listOf, numberOf, textOf } from '../durable-store.ts'
+import { REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
+import { checkVector } from '../stored-answers.ts'
 import { createContext, createRunScript, type Script } from './client.ts'
 import {
   ADD_VECTOR,
@@ -14,28 +14,17 @@ import {
   READ_VECTORS,
   REMOVE_VECTOR,
 } from './vector-scripts.ts'
-import { LRUCache } from 'lru-cache'
-
-/** Options of `redisAnswerStore()`. */
-export interface RedisAnswerStoreOptions
-  extends StoredAnswersOptions, Pick<RedisStoreOptions, 'client' | 'prefix' | 'limits' | 'now'> {}
-
-const CHECK_ANSWERS = optionsOf({ ...REDIS_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
-
-/** Creates an answer store in Redis for the semantic cache of all processes with the same prefix. */
-export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore {
-  checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
-  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...store } = options
-  return createStoredAnswers(redisStore(store), options, options.now ?? Date.now)
-}
 
 /** Options of `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
-  /** The length of the embedder's vectors. Vectors of another embedder need another prefix. @default 1024 */
+  /** Length of the embedder's vectors. Each embedder needs a separate prefix. @default 1024 */
   readonly dimensions?: number
-  /** Maximum number of vectors in one scope. The one that expires first is removed. @default 10,000; 256 without vector sets */
+  /**
+   * Maximum number of vectors in one scope. A full scope drops the vector that expires first.
+   * @default 10,000, or 256 without vector sets
+   */
   readonly maxPerScope?: number
-  /** Maximum number of vectors that the requests of one key add. @default 10,000 */
+  /** Maximum number of vectors that the requests of one key have added. @default 10,000 */
   readonly maxPerKey?: number
 }
 
@@ -50,12 +39,12 @@ const CHECK_INDEX = optionsOf(
   },
   ['client'],
 )
-/** Maximum without vector sets, because each process compares copies of the vectors. */
+/** Maximum number of vectors per scope without vector sets. Each process copies and compares them. */
 const MAX_SCANNED = 256
 
 /**
- * Creates a vector index in Redis. A look-up is one call. Each scope has its own vector set (Redis 8). A server
- * without vector sets keeps at most 256 vectors per scope, which each process copies and compares.
+ * Creates a vector index in Redis. A look-up is one call. Each scope has a separate vector set (Redis 8). On a server
+ * without vector sets, a scope has at most 256 vectors, which each process copies and compares.
  */
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
   checkOptions('redisVectorIndex', options, CHECK_INDEX)
@@ -77,7 +66,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
     const reply = await send(NEAREST_VECTORS, { scope, vector: Array.from(vector), limit })
     return listOf(fieldOf(reply, 'neighbors')).map((neighbor) => {
       const [id, score] = listOf(neighbor)
-      // A score is between 0 and 1.
+      // Redis maps the cosine to a score from 0 to 1.
       return { id: textOf(id), similarity: 2 * numberOf(score) - 1 }
     })
   }
@@ -85,10 +74,10 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
   return {
     add: async ({ id, scope, owner = '', vector, expiresAt }) => {
       checkVector(vector, dimensions)
-      const isSet = await hasSets()
-      const maxPerScope = options.maxPerScope ?? (isSet ? MAX_VECTORS : MAX_SCANNED)
-      const written = isSet ? Array.from(vector) : writeVector(vector)
-      await send(ADD_VECTOR, { id, scope, owner, vector: written, ends: expiresAt, maxPerScope, maxPerKey })
+      const usesSets = await hasSets()
+      const maxPerScope = options.maxPerScope ?? (usesSets ? MAX_VECTORS : MAX_SCANNED)
+      const encoded = usesSets ? Array.from(vector) : encodeVector(vector)
+      await send(ADD_VECTOR, { id, scope, owner, vector: encoded, ends: expiresAt, maxPerScope, maxPerKey })
     },
     nearest: async (scope, vector, { least, limit }) => {
       checkVector(vector, dimensions)
@@ -106,15 +95,15 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
       (await hasSets())
         ? []
         : [
-            `Redis has no vector sets (Redis 8 has them): redisVectorIndex compares at most ${options.maxPerScope ?? MAX_SCANNED} questions per scope.`,
+            `The Redis server has no vector sets, so redisVectorIndex compares at most ${options.maxPerScope ?? MAX_SCANNED} questions per scope. Use Redis 8 or newer.`,
           ],
   }
 }
 
-/** Reads the numbers of all vectors of a scope, and a page of the vectors after a number. */
+/** Returns the numbers of all vectors of a scope, and one page of the vectors after a number. */
 type ReadVectors = (scope: string, after: number) => Promise<unknown>
 
-/** Copies of the vectors of one Redis without vector sets, which this process compares itself. */
+/** Copies of the vectors of a server without vector sets, for comparison in this process. */
 interface VectorMirror {
   nearest(scope: string, vector: Float32Array, limit: number): Promise<readonly Neighbor[]>
 }
@@ -124,14 +113,14 @@ interface Copy {
   readonly vector: Float32Array
 }
 
-/** Number of scopes that are kept: with 256 vectors of 4 KiB each they take 64 MiB. */
+/** Maximum number of copied scopes. With 256 vectors of 4 KiB each, they take 64 MiB. */
 const MAX_SCOPES = 64
-/** Vectors of one reply. */
+/** Maximum number of vectors in one reply. */
 const PAGE = 64
 
 /**
- * A look-up receives the numbers of all vectors and the content of new ones. If a number that is not new is missing
- * here, the data of the server was replaced, and all vectors are read again.
+ * A look-up reads the numbers of all vectors and the content of new vectors. If an older vector is missing here, the
+ * data of the server was replaced, so all vectors are read again.
  */
 function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror {
   const scopes = new LRUCache<string, ReadonlyMap<number, Copy>>({ max: MAX_SCOPES })
@@ -139,20 +128,20 @@ function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror
   async function copiesOf(scope: string): Promise<ReadonlyMap<number, Copy>> {
     const known = new Map(scopes.get(scope))
     let after = Math.max(0, ...known.keys())
-    for (let isAgain = false; ;) {
+    for (let isReread = false; ;) {
       const reply = await read(scope, after)
       const numbers = new Set(listOf(fieldOf(reply, 'numbers')).map(numberOf))
       for (const number of known.keys()) if (!numbers.has(number)) known.delete(number)
       const page = listOf(fieldOf(reply, 'vectors')).map((entry) => listOf(entry).map(textOf))
       for (const [number, id = '', text = ''] of page) {
         after = numberOf(number)
-        known.set(after, { id, vector: vectorIn(text, dimensions) })
+        known.set(after, { id, vector: decodeVector(text, dimensions) })
       }
       if (page.length === PAGE) continue
-      if (known.size === numbers.size || isAgain) break
+      if (known.size === numbers.size || isReread) break
       known.clear()
       after = 0
-      isAgain = true
+      isReread = true
     }
     scopes.set(scope, known)
     return known
@@ -161,23 +150,23 @@ function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror
   return {
     nearest: async (scope, vector, limit) => {
       const copies = await copiesOf(scope)
-      return Array.from(copies.values(), (copy) => ({ id: copy.id, similarity: product(copy.vector, vector) }))
+      return Array.from(copies.values(), (copy) => ({ id: copy.id, similarity: dotProduct(copy.vector, vector) }))
         .toSorted((one, other) => other.similarity - one.similarity)
         .slice(0, limit)
     },
   }
 }
 
-/** Writes 32-bit floats, least byte first, as base64. */
-function writeVector(vector: Float32Array): string {
+/** Encodes 32-bit floats, little-endian, as base64. */
+function encodeVector(vector: Float32Array): string {
   const bytes = new Uint8Array(vector.length * 4)
   const view = new DataView(bytes.buffer)
   vector.forEach((value, at) => view.setFloat32(at * 4, value, true))
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))
 }
 
-/** A damaged vector matches no other. */
-function vectorIn(text: string, dimensions: number): Float32Array {
+/** Returns the zero vector, which is similar to no vector, for damaged data. */
+function decodeVector(text: string, dimensions: number): Float32Array {
   const vector = new Float32Array(dimensions)
   const bytes = /^[A-Za-z0-9+/]+={0,2}$/.test(text) && text.length % 4 === 0 ? atob(text) : ''
   if (bytes.length !== dimensions * 4) return vector
@@ -185,7 +174,7 @@ function vectorIn(text: string, dimensions: number): Float32Array {
   return vector.map((_, at) => view.getFloat32(at * 4, true))
 }
 
-function product(one: Float32Array, other: Float32Array): number {
+function dotProduct(one: Float32Array, other: Float32Array): number {
   let sum = 0
   for (let at = 0; at < one.length; at += 1) sum += (one[at] ?? 0) * (other[at] ?? 0)
   return sum

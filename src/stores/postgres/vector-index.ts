@@ -1,37 +1,17 @@
-import type { AnswerStore, VectorIndex } from '../../core/cache-ports.ts'
+import type { VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, wholeFrom } from '../../core/option-checks.ts'
-import { STORE_CHECKS } from '../bounds.ts'
-import { POSTGRES_CHECKS, postgresStore, type PostgresStoreOptions } from '../postgres.ts'
-import { encodeText, fieldOf, listOf, numberOf, textOf } from '../wire.ts'
-import { ANSWER_CHECKS, checkVector, createStoredAnswers, type StoredAnswersOptions } from '../stored-answers.ts'
+import { encodeText, fieldOf, listOf, numberOf, textOf } from '../durable-store.ts'
+import { POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
+import { checkVector } from '../stored-answers.ts'
 import { createCallFunction, createRunQuery, type RunQuery } from './client.ts'
-
-/** Options of `postgresAnswerStore()`. */
-export interface PostgresAnswerStoreOptions extends StoredAnswersOptions, PostgresStoreOptions {}
-
-/** Answers of the semantic cache in PostgreSQL. */
-export interface PostgresAnswerStore extends AnswerStore {
-  /** Creates the schema, or brings it to the newest version. `npx sluice migrate` does the same. */
-  migrate(): Promise<void>
-}
-
-const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
-
-/** Creates an answer store in the tables of `postgresStore`, for the semantic cache of all processes with the same schema. */
-export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
-  checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
-  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...others } = options
-  const store = postgresStore(others)
-  return { ...createStoredAnswers(store, options, options.now ?? Date.now), migrate: store.migrate }
-}
 
 /** Options of `postgresVectorIndex()`. */
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
-  /** The length of the embedder's vectors. Vectors of another embedder need another schema. @default 1024 */
+  /** Length of the embedder's vectors. Each embedder needs a separate schema. @default 1024 */
   readonly dimensions?: number
-  /** Maximum number of vectors in one scope. The one that expires first is removed. @default 10,000 */
+  /** Maximum number of vectors in one scope. A full scope drops the vector that expires first. @default 10,000 */
   readonly maxPerScope?: number
-  /** Maximum number of vectors that the requests of one key add. @default 10,000 */
+  /** Maximum number of vectors that the requests of one key have added. @default 10,000 */
   readonly maxPerKey?: number
 }
 
@@ -41,7 +21,7 @@ export interface PostgresVectorIndex extends VectorIndex {
   migrate(): Promise<void>
 }
 
-/** Maximum dimensions that pgvector can index. */
+/** Maximum number of dimensions that an index of pgvector supports. */
 const MAX_DIMENSIONS = 2_000
 const MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
@@ -95,18 +75,18 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
 
 interface VectorTable {
   readonly schema: string
-  /** Part of the name of the table and of its functions, so that vectors of several lengths can exist side by side. */
+  /** Suffix of the names of the table and its functions, so that a schema can contain vectors of several lengths. */
   readonly dimensions: number
 }
 
-/** Parts of the table, each with an index of its own. A scope is in one of them. */
+/** Number of partitions. Each has a separate index and contains whole scopes. */
 const PARTITIONS = 8
-/** Maximum number of vectors of a scope that are compared one by one, for an exact result. */
-const COMPARED = 1_000
+/** Maximum size of a scope whose vectors are compared one by one, for an exact result. */
+const MAX_COMPARED = 1_000
 
 /**
- * Creates the table and its functions in one step. Several processes may run it at once. It needs permission to create
- * the extension pgvector, unless the extension exists.
+ * Creates the table and its functions in one step. Several processes may run it concurrently. If the extension pgvector
+ * does not exist, the database user needs permission to create it.
  */
 async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> {
   const { schema } = table
@@ -125,7 +105,6 @@ async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> 
   )
 }
 
-/** The scope is the partition key and the first column of the primary key. */
 function tables({ schema, dimensions }: VectorTable): string {
   const name = `vectors_${dimensions}`
   const parts = Array.from({ length: PARTITIONS }, (_, part) => part)
@@ -151,10 +130,10 @@ const MOMENT = `coalesce((r->>'now')::bigint, (extract(epoch FROM clock_timestam
 
 function changes({ schema, dimensions }: VectorTable): string {
   const table = `${schema}.vectors_${dimensions}`
-  const overfull = (column: 'scope' | 'owner', most: string): string => `
+  const deleteExcess = (column: 'scope' | 'owner', limit: string): string => `
       DELETE FROM ${table} WHERE (scope, id) IN (
         SELECT v.scope, v.id FROM ${table} v WHERE v.${column} = r->>'${column}'
-        ORDER BY v.ends_at DESC, v.id OFFSET (r->>'${most}')::integer LIMIT 20);`
+        ORDER BY v.ends_at DESC, v.id OFFSET (r->>'${limit}')::integer LIMIT 20);`
   return `
     CREATE OR REPLACE FUNCTION ${schema}.add_vector_${dimensions}(request text) RETURNS text LANGUAGE plpgsql AS $$
     DECLARE
@@ -169,8 +148,8 @@ function changes({ schema, dimensions }: VectorTable): string {
         VALUES (r->>'scope', r->>'id', r->>'owner', (r->>'ends')::bigint, (r->>'vector')::vector)
         ON CONFLICT (scope, id) DO UPDATE
         SET owner = excluded.owner, ends_at = excluded.ends_at, vector = excluded.vector;
-      ${overfull('scope', 'maxPerScope')}
-      ${overfull('owner', 'maxPerKey')}
+      ${deleteExcess('scope', 'maxPerScope')}
+      ${deleteExcess('owner', 'maxPerKey')}
       RETURN '{}';
     END $$;
 
@@ -189,24 +168,24 @@ function changes({ schema, dimensions }: VectorTable): string {
 }
 
 /**
- * A scope is read by its primary key and sorted. A scope with many vectors is searched along the HNSW index of its
- * partition, which goes on until enough vectors of the scope are found.
+ * Sorts the vectors of a small scope by distance. Searches a large scope with the HNSW index of its partition, which
+ * continues until it has found enough vectors of the scope.
  */
 function search({ schema, dimensions }: VectorTable): string {
   const table = `${schema}.vectors_${dimensions}`
   const neighbors = (source: string): string => `
         SELECT coalesce(jsonb_agg(jsonb_build_array(n.id, n.similarity::text) ORDER BY n.similarity DESC), '[]') INTO found
-        FROM (SELECT s.id, 1 - (s.vector <=> probe) AS similarity FROM ${source} ORDER BY s.vector <=> probe
+        FROM (SELECT s.id, 1 - (s.vector <=> target) AS similarity FROM ${source} ORDER BY s.vector <=> target
           LIMIT (r->>'limit')::integer) n;`
   return `
     CREATE OR REPLACE FUNCTION ${schema}.nearest_vectors_${dimensions}(request text) RETURNS text LANGUAGE plpgsql AS $$
     DECLARE
       r jsonb := request::jsonb;
       moment bigint := ${MOMENT};
-      probe vector(${dimensions}) := (r->>'vector')::vector;
+      target vector(${dimensions}) := (r->>'vector')::vector;
       found jsonb;
     BEGIN
-      IF (SELECT count(*) FROM (SELECT 1 FROM ${table} v WHERE v.scope = r->>'scope' LIMIT ${COMPARED + 1}) few) <= ${COMPARED} THEN
+      IF (SELECT count(*) FROM (SELECT 1 FROM ${table} v WHERE v.scope = r->>'scope' LIMIT ${MAX_COMPARED + 1}) few) <= ${MAX_COMPARED} THEN
         WITH s AS MATERIALIZED (
           SELECT v.id, v.vector FROM ${table} v WHERE v.scope = r->>'scope' AND v.ends_at > moment)
         ${neighbors('s')}

@@ -1,0 +1,184 @@
+import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
+import { COMMON, defineScript, type Script } from './client.ts'
+import { ITEMS } from './value-scripts.ts'
+
+/**
+ * Counters: `c:<name>` is "spent held end generation". A counter that expires and is created again has another
+ * generation, so that an old reservation is not released from it.
+ *
+ * Reservations: `t:<id>` contains the expiry and the held amounts. The sorted set `lapses` orders open reservations by
+ * expiry. Both names, and the field `lapses`, are older than the term "reservation" and stay, because processes of
+ * several versions share the data.
+ */
+const COUNTERS = `
+local MAX, LATE = ${MAX_AMOUNT}, ${LATE_MS}
+local function readCounter(name)
+  local found = call('GET', base .. ':c:' .. name)
+  if not found then return nil end
+  local spent, held, ends, generation = string.match(found, '^(%d+) (%d+) (%d+) (.*)$')
+  if tonumber(ends) <= now then return nil end
+  return { spent = tonumber(spent), held = tonumber(held), ends = tonumber(ends), generation = generation }
+end
+local function writeCounter(name, counter)
+  local value = text(counter.spent) .. ' ' .. text(counter.held) .. ' ' .. text(counter.ends) .. ' ' .. counter.generation
+  call('SET', base .. ':c:' .. name, value, 'PX', lifetime(counter.ends))
+end
+local function readReservation(id)
+  local found = call('GET', base .. ':t:' .. id)
+  if not found then return nil end
+  local reservation = cjson.decode(found)
+  if reservation.lapses + LATE <= now then return nil end
+  return reservation
+end
+local function writeReservation(id, reservation)
+  call('SET', base .. ':t:' .. id, cjson.encode(reservation), 'PX', lifetime(reservation.lapses + LATE))
+end
+local function release(reservation)
+  for _, hold in ipairs(reservation.holds) do
+    local counter = readCounter(hold[1])
+    if counter and counter.generation == hold[2] then
+      counter.held = math.max(0, counter.held - tonumber(hold[3]))
+      writeCounter(hold[1], counter)
+    end
+  end
+end
+local function releaseExpired()
+  for _, id in ipairs(call('ZRANGEBYSCORE', base .. ':lapses', '-inf', text(now), 'LIMIT', 0, 1000)) do
+    local reservation = readReservation(id)
+    if reservation then
+      release(reservation)
+      reservation.holds = {}
+      writeReservation(id, reservation)
+    end
+    call('ZREM', base .. ':lapses', id)
+  end
+end
+local function levelOf(counter)
+  return counter and math.min(MAX, counter.spent + counter.held) or 0
+end
+`
+
+/** A tally is a hash: `ends`, and one field `f<name>` per sum. It has at most 4,096 sums. */
+const TALLIES = `
+local function addTally(tally)
+  local key = base .. ':y:' .. tally.name
+  if tally.ends and tally.ends <= now then return end
+  local ends = call('HGET', key, 'ends')
+  if ends and tonumber(ends) <= now then call('DEL', key) end
+  for field, amount in pairs(tally.amounts) do
+    local found = call('HGET', key, 'f' .. field)
+    if found or call('HLEN', key) < 4097 then
+      local sum = tonumber(found or '0') + amount
+      call('HSET', key, 'f' .. field, text(math.max(-MAX, math.min(MAX, sum))))
+    end
+  end
+  if tally.ends then
+    call('HSET', key, 'ends', text(tally.ends))
+    call('PEXPIRE', key, lifetime(tally.ends))
+  end
+end
+`
+
+export const RESERVE: Script = defineScript(`${COMMON}${COUNTERS}
+releaseExpired()
+if readReservation(request.reservation) then return cjson.encode({ error = 'duplicate' }) end
+local counters, before, levels = {}, {}, {}
+for index, claim in ipairs(request.claims) do
+  if claim.ends <= now then return cjson.encode({ error = 'expired', counter = claim.counter }) end
+  counters[index] = readCounter(claim.counter)
+  before[index] = levelOf(counters[index])
+  levels[index] = text(before[index])
+end
+local granted, refused = nil, nil
+for index, claim in ipairs(request.claims) do
+  local needed = claim.amount
+  if claim.elastic then needed = math.min(claim.amount, request.minimum or claim.amount) end
+  local remaining = claim.max - before[index]
+  if needed > remaining then refused = index break end
+  if claim.elastic then granted = math.min(granted or MAX, claim.amount, remaining) end
+end
+if refused then return cjson.encode({ refused = refused - 1, levels = levels }) end
+local holds = {}
+for index, claim in ipairs(request.claims) do
+  local amount = claim.elastic and granted or claim.amount
+  local counter = counters[index] or { spent = 0, held = 0, ends = claim.ends, generation = request.reservation }
+  counter.held = counter.held + amount
+  counter.ends = math.max(counter.ends, claim.ends)
+  writeCounter(claim.counter, counter)
+  holds[index] = { claim.counter, counter.generation, text(amount) }
+  levels[index] = text(before[index] + amount)
+end
+local expires = now + request.expiresAfter
+writeReservation(request.reservation, { lapses = expires, holds = holds })
+call('ZADD', base .. ':lapses', text(expires), request.reservation)
+keepFor(base .. ':lapses', request.expiresAfter + LATE)
+return cjson.encode({ granted = text(granted or 0), levels = levels })
+`)
+
+/** With `force`, adds the charges even if this slot has no reservation, because another slot has settled it. */
+export const SETTLE: Script = defineScript(`${COMMON}${COUNTERS}${ITEMS}${TALLIES}
+releaseExpired()
+local id = request.reservation
+local reservation = readReservation(id)
+if reservation and reservation.settled then return '{"repeated":true}' end
+if not reservation and not request.force then return '{}' end
+if reservation then
+  release(reservation)
+  call('DEL', base .. ':t:' .. id)
+  call('ZREM', base .. ':lapses', id)
+end
+if request.mark then writeReservation(id, { lapses = now, holds = {}, settled = true }) end
+for _, charge in ipairs(request.charges) do
+  local counter = readCounter(charge.counter)
+  if not counter and charge.ends > now then
+    counter = { spent = 0, held = 0, ends = charge.ends, generation = id .. '!' }
+  end
+  if counter then
+    counter.spent = math.min(MAX, counter.spent + charge.amount)
+    counter.ends = math.max(counter.ends, charge.ends)
+    writeCounter(charge.counter, counter)
+  end
+end
+for _, tally in ipairs(request.tallies) do addTally(tally) end
+for _, entry in ipairs(request.entries) do append(entry) end
+return '{"settled":true}'
+`)
+
+/** Lowers the held amounts of a reservation to the smaller amount that another slot granted. */
+export const SHRINK: Script = defineScript(`${COMMON}${COUNTERS}
+local reservation = readReservation(request.reservation)
+if not reservation then return '{}' end
+for _, hold in ipairs(reservation.holds) do
+  local counter = readCounter(hold[1])
+  local excess = tonumber(hold[3]) - request.amount
+  if request.counters[hold[1]] and excess > 0 then
+    hold[3] = text(request.amount)
+    if counter and counter.generation == hold[2] then
+      counter.held = math.max(0, counter.held - excess)
+      writeCounter(hold[1], counter)
+    end
+  end
+end
+writeReservation(request.reservation, reservation)
+return '{}'
+`)
+
+export const READ_LEVELS: Script = defineScript(`${COMMON}${COUNTERS}
+releaseExpired()
+local levels = {}
+for index, name in ipairs(request.counters) do
+  local counter = readCounter(name)
+  levels[index] = { text(counter and counter.spent or 0), text(counter and counter.held or 0) }
+end
+return cjson.encode({ levels = levels })
+`)
+
+export const READ_TALLIES: Script = defineScript(`${COMMON}
+local tallies = {}
+for index, name in ipairs(request.names) do
+  local found = call('HGETALL', base .. ':y:' .. name)
+  local ends = call('HGET', base .. ':y:' .. name, 'ends')
+  tallies[index] = (ends and tonumber(ends) <= now) and {} or found
+end
+return cjson.encode({ tallies = tallies })
+`)

@@ -1,0 +1,197 @@
+import { COMMON, defineScript, type Script } from './client.ts'
+
+/**
+ * Values and log entries are items of the pools `durable`, `owned`, `expiring` and `logs`. An item is `v<key>` or
+ * `l<sequence number>`. Keys of the data:
+ *
+ * - `i:<item>`: the content
+ * - `meta`: pool, share and size of each item
+ * - `share:<pool>:<share>`: items of a share by age
+ * - `bytes:<pool>`: shares by size
+ * - `pools`: totals of each pool
+ * - `ends`: items by expiry
+ * - `index`: keys of values in order
+ * - `log:<log>`: entries of a log in order
+ */
+export const ITEMS: string = `
+local function sizeOfShare(pool, share)
+  local entries = call('ZCARD', base .. ':share:' .. pool .. ':' .. share)
+  return entries, tonumber(call('ZSCORE', base .. ':bytes:' .. pool, share) or '0')
+end
+local function sizeOfPool(pool)
+  local found = call('HMGET', base .. ':pools', pool .. ':entries', pool .. ':bytes')
+  return tonumber(found[1] or '0'), tonumber(found[2] or '0')
+end
+local function count(pool, share, entries, bytes)
+  call('ZINCRBY', base .. ':bytes:' .. pool, text(bytes), share)
+  call('HINCRBY', base .. ':pools', pool .. ':entries', text(entries))
+  call('HINCRBY', base .. ':pools', pool .. ':bytes', text(bytes))
+end
+local function drop(item)
+  local found = call('HGET', base .. ':meta', item)
+  if not found then return false end
+  local meta = cjson.decode(found)
+  call('HDEL', base .. ':meta', item)
+  call('DEL', base .. ':i:' .. item)
+  call('ZREM', base .. ':ends', item)
+  call('ZREM', base .. ':share:' .. meta.pool .. ':' .. meta.share, item)
+  count(meta.pool, meta.share, -1, -meta.bytes)
+  if call('ZCARD', base .. ':share:' .. meta.pool .. ':' .. meta.share) == 0 then
+    call('ZREM', base .. ':bytes:' .. meta.pool, meta.share)
+  end
+  if meta.log then call('ZREM', base .. ':log:' .. meta.log, item)
+  else call('ZREM', base .. ':index', string.sub(item, 2)) end
+  return true
+end
+local function sweep()
+  repeat
+    local due = call('ZRANGEBYSCORE', base .. ':ends', '-inf', text(now), 'LIMIT', 0, 100)
+    for _, item in ipairs(due) do
+      if not drop(item) then call('ZREM', base .. ':ends', item) end
+    end
+  until #due < 100
+end
+local function write(item, meta, content, ttl)
+  if ttl then
+    call('SET', base .. ':i:' .. item, content, 'PX', lifetime(now + ttl))
+    call('ZADD', base .. ':ends', text(now + ttl), item)
+  else
+    call('SET', base .. ':i:' .. item, content)
+  end
+  call('HSET', base .. ':meta', item, cjson.encode(meta))
+  call('ZADD', base .. ':share:' .. meta.pool .. ':' .. meta.share, text(call('INCR', base .. ':sequence')), item)
+  count(meta.pool, meta.share, 1, meta.bytes)
+end
+local function isOver(entries, bytes, added, limit)
+  return entries > 0 and (entries + 1 > limit.entries or bytes + added > limit.bytes)
+end
+local function dropOldest(pool, share)
+  local oldest = call('ZRANGE', base .. ':share:' .. pool .. ':' .. share, 0, 0)[1]
+  if oldest then drop(oldest) else call('ZREM', base .. ':bytes:' .. pool, share) end
+end
+local function dropUntilFits(pool, share, bytes, quota, limit)
+  while quota do
+    local entries, held = sizeOfShare(pool, share)
+    if not isOver(entries, held, bytes, quota) then break end
+    dropOldest(pool, share)
+  end
+  while true do
+    local entries, held = sizeOfPool(pool)
+    local largest = call('ZREVRANGE', base .. ':bytes:' .. pool, 0, 0)[1]
+    if not largest or not isOver(entries, held, bytes, limit) then break end
+    dropOldest(pool, largest)
+  end
+end
+local function append(entry)
+  sweep()
+  dropUntilFits('logs', entry.share, entry.bytes, entry.quota, request.limits.logs)
+  local id = text(call('INCR', base .. ':sequence'))
+  local item = 'l' .. string.rep('0', 16 - #id) .. id
+  call('ZADD', base .. ':log:' .. entry.log, id, item)
+  local content = cjson.encode({ at = text(entry.at), value = entry.value })
+  write(item, { pool = 'logs', share = entry.share, bytes = entry.bytes, log = entry.log }, content, entry.ttl)
+end
+local function isAlive(item)
+  local ends = call('ZSCORE', base .. ':ends', item)
+  return not ends or tonumber(ends) > now
+end
+`
+
+export const GET: Script = defineScript(`${COMMON}${ITEMS}
+local item = 'v' .. request.key
+local value = call('GET', base .. ':i:' .. item)
+if not value or not isAlive(item) then return '{}' end
+return cjson.encode({ value = value })
+`)
+
+/** Implements `set`, `swap` and `delete`. */
+export const WRITE: Script = defineScript(`${COMMON}${ITEMS}
+sweep()
+local item = 'v' .. request.key
+if request.isSwap then
+  local current = call('GET', base .. ':i:' .. item) or nil
+  if current ~= request.expected then return '{"done":false}' end
+end
+local pool, share, bytes, quota = request.pool, request.share, request.bytes, request.quota
+if not request.value then
+  return drop(item) and '{"done":true,"found":true}' or '{"done":true}'
+end
+local limit = request.limit
+if pool == 'owned' and not request.mustFit then
+  local found = call('HGET', base .. ':meta', item)
+  local old = found and cjson.decode(found) or {}
+  local isReplaced = old.pool == pool and old.share == share
+  local moreEntries, moreBytes = isReplaced and 0 or 1, bytes - (isReplaced and old.bytes or 0)
+  if moreEntries > 0 or moreBytes > 0 then
+    local entries, held = sizeOfShare(pool, share)
+    local allEntries, allBytes = sizeOfPool(pool)
+    local maxEntries = math.min(quota.entries, limit.entries - allEntries - moreEntries)
+    local maxBytes = math.min(quota.bytes, limit.bytes - allBytes - moreBytes)
+    if entries + moreEntries > maxEntries or held + moreBytes > maxBytes then return '{"full":true}' end
+  end
+end
+drop(item)
+if request.ttl and request.ttl <= 0 then return '{"done":true}' end
+if pool == 'expiring' then dropUntilFits(pool, share, bytes, quota, limit) end
+write(item, { pool = pool, share = share, bytes = bytes }, request.value, request.ttl)
+call('ZADD', base .. ':index', 0, request.key)
+return '{"done":true}'
+`)
+
+/** Compares bytes, because Lua compares strings by the server's locale. */
+export const LIST: Script = defineScript(`${COMMON}${ITEMS}
+local function isBefore(a, b)
+  for position = 1, math.min(#a, #b) do
+    local left, right = string.byte(a, position), string.byte(b, position)
+    if left ~= right then return left < right end
+  end
+  return #a < #b
+end
+sweep()
+local prefix, after = request.prefix, request.after
+local first = '[' .. prefix
+if after and not isBefore(after, prefix) then first = '(' .. after end
+local keys = {}
+for _, key in ipairs(call('ZRANGEBYLEX', base .. ':index', first, '+', 'LIMIT', 0, request.limit)) do
+  if string.sub(key, 1, #prefix) ~= prefix then break end
+  keys[#keys + 1] = key
+end
+return cjson.encode({ keys = keys })
+`)
+
+export const APPEND: Script = defineScript(`${COMMON}${ITEMS}
+for _, entry in ipairs(request.entries) do append(entry) end
+return '{}'
+`)
+
+export const ENTRIES: Script = defineScript(`${COMMON}${ITEMS}
+local found, after = {}, '(' .. request.after
+while #found < request.limit do
+  local page = call('ZRANGEBYSCORE', base .. ':log:' .. request.log, after, '+inf', 'LIMIT', 0, 200)
+  for _, item in ipairs(page) do
+    local content = call('GET', base .. ':i:' .. item)
+    if content and #found < request.limit and isAlive(item) then
+      local entry = cjson.decode(content)
+      local at = tonumber(entry.at)
+      if at >= (request.from or at) and at < (request.to or at + 1) then
+        found[#found + 1] = { string.sub(item, 2), entry.at, entry.value }
+      end
+    end
+  end
+  if #page < 200 then break end
+  after = '(' .. text(tonumber(string.sub(page[#page], 2)))
+end
+return cjson.encode({ entries = found })
+`)
+
+/** Returns the settings on which durability depends. A setting that the server does not report is omitted. */
+export const READ_SETTINGS: Script = defineScript(`
+local function setting(section, pattern)
+  local info = redis.pcall('INFO', section)
+  return type(info) == 'string' and string.match(info, pattern) or nil
+end
+return cjson.encode({
+  appendOnly = setting('persistence', 'aof_enabled:(%d)'),
+  policy = setting('memory', 'maxmemory_policy:([%w-]+)'),
+})
+`)
