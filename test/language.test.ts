@@ -17,7 +17,7 @@ const RENAMED = /^src\/(?:formats|savings|stores|testing|tokens|replay|batches)\
 const DATA: ReadonlySet<string> = new Set([
   'src/cache/english.ts',
   'src/cache/pleasantries.ts',
-  'src/savings/terms.ts',
+  'src/savings/query.ts',
   'src/savings/query.ts',
   'src/savings/summary.ts',
   'src/testing/vector-contracts.ts',

@@ -1,7 +1,7 @@
 import { textOfMessage, type Prompt } from '../../src/core/prompt.ts'
 import { NO_USAGE, promptTokens } from '../../src/core/answer.ts'
 import { costOf, type Price } from '../../src/core/money.ts'
-import { createMemory } from '../../src/savings/memory.ts'
+import { createMemory } from '../../src/savings/conversation.ts'
 import { markForCache } from '../../src/savings/prompt-cache.ts'
 import type { Steering } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'

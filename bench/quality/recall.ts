@@ -103,7 +103,7 @@ export function through(
 
 const tools = {
   meter,
-  read: createSegmentAnalyzer(meter.tokenizer.estimate, yieldToEventLoop),
+  analyze: createSegmentAnalyzer(meter.tokenizer.estimate, yieldToEventLoop),
   pause: yieldToEventLoop,
 }
 

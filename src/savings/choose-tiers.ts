@@ -1,40 +1,54 @@
-import { add, subtract, type NanoUsd } from '../core/money.ts'
+import { add, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
+import type { Model } from '../core/model.ts'
 import type { Meter } from '../core/ports.ts'
-import {
-  type Course,
-  courseCosts,
-  type CourseCosts,
-  isSafe,
-  maySwitch,
-  type Outlook,
-  passthrough,
-  turnsAhead,
-  turnsToRecoup,
-} from './net.ts'
-import type { Tier, TierForecast, TierJob } from './tier.ts'
-import { type History, isWarm, warmTokens } from './upstream-cache.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { CutOptions } from './cut.ts'
-import type { Conversation, Segment } from './conversation.ts'
+import type { Tier, TierForecast, TierJob } from './tier.ts'
+import { type History, isWarm, sendingCost, warmTokens } from './upstream-cache.ts'
+
+/** Expectations about the further requests of a conversation. */
+export interface Outlook {
+  readonly model: Model
+  /** Number of further requests. */
+  readonly turns: number
+  /** Tokens that each further request adds. */
+  readonly growth: number
+  /** True if requests follow each other within the lifetime of the upstream's cache. */
+  readonly staysWarm: boolean
+}
+
+/** One way of sending a conversation: unchanged, or by a tier. */
+interface SendOption extends TierForecast {
+  /** Tokens at the start of this prompt that the upstream has cached. */
+  readonly warm: number
+}
+
+interface SendCosts {
+  /** Cost of this request, including small-model calls. */
+  readonly now: NanoUsd
+  /** Cost of this request and all further requests. */
+  readonly total: NanoUsd
+}
 
 /** A tier that may run without a header, and its expected cost. */
 export interface TierCandidate {
   readonly tier: Tier
+  /** Absent for a tier without a forecast. */
   readonly expected?: {
-    readonly costs: CourseCosts
-    /** Cost of this request and of the further requests within which a switch must pay for itself. */
+    readonly costs: SendCosts
+    /** Cost of this request and of the requests within which a switch must pay for itself. */
     readonly soon: NanoUsd
-    /** Small-model calls for this request. */
+    /** Cost of small-model calls for this request. */
     readonly calls: NanoUsd
     /** Cost of sending everything instead. */
-    readonly whole: CourseCosts
+    readonly whole: SendCosts
   }
 }
 
-type ForecastTierCandidate = Required<TierCandidate>
+type ForecastCandidate = Required<TierCandidate>
 
 /**
- * Returns the tiers worth trying without a header, cheapest first. Tiers without a forecast come first, in their order.
+ * Returns the tiers that are expected to save money, cheapest first. Tiers without a forecast come before them, in their
+ * order.
  */
 export async function chooseTiers(
   tiers: readonly Tier[],
@@ -47,72 +61,71 @@ export async function chooseTiers(
   const { tokens } = job
   const warm = warmTokens(history, job, history)
   const soonOutlook = { ...outlook, turns: turnsToRecoup(turnsSoFar(job.prompt)) }
-  const asWhole = passthrough(tokens, warmTokens(history.whole, job, history))
-  const whole = courseCosts(asWhole, outlook)
-  const always: TierCandidate[] = []
-  const candidates: ForecastTierCandidate[] = []
+  const unchanged = sendUnchanged(tokens, warmTokens(history.whole, job, history))
+  const whole = costsOf(unchanged, outlook)
+  const withoutForecast: TierCandidate[] = []
+  const candidates: ForecastCandidate[] = []
   for (const tier of tiers) {
     const forecast = await tier.forecast?.(job)
     if (forecast === undefined) {
-      always.push({ tier })
+      withoutForecast.push({ tier })
       continue
     }
-    const course = courseOf(tier, forecast, job, history)
-    if (!isSafe({ debt: history.debt, course, tokens, warm, wholeNow: whole.now }, outlook)) continue
-    const soon = courseCosts(course, soonOutlook).total
-    candidates.push({ tier, expected: { costs: courseCosts(course, outlook), soon, calls: forecast.calls, whole } })
+    const option = optionOf(tier, forecast, job, history)
+    if (!isSafe({ debt: history.debt, option, tokens, warm, wholeNow: whole.now }, outlook)) continue
+    const soon = costsOf(option, soonOutlook).total
+    candidates.push({ tier, expected: { costs: costsOf(option, outlook), soon, calls: forecast.calls, whole } })
   }
-  const standards = { whole, wholeSoon: courseCosts(asWhole, soonOutlook).total, history }
-  return [...always, ...cheapestOf(candidates, standards)]
+  const wholeSoon = costsOf(unchanged, soonOutlook).total
+  return [...withoutForecast, ...cheapestOf(candidates, { whole, wholeSoon, history })]
 }
 
-/** Cost of tiers that declined, and of the small-model calls that they expected. */
+/** The tiers that declined so far. */
 export interface Declined {
+  /** Actual cost of their small-model calls. */
   readonly spent: NanoUsd
-  /** The lowest expected cost of their calls. Absent while no tier with a forecast has declined. */
+  /** Lowest expected cost of their small-model calls. Absent if no tier with a forecast declined. */
   readonly calls?: NanoUsd
 }
 
 /**
- * Returns true when a tier that was not ordered may run after others declined: it asks no more of the small model than
- * they would have, and together with what they spent it still costs less than sending everything.
+ * Returns true if a tier without a header may run after others declined: its small-model calls cost at most as
+ * much as theirs, and its total cost plus their actual cost is below the cost of sending everything.
  */
-export function mayFollow({ expected }: TierCandidate, { spent, calls }: Declined): boolean {
+export function mayRunAfter({ spent, calls }: Declined, { expected }: TierCandidate): boolean {
   if (expected === undefined || calls === undefined) return true
   return expected.calls <= calls && add(expected.costs.total, spent) < expected.whole.total
 }
 
-interface Standards {
-  readonly whole: CourseCosts
+interface Alternatives {
+  readonly whole: SendCosts
   readonly wholeSoon: NanoUsd
   readonly history: History
 }
 
-/**
- * Returns the candidates that may replace the last choice and cost less than sending everything, when that is an
- * alternative.
- */
+/** Returns the candidates that may replace the option of the last request, cheapest first. */
 function cheapestOf(
-  candidates: readonly ForecastTierCandidate[],
-  { whole, wholeSoon, history }: Standards,
+  candidates: readonly ForecastCandidate[],
+  { whole, wholeSoon, history }: Alternatives,
 ): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
   const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
-  const standard = last?.expected.costs ?? whole
-  const soon = last?.expected.soon ?? wholeSoon
-  /** True when the loss is recouped soon or covered by the savings of the conversation so far. */
-  const isCovered = ({ expected }: ForecastTierCandidate): boolean =>
-    expected.soon <= soon || add(history.debt, subtract(expected.costs.now, standard.now)) <= 0
-  const open = candidates.filter(
-    (one) => one === last || (maySwitch({ standard, candidate: one.expected.costs }) && isCovered(one)),
+  const current = last?.expected.costs ?? whole
+  const currentSoon = last?.expected.soon ?? wholeSoon
+  /** True if the loss is recouped soon, or is at most the savings of the conversation so far. */
+  const isCovered = ({ expected }: ForecastCandidate): boolean =>
+    expected.soon <= currentSoon || add(history.debt, subtract(expected.costs.now, current.now)) <= 0
+  const allowed = candidates.filter(
+    (candidate) =>
+      candidate === last || (maySwitch({ current, candidate: candidate.expected.costs }) && isCovered(candidate)),
   )
-  const returns = last !== undefined && maySwitch({ standard, candidate: whole })
-  return open
-    .filter(({ expected: { costs } }) => !returns || costs.total < whole.total)
+  const mayStopRewriting = last !== undefined && maySwitch({ current, candidate: whole })
+  return allowed
+    .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < whole.total)
     .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)
 }
 
-function courseOf(tier: Tier, forecast: TierForecast, job: TierJob, history: History): Course {
+function optionOf(tier: Tier, forecast: TierForecast, job: TierJob, history: History): SendOption {
   const { rewritten } = history
   const continues = forecast.continues === true && rewritten.tier === tier.tier
   return { ...forecast, warm: continues ? warmTokens(rewritten, job, history) : 0 }
@@ -120,7 +133,7 @@ function courseOf(tier: Tier, forecast: TierForecast, job: TierJob, history: His
 
 const RECENT_TURNS = 10
 
-/** Estimates the rest of the conversation from its past. */
+/** Expects the conversation to continue as it did so far. */
 function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   return {
     model: job.model,
@@ -130,10 +143,7 @@ function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   }
 }
 
-/**
- * Average tokens that the last turns added. Only recent turns count, because the reading of an agent varies between
- * tasks.
- */
+/** Returns the average number of tokens that each of the last turns added. */
 export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
   const answers = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []))
   const from = answers.at(-RECENT_TURNS)
@@ -143,34 +153,93 @@ export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt
   return Math.min(added, tokens) / Math.min(answers.length, RECENT_TURNS)
 }
 
-/** Number of answers in a conversation. */
+/** Returns the number of answers in a conversation. */
 export function turnsSoFar({ messages }: Prompt): number {
   return messages.filter((message) => message.role === 'assistant').length
 }
 
-type Limits = Required<Pick<CutOptions, 'cap' | 'liveCap' | 'newest' | 'noticeRoom'>>
+/** Maximum number of further requests that a decision considers, unless more are almost certain. */
+const MAX_TURNS = 10
+/** A conversation ends within this share of its turns so far with a probability of about 2 %. */
+const CERTAIN_SHARE = 0.02
+/** Minimum ratio of the expected gain to the possible loss, because the conversation may end with this request. */
+const MIN_GAIN_RATIO = 2
 
-/** Estimates the tokens of a cut prompt: its cap, or more when the live turn and the newest messages exceed it. */
-export function expectedSize(
-  { prompt, turns }: Conversation,
-  limits: Limits,
-  meter: Pick<Meter, 'estimateOfMessage'>,
-): number {
-  const sizeOf = ({ messages }: Pick<Segment, 'messages'>): number =>
-    messages.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
-  const system = sizeOf({ messages: prompt.messages.filter(({ role }) => role === 'system') })
-  const live = turns.live.reduce((sum, segment) => sum + sizeOf(segment), 0)
-  let room = limits.liveCap - system - live
-  if (room < limits.noticeRoom) return limits.cap
-  let messages = turns.live.reduce((sum, segment) => sum + segment.messages.length, 0)
-  let newest = 0
-  for (const segment of turns.old.toReversed()) {
-    const size = sizeOf(segment)
-    const isEnough = messages >= limits.newest.messages && newest >= limits.newest.tokens
-    if (isEnough || size > room) break
-    room -= size
-    newest += size
-    messages += segment.messages.length
+/** Returns the expected number of further requests: as many as so far, at most ten unless more are almost certain. */
+export function turnsAhead(turns: number): number {
+  return Math.max(Math.min(turns, MAX_TURNS), turnsToRecoup(turns) * (1 + MIN_GAIN_RATIO))
+}
+
+/** Returns the number of almost certain further requests, within which a switch must pay for itself. */
+function turnsToRecoup(turns: number): number {
+  return Math.floor(turns * CERTAIN_SHARE)
+}
+
+/** Returns the cost of an option for this request and for all further requests. */
+export function costsOf(option: SendOption, { model, turns, growth, staysWarm }: Outlook): SendCosts {
+  const now = add(sendingCost(model, option.tokens, option.warm), option.calls)
+  const { steady, callsPerTurn = ZERO } = option
+  let total = now
+  let size = option.tokens
+  for (let turn = 0; turn < turns; turn++) {
+    let warm = 0
+    let calls = callsPerTurn
+    if (steady !== undefined) {
+      warm = staysWarm ? size : 0
+      size += growth
+      if (size > steady.limit) {
+        size = steady.target
+        warm = 0
+        calls = steady.calls
+      }
+    }
+    total = add(total, add(sendingCost(model, size, warm), calls))
   }
-  return Math.max(limits.cap, system + live + newest + limits.noticeRoom)
+  return { now, total }
+}
+
+const NEVER_CUT = { limit: Number.POSITIVE_INFINITY, target: 0, calls: ZERO }
+
+/** Returns the option of sending everything. */
+export function sendUnchanged(tokens: number, warm: number): SendOption {
+  return { tokens, warm, calls: ZERO, steady: NEVER_CUT }
+}
+
+/**
+ * Returns true if a candidate may replace the option of the last request: this request costs at most as much, or the
+ * expected gain is at least twice the possible loss.
+ */
+export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'candidate', SendCosts>>): boolean {
+  if (candidate.total >= current.total) return false
+  const loss = subtract(candidate.now, current.now)
+  return loss <= 0 || subtract(current.total, candidate.total) >= times(loss, MIN_GAIN_RATIO)
+}
+
+interface Risk {
+  /** Cost so far minus that of sending everything on each turn. */
+  readonly debt: NanoUsd
+  readonly option: SendOption
+  /** Tokens of the whole conversation. */
+  readonly tokens: number
+  /** Tokens that the upstream would have cached if every request had been sent unchanged. */
+  readonly warm: number
+  /** Cost of sending everything now, with the actual state of the upstream's cache. */
+  readonly wholeNow: NanoUsd
+}
+
+/**
+ * Returns true if the conversation costs at most one rewrite more than sending everything, whenever it ends and even if
+ * the next request must be sent unchanged. Otherwise an option that is cheap once, because nothing is cached, could lose
+ * a little on each later turn. Assumes no growth.
+ */
+export function isSafe({ debt, option, tokens, warm, wholeNow }: Risk, { model }: Outlook): boolean {
+  // A steady prompt may exceed its limit, so it need not be cut on the next turn.
+  const uncut = option.steady === undefined ? option : { ...option, steady: NEVER_CUT }
+  const { now, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
+  const wholeNext = sendingCost(model, tokens, tokens)
+  const isDearerNext = subtract(total, now) > wholeNext
+  const returnCost = isDearerNext ? subtract(sendingCost(model, tokens, 0), wholeNext) : ZERO
+  if (add(now, returnCost) <= wholeNow) return true
+  const added = subtract(now, sendingCost(model, tokens, warm))
+  return add(add(debt, added), returnCost) <= now
 }

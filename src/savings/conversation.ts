@@ -9,52 +9,54 @@ import {
 } from '../core/prompt.ts'
 import { digestOf } from '../core/digest.ts'
 import { sha256 } from '#hash'
+import { LRUCache } from 'lru-cache'
+import { quotaOf, type Store } from '../core/store.ts'
 
 /**
- * Messages that stay together: a user message, an answer, or an answer with its tool calls and their results. A segment
- * is kept, excerpted or dropped as a whole, so that no call loses its result.
+ * A user message, an answer, or an answer with its tool calls and their results. Segments are the units of selection, so
+ * a tool call never loses its result.
  */
 export interface Segment {
   readonly kind: 'user' | 'assistant' | 'exchange'
   readonly messages: readonly Message[]
-  /** The index of each of its messages among the prompt's messages. */
-  readonly places: readonly number[]
+  /** Indexes of the messages in the prompt. */
+  readonly indexes: readonly number[]
 }
 
-/** A prompt's messages, cut where they may be cut. System messages are in no segment: they always stay. */
+/** The segments of a prompt, oldest first. System messages are not part of any segment, because they are never cut. */
 export interface SplitConversation {
-  /** Everything before the live turn, oldest first. */
   readonly old: readonly Segment[]
-  /** The last user message and all that came after it. The first segment holds that message. */
+  /** The live turn: the segment with the last user message, and all later segments. */
   readonly live: readonly Segment[]
 }
 
 /**
- * Cuts a conversation into segments. The live turn begins with the last user message, or, when that message also answers
- * tool calls, with the message that made them. Without any user message the last segment is the live turn.
+ * Splits a conversation into segments. If the last user message also contains tool results, the live turn begins with
+ * the tool calls. Without a user message, the live turn is the last segment.
  */
 export function splitConversation(messages: readonly Message[]): SplitConversation {
-  const segments = unitsOf(messages)
-  const asked = lastUserIndex(messages)
-  const live =
-    asked === -1 ? segments.length - 1 : segments.findLastIndex((segment) => (segment.places[0] ?? 0) <= asked)
-  return { old: segments.slice(0, Math.max(0, live)), live: segments.slice(Math.max(0, live)) }
+  const segments = segmentsOf(messages)
+  const question = lastUserIndex(messages)
+  const last =
+    question === -1 ? segments.length - 1 : segments.findLastIndex((segment) => (segment.indexes[0] ?? 0) <= question)
+  const start = Math.max(0, last)
+  return { old: segments.slice(0, start), live: segments.slice(start) }
 }
 
-function unitsOf(messages: readonly Message[]): Segment[] {
-  const segments: { kind: Segment['kind']; messages: Message[]; places: number[] }[] = []
-  for (const [place, message] of messages.entries()) {
+function segmentsOf(messages: readonly Message[]): Segment[] {
+  const segments: { kind: Segment['kind']; messages: Message[]; indexes: number[] }[] = []
+  for (const [index, message] of messages.entries()) {
     if (message.role === 'system') continue
     const last = segments.at(-1)
-    if (last?.kind === 'exchange' && answersCalls(message)) {
+    if (last?.kind === 'exchange' && hasToolResults(message)) {
       last.messages.push(message)
-      last.places.push(place)
-    } else segments.push({ kind: kindOf(message), messages: [message], places: [place] })
+      last.indexes.push(index)
+    } else segments.push({ kind: kindOf(message), messages: [message], indexes: [index] })
   }
   return segments
 }
 
-function answersCalls(message: Message): boolean {
+function hasToolResults(message: Message): boolean {
   return message.role !== 'assistant' && message.parts.some((part) => part.type === 'tool-result')
 }
 
@@ -64,22 +66,17 @@ function kindOf(message: Message): Segment['kind'] {
   return message.role === 'assistant' ? 'assistant' : 'exchange'
 }
 
-/** Returns true when the segment contains a message written by a user. */
-export function holdsUserWords(segment: Segment): boolean {
-  return segment.messages.some((message) => message.role === 'user' && !holdsOnlyToolResults(message))
-}
-
-/** A conversation as segments from the first to the last, including the live turn. */
 export interface Conversation {
   readonly prompt: Prompt
   readonly turns: SplitConversation
+  /** All segments, including the live turn. */
   readonly segments: readonly Segment[]
   readonly chain: Chain
 }
 
 const conversations = new WeakMap<Prompt, Conversation>()
 
-/** Returns the conversation of a prompt. Cached, because one request needs it several times. */
+/** Returns the conversation of a prompt. Cached, because each tier of a request calls it. */
 export function conversationOf(prompt: Prompt): Conversation {
   const known = conversations.get(prompt)
   if (known !== undefined) return known
@@ -91,73 +88,73 @@ export function conversationOf(prompt: Prompt): Conversation {
   return conversation
 }
 
-/** Hashes the prefixes of a conversation. A prefix has the same hash on every turn, and no other prefix has it. */
+/** The SHA-256 hashes of the prefixes of a conversation. A prefix has the same hash on every turn. */
 export interface Chain {
-  /** Returns the hash of the system prompt and the first `segments` segments: 64 hex digits. */
+  /** Returns the hash of the system prompt and the first `segments` segments, in 64 hex digits. */
   at(segments: number): string
 }
 
-/** Prefixes are hashed in links of about this many characters, from the oldest end. */
-const LINK = 8000
+/** Approximate number of characters between two checkpoints. */
+const CHECKPOINT_LENGTH = 8000
 
-/** SHA-256 over links: each character is hashed once per turn, regardless of the number of prefixes. */
+/** Hashes each prefix from the last checkpoint before it, so that the total cost is linear in the conversation. */
 export function createChain(system: readonly Message[], segments: readonly Pick<Segment, 'messages'>[]): Chain {
-  const traces = segments.map((segment) => segment.messages.map(traceOf).join('\u0001'))
-  const links: { readonly segments: number; readonly name: string }[] = []
+  const texts = segments.map((segment) => segment.messages.map(hashedText).join('\u0001'))
+  const checkpoints: { readonly segments: number; readonly hash: string }[] = []
 
   const build = (): void => {
-    let name = sha256(system.map(traceOf).join('\u0001'))
-    links.push({ segments: 0, name })
-    let held: string[] = []
+    let hash = sha256(system.map(hashedText).join('\u0001'))
+    checkpoints.push({ segments: 0, hash })
+    let pending: string[] = []
     let length = 0
-    for (const [index, trace] of traces.entries()) {
-      held.push(trace)
-      length += trace.length
-      if (length < LINK) continue
-      name = follow(name, held)
-      links.push({ segments: index + 1, name })
-      held = []
+    for (const [index, text] of texts.entries()) {
+      pending.push(text)
+      length += text.length
+      if (length < CHECKPOINT_LENGTH) continue
+      hash = extendHash(hash, pending)
+      checkpoints.push({ segments: index + 1, hash })
+      pending = []
       length = 0
     }
   }
 
   return {
     at(count) {
-      if (links.length === 0) build()
-      const link = links.findLast((one) => one.segments <= count)
-      if (link === undefined) return ''
-      return link.segments === count ? link.name : follow(link.name, traces.slice(link.segments, count))
+      if (checkpoints.length === 0) build()
+      const last = checkpoints.findLast((checkpoint) => checkpoint.segments <= count)
+      if (last === undefined) return ''
+      return last.segments === count ? last.hash : extendHash(last.hash, texts.slice(last.segments, count))
     },
   }
 }
 
-function follow(before: string, traces: readonly string[]): string {
-  return sha256(`${before}\u0002${traces.join('\u0002')}`)
+function extendHash(hash: string, texts: readonly string[]): string {
+  return sha256(`${hash}\u0002${texts.join('\u0002')}`)
 }
 
-/** Returns everything of a message that a model sees, as one text. */
-function traceOf(message: Message): string {
-  return `${message.role}\u0003${message.parts.map(traceOfPart).join('\u0003')}`
+/** Returns the content of a message that a model receives, as one text. */
+function hashedText(message: Message): string {
+  return `${message.role}\u0003${message.parts.map(hashedPart).join('\u0003')}`
 }
 
-function traceOfPart(part: Part): string {
+function hashedPart(part: Part): string {
   switch (part.type) {
     case 'text':
     case 'thinking':
       return `${part.type}\u0004${part.text}`
     case 'image':
     case 'document':
-      return `${part.type}\u0004${traceOfSource(part.source)}`
+      return `${part.type}\u0004${hashedSource(part.source)}`
     case 'tool-call':
       return `call\u0004${part.id}\u0004${part.name}\u0004${part.input}`
     case 'tool-result':
-      return `result\u0004${part.callId}\u0004${part.content.map(traceOfPart).join('\u0005')}`
+      return `result\u0004${part.callId}\u0004${part.content.map(hashedPart).join('\u0005')}`
     case 'opaque':
       return `opaque\u0004${JSON.stringify(part.native.value)}`
   }
 }
 
-function traceOfSource(source: Source | TextSource): string {
+function hashedSource(source: Source | TextSource): string {
   switch (source.type) {
     case 'base64':
       return digestOf(source, source.data, sha256)
@@ -168,4 +165,107 @@ function traceOfSource(source: Source | TextSource): string {
     case 'text':
       return source.text
   }
+}
+
+/** State that tiers keep between the turns of a conversation, separate for each owner. Losing it never affects answers. */
+export interface ConversationMemory {
+  recall(owner: string, key: string): Promise<string | undefined>
+  /** Like `recall`, but reads the cache of this process only. */
+  peek(owner: string, key: string): string | undefined
+  remember(owner: string, key: string, value: string): Promise<void>
+}
+
+const TTL_MS = 60 * 60 * 1000
+const MAX_CACHED_BYTES = 32 * 1024 * 1024
+const MAX_VALUE_LENGTH = 256 * 1024
+
+interface MemoryOptions {
+  readonly store: Pick<Store, 'get' | 'set'>
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+}
+
+/** Returns a memory in the store with a cache in this process. Values expire after one hour. No method rejects. */
+export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
+  const cache = new LRUCache<string, { readonly value: string; readonly expiresAt: number }>({
+    maxSize: MAX_CACHED_BYTES,
+    sizeCalculation: (entry, key) => 2 * (entry.value.length + key.length) + 64,
+  })
+  const keyOf = (owner: string, key: string): string => `savings:${owner}:${key}`
+
+  const peek = (owner: string, key: string): string | undefined => {
+    const entry = cache.get(keyOf(owner, key))
+    return entry !== undefined && entry.expiresAt > now() ? entry.value : undefined
+  }
+  return {
+    peek,
+    async recall(owner, key) {
+      const known = peek(owner, key)
+      if (known !== undefined) return known
+      try {
+        const value = await store.get(keyOf(owner, key))
+        if (value !== undefined) cache.set(keyOf(owner, key), { value, expiresAt: now() + TTL_MS })
+        return value
+      } catch {
+        return undefined
+      }
+    },
+    async remember(owner, key, value) {
+      if (value.length > MAX_VALUE_LENGTH) return
+      cache.set(keyOf(owner, key), { value, expiresAt: now() + TTL_MS })
+      try {
+        await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
+      } catch {
+        // Optional: another process computes the value again.
+      }
+    },
+  }
+}
+
+/** Number of shorter prefixes to look up. A turn usually adds two segments. Some clients add several turns at once. */
+const MAX_ADDED_SEGMENTS = 4
+
+export async function rememberAt(
+  memory: ConversationMemory,
+  owner: string,
+  conversation: Conversation,
+  entry: { kind: string; value: string },
+): Promise<void> {
+  await memory.remember(owner, `${entry.kind}:${conversation.chain.at(conversation.segments.length)}`, entry.value)
+}
+
+/** Returns the value for this conversation or, if there is none, for its longest recent prefix. */
+export function recallAt(
+  memory: ConversationMemory,
+  owner: string,
+  conversation: Conversation,
+  kind: string,
+): Promise<string | undefined> {
+  return recallPrefix(memory, owner, conversation, { kind, minAdded: 0 })
+}
+
+/** Like `recallAt`, but ignores the value of an earlier attempt of this request. */
+export function recallEarlier(
+  memory: ConversationMemory,
+  owner: string,
+  conversation: Conversation,
+  kind: string,
+): Promise<string | undefined> {
+  return recallPrefix(memory, owner, conversation, { kind, minAdded: 1 })
+}
+
+async function recallPrefix(
+  memory: ConversationMemory,
+  owner: string,
+  conversation: Conversation,
+  { kind, minAdded }: { readonly kind: string; readonly minAdded: number },
+): Promise<string | undefined> {
+  const counts = Array.from(
+    { length: MAX_ADDED_SEGMENTS + 1 - minAdded },
+    (_, at) => conversation.segments.length - minAdded - at,
+  ).filter((count) => count > 0)
+  const found = await Promise.all(
+    counts.map((count) => memory.recall(owner, `${kind}:${conversation.chain.at(count)}`)),
+  )
+  return found.find((value) => value !== undefined)
 }

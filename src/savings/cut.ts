@@ -2,119 +2,125 @@ import type { Message, Prompt } from '../core/prompt.ts'
 import { roundTokens } from './summary.ts'
 import type { Conversation, Segment } from './conversation.ts'
 import { asksForAnswer, queryOf } from './query.ts'
-import { isCut, rebuild } from './excerpt.ts'
-import { select, type Selected, type SelectionTools } from './selection.ts'
+import { isCut, rebuild, type Selected } from './excerpt.ts'
+import { select, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
 
-/** A prompt reduced to the system prompt, the live turn and what the query needs. */
+/** A prompt reduced to the system prompt, the live turn and a selection of old segments. */
 export interface Cut {
   readonly prompt: Prompt
-  /** Exact. */
+  /** Exact tokens of the prompt. */
   readonly tokens: number
-  /** Number of old segments that are kept, whole or in part. */
-  readonly kept: number
+  /** Number of selected old segments, excerpts included. */
+  readonly selectedCount: number
   /** Number of segments that share a term with the query. */
   readonly matches: number
-  /** Everything that is kept, including the live turn. */
+  /** The selection, including the live turn. */
   readonly selected: Selected
-  /** The text that replaces what is left out. */
   readonly notice: string
 }
 
 export interface CutOptions {
-  /** Maximum tokens of the whole prompt. */
+  /** Maximum tokens of the prompt. */
   readonly cap: number
-  /** Maximum tokens of an unchanged live turn. Above it, open tool results are excerpted. @default cap */
+  /** Maximum tokens of a prompt with an unchanged live turn. Above it, tool results are excerpted. @default cap */
   readonly liveCap?: number
-  /** Maximum tokens once the live turn is excerpted. @default cap */
+  /** Maximum tokens of a prompt with an excerpted live turn. @default cap */
   readonly excerptCap?: number
-  /** Minimum tokens for old segments when the live turn fills the cap. @default 0 */
-  readonly leastRoom?: number
-  /** The newest messages that stay unchanged: this number, including the live turn, and at least this many tokens. */
+  /** Minimum tokens for old segments if the live turn fills the cap. @default 0 */
+  readonly minOldTokens?: number
+  /** Minimum size of the newest messages that stay unchanged. `messages` includes the live turn, `tokens` does not. */
   readonly newest?: { readonly messages: number; readonly tokens: number }
-  /** Tokens for the exchange before the live turn. Within them it stays whole, above them in excerpts. @default 0 */
-  readonly exchangeRoom?: number
-  /** Ranks by the configured embedder beside the words. @default false */
+  /** Maximum tokens of the question and answer before the live turn that stay unchanged. @default 0 */
+  readonly exchangeTokens?: number
+  /** Also ranks by the configured embedder. @default false */
   readonly byMeaning?: boolean
-  /** Terms that a small model added to the query. */
+  /** Search terms from a small model. */
   readonly terms?: readonly string[]
-  /** Tokens for the notice. @default 48 */
-  readonly noticeRoom?: number
+  /** Tokens reserved for the notice. @default 48 */
+  readonly noticeTokens?: number
   /** Returns the text that replaces the cut segments. @default a notice with their number of tokens */
   readonly notice?: (cut: readonly Segment[], tokens: number) => Promise<string>
 }
 
-const NOTICE_ROOM = 48
-const ATTEMPTS = 6
+const NOTICE_TOKENS = 48
+const MAX_ATTEMPTS = 6
 
-/** Reduces a prompt to the cap; undefined when no segment can be left out or shortened. */
+/**
+ * Reduces a prompt to the cap. Selects again with another capacity if the prompt exceeds the cap or fills too little of
+ * it. Returns undefined if no segment can be cut.
+ */
 export async function cutToQuery(
   job: TierJob,
   conversation: Conversation,
   options: CutOptions,
   tools: SelectionTools,
 ): Promise<Cut | undefined> {
-  const { pinned, segments, steps, newestRoom, taken, overflows } = await layOut(job, conversation, options, tools)
+  const { pinned, segments, steps, newestCapacity, fixedTokens, overflows } = await layOut(
+    job,
+    conversation,
+    options,
+    tools,
+  )
   if (segments.length === 0) return undefined
   const query = queryOf(conversation.turns, options.terms)
   const { owner, signal } = job
   const similarities = options.byMeaning === true ? await job.meaning?.similarities(conversation) : undefined
+  const selection = {
+    segments,
+    steps,
+    query,
+    ...(similarities !== undefined && { similarities }),
+    asksForAnswer: asksForAnswer(conversation.turns),
+    newestCapacity,
+    owner,
+    signal,
+  }
   const limit = overflows ? (options.excerptCap ?? options.cap) : options.cap
-  let room = Math.max(options.leastRoom ?? 0, limit - taken)
-  const cap = taken + room
+  let capacity = Math.max(options.minOldTokens ?? 0, limit - fixedTokens)
+  const cap = fixedTokens + capacity
   let fitting: Cut | undefined
   for (let attempt = 1; ; attempt++) {
-    const picked = await select(
-      {
-        segments,
-        steps,
-        query,
-        ...(similarities !== undefined && { similarities }),
-        asksForAnswer: asksForAnswer(conversation.turns),
-        room,
-        newestRoom,
-        owner,
-        signal,
-      },
-      tools,
-    )
-    const whole: [Segment, readonly Message[]][] = pinned.map((segment) => [segment, segment.messages])
-    const selected = { ...picked, selection: new Map([...picked.selection, ...whole]) }
+    const picked = await select({ ...selection, capacity }, tools)
+    const unchanged: [Segment, readonly Message[]][] = pinned.map((segment) => [segment, segment.messages])
+    const selected = { ...picked, selection: new Map([...picked.selection, ...unchanged]) }
     const cut = await assemble(job, conversation, { options, selected }, tools)
     const unused = cap - cut.tokens
     if (unused >= 0 && (fitting !== undefined || !mayRefill(job, options, unused / cap))) return cut
     if (fitting !== undefined) return fitting
     if (unused >= 0) {
       fitting = cut
-      room += Math.floor(unused * REFILLED_PART)
+      capacity += Math.floor(unused * REFILLED_SHARE)
       continue
     }
-    // The cap has priority over the notice, but not over a summary: without the summary its content would be lost.
-    if (room === 0) return options.notice === undefined ? withoutNotice(job, conversation, cut, tools) : cut
-    room = attempt < ATTEMPTS ? Math.max(0, room + unused - NOTICE_ROOM) : 0
+    // The cap has priority over a notice, but not over a summary, which contains the content of the cut segments.
+    if (capacity === 0) return options.notice === undefined ? withoutNotice(job, conversation, cut, tools) : cut
+    capacity = attempt < MAX_ATTEMPTS ? Math.max(0, capacity + unused - NOTICE_TOKENS) : 0
   }
 }
 
-/** An unused share of the cap below this is not filled again. */
-const REFILL_SHARE = 0.005
-/** Added messages join fewer neighbors, so a full refill would exceed the cap. */
-const REFILLED_PART = 0.95
+/** Minimum unused share of the cap that is filled again. */
+const MIN_REFILL_SHARE = 0.005
+/** Share of the unused tokens that a refill uses. Added messages separate joined ones, so a full refill may not fit. */
+const REFILLED_SHARE = 0.95
 
-/** Joined neighbors save message frames, so unused tokens can be filled. A summary is not written twice. */
+/** Joined messages save frames, which leaves tokens unused. A summary is never refilled, because it would be paid twice. */
 function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: number): boolean {
-  return prompt.native.dialect === 'anthropic' && notice === undefined && unusedShare > REFILL_SHARE
+  return prompt.native.dialect === 'anthropic' && notice === undefined && unusedShare > MIN_REFILL_SHARE
 }
 
-/** The parts of a conversation that always stay, and the parts to select from. */
 interface Layout {
+  /** Segments that stay unchanged. */
   readonly pinned: readonly Segment[]
+  /** Segments to select from. */
   readonly segments: readonly Segment[]
-  /** Segments that are steps of a live turn above its limit. */
+  /** The steps of a live turn that exceeds its limit. */
   readonly steps: ReadonlySet<Segment>
-  /** Tokens for excerpts of a newest answer that exceeds the limit of the exchange. */
-  readonly newestRoom: number
+  /** Tokens for excerpts of a last answer that is too long to stay unchanged. */
+  readonly newestCapacity: number
   /** Tokens of the system prompt, the tools, the pinned segments and the notice. */
-  readonly taken: number
+  readonly fixedTokens: number
+  /** True if the live turn exceeds its limit. */
   readonly overflows: boolean
 }
 
@@ -126,35 +132,35 @@ async function layOut(
 ): Promise<Layout> {
   const { turns } = conversation
   const frame = await tools.meter.countOf({ ...job.prompt, messages: systemOf(job.prompt) }, job.signal)
-  const noticeRoom = options.noticeRoom ?? NOTICE_ROOM
+  const noticeTokens = options.noticeTokens ?? NOTICE_TOKENS
   const liveSize = await countSegments(turns.live, job, tools)
   const liveCap = options.liveCap ?? options.cap
-  const overflows = frame + liveSize + noticeRoom > liveCap
-  const room = overflows ? 0 : liveCap - frame - liveSize
-  const newest = await newestSegments(job, conversation, { options, room }, tools)
+  const overflows = frame + liveSize + noticeTokens > liveCap
+  const maxTokens = overflows ? 0 : liveCap - frame - liveSize
+  const newest = await newestSegments(job, conversation, { options, maxTokens }, tools)
   const old = turns.old.slice(0, turns.old.length - newest.length)
-  const exchangeRoom = newest.length > 0 ? 0 : Math.min(options.exchangeRoom ?? 0, room)
-  const exchange = await lastExchange(job, old, exchangeRoom, tools)
-  const left = old.filter((segment) => !exchange.includes(segment))
+  const exchangeTokens = newest.length > 0 ? 0 : Math.min(options.exchangeTokens ?? 0, maxTokens)
+  const exchange = await lastExchange(job, old, exchangeTokens, tools)
+  const others = old.filter((segment) => !exchange.includes(segment))
   const steps = overflows ? turns.live.slice(1) : []
   const pinned = [...exchange, ...newest, ...(overflows ? turns.live.slice(0, 1) : turns.live)]
   const answer = old.at(-1)
   const isTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
   return {
     pinned,
-    segments: [...left, ...steps],
+    segments: [...others, ...steps],
     steps: new Set(steps),
-    newestRoom: isTooLong ? exchangeRoom - (await countSegments(exchange, job, tools)) : 0,
-    taken: frame + (await countSegments(pinned, job, tools)) + noticeRoom,
+    newestCapacity: isTooLong ? exchangeTokens - (await countSegments(exchange, job, tools)) : 0,
+    fixedTokens: frame + (await countSegments(pinned, job, tools)) + noticeTokens,
     overflows,
   }
 }
 
-/** Returns old segments from the newest back: as many as the options request and as fit. */
+/** Returns the newest old segments that `options.newest` requires, as long as they fit. */
 async function newestSegments(
   job: TierJob,
   { turns }: Conversation,
-  { options, room }: { readonly options: CutOptions; readonly room: number },
+  { options, maxTokens }: { readonly options: CutOptions; readonly maxTokens: number },
   tools: SelectionTools,
 ): Promise<readonly Segment[]> {
   const { newest } = options
@@ -165,7 +171,7 @@ async function newestSegments(
   while (from > 0 && (messages < newest.messages || tokens < newest.tokens)) {
     const segment = turns.old[from - 1]
     const size = segment === undefined ? 0 : await countSegments([segment], job, tools)
-    if (tokens + size > room) break
+    if (tokens + size > maxTokens) break
     tokens += size
     messages += segment?.messages.length ?? 0
     from--
@@ -173,14 +179,11 @@ async function newestSegments(
   return turns.old.slice(from)
 }
 
-/**
- * Returns the answer before the live turn and the user message that it answers, if they fit, without the tool calls
- * between them.
- */
+/** Returns the last answer before the live turn and its question, without the tool calls between them, if they fit. */
 async function lastExchange(
   job: TierJob,
   old: readonly Segment[],
-  room: number,
+  maxTokens: number,
   tools: SelectionTools,
 ): Promise<readonly Segment[]> {
   const answer = old.at(-1)
@@ -190,7 +193,7 @@ async function lastExchange(
   for (const segment of new Set([answer, question])) {
     if (segment === undefined || segment.kind === 'exchange') continue
     const size = await countSegments([segment], job, tools)
-    if (tokens + size > room) continue
+    if (tokens + size > maxTokens) continue
     tokens += size
     exchange.push(segment)
   }
@@ -204,14 +207,14 @@ async function assemble(
   tools: SelectionTools,
 ): Promise<Cut> {
   const cut = conversation.segments.filter((segment) => isCut(segment, selected.selection))
-  const kept = cut.map((segment) => ({ ...segment, messages: selected.selection.get(segment) ?? [] }))
-  const size = (await countSegments(cut, job, tools)) - (await countSegments(kept, job, tools))
+  const excerpts = cut.map((segment) => ({ ...segment, messages: selected.selection.get(segment) ?? [] }))
+  const size = (await countSegments(cut, job, tools)) - (await countSegments(excerpts, job, tools))
   const notice = options.notice === undefined ? noticeOf(size) : await options.notice(cut, size)
   const prompt = rebuild(job.prompt, conversation.turns, selected.selection, { notice })
   return {
     prompt,
     tokens: await tools.meter.countOf(prompt, job.signal),
-    kept: conversation.turns.old.filter((segment) => selected.selection.has(segment)).length,
+    selectedCount: conversation.turns.old.filter((segment) => selected.selection.has(segment)).length,
     matches: selected.matches,
     selected,
     notice,
@@ -227,12 +230,7 @@ function systemOf(prompt: Prompt): readonly Message[] {
   return prompt.messages.filter((message) => message.role === 'system')
 }
 
-/** Counts the exact tokens of segments. */
-export async function countSegments(
-  segments: readonly Segment[],
-  job: TierJob,
-  tools: SelectionTools,
-): Promise<number> {
+async function countSegments(segments: readonly Segment[], job: TierJob, tools: SelectionTools): Promise<number> {
   const { meter, pause } = tools
   let tokens = 0
   for (const segment of segments) {
@@ -243,7 +241,6 @@ export async function countSegments(
   return tokens
 }
 
-/** States about how much is left out, so that a model does not treat the rest as the whole conversation. */
 function noticeOf(tokens: number): string {
   return `[About ${roundTokens(tokens)} tokens of this conversation are left out, here and between the messages below.]`
 }

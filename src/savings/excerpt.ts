@@ -1,80 +1,88 @@
+import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import { type Message, type Part, type Prompt, type TextPart, type ToolResultPart, withParts } from '../core/prompt.ts'
-import type { Segment, SplitConversation } from './conversation.ts'
+import type { Conversation, Segment, SplitConversation } from './conversation.ts'
 
-/** The position of a text in a segment: message, part, and the piece of a tool result's content (-1 elsewhere). */
-export interface Spot {
+/** The indexes of a text in a segment. */
+export interface TextLocation {
   readonly message: number
   readonly part: number
+  /** Index in the content of a tool result; -1 for other parts. */
   readonly piece: number
 }
 
-/** Lines of a text that are readable alone in an excerpt. */
+/** Consecutive lines of a text. The smallest unit of an excerpt. */
 export interface Snippet {
-  readonly spot: Spot
-  /** Range in UTF-16 units of the text. */
+  readonly location: TextLocation
+  /** Range in the text, in UTF-16 units. */
   readonly start: number
   readonly end: number
-  /** An estimate. */
+  /** Estimated tokens. */
   readonly tokens: number
   /** Distinct terms. */
   readonly terms: Int32Array
-  /** Equal for snippets with the same text, so that repeated texts are shown once. */
-  readonly mark: number
+  /** Equal for equal texts, so that a repeated text is selected once. */
+  readonly fingerprint: number
 }
 
-/** The messages that replace a segment: its own, or an excerpt. An absent segment is left out. */
+/** The messages to send for each segment: unchanged, or an excerpt. Other segments are left out. */
 export type Selection = ReadonlyMap<Segment, readonly Message[]>
+
+/** The result of a selection. */
+export interface Selected {
+  readonly selection: Selection
+  /** Indexes of the snippets in each excerpt. */
+  readonly picks: ReadonlyMap<Segment, readonly number[]>
+  /** Number of segments that share a term with the query. */
+  readonly matches: number
+}
 
 /** Replaces the text that an excerpt leaves out. */
 const GAP = '[…]'
 
 /**
- * Returns a segment with only these snippets of its long texts. Ids, arguments and reasoning stay unchanged. Images in
- * a shortened tool result are dropped. Without snippets only the skeleton is left: the tool calls.
+ * Reduces the long texts of a segment to these snippets. Tool calls and reasoning stay unchanged. Images in a shortened
+ * tool result are dropped. Without snippets, only the skeleton remains: the tool calls.
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
-    const mine = snippets.filter((snippet) => snippet.spot.message === index)
-    return excerptMessage(message, mine, segment.kind)
+    const own = snippets.filter((snippet) => snippet.location.message === index)
+    return excerptMessage(message, own, segment.kind)
   })
 }
 
 function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Segment['kind']): Message {
   if (kind === 'user' && snippets.length === 0) return message
   const parts = message.parts.flatMap((part, at): readonly Part[] => {
-    const mine = snippets.filter((snippet) => snippet.spot.part === at)
-    if (part.type === 'text' && message.role !== 'tool') return shortenedText(part, mine, message)
-    return part.type === 'tool-result' ? [shortenedResult(part, mine)] : [part]
+    const own = snippets.filter((snippet) => snippet.location.part === at)
+    if (part.type === 'text' && message.role !== 'tool') return shortenText(part, own, message)
+    return part.type === 'tool-result' ? [shortenResult(part, own)] : [part]
   })
   if (parts.length === message.parts.length && parts.every((part, at) => part === message.parts[at])) return message
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
 }
 
-/**
- * User text next to tool results stays. Other text without a snippet is dropped, or replaced by a gap when it was the
- * whole message.
- */
-function shortenedText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
+/** User text beside tool results is never shortened. Other text without a snippet is dropped. */
+function shortenText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
   if (message.role === 'user' && message.parts.some((other) => other.type === 'tool-result')) return [part]
   if (snippets.length === 0) return []
-  const text = joined(part.text, snippets)
+  const text = joinSnippets(part.text, snippets)
   return [text === part.text ? part : { type: 'text', text }]
 }
 
-function shortenedResult(part: ToolResultPart, snippets: readonly Snippet[]): ToolResultPart {
-  const kept = part.content.flatMap((piece, inner): readonly Part[] => {
-    const mine = snippets.filter((snippet) => snippet.spot.piece === inner)
-    if (piece.type !== 'text' || mine.length === 0) return []
-    const text = joined(piece.text, mine)
+function shortenResult(part: ToolResultPart, snippets: readonly Snippet[]): ToolResultPart {
+  const remaining = part.content.flatMap((piece, inner): readonly Part[] => {
+    const own = snippets.filter((snippet) => snippet.location.piece === inner)
+    if (piece.type !== 'text' || own.length === 0) return []
+    const text = joinSnippets(piece.text, own)
     return [text === piece.text ? piece : { type: 'text', text }]
   })
-  const whole = kept.length === part.content.length && kept.every((piece, at) => piece === part.content[at])
-  if (whole) return part
-  const content: readonly Part[] = kept.length > 0 ? kept : [{ type: 'text', text: GAP }]
+  if (remaining.length === part.content.length && remaining.every((piece, at) => piece === part.content[at]))
+    return part
+  const content: readonly Part[] = remaining.length > 0 ? remaining : [{ type: 'text', text: GAP }]
   return { type: 'tool-result', callId: part.callId, content, failed: part.failed }
 }
 
-function joined(text: string, snippets: readonly Snippet[]): string {
+function joinSnippets(text: string, snippets: readonly Snippet[]): string {
   const ordered = snippets.toSorted((a, b) => a.start - b.start)
   const pieces: string[] = []
   let at = 0
@@ -88,95 +96,156 @@ function joined(text: string, snippets: readonly Snippet[]): string {
   return pieces.join('')
 }
 
-/** A message of a rewritten prompt and its position in the original; -1 for a new message. */
-interface Placed {
+/** A message of the rewritten prompt and its index in the original; -1 for an inserted message. */
+interface IndexedMessage {
   readonly message: Message
-  readonly place: number
+  readonly index: number
 }
 
-/** The content that replaces what is left out. */
-interface Gap {
-  /** The text; empty for none. */
+/** Text that is inserted for content that is left out. */
+interface Insertions {
+  /** Inserted before the first cut segment, unless it is empty. */
   readonly notice: string
-  /** Position of the message that was the last user message when the cut was made. */
+  /** Index of the message that was the last user message at the time of the cut. @default none */
   readonly asked?: number
   readonly blocks?: readonly Block[]
 }
 
-/** Earlier parts of the conversation, inserted before the message at a position. */
+/** Earlier parts of the conversation, inserted before the message with the index `before`. */
 export interface Block {
   readonly before: number
   readonly text: string
 }
 
 /**
- * Returns the prompt reduced to the selection. System messages and messages outside of segments stay in place. The
- * notice is inserted before the first cut segment. When the format requires alternating roles, new neighbors of one
- * role are joined, except with the last user message.
+ * Returns the prompt reduced to the selection. System messages stay in place. In formats with alternating roles, new
+ * neighbors of one role are joined, except with the last user message.
  */
-export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, gap: Gap): Prompt {
-  const instead = new Map<number, Message | undefined>()
+export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, inserted: Insertions): Prompt {
+  const replacements = new Map<number, Message | undefined>()
   const segments = [...turns.old, ...turns.live]
   for (const segment of segments) {
     const messages = selection.get(segment)
-    for (const [index, place] of segment.places.entries()) instead.set(place, messages?.[index])
+    for (const [at, index] of segment.indexes.entries()) replacements.set(index, messages?.[at])
   }
-  const missing = placeOfNotice(segments, turns, selection)
-  const blocks = new Map(gap.blocks?.map((block) => [block.before, block.text]))
-  const placed: Placed[] = []
-  for (const [place, message] of prompt.messages.entries()) {
-    if (place === missing && gap.notice !== '') placed.push(added(gap.notice))
-    const block = blocks.get(place)
-    if (block !== undefined) placed.push(added(block))
-    const kept = instead.has(place) ? instead.get(place) : message
-    if (kept !== undefined) placed.push({ message: kept, place })
+  const noticeIndex = noticeIndexOf(segments, turns, selection)
+  const blocks = new Map(inserted.blocks?.map((block) => [block.before, block.text]))
+  const indexed: IndexedMessage[] = []
+  for (const [index, message] of prompt.messages.entries()) {
+    if (index === noticeIndex && inserted.notice !== '') indexed.push(insertedText(inserted.notice))
+    const block = blocks.get(index)
+    if (block !== undefined) indexed.push(insertedText(block))
+    const sent = replacements.has(index) ? replacements.get(index) : message
+    if (sent !== undefined) indexed.push({ message: sent, index })
   }
-  const asked = new Set([turns.live[0]?.places[0], gap.asked, ...blocks.keys()])
-  const messages = prompt.native.dialect === 'anthropic' ? alternate(placed, asked) : placed.map((one) => one.message)
+  const unchanged = new Set([turns.live[0]?.indexes[0], inserted.asked, ...blocks.keys()])
+  const messages =
+    prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
   return { ...prompt, messages }
 }
 
-/** Returns true when the segment is left out or excerpted. */
+/** Returns true if the segment is left out or excerpted. */
 export function isCut(segment: Segment, selection: Selection): boolean {
   const messages = selection.get(segment)
   return messages === undefined || segment.messages.some((message, at) => message !== messages[at])
 }
 
-/** Returns the position before the first cut segment, but never after the last user message. */
-function placeOfNotice(
+/** Returns the index of the first cut segment, at most that of the last user message. */
+function noticeIndexOf(
   segments: readonly Segment[],
   turns: SplitConversation,
   selection: Selection,
 ): number | undefined {
-  const missing = segments.find((segment) => isCut(segment, selection))?.places[0]
-  const asked = turns.live[0]?.places[0]
-  return missing === undefined || asked === undefined ? missing : Math.min(missing, asked)
+  const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
+  const question = turns.live[0]?.indexes[0]
+  return firstCut === undefined || question === undefined ? firstCut : Math.min(firstCut, question)
 }
 
-function added(text: string): Placed {
-  return { message: { role: 'user', parts: [{ type: 'text', text }] }, place: -1 }
+function insertedText(text: string): IndexedMessage {
+  return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
 }
 
-function alternate(placed: readonly Placed[], asked: ReadonlySet<number | undefined>): readonly Message[] {
-  const out: Placed[] = []
-  for (const next of placed) {
-    const last = out.at(-1)
-    const wereNeighbors = last !== undefined && last.place >= 0 && next.place === last.place + 1
-    const broken = last !== undefined && last.message.role === next.message.role && !wereNeighbors
-    if (!broken || next.message.role === 'system') out.push(next)
-    else if (asked.has(next.place)) out.push({ message: bridgeTo(next.message), place: -1 }, next)
-    else out[out.length - 1] = { message: join(last.message, next.message), place: next.place }
+/** Joins new neighbors of one role. Before an unchanged message, inserts a message of the other role instead. */
+function alternateRoles(
+  indexed: readonly IndexedMessage[],
+  unchanged: ReadonlySet<number | undefined>,
+): readonly Message[] {
+  const joined: IndexedMessage[] = []
+  for (const next of indexed) {
+    const last = joined.at(-1)
+    const wereNeighbors = last !== undefined && last.index >= 0 && next.index === last.index + 1
+    const isRepeated = last !== undefined && last.message.role === next.message.role && !wereNeighbors
+    if (!isRepeated || next.message.role === 'system') joined.push(next)
+    else if (unchanged.has(next.index)) joined.push({ message: separatorBefore(next.message), index: -1 }, next)
+    else {
+      const parts = [...last.message.parts, ...next.message.parts]
+      joined[joined.length - 1] = { message: { role: last.message.role, parts }, index: next.index }
+    }
   }
-  return out.map((one) => one.message)
+  return joined.map(({ message }) => message)
+}
+
+function separatorBefore({ role }: Message): Message {
+  return { role: role === 'user' ? 'assistant' : 'user', parts: [{ type: 'text', text: GAP }] }
 }
 
 /**
- * Roles must alternate and the last user message stays unchanged, so a message of the other role is inserted before it.
+ * A cut that is repeated on later turns, so that the upstream can read the prefix of the prompt from its cache. Segments
+ * from `from` on are sent unchanged.
  */
-function bridgeTo(message: Message): Message {
-  return { role: message.role === 'user' ? 'assistant' : 'user', parts: [{ type: 'text', text: GAP }] }
+export interface Snapshot {
+  /** Number of segments at the time of the cut. */
+  readonly from: number
+  /** For each sent segment its index, then -1 if it is unchanged, or the indexes of its snippets. */
+  readonly picks: readonly (readonly number[])[]
+  /** The notice or the summary. */
+  readonly notice: string
+  /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
+  readonly asked: number
+  /** Blocks looked up for single questions. They are never removed, so that the prefix is stable. */
+  readonly blocks: readonly Block[]
+  /** Time of the last request, in milliseconds since 1970. */
+  readonly at: number
 }
 
-function join(first: Message, second: Message): Message {
-  return { role: first.role, parts: [...first.parts, ...second.parts] }
+export function snapshotOf(conversation: Conversation, selected: Selected, notice: string, at: number): Snapshot {
+  const { segments, turns } = conversation
+  const picks = segments.flatMap((segment, index) =>
+    selected.selection.has(segment) ? [[index, ...(selected.picks.get(segment) ?? [-1])]] : [],
+  )
+  return { from: segments.length, picks, notice, asked: turns.live[0]?.indexes[0] ?? -1, blocks: [], at }
+}
+
+/** Returns the selection of a snapshot. The first segment of the live turn is always unchanged. */
+export async function restoreSelection(
+  { segments, turns }: Conversation,
+  snapshot: Snapshot,
+  analyze: (segment: Segment) => Promise<{ readonly snippets: readonly Snippet[] }>,
+): Promise<Selection> {
+  const selection = new Map<Segment, readonly Message[]>()
+  for (const [at, ...picked] of snapshot.picks) {
+    const segment = segments[at ?? -1]
+    if (segment === undefined) continue
+    const snippets = picked[0] === -1 ? undefined : (await analyze(segment)).snippets
+    const own = snippets?.filter((_, index) => picked.includes(index))
+    selection.set(segment, own === undefined ? segment.messages : excerptSegment(segment, own))
+  }
+  const question = turns.live.slice(0, 1)
+  for (const segment of [...segments.slice(snapshot.from), ...question]) selection.set(segment, segment.messages)
+  return selection
+}
+
+/** Parses a stored snapshot. Returns undefined for an invalid value. */
+export function parseSnapshot(text: string | undefined): Snapshot | undefined {
+  const value = text === undefined ? undefined : parseJson(text)
+  if (!isJsonObject(value)) return undefined
+  const from = asCount(value['from'])
+  const { notice, asked } = value
+  if (from === undefined || typeof notice !== 'string' || typeof asked !== 'number') return undefined
+  const picks = asArray(value['picks']).map((pick) => asArray(pick).filter((index) => typeof index === 'number'))
+  const blocks = asArray(value['blocks']).flatMap((block) => {
+    const { before, text: words } = isJsonObject(block) ? block : {}
+    return typeof before === 'number' && typeof words === 'string' ? [{ before, text: words }] : []
+  })
+  return { from, picks, notice, asked, blocks, at: asCount(value['at']) ?? 0 }
 }

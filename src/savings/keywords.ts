@@ -1,29 +1,29 @@
 import type { Pause } from '../core/async.ts'
 import type { Snippet } from './excerpt.ts'
 
-/** Weights of the terms of a query. */
+/** Weights by term. */
 export type Query = ReadonlyMap<number, number>
 
-/** The terms of one text: each once, with its number of occurrences. */
+/** The distinct terms of one text and their numbers of occurrences. */
 export interface TermCounts {
   readonly terms: Int32Array
   readonly counts: Int32Array
-  /** All terms, repeats included. */
+  /** Number of terms, repeats included. */
   readonly length: number
 }
 
-/** The texts that are searched. */
 export interface Corpus {
   readonly texts: readonly TermCounts[]
   readonly averageLength: number
-  /** The number of texts that contain a term. */
-  readonly spread: ReadonlyMap<number, number>
+  /** Number of texts that contain a term. */
+  readonly documentFrequency: ReadonlyMap<number, number>
 }
 
+/** The BM25 parameters k1 and b. */
 const SATURATION = 1.2
 const LENGTH_PENALTY = 0.75
-const EXPANDING_HITS = 5
-const EXPANDING_TERMS = 10
+const MAX_EXPANDING_HITS = 5
+const MAX_EXPANDING_TERMS = 10
 const EXPANSION_WEIGHT = 0.3
 
 export function countTerms(terms: readonly number[]): TermCounts {
@@ -33,20 +33,20 @@ export function countTerms(terms: readonly number[]): TermCounts {
 }
 
 export async function corpusOf(texts: readonly TermCounts[], pause: Pause): Promise<Corpus> {
-  const spread = new Map<number, number>()
+  const documentFrequency = new Map<number, number>()
   let total = 0
   for (const text of texts) {
     total += text.length
-    for (const term of text.terms) spread.set(term, (spread.get(term) ?? 0) + 1)
+    for (const term of text.terms) documentFrequency.set(term, (documentFrequency.get(term) ?? 0) + 1)
     const due = pause()
     if (due !== undefined) await due
   }
-  return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), spread }
+  return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), documentFrequency }
 }
 
-/** Returns the inverse document frequency of a term: near 0 for a term that every text contains. */
-export function rarityAmong(texts: number, spread: number): number {
-  return Math.log(1 + (texts - spread + 0.5) / (spread + 0.5))
+/** Returns the inverse document frequency of BM25: near 0 for a term that all texts contain. */
+export function inverseFrequency(texts: number, frequency: number): number {
+  return Math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 }
 
 /** Returns the BM25 score of each text. With a length penalty below 1, long texts score higher. */
@@ -56,94 +56,90 @@ export async function scoresOf(
   pause: Pause,
   lengthPenalty: number = LENGTH_PENALTY,
 ): Promise<Float64Array> {
-  const worth = new Map<number, number>()
+  const weights = new Map<number, number>()
   for (const [term, weight] of query) {
-    const spread = corpus.spread.get(term)
-    if (spread !== undefined) worth.set(term, weight * rarityAmong(corpus.texts.length, spread))
+    const frequency = corpus.documentFrequency.get(term)
+    if (frequency !== undefined) weights.set(term, weight * inverseFrequency(corpus.texts.length, frequency))
   }
   const scores = new Float64Array(corpus.texts.length)
   for (const [index, text] of corpus.texts.entries()) {
-    scores[index] = scoreOf(text, worth, 1 - lengthPenalty + (lengthPenalty * text.length) / corpus.averageLength)
+    scores[index] = scoreOf(text, weights, 1 - lengthPenalty + (lengthPenalty * text.length) / corpus.averageLength)
     const due = pause()
     if (due !== undefined) await due
   }
   return scores
 }
 
-function scoreOf(text: TermCounts, worth: Query, length: number): number {
-  const damping = SATURATION * length
+function scoreOf(text: TermCounts, weights: Query, relativeLength: number): number {
+  const damping = SATURATION * relativeLength
   let score = 0
   for (let at = 0; at < text.terms.length; at++) {
-    const value = worth.get(text.terms[at] ?? 0)
-    if (value === undefined) continue
+    const weight = weights.get(text.terms[at] ?? 0)
+    if (weight === undefined) continue
     const count = text.counts[at] ?? 0
-    score += (value * count * (SATURATION + 1)) / (count + damping)
+    score += (weight * count * (SATURATION + 1)) / (count + damping)
   }
   return score
 }
 
-/** Expands the query, at a lower weight, by the terms that its best hits share. */
+/** Adds terms of the best hits to the query, at a lower weight. */
 export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, lengthPenalty?: number): Promise<Query> {
   const scores = await scoresOf(corpus, query, pause, lengthPenalty)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
   best.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
   const found = new Map<number, number>()
-  for (const index of best.slice(0, EXPANDING_HITS)) {
+  for (const index of best.slice(0, MAX_EXPANDING_HITS)) {
     const text = corpus.texts[index]
     if (text === undefined) continue
     const share = (scores[index] ?? 0) / Math.max(1, text.length)
     for (const [at, term] of text.terms.entries()) {
       if (query.has(term)) continue
-      const rarity = rarityAmong(corpus.texts.length, corpus.spread.get(term) ?? 0)
-      found.set(term, (found.get(term) ?? 0) + share * (text.counts[at] ?? 0) * rarity)
+      const weight = inverseFrequency(corpus.texts.length, corpus.documentFrequency.get(term) ?? 0)
+      found.set(term, (found.get(term) ?? 0) + share * (text.counts[at] ?? 0) * weight)
     }
   }
-  const strongest = [...found].sort((a, b) => b[1] - a[1]).slice(0, EXPANDING_TERMS)
-  const greatest = strongest[0]?.[1] ?? 1
-  return new Map([
-    ...query,
-    ...strongest.map(([term, worth]) => [term, (EXPANSION_WEIGHT * worth) / greatest] as const),
-  ])
+  const strongest = [...found].sort((a, b) => b[1] - a[1]).slice(0, MAX_EXPANDING_TERMS)
+  const max = strongest[0]?.[1] ?? 1
+  return new Map([...query, ...strongest.map(([term, weight]) => [term, (EXPANSION_WEIGHT * weight) / max] as const)])
 }
 
-/** Number of texts before and after a text that may belong to its topic. */
-const REACH = 10
-/** Maximum terms of a topic. */
-const MAX_TERMS = 400
+/** Maximum number of texts before and after a text that belong to its topic. */
+const MAX_TOPIC_DISTANCE = 10
+const MAX_TOPIC_TERMS = 400
 
 /**
- * BM25 of each text together with the texts around it. Where several people talk, the terms of a question are spread
- * over the turns of its topic: a turn in the middle of them may hold none and still be needed.
+ * Returns the BM25 score of each text together with its neighbors. In a meeting of several speakers, the terms of a
+ * question occur in different turns of its topic, and a needed turn may contain none of them.
  */
 export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
-  const asked: TermCounts[] = []
+  const reduced: TermCounts[] = []
   for (const text of texts) {
-    asked.push(onlyAsked(text, query))
+    reduced.push(onlyQueryTerms(text, query))
     const due = pause()
     if (due !== undefined) await due
   }
-  const stretches: TermCounts[] = []
-  for (const at of asked.keys()) {
-    stretches.push(joined(around(asked, at)))
+  const topics: TermCounts[] = []
+  for (const at of reduced.keys()) {
+    topics.push(mergeCounts(topicAround(reduced, at)))
     const due = pause()
     if (due !== undefined) await due
   }
-  return scoresOf(await corpusOf(stretches, pause), query, pause)
+  return scoresOf(await corpusOf(topics, pause), query, pause)
 }
 
-/** Returns a text and its neighbors, while they are short. Adjacent documents are not a topic. */
-function around(texts: readonly TermCounts[], at: number): readonly TermCounts[] {
+/** Returns a text and its neighbors up to the maximum number of terms. Long neighbors are documents, not a topic. */
+function topicAround(texts: readonly TermCounts[], at: number): readonly TermCounts[] {
   let length = texts[at]?.length ?? 0
-  let away = 0
-  for (; away < REACH && length <= MAX_TERMS; away++) {
-    length += (texts[at - away - 1]?.length ?? 0) + (texts[at + away + 1]?.length ?? 0)
+  let distance = 0
+  for (; distance < MAX_TOPIC_DISTANCE && length <= MAX_TOPIC_TERMS; distance++) {
+    length += (texts[at - distance - 1]?.length ?? 0) + (texts[at + distance + 1]?.length ?? 0)
   }
-  const reach = length <= MAX_TERMS ? away : Math.max(0, away - 1)
+  const reach = length <= MAX_TOPIC_TERMS ? distance : Math.max(0, distance - 1)
   return texts.slice(Math.max(0, at - reach), at + reach + 1)
 }
 
-/** Keeps the terms of a text that are in the query, and the length of the text. */
-function onlyAsked({ terms, counts, length }: TermCounts, query: Query): TermCounts {
+/** Removes the terms that are not in the query, but keeps the length of the text. */
+function onlyQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
   const found = [...terms.keys()].filter((at) => query.has(terms[at] ?? 0))
   return {
     terms: Int32Array.from(found, (at) => terms[at] ?? 0),
@@ -152,7 +148,7 @@ function onlyAsked({ terms, counts, length }: TermCounts, query: Query): TermCou
   }
 }
 
-function joined(texts: readonly TermCounts[]): TermCounts {
+function mergeCounts(texts: readonly TermCounts[]): TermCounts {
   const counts = new Map<number, number>()
   let length = 0
   for (const text of texts) {
@@ -162,45 +158,45 @@ function joined(texts: readonly TermCounts[]): TermCounts {
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 
-/** Scores each snippet from 0 to 1 by the query terms that it contains. Rare terms count most. */
+/** Scores each snippet from 0 to 1 by the query terms that it contains and their rarity. */
 export async function scoreSnippets(
   analyses: readonly { readonly snippets: readonly Snippet[] }[],
   query: Query,
   pause: Pause,
 ): Promise<ReadonlyMap<Snippet, number>> {
-  const held = new Map<Snippet, readonly number[]>()
-  const spread = new Map<number, number>()
+  const matches = new Map<Snippet, readonly number[]>()
+  const frequency = new Map<number, number>()
   let count = 0
   for (const { snippets } of analyses) {
     count += snippets.length
     for (const snippet of snippets) {
       const due = pause()
       if (due !== undefined) await due
-      const terms = termsIn(snippet, query)
+      const terms = queryTermsIn(snippet, query)
       if (terms.length === 0) continue
-      held.set(snippet, terms)
-      for (const term of terms) spread.set(term, (spread.get(term) ?? 0) + 1)
+      matches.set(snippet, terms)
+      for (const term of terms) frequency.set(term, (frequency.get(term) ?? 0) + 1)
     }
   }
   const scores = new Map<Snippet, number>()
-  let greatest = 1e-9
-  for (const [snippet, terms] of held) {
-    const score = terms.reduce(
-      (sum, term) => sum + (query.get(term) ?? 0) * rarityAmong(count, spread.get(term) ?? 0),
-      0,
-    )
+  let max = 1e-9
+  for (const [snippet, terms] of matches) {
+    let score = 0
+    for (const term of terms) score += (query.get(term) ?? 0) * inverseFrequency(count, frequency.get(term) ?? 0)
     scores.set(snippet, score)
-    greatest = Math.max(greatest, score)
+    max = Math.max(max, score)
   }
-  for (const [snippet, score] of scores) scores.set(snippet, score / greatest)
+  for (const [snippet, score] of scores) scores.set(snippet, score / max)
   return scores
 }
 
-/** Returns the query terms in a snippet. Most snippets contain none, so no array is allocated for them. */
-function termsIn(snippet: Snippet, query: Query): readonly number[] {
+const NO_TERMS: readonly number[] = []
+
+/** Most snippets contain no term of the query, so they share one empty array. */
+function queryTermsIn(snippet: Snippet, query: Query): readonly number[] {
   let found: number[] | undefined
   for (const term of snippet.terms) {
     if (query.has(term)) (found ??= []).push(term)
   }
-  return found ?? []
+  return found ?? NO_TERMS
 }

@@ -12,11 +12,11 @@ import type { FailurePauses } from './small-model.ts'
 /** Compares the beginnings of segments with the question by an embedder. */
 export interface MeaningRanker {
   /**
-   * Returns undefined in a meeting, and when the embedder fails, is late or is paused. Never rejects. `onSpent` is called
-   * with the cost of each call.
+   * Calls `onSpent` with the cost of each call of the embedder. Returns undefined in a meeting of several speakers, and if
+   * the embedder fails, is late or is paused. Never rejects.
    */
   compare(conversation: Conversation, job: TierJob, onSpent: (cost: NanoUsd) => void): Promise<Similarities | undefined>
-  /** Returns the cost of embedding what is not embedded yet. */
+  /** Returns the cost of embedding the segments without a cached vector. */
   price(conversation: Conversation, owner: string): NanoUsd
 }
 
@@ -29,22 +29,21 @@ interface MeaningOptions {
 }
 
 /** Maximum duration of all calls for one request. */
-const DEADLINE_MS = 3000
-/** The beginning of a segment that is embedded, in characters. */
+const TIMEOUT_MS = 3000
+/** Maximum number of characters of a segment that are embedded. */
 const HEAD_LENGTH = 800
-/** Maximum number of segments that are compared, the newest first. */
+/** Maximum number of compared segments. Older segments are not compared. */
 const MAX_SEGMENTS = 2048
 const TEXTS_PER_CALL = 128
-/** Maximum memory for vectors. A forgotten vector is embedded again. */
-const REMEMBERED_BYTES = 64 * 1024 * 1024
-/** The question before adds the topic of a follow-up. A longer message is a document. */
-const EARLIER_QUESTION_SHARE = 0.3
+const MAX_CACHED_BYTES = 64 * 1024 * 1024
+/** Weight of the earlier question, which has the topic of a follow-up. Longer messages are documents. */
+const EARLIER_QUESTION_WEIGHT = 0.3
 const MAX_EARLIER_LENGTH = 500
 
 export function createMeaningRanker({ embedder, after, estimate, pauses, pause }: MeaningOptions): MeaningRanker {
   const { dimensions, price: dollars = 0 } = embedder
   const vectors = new LRUCache<string, Float32Array>({
-    maxSize: REMEMBERED_BYTES,
+    maxSize: MAX_CACHED_BYTES,
     sizeCalculation: (vector, key) => 4 * vector.length + 2 * key.length + 100,
   })
   const keyOf = (owner: string, text: string): string => `${owner} ${fingerprintOf(text)}`
@@ -59,36 +58,39 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
     const found = await embedder.embed(texts, signal)
     for (const [at, text] of texts.entries()) {
       const vector = unitOf(found[at], dimensions)
-      if (vector === undefined) throw new Error(`${embedder.name} returned a vector that cannot be compared`)
+      if (vector === undefined)
+        throw new Error(
+          `${embedder.name} returned an unusable vector. Expected ${dimensions} finite numbers, not all 0.`,
+        )
       vectors.set(keyOf(owner, text), vector)
     }
     return costOf(texts)
   }
 
-  /** Embeds in calls of bounded size. The vectors of a call that succeeds are kept when another call fails. */
+  /** Caches the vectors of each successful call, even if another call fails. */
   const embedAll = async (texts: readonly string[], job: TierJob, onSpent: (cost: NanoUsd) => void): Promise<void> => {
-    const late = new AbortController()
-    const signal = AbortSignal.any([job.signal, late.signal])
+    const timeout = new AbortController()
+    const signal = AbortSignal.any([job.signal, timeout.signal])
     const callAll = async (): Promise<void> => {
       const calls: Promise<void>[] = []
       for (let from = 0; from < texts.length && !signal.aborted; from += TEXTS_PER_CALL) {
         const call = embed(texts.slice(from, from + TEXTS_PER_CALL), job.owner, signal).then(onSpent)
-        // A failure is reported by Promise.all, which is not attached before the last call is made.
+        // Promise.all is attached only after the last call, so an earlier failure would be an unhandled rejection.
         call.catch(() => {})
         calls.push(call)
         await pause()
       }
       await Promise.all(calls)
     }
-    const ended = new Promise<never>((_, reject) => {
+    const aborted = new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () => reject(signal.reason), { once: true })
     })
-    const cancel = after(DEADLINE_MS, () => late.abort(new Error(`The embedder took longer than ${DEADLINE_MS} ms.`)))
+    const cancel = after(TIMEOUT_MS, () => timeout.abort(new Error(`The embedder took longer than ${TIMEOUT_MS} ms.`)))
     try {
-      await Promise.race([callAll(), ended])
+      await Promise.race([callAll(), aborted])
     } finally {
       cancel()
-      late.abort()
+      timeout.abort()
     }
   }
 
@@ -110,8 +112,8 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
     const query = vectorOf(question)
     if (query === undefined) return undefined
     const before = earlier === undefined ? undefined : vectorOf(earlier)
-    const asked = query.map((value, at) => value + EARLIER_QUESTION_SHARE * (before?.[at] ?? 0))
-    return similaritiesOf(heads, asked, vectorOf)
+    const combined = query.map((value, at) => value + EARLIER_QUESTION_WEIGHT * (before?.[at] ?? 0))
+    return similaritiesOf(heads, combined, vectorOf)
   }
 
   return {
@@ -120,16 +122,16 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
   }
 }
 
-interface Texts {
+interface EmbeddedTexts {
   readonly heads: ReadonlyMap<Segment, string>
   readonly question: string
   readonly earlier: string | undefined
 }
 
-/** Returns undefined without a question, and in a meeting: a single turn of it is too short to compare. */
-function textsOf({ turns }: Conversation): Texts | undefined {
-  const [asking] = turns.live
-  const question = asking === undefined ? '' : headOf(asking)
+/** Returns undefined without a question, and in a meeting of several speakers, whose turns are too short to compare. */
+function textsOf({ turns }: Conversation): EmbeddedTexts | undefined {
+  const [first] = turns.live
+  const question = first === undefined ? '' : headOf(first)
   if (question === '' || turns.old.every((segment) => segment.kind === 'user')) return undefined
   const heads = new Map<Segment, string>()
   for (const segment of turns.old.slice(-MAX_SEGMENTS)) {
@@ -148,25 +150,26 @@ function headOf({ messages }: Segment): string {
 
 function similaritiesOf(
   heads: ReadonlyMap<Segment, string>,
-  asked: Float32Array,
+  query: Float32Array,
   vectorOf: (text: string) => Float32Array | undefined,
 ): Similarities {
   const similarities = new Map<Segment, number>()
-  let greatest = 1e-9
+  let max = 1e-9
   for (const [segment, head] of heads) {
     const vector = vectorOf(head)
     if (vector === undefined) continue
     const similarity = Math.max(
       0,
-      vector.reduce((sum, value, at) => sum + value * (asked[at] ?? 0), 0),
+      vector.reduce((sum, value, at) => sum + value * (query[at] ?? 0), 0),
     )
     similarities.set(segment, similarity)
-    greatest = Math.max(greatest, similarity)
+    max = Math.max(max, similarity)
   }
-  for (const [segment, similarity] of similarities) similarities.set(segment, similarity / greatest)
+  for (const [segment, similarity] of similarities) similarities.set(segment, similarity / max)
   return similarities
 }
 
+/** Returns the vector with the length 1; undefined for an invalid vector. */
 function unitOf(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
   if (vector === undefined || vector.length !== dimensions) return undefined
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))

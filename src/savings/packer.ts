@@ -5,52 +5,60 @@ import { excerptSegment, type Snippet } from './excerpt.ts'
 import type { SegmentAnalysis } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
 
-/** A segment, and the decision whether it is packed. */
+/** A segment that may be packed. */
 export interface PackerEntry {
   readonly segment: Segment
-  readonly place: number
-  /** Exact. */
+  /** Index of the segment among the entries. */
+  readonly index: number
+  /** Exact tokens of the whole segment. */
   readonly tokens: number
   readonly analysis: SegmentAnalysis
-  /** Value per token; decides the order of whole segments. */
+  /** Value per token. Orders whole segments. */
   value: number
-  /** Score as a share of the best score; decides the order of snippets. */
+  /** Score divided by the best score. Orders snippets. */
   share: number
   state: 'out' | 'excerpt' | 'whole'
-  /** The messages that replace it, unless it is left out. */
+  /** The messages to send, unless the segment is left out. */
   messages: readonly Message[]
   picked: Snippet[]
-  /** Tokens that it uses. */
+  /** Tokens of the packed messages. */
   spent: number
 }
 
-/** Packs segments and snippets into a number of tokens, which is never exceeded. */
+/** Packs segments and snippets within a capacity in tokens. Each `limit` bounds the tokens that one call adds. */
 export interface Packer {
-  readonly room: number
+  readonly capacity: number
   readonly spent: () => number
-  /** Packs whole segments that fit, in this order, within `limit` tokens together. */
+  /** Packs whole segments that fit, in this order. */
   takeWhole(entries: readonly PackerEntry[], limit: number): void
   /** Packs the tool calls of segments that fit, without their results. */
   takeSkeletons(entries: readonly PackerEntry[], limit: number): void
-  /** Packs snippets of segments from the last back, within `limit` tokens together. */
+  /** Packs snippets of segments, the last snippets first. */
   takeLast(entries: readonly PackerEntry[], limit: number): void
-  /** Packs the best snippets of segments that are not whole, by estimated size. Returns true when it packed any. */
+  /** Packs the best snippets of segments that are not whole, by estimated size. Returns true if it packed any. */
   takeSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
-  /** Replaces estimates by exact sizes, and removes the last snippets of segments that are too large. */
+  /** Replaces estimated sizes by exact sizes. Removes snippets, the last packed first, until the capacity suffices. */
   measure(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
 }
 
+/** Weight of the score of the segment in the value of a snippet. */
 const SEGMENT_SHARE = 0.5
-const SNIPPET_POWER = 0.6
-const SNIPPET_FRAME = 3
-const SMALL = 20
+/** Exponent of the size by which the score of a snippet is divided. */
+const SIZE_POWER = 0.6
+/** Added to the size, so that tiny snippets are not preferred. */
+const ADDED_TOKENS = 20
+/** Tokens of the gap marker before a snippet. */
+const GAP_TOKENS = 3
 
-export function createPacker(room: number, { meter, pause }: { readonly meter: Meter; readonly pause: Pause }): Packer {
+export function createPacker(
+  capacity: number,
+  { meter, pause }: { readonly meter: Meter; readonly pause: Pause },
+): Packer {
   let spent = 0
-  const stale = new Set<PackerEntry>()
+  const unmeasured = new Set<PackerEntry>()
   let offers: readonly Offer[] | undefined
 
-  const put = (entry: PackerEntry, state: 'excerpt' | 'whole', cost: number): void => {
+  const pack = (entry: PackerEntry, state: 'excerpt' | 'whole', cost: number): void => {
     spent += cost - entry.spent
     entry.spent = cost
     entry.state = state
@@ -60,11 +68,11 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     let left = limit
     for (const entry of entries) {
       const cost = entry.tokens - entry.spent
-      if (entry.state === 'whole' || cost > left || spent + cost > room) continue
+      if (entry.state === 'whole' || cost > left || spent + cost > capacity) continue
       left -= cost
-      put(entry, 'whole', entry.tokens)
+      pack(entry, 'whole', entry.tokens)
       entry.messages = entry.segment.messages
-      stale.delete(entry)
+      unmeasured.delete(entry)
     }
   }
 
@@ -72,10 +80,10 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     let left = limit
     for (const entry of entries) {
       const cost = entry.analysis.skeletonTokens
-      if (entry.state !== 'out' || cost > left || spent + cost > room) continue
+      if (entry.state !== 'out' || cost > left || spent + cost > capacity) continue
       left -= cost
-      put(entry, 'excerpt', cost)
-      stale.add(entry)
+      pack(entry, 'excerpt', cost)
+      unmeasured.add(entry)
     }
   }
 
@@ -84,7 +92,7 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
     for (const entry of entries.filter(({ state }) => state !== 'whole')) {
       for (const snippet of entry.analysis.snippets.toReversed()) {
         const cost = costOf(entry, snippet)
-        if (cost > left || spent + cost > room) break
+        if (cost > left || spent + cost > capacity) break
         left -= cost
         pick(entry, snippet, cost)
       }
@@ -92,32 +100,30 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
   }
 
   const pick = (entry: PackerEntry, snippet: Snippet, cost: number): void => {
-    put(entry, 'excerpt', entry.spent + cost)
+    pack(entry, 'excerpt', entry.spent + cost)
     entry.picked.push(snippet)
-    stale.add(entry)
+    unmeasured.add(entry)
   }
 
   const takeSnippets = async (
     entries: readonly PackerEntry[],
     scores: ReadonlyMap<Snippet, number>,
   ): Promise<boolean> => {
-    offers ??= await offersIn(entries, scores, pause)
-    const shown = new Set<number>()
-    for (const entry of entries) {
-      if (entry.state !== 'out') for (const { mark } of shownSnippets(entry)) shown.add(mark)
-    }
-    let took = false
+    offers ??= await createOffers(entries, scores, pause)
+    const packed = new Set<number>()
+    for (const entry of entries) for (const { fingerprint } of packedSnippets(entry)) packed.add(fingerprint)
+    let hasPacked = false
     for (const { entry, snippet } of offers) {
       const due = pause()
       if (due !== undefined) await due
-      if (entry.state === 'whole' || shown.has(snippet.mark)) continue
+      if (entry.state === 'whole' || packed.has(snippet.fingerprint)) continue
       const cost = costOf(entry, snippet)
-      if (spent + cost > room) continue
+      if (spent + cost > capacity) continue
       pick(entry, snippet, cost)
-      shown.add(snippet.mark)
-      took = true
+      packed.add(snippet.fingerprint)
+      hasPacked = true
     }
-    return took
+    return hasPacked
   }
 
   const sizeOf = async (entry: PackerEntry, signal: AbortSignal): Promise<number> => {
@@ -128,68 +134,66 @@ export function createPacker(room: number, { meter, pause }: { readonly meter: M
   }
 
   const measure = async (entries: readonly PackerEntry[], signal: AbortSignal): Promise<void> => {
-    for (const entry of stale) put(entry, 'excerpt', await sizeOf(entry, signal))
-    stale.clear()
+    for (const entry of unmeasured) pack(entry, 'excerpt', await sizeOf(entry, signal))
+    unmeasured.clear()
     const cheapestFirst = entries.filter((entry) => entry.state === 'excerpt').toSorted((a, b) => a.share - b.share)
     for (const entry of cheapestFirst) await shrink(entry, signal)
     for (const entry of cheapestFirst) {
-      if (spent <= room) return
+      if (spent <= capacity) return
       spent -= entry.spent
       entry.spent = 0
       entry.state = 'out'
     }
   }
 
-  /** Removes snippets, the last picked first, until the rest fits. */
   const shrink = async (entry: PackerEntry, signal: AbortSignal): Promise<void> => {
-    const over = (): boolean => spent > room
-    while (over() && entry.picked.length > 1) {
+    while (spent > capacity && entry.picked.length > 1) {
       entry.picked.pop()
-      put(entry, 'excerpt', await sizeOf(entry, signal))
+      pack(entry, 'excerpt', await sizeOf(entry, signal))
     }
   }
 
-  return { room, spent: () => spent, takeWhole, takeSkeletons, takeLast, takeSnippets, measure }
+  return { capacity, spent: () => spent, takeWhole, takeSkeletons, takeLast, takeSnippets, measure }
 }
 
 /** Returns the tokens of a snippet in an excerpt. The first snippet adds the segment's skeleton. */
 function costOf(entry: PackerEntry, snippet: Snippet): number {
-  return snippet.tokens + SNIPPET_FRAME + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
+  return snippet.tokens + GAP_TOKENS + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
 }
 
-/** Returns the snippets that may be packed, best first. Snippets without a score come last, in their order. */
-async function offersIn(
+/** Returns the snippets that may be packed, best first. Snippets without a score are last, in their original order. */
+async function createOffers(
   entries: readonly PackerEntry[],
   scores: ReadonlyMap<Snippet, number>,
   pause: Pause,
 ): Promise<readonly Offer[]> {
-  const worthy: Offer[] = []
-  const others: Offer[] = []
+  const scored: Offer[] = []
+  const unscored: Offer[] = []
   for (const entry of entries) {
-    for (const offer of offersOf(entry, scores)) (offer.worth > 0 ? worthy : others).push(offer)
+    for (const offer of offersOf(entry, scores)) (offer.value > 0 ? scored : unscored).push(offer)
     const due = pause()
     if (due !== undefined) await due
   }
-  worthy.sort((a, b) => b.worth - a.worth)
-  return worthy.concat(others)
+  scored.sort((a, b) => b.value - a.value)
+  return scored.concat(unscored)
 }
 
-function shownSnippets(entry: PackerEntry): readonly Snippet[] {
-  return entry.state === 'whole' ? entry.analysis.snippets : entry.picked
+function packedSnippets({ state, analysis, picked }: PackerEntry): readonly Snippet[] {
+  if (state === 'out') return []
+  return state === 'whole' ? analysis.snippets : picked
 }
 
 interface Offer {
   readonly entry: PackerEntry
   readonly snippet: Snippet
-  readonly worth: number
+  readonly value: number
 }
 
-/** Offers the snippets of a segment that is not whole. */
 function offersOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly Offer[] {
   if (entry.state === 'whole') return []
   const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
   return entry.analysis.snippets.map((snippet) => {
     const score = (scores.get(snippet) ?? 0) + SEGMENT_SHARE * entry.share
-    return { entry, snippet, worth: score / (snippet.tokens + SMALL + frame / 4) ** SNIPPET_POWER }
+    return { entry, snippet, value: score / (snippet.tokens + ADDED_TOKENS + frame / 4) ** SIZE_POWER }
   })
 }

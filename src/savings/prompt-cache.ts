@@ -4,76 +4,74 @@ import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import { add, costOf, nano, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
 import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
-import { turnsSoFar } from './choose-tiers.ts'
-import { createChain } from './conversation.ts'
-import type { ConversationMemory } from './memory.ts'
-import { hasCacheMarks, turnsAhead } from './net.ts'
+import { turnsAhead, turnsSoFar } from './choose-tiers.ts'
+import { type ConversationMemory, createChain } from './conversation.ts'
+import { hasCacheControl, hasCacheMarks, UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 
-/** A prompt as it is about to leave. */
+/** A request that is ready to be sent. */
 export interface CacheableRequest {
   readonly prompt: Prompt
   readonly model: Model
-  /** By the gateway's own count. */
+  /** Tokens of the prompt as counted by the gateway. */
   readonly tokens: number
-  /** Whose conversation it is. */
+  /** The id of the key. */
   readonly owner: string
   /** Milliseconds since 1970. */
   readonly now: number
 }
 
-/** A prompt with markers for the vendor's prompt cache. */
+/** A prompt with `cache_control` markers. */
 export interface MarkedPrompt {
   readonly prompt: Prompt
   readonly markers: number
-  /** Takes the usage that the vendor reported, so that later turns know what the markers have cost. Never rejects. */
+  /** Stores the cost of the markers from the usage that the vendor reported. Never rejects. */
   report(usage: Usage): Promise<void>
 }
 
-/** What is known of an earlier turn of a conversation. */
+/** The last turn of a conversation. */
 export interface CachedTurn {
+  /** Milliseconds since 1970. */
   readonly at: number
-  /** Tokens at the beginning that the vendor has cached. */
+  /** Tokens at the start of the prompt that the vendor has cached. */
   readonly tokens: number
-  /** What markers have cost this conversation so far; negative when they have saved money. */
+  /** Cost of the markers in this conversation so far. Negative if they saved money. */
   readonly debt: NanoUsd
 }
 
 const KIND = 'prompt-cache'
-/** How long the vendor keeps a marked prefix after its last use. */
-const CACHE_MS = 5 * 60 * 1000
-/** Messages that one turn adds, at the most: an answer, the results of its calls, and a question. */
-const MESSAGES_BACK = 8
-/** The expected gain must be this many times the price of writing. */
-const MIN_ODDS = 2
-const MARK: JsonObject = { type: 'ephemeral' }
+/** Maximum number of messages that one turn adds. */
+const MAX_ADDED_MESSAGES = 8
+/** Minimum ratio of the expected gain to the possible loss, because the conversation may end with this request. */
+const MIN_GAIN_RATIO = 2
+const MARKER: JsonObject = { type: 'ephemeral' }
 
-/** The vendor caches no shorter prefixes, by its documentation; markers in a shorter prompt have no effect. */
-const SHORTEST: readonly (readonly [RegExp, number])[] = [
+/** Minimum tokens of a cached prefix by model, as documented by the vendor. */
+const MIN_PREFIX_TOKENS: readonly (readonly [RegExp, number])[] = [
   [/sonnet|opus-4(-1|-0)?(-\d{8})?$/, 1024],
   [/haiku-3|3-5-haiku|3-haiku/, 2048],
 ]
-/** For all other models. */
-const MIN_OTHERWISE = 4096
+const DEFAULT_MIN_PREFIX_TOKENS = 4096
+
 /**
- * Places markers where the conversation is expected to go on: the price of writing is paid once, and the following turns
- * read at a tenth of the price. The first turn of a conversation is only noted. Returns undefined where no marker pays.
+ * Marks a prompt if the following turns are expected to read it from the vendor's cache often enough to pay for the
+ * write. The first turn of a conversation is never marked. Returns undefined if no marker pays.
  */
 export async function markForCache(
   memory: ConversationMemory,
   request: CacheableRequest,
 ): Promise<MarkedPrompt | undefined> {
   const { prompt, model, tokens, owner, now } = request
-  if (tokens < shortestPrefix(model) || isMarkedByCaller(prompt)) return undefined
+  if (tokens < minPrefixTokens(model) || isMarkedByCaller(prompt)) return undefined
   const kind = `${KIND}:${model.id}:${fingerprintOf(JSON.stringify(prompt.tools.map(({ native }) => native.value)))}`
   const chain = createChain(
     [],
     prompt.messages.map((message) => ({ messages: [message] })),
   )
-  const nameAt = (count: number): string => `${kind}:${chain.at(count)}`
+  const keyAt = (count: number): string => `${kind}:${chain.at(count)}`
   const { length } = prompt.messages
-  const remember = (turn: CachedTurn): Promise<void> => memory.remember(owner, nameAt(length), JSON.stringify(turn))
-  const counts = Array.from({ length: MESSAGES_BACK }, (_, back) => length - 1 - back).filter((count) => count > 0)
-  const found = await Promise.all(counts.map((count) => memory.recall(owner, nameAt(count))))
+  const remember = (turn: CachedTurn): Promise<void> => memory.remember(owner, keyAt(length), JSON.stringify(turn))
+  const counts = Array.from({ length: MAX_ADDED_MESSAGES }, (_, at) => length - 1 - at).filter((count) => count > 0)
+  const found = await Promise.all(counts.map((count) => memory.recall(owner, keyAt(count))))
   const earlier = parseTurn(found.find((value) => value !== undefined))
   const debt = earlier?.debt ?? ZERO
   const pays = earlier !== undefined && mayMark(request, earlier)
@@ -82,7 +80,7 @@ export async function markForCache(
     await remember({ at: now, tokens: 0, debt })
     return undefined
   }
-  // Until the vendor reports: everything was written, and nothing read.
+  // Assumes that everything is written to the cache, until the vendor reports its usage.
   await remember({ at: now, tokens, debt: add(debt, writePremium(model, tokens)) })
   const report = (usage: Usage): Promise<void> => {
     const isCached = usage.cacheReadTokens + usage.cacheWriteTokens > 0
@@ -93,20 +91,20 @@ export async function markForCache(
 }
 
 /**
- * Returns true when writing pays over the turns ahead, and when the conversation would cost at most the premium of one
- * write more than without markers if it ended with this turn.
+ * Returns true if a write is expected to pay for itself, and the conversation costs at most one write premium more than
+ * without markers if it ends with this turn.
  */
 export function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: CachedTurn): boolean {
-  if (now - earlier.at > CACHE_MS) return false
+  if (now - earlier.at > UPSTREAM_CACHE_MS) return false
   const warm = Math.min(earlier.tokens, tokens)
   const turns = turnsAhead(turnsSoFar(prompt))
   const loss = subtract(writePremium(model, tokens - warm), readSaving(model, warm))
   const gain = subtract(times(readSaving(model, tokens), turns), writePremium(model, tokens - warm))
-  if (loss > 0 && gain < times(loss, MIN_ODDS)) return false
+  if (loss > 0 && gain < times(loss, MIN_GAIN_RATIO)) return false
   return add(earlier.debt, loss) <= writePremium(model, tokens)
 }
 
-/** What writing costs beyond sending. */
+/** Returns the cost of a cache write minus that of sending the same tokens. */
 function writePremium({ price }: Model, tokens: number): NanoUsd {
   return subtract(
     costOf({ ...NO_USAGE, cacheWriteTokens: tokens }, price),
@@ -126,24 +124,20 @@ function withoutCache(usage: Usage): Usage {
   return { ...NO_USAGE, inputTokens: promptTokens(usage), outputTokens }
 }
 
-function shortestPrefix({ id }: Model): number {
-  return SHORTEST.find(([pattern]) => pattern.test(id))?.[1] ?? MIN_OTHERWISE
+function minPrefixTokens({ id }: Model): number {
+  return MIN_PREFIX_TOKENS.find(([pattern]) => pattern.test(id))?.[1] ?? DEFAULT_MIN_PREFIX_TOKENS
 }
 
-/** The caller decides by itself what is cached: by a marker anywhere, or by the field that has the vendor place markers. */
+/** Returns true for a marker in a part, a tool or a tool result, and for the field that makes the vendor place markers. */
 function isMarkedByCaller(prompt: Prompt): boolean {
   if (prompt.native.value['cache_control'] !== undefined || hasCacheMarks(prompt)) return true
-  const inner = prompt.messages.flatMap(({ parts }) => parts.flatMap(contentOf))
-  return inner.some((part) => part.native?.value['cache_control'] !== undefined)
-}
-
-function contentOf(part: Part): readonly Part[] {
-  return part.type === 'tool-result' ? part.content : []
+  const parts = prompt.messages.flatMap((message) => message.parts)
+  return parts.some((part) => part.type === 'tool-result' && part.content.some(hasCacheControl))
 }
 
 /**
- * Marks the end of the system text, of the previous turn and of the prompt: at most three of the four markers that the
- * vendor allows. The vendor looks back a few blocks only, so that the end of the previous turn needs one of its own.
+ * Marks the end of the system text, of the previous turn and of the prompt: three of the four markers that the vendor
+ * allows. The vendor looks back a few blocks only, so the previous turn needs its own marker.
  */
 function withMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markers: number } {
   const { messages } = prompt
@@ -160,7 +154,7 @@ function withMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly marker
   return { prompt: { ...prompt, messages: marked }, markers }
 }
 
-/** Undefined for a message whose last part takes no marker. */
+/** Marks the last part of a message. Returns undefined if it cannot be marked. */
 function markEnd(message: Message, { native }: Prompt): Message | undefined {
   const end = message.parts.at(-1)
   const marked = end === undefined ? undefined : markPart(end, native.dialect)
@@ -173,11 +167,11 @@ function markEnd(message: Message, { native }: Prompt): Message | undefined {
   return { ...message, parts, native: { dialect: 'anthropic', value: { ...message.native.value, content } } }
 }
 
-/** The format refuses markers on empty texts and on thoughts. The result of a tool in another format is marked within. */
+/** The vendor rejects markers on empty texts and on reasoning. A tool result of another format is marked in its content. */
 function markPart(part: Part, dialect: Dialect): Part | undefined {
   if (part.type === 'text') {
     if (part.text.trim() === '') return undefined
-    return { ...part, native: { dialect, value: { ...textBlock(part), cache_control: MARK } } }
+    return { ...part, native: { dialect, value: { ...textBlock(part), cache_control: MARKER } } }
   }
   if (part.type === 'tool-result' && part.native === undefined) {
     const end = part.content.at(-1)
@@ -186,7 +180,7 @@ function markPart(part: Part, dialect: Dialect): Part | undefined {
   }
   const isMarkable = part.type === 'tool-result' || part.type === 'image' || part.type === 'document'
   if (!isMarkable || part.native === undefined) return undefined
-  return { ...part, native: { dialect, value: { ...part.native.value, cache_control: MARK } } }
+  return { ...part, native: { dialect, value: { ...part.native.value, cache_control: MARKER } } }
 }
 
 function textBlock({ text, native }: TextPart): JsonObject {

@@ -1,75 +1,71 @@
 import { textOfMessage, textOfPart } from '../core/prompt.ts'
 import type { Query } from './keywords.ts'
-import { termsOf } from './terms.ts'
-import { holdsUserWords, type Segment, type SplitConversation } from './conversation.ts'
+import type { Segment, SplitConversation } from './conversation.ts'
 
-/** A longer message is a document, not a question. */
+/** Maximum number of different terms in an earlier question. Longer messages are documents. */
 const MAX_QUESTION_TERMS = 40
-/** A question with at most this many terms of its own is a follow-up: "and the second one?". */
+/** A question with at most this number of terms is a follow-up: "and the second one?". */
 const MAX_FOLLOW_UP_TERMS = 1
-/** A question with more terms than this needs no earlier turn. */
+/** A question with more terms is searched for without earlier questions. */
 const MAX_SHORT_TERMS = 7
 /** Words that refer to earlier messages. */
-const POINTS_BACK =
+const REFERENCE =
   /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
-/** A capital inside a sentence: the question names what it is about. */
-const HOLDS_NAME = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
+/** A capital letter inside a sentence, or a quotation. A question with a name needs no earlier question. */
+const NAME_OR_QUOTATION = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
 const EARLIER_QUESTION_WEIGHT = 0.4
 const EARLIER_ANSWER_WEIGHT = 0.15
-/** A short question without references may still be about an earlier question. */
+/** Weight of the earlier question if the short question does not refer to it. */
 const EARLIER_TOPIC_WEIGHT = 0.3
-/** How many steps of an agent's loop show what it is about to do. */
-const LOOP_STEPS = 5
-/** Further occurrences of a term do not raise its weight. */
-const MAX_WEIGHT = 2
-/** Weight of terms from the small model. They are added to the terms of the user. */
-const GUESS_WEIGHT = 0.4
+/** Number of recent steps of an agent that are part of the query. */
+const MAX_STEPS = 5
+const MAX_TERM_WEIGHT = 2
+/** Weight of terms from the small model. */
+const SUGGESTED_TERM_WEIGHT = 0.4
+/** Maximum number of characters of each text that are read. */
 const MAX_READ_LENGTH = 8000
 
 /**
- * Returns what the coming answer is about: the last user message; for a follow-up also the question before it and its
- * answer; within an agent's loop what the agent said and called last. `more` are terms that a small model added.
+ * Returns the weighted terms that the next answer needs: those of the last user message, of a follow-up's earlier
+ * question and answer, and of an agent's last steps. `suggested` are terms from a small model.
  */
-export function queryOf(turns: SplitConversation, more: readonly string[] = []): Query {
+export function queryOf(turns: SplitConversation, suggested: readonly string[] = []): Query {
   const query = new Map<number, number>()
   const add = (text: string, weight: number): void => {
     for (const term of termsOf(text.slice(0, MAX_READ_LENGTH))) {
-      query.set(term, Math.min(MAX_WEIGHT, (query.get(term) ?? 0) + weight))
+      query.set(term, Math.min(MAX_TERM_WEIGHT, (query.get(term) ?? 0) + weight))
     }
   }
-  /** Adds each term once, below the weight of the question's own terms. */
-  const addOnce = (text: string, weight: number): void => {
+  const addNew = (text: string, weight: number): void => {
     for (const term of new Set(termsOf(text.slice(0, MAX_READ_LENGTH)))) {
       if (!query.has(term)) query.set(term, weight)
     }
   }
-  const [asking, ...steps] = turns.live
-  const question = asking === undefined ? '' : textOfSegment(asking)
+  const [first, ...steps] = turns.live
+  const question = first === undefined ? '' : textOfSegment(first)
   add(question, 1)
   const isShort = steps.length === 0 && query.size <= MAX_SHORT_TERMS
   const earlier = isShort ? earlierQuestion(turns.old) : undefined
   if (earlier !== undefined) {
-    const pointsBack = isFollowUp(question, query.size)
-    addOnce(textOfSegment(earlier.question), pointsBack ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
-    if (pointsBack) addOnce(textOfSegment(earlier.answer), EARLIER_ANSWER_WEIGHT)
+    const needsEarlier = isFollowUp(question, query.size)
+    addNew(textOfSegment(earlier.question), needsEarlier ? EARLIER_QUESTION_WEIGHT : EARLIER_TOPIC_WEIGHT)
+    if (needsEarlier) addNew(textOfSegment(earlier.answer), EARLIER_ANSWER_WEIGHT)
   }
-  for (const step of steps.slice(-LOOP_STEPS)) add(doingsOf(step), 1)
-  for (const text of more) add(text, GUESS_WEIGHT)
+  for (const step of steps.slice(-MAX_STEPS)) add(textAndCallsOf(step), 1)
+  for (const term of suggested) add(term, SUGGESTED_TERM_WEIGHT)
   return query
 }
 
-/** Returns true for a question that depends on the question before it. */
 function isFollowUp(question: string, terms: number): boolean {
   if (terms <= MAX_FOLLOW_UP_TERMS) return true
-  return POINTS_BACK.test(question) && !HOLDS_NAME.test(question)
+  return REFERENCE.test(question) && !NAME_OR_QUOTATION.test(question)
 }
 
 function textOfSegment(segment: Segment): string {
   return segment.messages.map(textOfMessage).join('\n')
 }
 
-/** Returns the text and tool calls of an agent, without tool results. */
-function doingsOf(segment: Segment): string {
+function textAndCallsOf(segment: Segment): string {
   const parts = segment.messages.flatMap((message) => message.parts)
   return parts
     .filter((part) => part.type === 'text' || part.type === 'tool-call')
@@ -89,25 +85,25 @@ function earlierQuestion(
     : undefined
 }
 
-const SAID =
+const STATED =
   'said|say|told|tell|mention(?:ed)?|recommend(?:ed)?|suggest(?:ed)?|advise[ds]?|propose[ds]?|explain(?:ed)?|describe[ds]?|list(?:ed)?|named?|g[ai]ve(?:n)?|warn(?:ed)?|answer(?:ed)?|compared?|point(?:ed)? out|la(?:y|id) out|provided?|shared?|wr[io]te|came? up with|walk(?:ed)? me'
 /** "What did you recommend …", "you once told me …", "remind me of the steps you listed", "your advice on …". */
 const ASKS_FOR_ANSWER = new RegExp(
-  String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${SAID})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${SAID})\b|^\W*you(?: \w+){0,2} (?:${SAID})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
+  String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
   'i',
 )
-/** A longer message is a document that contains such words by chance. */
-const MAX_QUESTION_LENGTH = 1500
+/** Maximum length of messages for both patterns. Longer messages are documents that may match by chance. */
+const MAX_MATCHED_LENGTH = 1500
 
-/** Returns true if the last user message asks about an earlier answer of the assistant, often in other words. */
+/** Returns true if the last user message asks about an earlier answer of the assistant. */
 export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
-  const [asking, ...steps] = live
-  if (asking === undefined || steps.length > 0) return false
-  const question = asking.messages.map(textOfMessage).join('\n')
-  return question.length <= MAX_QUESTION_LENGTH && ASKS_FOR_ANSWER.test(question)
+  const [first, ...steps] = live
+  if (first === undefined || steps.length > 0) return false
+  const question = textOfSegment(first)
+  return question.length <= MAX_MATCHED_LENGTH && ASKS_FOR_ANSWER.test(question)
 }
 
-/** Patterns of standing instructions. Rankings miss them, because they share no words with the question. */
+/** Matches instructions for all later turns. They share no words with the question, so a ranking would miss them. */
 const STANDING_INSTRUCTION: RegExp = new RegExp(
   [
     String.raw`\b(?:always|never|from now on|going forward|every time|each time|whenever|by default|keep in mind|be sure to)\b`,
@@ -122,12 +118,124 @@ const STANDING_INSTRUCTION: RegExp = new RegExp(
   'iu',
 )
 
-/** A longer message is a document that contains "always" by chance. */
-const MAX_ORDER_LENGTH = 1500
+/** Returns true for a user message that may apply to all later turns: "always …", "from now on …". */
+export function hasStandingInstruction(segment: Segment): boolean {
+  const text = segment.kind === 'user' ? textOfSegment(segment) : ''
+  return text.length <= MAX_MATCHED_LENGTH && STANDING_INSTRUCTION.test(text)
+}
 
-/** Returns true for a user message that may bind later turns. */
-export function holdsStandingInstruction(segment: Segment): boolean {
-  if (segment.kind !== 'user' || !holdsUserWords(segment)) return false
-  const text = segment.messages.map(textOfMessage).join('\n')
-  return text.length <= MAX_ORDER_LENGTH && STANDING_INSTRUCTION.test(text)
+const STOP_WORDS: ReadonlySet<string> = new Set(
+  (
+    'a an the and or but nor so yet if then than that this these those it its i me my mine we us our ours you your yours he him his ' +
+    'she her hers they them their theirs who whom whose which what when where why how is are was were be been being am do does did ' +
+    'done doing have has had having will would shall should can could may might must not no yes of to in on at by for with from into ' +
+    'onto over under about as up down out off there here all any some each every both few more most other such only own same too very ' +
+    'just also again once ever never please tell let got get go going like want know think thing lot okay ok yeah oh um uh hmm well ' +
+    'really one two need make say said mean much many because while during before after between through'
+  ).split(' '),
+)
+
+const NONE = 0
+const LETTER = 1
+const DIGIT = 2
+/** A character that may join two words to a compound. */
+const JOINER = 3
+
+const ASCII_CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
+  const character = String.fromCharCode(code)
+  if (/[A-Za-z_$]/.test(character)) return LETTER
+  if (/\d/.test(character)) return DIGIT
+  return /[-./:@'+]/.test(character) ? JOINER : NONE
+})
+
+/** Longer words are keys or encoded data. */
+const MAX_WORD_LENGTH = 64
+
+/**
+ * Returns the terms of a text in order, with repeats: stems of words, compounds and their parts, pairs of ideographs. A
+ * term is a 30-bit hash, because numbers take a tenth of the memory of strings. A collision only affects the ranking.
+ */
+export function termsOf(text: string): number[] {
+  const terms: number[] = []
+  const add = (term: string): void => {
+    terms.push(hashOf(term))
+  }
+  let at = 0
+  while (at < text.length) {
+    const start = skipToWord(text, at)
+    at = endOfCompound(text, start)
+    if (at > start) addCompound(text.slice(start, at), add)
+  }
+  return terms
+}
+
+function hashOf(term: string): number {
+  let hash = 0x811c9dc5
+  for (let at = 0; at < term.length; at++) hash = Math.imul(hash ^ term.charCodeAt(at), 0x01000193)
+  return (hash ^ (hash >>> 17)) & 0x3fffffff
+}
+
+function skipToWord(text: string, from: number): number {
+  let at = from
+  while (at < text.length && !isWordCharacter(text.charCodeAt(at))) at++
+  return at
+}
+
+function endOfCompound(text: string, start: number): number {
+  let at = start
+  while (at < text.length) {
+    const code = text.charCodeAt(at)
+    const isJoiner = code < 128 && ASCII_CLASSES[code] === JOINER && isWordCharacter(text.charCodeAt(at + 1))
+    if (!isJoiner && !isWordCharacter(code)) break
+    at++
+  }
+  return at
+}
+
+function isWordCharacter(code: number): boolean {
+  if (code < 128) return ASCII_CLASSES[code] === LETTER || ASCII_CLASSES[code] === DIGIT
+  // Excludes punctuation, arrows, box drawings and full-width forms.
+  return code >= 0xc0 && (code < 0x2000 || code > 0x303f) && (code < 0xff00 || code > 0xff20) && code !== 0xfffd
+}
+
+function addCompound(compound: string, add: (term: string) => void): void {
+  if (isIdeographic(compound.charCodeAt(0))) return addPairs(compound, add)
+  const whole = compound.toLowerCase()
+  if (whole.length > MAX_WORD_LENGTH) return
+  const parts = partsOf(compound)
+  if (parts.length > 1) add(whole)
+  for (const part of parts) {
+    const term = part.toLowerCase()
+    if (!STOP_WORDS.has(term)) add(stemOf(term))
+  }
+}
+
+/** Splits compounds at joiners and underscores, and identifiers at inner capitals. */
+function partsOf(compound: string): readonly string[] {
+  if (/^[a-z]+$|^[A-Z][a-z]*$|^\d+$/.test(compound)) return [compound]
+  return compound
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replace(/([A-Z])([A-Z][a-z])/g, '$1 $2')
+    .split(/[-./:@'+_$ ]+/)
+    .filter((part) => part.length > 1 || /[\d\u00c0-\uffff]/.test(part))
+}
+
+function isIdeographic(code: number): boolean {
+  return code >= 0x3040 && code < 0xd800
+}
+
+function addPairs(text: string, add: (term: string) => void): void {
+  for (let at = 0; at < text.length; at++) add(text.slice(at, at + 2))
+}
+
+/** Removes English endings: plurals, -ing, -ed, -ly. */
+export function stemOf(word: string): string {
+  if (word.length < 4 || /\d/.test(word)) return word
+  let stem = word
+  if (/[^aeiou]ies$/.test(stem)) stem = `${stem.slice(0, -3)}y`
+  else if (/(?:[sxz]|ch|sh)es$/.test(stem)) stem = stem.slice(0, -2)
+  else if (/[^suai]s$/.test(stem)) stem = stem.slice(0, -1)
+  const bare = stem.replace(/(?:ing|ed|ly)$/, '')
+  if (bare !== stem && bare.length > 2 && /[aeiouy]/.test(bare)) stem = bare.replace(/([bdfgmnprt])\1$/, '$1')
+  return stem.length > 3 ? stem.replace(/e$/, '') : stem
 }

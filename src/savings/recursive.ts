@@ -1,8 +1,8 @@
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { sha256 } from '#hash'
-import { conversationOf, type Segment } from './conversation.ts'
-import type { ConversationMemory } from './memory.ts'
+import { type ConversationMemory, conversationOf, type Segment } from './conversation.ts'
+import { withoutCutPair } from './segment-analysis.ts'
 import type { SelectionTools } from './selection.ts'
 import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, serializeSegment } from './summary.ts'
 import {
@@ -14,39 +14,39 @@ import {
   type TierJob,
   type TierResult,
 } from './tier.ts'
-import type { Pause } from '../core/async.ts'
 import { controllerOf } from './small-model.ts'
 
 interface RecursiveOptions {
   readonly thresholds?: Thresholds
   /** @default 'model' */
   readonly summarizer?: Summarizer
-  /** Tokens of the whole prompt; less where that is more than 45 % of the conversation. @default 20_480 */
+  /** Maximum tokens of the prompt, at most 45 % of the conversation. @default 20_480 */
   readonly target?: number
 }
 
 const TARGET = 20_480
-/** Maximum target as a share of the conversation, so that a conversation near the target is shortened too. */
-const MAX_SHARE = 0.45
-/** A chunk of 10k tokens together with the prompt around it. */
-const CHUNK = 9200
-const CHUNK_SUMMARY = 800
-/** Summaries take at most this share of the target; above it they are summarized again. */
+/** Maximum target, as a share of the conversation. */
+const MAX_TARGET_SHARE = 0.45
+/** Maximum tokens of a chunk: 10,000 tokens without the instruction and the summary. */
+const CHUNK_TOKENS = 9200
+const CHUNK_SUMMARY_TOKENS = 800
+/** Share of the target above which the summaries are summarized again. */
 const SUMMARY_SHARE = 0.25
-const DEEPEST = 5
-/** A level that shrinks the text by less than this share is the last. */
-const MIN_SHRINKING = 0.2
-const AT_ONCE = 4
-const MAX_CALLS = 64
+const MAX_DEPTH = 5
+/** Minimum share of tokens that a round of summaries must save for another round. */
+const MIN_SAVED_SHARE = 0.2
+const MAX_PARALLEL_CALLS = 4
+const MAX_CHUNKS = 64
 const LIVE_CAP = 32_768
-const NOTICE_FRAME = 80
+/** Tokens of the heading of the summary. */
+const HEADING_TOKENS = 80
 
-interface Level {
+interface Summaries {
   readonly texts: readonly string[]
   readonly spent: NanoUsd
 }
 
-/** Tier 3: all old text in chunks, summarized side by side, again and again until the summaries fit the target. */
+/** Tier 3: summarizes the old messages in chunks, and then the summaries, until they fit the target. */
 export function createRecursive(
   tools: SelectionTools,
   memory: ConversationMemory,
@@ -54,44 +54,45 @@ export function createRecursive(
 ): Tier {
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const summarizer = options.summarizer ?? 'model'
-  const targetFor = (job: TierJob): number => Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_SHARE))
+  const targetFor = (job: TierJob): number =>
+    Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_TARGET_SHARE))
   const { estimate } = tools.meter.tokenizer
 
   const controllerFor = (job: TierJob): string => (summarizer === 'extractive' ? 'extractive' : controllerOf(job.small))
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const conversation = conversationOf(job.prompt)
-    const { full, rest } = await chunkSegments(conversation.turns.old, { size: CHUNK, most: MAX_CALLS }, tools)
-    const chunks = full.map((chunk) => chunk.text)
-    if (chunks.length === 0) return { declined: 'there is less than one chunk of older messages', spent: ZERO }
-    if (chunks.length > MAX_CALLS) return { declined: `there are more than ${MAX_CALLS} chunks`, spent: ZERO }
+    const limits = { maxTokens: CHUNK_TOKENS, maxChunks: MAX_CHUNKS }
+    const { chunks, remainder } = await chunkSegments(conversation.turns.old, limits, tools)
+    if (chunks.length === 0) return { declined: 'the older messages do not fill one chunk', spent: ZERO }
+    if (chunks.length > MAX_CHUNKS)
+      return { declined: `the older messages fill more than ${MAX_CHUNKS} chunks`, spent: ZERO }
     const target = targetFor(job)
-    const room = Math.round(target * SUMMARY_SHARE)
-    const { texts, spent } = await condense(job, chunks, room)
-    const joined = texts.join('\n\n')
-    const notice = async (_: readonly Segment[], size: number): Promise<string> => summaryNotice(joined, size)
-    const noticeRoom = (await tools.meter.tokenizer.count(joined, job.signal)) + NOTICE_FRAME
-    const cap = Math.max(target, noticeRoom + target / 2)
-    const unread = [...rest, ...conversation.turns.live].reduce((sum, segment) => sum + segment.messages.length, 0)
-    const newest = { messages: unread, tokens: 0 }
-    const cut = await cutToQuery(job, conversation, { cap, liveCap: LIVE_CAP, noticeRoom, notice, newest }, tools)
-    if (cut === undefined) return { declined: 'there is nothing that could be left out', spent }
+    const { texts, spent } = await condense(job, chunks, Math.round(target * SUMMARY_SHARE))
+    const summary = texts.join('\n\n')
+    const notice = async (_: readonly Segment[], size: number): Promise<string> => summaryNotice(summary, size)
+    const noticeTokens = (await tools.meter.tokenizer.count(summary, job.signal)) + HEADING_TOKENS
+    const cap = Math.max(target, noticeTokens + target / 2)
+    const unsummarized = [...remainder, ...conversation.turns.live]
+    const newest = { messages: unsummarized.reduce((sum, segment) => sum + segment.messages.length, 0), tokens: 0 }
+    const cut = await cutToQuery(job, conversation, { cap, liveCap: LIVE_CAP, noticeTokens, notice, newest }, tools)
+    if (cut === undefined) return { declined: 'no message can be left out', spent }
     const strategy = `Recursive-RLM (controller: ${controllerFor(job)})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
-  /** Summarizes the texts, and then the summaries, until they fit or a level no longer shrinks them. */
-  const condense = async (job: TierJob, chunks: readonly string[], room: number): Promise<Level> => {
+  /** Summarizes the texts, and then the summaries, until they fit or hardly become smaller. */
+  const condense = async (job: TierJob, chunks: readonly string[], maxTokens: number): Promise<Summaries> => {
     let texts = chunks
     let spent: NanoUsd = ZERO
-    for (let depth = 1; depth <= DEEPEST; depth++) {
-      const level = await summarizeAll(job, texts)
-      spent = add(spent, level.spent)
+    for (let depth = 1; depth <= MAX_DEPTH; depth++) {
+      const summaries = await summarizeAll(job, texts)
+      spent = add(spent, summaries.spent)
       const before = await sizeOf(texts)
-      const after = await sizeOf(level.texts)
-      texts = level.texts
-      if (after <= room || texts.length === 1 || after > before * (1 - MIN_SHRINKING)) break
-      texts = await joinUp(texts)
+      const after = await sizeOf(summaries.texts)
+      texts = summaries.texts
+      if (after <= maxTokens || texts.length === 1 || after > before * (1 - MIN_SAVED_SHARE)) break
+      texts = await joinToChunks(texts)
     }
     return { texts, spent }
   }
@@ -105,160 +106,149 @@ export function createRecursive(
     return sum
   }
 
-  /** Joins neighboring summaries to the chunks of the next level, from the oldest end. */
-  const joinUp = async (texts: readonly string[]): Promise<readonly string[]> => {
+  /** Joins neighboring summaries to chunks, from the oldest end. */
+  const joinToChunks = async (texts: readonly string[]): Promise<readonly string[]> => {
     const joined: string[] = []
-    let held: string[] = []
+    let chunk: string[] = []
     let size = 0
     for (const text of texts) {
       const added = await sizeOf([text])
-      if (held.length > 0 && size + added > CHUNK) {
-        joined.push(held.join('\n\n'))
-        held = []
+      if (chunk.length > 0 && size + added > CHUNK_TOKENS) {
+        joined.push(chunk.join('\n\n'))
+        chunk = []
         size = 0
       }
-      held.push(text)
+      chunk.push(text)
       size += added
     }
-    return [...joined, held.join('\n\n')]
+    return [...joined, chunk.join('\n\n')]
   }
 
-  const summarizeAll = async (job: TierJob, texts: readonly string[]): Promise<Level> => {
+  const summarizeAll = async (job: TierJob, texts: readonly string[]): Promise<Summaries> => {
     const summaries: string[] = Array.from({ length: texts.length }, () => '')
     let spent: NanoUsd = ZERO
     let next = 0
     const work = async (): Promise<void> => {
       for (let at = next++; at < texts.length; at = next++) {
-        const one = await summarizeOne(job, texts[at] ?? '')
-        summaries[at] = one.text
-        spent = add(spent, one.spent)
+        const summary = await summarizeChunk(job, texts[at] ?? '')
+        summaries[at] = summary.text
+        spent = add(spent, summary.spent)
         await tools.pause()
       }
     }
-    await Promise.all(Array.from({ length: AT_ONCE }, work))
+    await Promise.all(Array.from({ length: MAX_PARALLEL_CALLS }, work))
     return { texts: summaries, spent }
   }
 
-  /** Returns a remembered summary, by the model or else extractive. A new summary is remembered under its author. */
-  const summarizeOne = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
+  /** Returns the stored summary of a text, preferably that of the model, or stores a new one under its author. */
+  const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, small, signal } = job
     const hash = sha256(text)
-    const keyOf = (writer: string): string => `chunk:${PROMPT_VERSION}:${writer}:${hash}`
-    const writers = new Set([summarizer === 'extractive' ? undefined : small?.name, controllerFor(job)])
-    for (const writer of writers) {
-      const known = writer === undefined ? undefined : await memory.recall(owner, keyOf(writer))
+    const keyOf = (author: string): string => `chunk:${PROMPT_VERSION}:${author}:${hash}`
+    const authors = new Set([summarizer === 'extractive' ? undefined : small?.name, controllerFor(job)])
+    for (const author of authors) {
+      const known = author === undefined ? undefined : await memory.recall(owner, keyOf(author))
       if (known !== undefined) return { text: known, spent: ZERO }
     }
-    const summary = await summarize({ text, maxTokens: CHUNK_SUMMARY, small, summarizer, tools, signal })
-    const isByModel = summary.written && summarizer === 'model' && small !== undefined
+    const summary = await summarize({ text, maxTokens: CHUNK_SUMMARY_TOKENS, small, summarizer, tools, signal })
+    const isByModel = summary.isAsRequested && summarizer === 'model' && small !== undefined
     await memory.remember(owner, keyOf(isByModel ? small.name : 'extractive'), summary.text)
     return summary
   }
 
   const forecast = (job: TierJob): TierForecast => {
-    const calls = Math.ceil(job.tokens / CHUNK) * CHUNK_SUMMARY
-    const price = summarizer === 'extractive' ? ZERO : (job.small?.price(job.tokens, calls) ?? ZERO)
-    const callsPerTurn = summarizer === 'extractive' ? ZERO : (job.small?.price(CHUNK, CHUNK_SUMMARY) ?? ZERO)
-    return { tokens: targetFor(job), calls: price, callsPerTurn }
+    const priceOf = (read: number, written: number): NanoUsd =>
+      summarizer === 'extractive' ? ZERO : (job.small?.price(read, written) ?? ZERO)
+    const calls = priceOf(job.tokens, Math.ceil(job.tokens / CHUNK_TOKENS) * CHUNK_SUMMARY_TOKENS)
+    return { tokens: targetFor(job), calls, callsPerTurn: priceOf(CHUNK_TOKENS, CHUNK_SUMMARY_TOKENS) }
   }
 
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }
 }
 
-/** A part of the conversation that is summarized by itself. */
-interface Chunk {
-  readonly text: string
-  /** The segments whose end it contains. */
-  readonly segments: readonly Segment[]
+interface ChunkLimits {
+  /** Maximum size of a chunk. */
+  readonly maxTokens: number
+  /** Number of chunks after which at most one more is created. @default unlimited */
+  readonly maxChunks?: number
 }
 
 interface Chunks {
-  /**
-   * Chunks from the oldest end, so that they are the same on the next turn. Together they contain all old text once.
-   */
-  readonly full: readonly Chunk[]
-  /** Segments that do not fill a chunk yet. They stay unchanged. */
-  readonly rest: readonly Segment[]
+  /** Serialized segments, divided from the oldest end, so that later turns have the same chunks. */
+  readonly chunks: readonly string[]
+  /** Segments after the last chunk, which stay unchanged. */
+  readonly remainder: readonly Segment[]
 }
 
-interface ChunkLimits {
-  /** Maximum size of a chunk in tokens. */
-  readonly size: number
-  /** Maximum number of chunks. Reading stops after one more. @default unlimited */
-  readonly most?: number
-}
-
-/** Divides segments into chunks, at the borders of segments, or at lines when a segment is longer than a chunk. */
+/** Divides segments into chunks: between segments, or between lines if a segment is longer than a chunk. */
 export async function chunkSegments(
   segments: readonly Segment[],
-  { size, most = Number.POSITIVE_INFINITY }: ChunkLimits,
-  { meter, pause }: Pick<SelectionTools, 'meter' | 'pause'>,
+  { maxTokens, maxChunks = Number.POSITIVE_INFINITY }: ChunkLimits,
+  tools: Pick<SelectionTools, 'meter' | 'pause'>,
 ): Promise<Chunks> {
-  const { estimate } = meter.tokenizer
-  const full: Chunk[] = []
+  const { estimate } = tools.meter.tokenizer
+  const chunks: string[] = []
   let texts: string[] = []
-  let held: Segment[] = []
+  let remainder: Segment[] = []
   let tokens = 0
-  const close = (): void => {
-    if (texts.length > 0) full.push({ text: texts.join('\n'), segments: held })
-    texts = []
-    held = []
-    tokens = 0
-  }
   for (const segment of segments) {
-    if (full.length > most) break
-    const pieces = await piecesOf(serializeSegment(segment, 'whole'), size, { estimate, pause })
+    if (chunks.length > maxChunks) break
+    const pieces = await piecesOf(serializeSegment(segment, 'whole'), maxTokens, tools)
     for (const [at, piece] of pieces.entries()) {
-      await pause()
+      await tools.pause()
       const length = estimate(piece) + 1
-      if (tokens + length > size) close()
+      if (tokens + length > maxTokens) {
+        if (texts.length > 0) chunks.push(texts.join('\n'))
+        texts = []
+        remainder = []
+        tokens = 0
+      }
       texts.push(piece)
       tokens += length
-      if (at === pieces.length - 1) held.push(segment)
+      if (at === pieces.length - 1) remainder.push(segment)
     }
   }
-  return { full, rest: held }
+  return { chunks, remainder }
 }
 
-/** An estimate is at least an eighth of the bytes, so a text longer than this many times the size needs no estimate. */
-const SURELY_LONGER = 8
+/** An estimate is at least an eighth of the bytes, so a text with more characters per token is always too long. */
+const MAX_CHARACTERS_PER_TOKEN = 8
 
 async function piecesOf(
   text: string,
-  size: number,
-  { estimate, pause }: { readonly estimate: (text: string) => number; readonly pause: Pause },
+  maxTokens: number,
+  { meter, pause }: Pick<SelectionTools, 'meter' | 'pause'>,
 ): Promise<string[]> {
-  if (text.length < size * SURELY_LONGER && estimate(text) < size) return [text]
+  const { estimate } = meter.tokenizer
+  if (text.length < maxTokens * MAX_CHARACTERS_PER_TOKEN && estimate(text) < maxTokens) return [text]
   const pieces: string[] = []
-  let held: string[] = []
+  let lines: string[] = []
   let tokens = 0
-  for (const line of text.split(/(?<=\n)/).flatMap((one) => shortLines(one, size))) {
+  for (const line of text.split(/(?<=\n)/).flatMap((long) => splitLine(long, maxTokens))) {
     const due = pause()
     if (due !== undefined) await due
     const length = estimate(line) + 1
-    if (tokens + length > size && held.length > 0) {
-      pieces.push(held.join(''))
-      held = []
+    if (tokens + length > maxTokens && lines.length > 0) {
+      pieces.push(lines.join(''))
+      lines = []
       tokens = 0
     }
-    held.push(line)
+    lines.push(line)
     tokens += length
   }
-  if (held.length > 0) pieces.push(held.join(''))
+  if (lines.length > 0) pieces.push(lines.join(''))
   return pieces
 }
 
-/** A line has at most as many tokens as bytes, so a quarter of the size in characters always fits. */
-function shortLines(line: string, size: number): string[] {
-  const longest = Math.max(1, Math.floor(size / 4))
-  if (line.length <= longest) return [line]
+/** A line never has more tokens than bytes, so a quarter of the maximum in characters always fits. */
+function splitLine(line: string, maxTokens: number): string[] {
+  const maxLength = Math.max(1, Math.floor(maxTokens / 4))
+  if (line.length <= maxLength) return [line]
   const pieces: string[] = []
   for (let at = 0; at < line.length;) {
-    const end = at + longest
-    const cut = line.charCodeAt(end)
-    const whole = cut >= 0xdc00 && cut < 0xe000 ? end - 1 : end
-    pieces.push(line.slice(at, whole))
-    at = whole
+    const end = withoutCutPair(line, at + maxLength)
+    pieces.push(line.slice(at, end))
+    at = end
   }
   return pieces
 }

@@ -2,10 +2,9 @@ import { LRUCache } from 'lru-cache'
 import { fingerprintOf } from '../core/digest.ts'
 import { measureInSlices, type Pause } from '../core/async.ts'
 import { holdsOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
-import { excerptSegment, type Snippet, type Spot } from './excerpt.ts'
+import { excerptSegment, type Snippet, type TextLocation } from './excerpt.ts'
 import { countTerms, type TermCounts } from './keywords.ts'
-import { holdsStandingInstruction } from './query.ts'
-import { termsOf } from './terms.ts'
+import { hasStandingInstruction, termsOf } from './query.ts'
 import type { Segment } from './conversation.ts'
 
 /** The data of a segment that ranking needs. */
@@ -13,46 +12,46 @@ export interface SegmentAnalysis {
   readonly counts: TermCounts
   /** Snippets of the texts that may be excerpted, in order. */
   readonly snippets: readonly Snippet[]
-  /** Estimated tokens of an excerpt besides its snippets: calls, arguments and frames. */
+  /** Estimated tokens of an excerpt without snippets: calls, arguments and frames. */
   readonly skeletonTokens: number
-  /** True if the segment contains a standing instruction. */
-  readonly standing: boolean
+  readonly hasStandingInstruction: boolean
 }
 
-/** Analyzes a segment. Results are cached. */
 export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
+/** Maximum tokens of a snippet. */
 const SNIPPET_TOKENS = 80
-/** Maximum tokens of a text that is one snippet in a message of many texts. */
-const BLOCK_TOKENS = 512
-/** A longer line is cut at the end of a sentence or word if possible. */
+/** Maximum tokens of a snippet in a user message of many short texts. */
+const SHORT_TEXT_TOKENS = 512
+/** Longer lines are split, at the end of a sentence or word if possible. */
 const MAX_LINE_LENGTH = 400
-/** A user text up to this length is kept whole. A longer text is a pasted document. */
-const MAX_WORDS_LENGTH = 4000
-const REMEMBERED_BYTES = 48 * 1024 * 1024
+/** A user message up to this length is never excerpted. A longer text is a pasted document. */
+const MAX_UNDIVIDED_LENGTH = 4000
+const MAX_CACHED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160
 
+/** Returns a function that analyzes segments and caches the results. */
 export function createSegmentAnalyzer(estimate: (text: string) => number, pause: Pause): AnalyzeSegment {
-  const remembered = new LRUCache<string, SegmentAnalysis>({
-    maxSize: REMEMBERED_BYTES,
+  const cache = new LRUCache<string, SegmentAnalysis>({
+    maxSize: MAX_CACHED_BYTES,
     sizeCalculation: (analysis) =>
       analysis.snippets.reduce(
-        (sum, one) => sum + BYTES_PER_SNIPPET + 4 * one.terms.length,
+        (sum, snippet) => sum + BYTES_PER_SNIPPET + 4 * snippet.terms.length,
         200 + 8 * analysis.counts.terms.length,
       ),
   })
   return async (segment, owner) => {
-    const key = `${owner} ${segment.messages.map(markOf).join(';')}`
-    const known = remembered.get(key)
+    const key = `${owner} ${segment.messages.map(cacheKeyOf).join(';')}`
+    const known = cache.get(key)
     if (known !== undefined) return known
     const analysis = await analyzeSegment(segment, estimate, pause)
-    remembered.set(key, analysis)
+    cache.set(key, analysis)
     return analysis
   }
 }
 
-/** Differs for messages whose analyses differ, by their texts or by how the texts are divided. */
-function markOf(message: Message): string {
+/** Returns a key that differs for messages with different texts or a different division into parts. */
+function cacheKeyOf(message: Message): string {
   const parts = message.parts.map((part) => {
     const pieces = part.type === 'tool-result' ? part.content : [part]
     return `${part.type}${pieces.map((piece) => `${piece.type}${textOfPart(piece).length}`).join('+')}`
@@ -60,115 +59,114 @@ function markOf(message: Message): string {
   return `${message.role}${parts.join()} ${fingerprintOf(textOfMessage(message))}`
 }
 
-/** Results of an analysis in progress. */
-interface Notes {
+interface AnalysisInProgress {
   readonly snippets: Snippet[]
   readonly terms: number[]
 }
 
-/** Each text is tokenized once: the terms of a segment are those of its snippets and of the remaining text. */
+/** Each text is tokenized once: the terms of a segment are those of its snippets and of its undivided texts. */
 async function analyzeSegment(
   segment: Segment,
   estimate: (text: string) => number,
   pause: Pause,
 ): Promise<SegmentAnalysis> {
-  const notes: Notes = { snippets: [], terms: [] }
-  for (const { text, spot, most } of segment.messages.flatMap(textsOf)) {
-    const perCharacter = (await measureInSlices(text, estimate, pause)) / Math.max(1, text.length)
+  const analysis: AnalysisInProgress = { snippets: [], terms: [] }
+  for (const { text, location, maxTokens } of segment.messages.flatMap(textsOf)) {
+    const tokensPerUnit = (await measureInSlices(text, estimate, pause)) / Math.max(1, text.length)
     for (let at = 0; at < text.length;) {
       await pause()
-      const end = endOfSlice(text, at)
-      if (most > 0) cutText({ text, from: at, to: end, spot, perCharacter, most }, notes)
-      else append(notes.terms, termsOf(text.slice(at, end)))
+      const end = withoutCutPair(text, Math.min(text.length, at + SLICE_LENGTH))
+      if (maxTokens > 0) addSnippets({ text, from: at, to: end, location, tokensPerUnit, maxTokens }, analysis)
+      else append(analysis.terms, termsOf(text.slice(at, end)))
       at = end
     }
   }
   return {
-    counts: countTerms(notes.terms),
-    snippets: notes.snippets,
+    counts: countTerms(analysis.terms),
+    snippets: analysis.snippets,
     skeletonTokens: skeletonTokens(segment, estimate),
-    standing: holdsStandingInstruction(segment),
+    hasStandingInstruction: hasStandingInstruction(segment),
   }
 }
 
-/** Characters that are read between two pauses. */
-const SLICE = 16_384
+/** UTF-16 units between two pauses. */
+const SLICE_LENGTH = 16_384
 
-/** Never cuts a surrogate pair. */
-function endOfSlice(text: string, start: number): number {
-  const end = Math.min(text.length, start + SLICE)
-  const cut = text.charCodeAt(end)
-  return cut >= 0xdc00 && cut < 0xe000 ? end - 1 : end
+/** Returns the end of a slice, moved by one so that it does not divide a surrogate pair. */
+export function withoutCutPair(text: string, end: number): number {
+  const unit = text.charCodeAt(end)
+  return unit >= 0xdc00 && unit < 0xe000 ? end - 1 : end
 }
 
-interface Found {
+interface SearchedText {
   readonly text: string
-  readonly spot: Spot
-  /** Tokens of a snippet; 0 for a text that is not divided. */
-  readonly most: number
+  readonly location: TextLocation
+  /** Maximum tokens of a snippet; 0 for a text that is not divided. */
+  readonly maxTokens: number
 }
 
-/** The texts of a message that are searched. Old thoughts are not: hardly any upstream shows them to its model again. */
-function textsOf(message: Message, index: number): readonly Found[] {
-  const most = passageTokens(message)
+/** Returns the searched texts of a message. Reasoning is excluded, because most upstreams drop it from later prompts. */
+function textsOf(message: Message, index: number): readonly SearchedText[] {
+  const maxTokens = maxSnippetTokens(message)
   return message.parts.flatMap((part, at) => {
     const inResult = part.type === 'tool-result'
     const pieces = inResult ? part.content : [part]
     return pieces.flatMap((piece, inner) => {
-      const spot = { message: index, part: at, piece: inResult ? inner : -1 }
-      const found = { text: textOfPart(piece), spot, most: piece.type === 'text' ? most : 0 }
-      return piece.type === 'thinking' || found.text === '' ? [] : [found]
+      const location = { message: index, part: at, piece: inResult ? inner : -1 }
+      const text = textOfPart(piece)
+      const isSearched = piece.type !== 'thinking' && text !== ''
+      return isSearched ? [{ text, location, maxTokens: piece.type === 'text' ? maxTokens : 0 }] : []
     })
   })
 }
 
-/** A loop, because a spread call would put every term on the stack. */
-function append(terms: number[], more: readonly number[]): void {
-  for (const term of more) terms.push(term)
+/** Appends without a spread call, which would overflow the stack. */
+function append(terms: number[], added: readonly number[]): void {
+  for (const term of added) terms.push(term)
 }
 
-const MESSAGE_FRAME = 8
+const MESSAGE_FRAME_TOKENS = 8
 
 function skeletonTokens(segment: Segment, estimate: (text: string) => number): number {
-  const frames = MESSAGE_FRAME * segment.messages.length
+  const frames = MESSAGE_FRAME_TOKENS * segment.messages.length
   if (segment.kind === 'user') return frames
   return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
 }
 
-/** Returns the maximum tokens of the snippets of a message; 0 for a text that is kept whole or not at all. */
-function passageTokens(message: Message): number {
+/** Returns the maximum tokens of the snippets of a message; 0 for a message that is never excerpted. */
+function maxSnippetTokens(message: Message): number {
   if (message.role !== 'user' || holdsOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0
   const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
-  if (Math.max(0, ...texts) > MAX_WORDS_LENGTH) return SNIPPET_TOKENS
-  return texts.reduce((sum, length) => sum + length, 0) > MAX_WORDS_LENGTH ? BLOCK_TOKENS : 0
+  if (Math.max(0, ...texts) > MAX_UNDIVIDED_LENGTH) return SNIPPET_TOKENS
+  return texts.reduce((sum, length) => sum + length, 0) > MAX_UNDIVIDED_LENGTH ? SHORT_TEXT_TOKENS : 0
 }
 
-interface Stretch {
-  readonly text: string
+interface TextSlice extends SearchedText {
   readonly from: number
   readonly to: number
-  readonly spot: Spot
-  readonly perCharacter: number
-  readonly most: number
+  /** Estimated tokens per UTF-16 unit. */
+  readonly tokensPerUnit: number
 }
 
-function cutText({ text, from, to, spot, perCharacter, most }: Stretch, notes: Notes): void {
+function addSnippets(slice: TextSlice, analysis: AnalysisInProgress): void {
+  const { text, from, to, location, tokensPerUnit, maxTokens } = slice
   let start = from
   let tokens = 0
   const close = (end: number): void => {
     const lines = text.slice(start, end)
-    const said = termsOf(lines)
-    append(notes.terms, said)
-    const terms = Int32Array.from(new Set(said))
-    if (terms.length > 0) notes.snippets.push({ spot, start, end, tokens, terms, mark: fingerprintOf(lines.trim()) })
+    const lineTerms = termsOf(lines)
+    append(analysis.terms, lineTerms)
+    const terms = Int32Array.from(new Set(lineTerms))
+    const fingerprint = fingerprintOf(lines.trim())
+    if (terms.length > 0) analysis.snippets.push({ location, start, end, tokens, terms, fingerprint })
     start = end
     tokens = 0
   }
   for (let at = from; at < to;) {
     const end = Math.min(to, endOfLine(text, at))
-    const size = Math.ceil((end - at) * perCharacter)
-    if (tokens > 0 && tokens + size > most) close(at)
+    const size = Math.ceil((end - at) * tokensPerUnit)
+    if (tokens > 0 && tokens + size > maxTokens) close(at)
     tokens += size
     at = end
   }
@@ -180,15 +178,9 @@ function endOfLine(text: string, start: number): number {
   const lineEnd = piece.indexOf('\n')
   if (lineEnd !== -1) return start + lineEnd + 1
   if (start + MAX_LINE_LENGTH >= text.length) return text.length
-  const sentence = Math.max(
-    piece.lastIndexOf('. '),
-    piece.lastIndexOf('? '),
-    piece.lastIndexOf('! '),
-    piece.lastIndexOf('。'),
-  )
+  const sentence = Math.max(...['. ', '? ', '! ', '。'].map((end) => piece.lastIndexOf(end)))
   if (sentence > MAX_LINE_LENGTH / 4) return start + sentence + 1
-  const blank = piece.lastIndexOf(' ')
-  if (blank > MAX_LINE_LENGTH / 4) return start + blank + 1
-  const cut = text.charCodeAt(start + MAX_LINE_LENGTH)
-  return start + MAX_LINE_LENGTH - (cut >= 0xdc00 && cut < 0xe000 ? 1 : 0)
+  const space = piece.lastIndexOf(' ')
+  if (space > MAX_LINE_LENGTH / 4) return start + space + 1
+  return withoutCutPair(text, start + MAX_LINE_LENGTH)
 }

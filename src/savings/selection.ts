@@ -1,5 +1,5 @@
 import type { Meter } from '../core/ports.ts'
-import type { Selection } from './excerpt.ts'
+import type { Selected } from './excerpt.ts'
 import { createPacker, type Packer, type PackerEntry } from './packer.ts'
 import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics } from './keywords.ts'
 import type { Pause } from '../core/async.ts'
@@ -7,10 +7,9 @@ import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
 import type { Similarities } from './tier.ts'
 
-/** Dependencies of a selection. */
 export interface SelectionTools {
   readonly meter: Meter
-  readonly read: AnalyzeSegment
+  readonly analyze: AnalyzeSegment
   /** Called once per item in loops over a conversation. */
   readonly pause: Pause
 }
@@ -18,66 +17,59 @@ export interface SelectionTools {
 export interface SelectionJob {
   /** Oldest first. */
   readonly segments: readonly Segment[]
-  /** Units whose calls should stay even where their results do not fit: the steps of the live turn. */
+  /** The steps of the live turn. Their tool calls are selected even if the results do not fit. */
   readonly steps: ReadonlySet<Segment>
   readonly query: Query
-  /** Similarity to the question by an embedder. @default none: by words alone */
+  /** Similarity of segments to the question. @default none: ranks by words only */
   readonly similarities?: Similarities
-  /** True when the question asks for an earlier answer: whole answers are selected first. @default false */
+  /** True if the question asks for an earlier answer. Whole answers are then selected first. @default false */
   readonly asksForAnswer?: boolean
   /** Maximum tokens of the selection. */
-  readonly room: number
-  /** Tokens for the newest segment, independent of the query. @default 0 */
-  readonly newestRoom?: number
+  readonly capacity: number
+  /** Minimum tokens for the newest segment, regardless of the query. @default 0 */
+  readonly newestCapacity?: number
   readonly owner: string
   readonly signal: AbortSignal
 }
 
-export interface Selected {
-  readonly selection: Selection
-  /** The snippets of each excerpt, by their position in the segment's analysis. */
-  readonly picks: ReadonlyMap<Segment, readonly number[]>
-  /** Number of segments that share a term with the query. */
-  readonly matches: number
-}
-
-/** Shares of the room that do not depend on the query. */
-const STANDING_SHARE = 0.2
+/** Shares of the capacity that are selected regardless of the query. */
+const INSTRUCTIONS_SHARE = 0.2
 const USER_SHARE_WITH_TOOLS = 0.2
 const USER_SHARE = 0.75
 const HEAD_SHARE = 0.05
 const NEWEST_SHARE = 0.06
 const STEP_SHARE = 0.5
 const NEWEST_STEP_SHARE = 0.3
-/** With tools, half of the tokens are for excerpts: most of a tool result is irrelevant. */
+/** Share of whole segments with tools. The remainder is for excerpts, because most of a tool result is irrelevant. */
 const WHOLE_SHARE_WITH_TOOLS = 0.5
+/** Share of tool traffic from which a conversation counts as one with tools. */
 const TOOL_TRAFFIC = 0.2
-/** Long segments contain more, but less than in proportion to their length. */
+/** Exponent of the length by which a score is divided. Long segments contain more, but less than proportionally. */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
-/** An answer that the question asks for is long and rarely repeats itself. */
+/** For a question about an answer. Answers are long and rarely repeat their terms. */
 const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
-/** Without tools a topic spans a few turns, so neighbors of a hit add a share of its score. */
+/** Share of its neighbors' scores that a segment gets without tools, because a topic spans a few turns. */
 const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3
-/** With several speakers, the score of the topic around a turn is added to its own. */
+/** Weight of the score of the topic around a turn, in a meeting of several speakers. */
 const TOPIC_SHARE = 0.5
-/** Weight of the similarity by an embedder, as a share of the best score by words. */
+/** Weight of the similarity, as a share of the best score by words. */
 const MEANING_SHARE = 0.7
-/** Below this size, neighbors of a question and its answer displace other hits. Meetings gain at any size. */
-const NEIGHBORS_ROOM = 8000
-/** With tools, older segments are more often outdated: the oldest counts 1/e of the newest. */
-const AGEING = 1
-/** Passages are priced by estimate; what is left after measuring is filled again. */
-const FILLING_ROUNDS = 4
-const ENOUGH = 0.998
+/** Capacity from which neighbors are scored. Below it, they would displace other hits, except in meetings. */
+const NEIGHBORS_CAPACITY = 8000
+/** Decay with tools, where old segments are often outdated: the oldest segment counts 1/e of the newest. */
+const DECAY = 1
+/** Snippets have estimated sizes. Tokens left after measuring are filled again. */
+const MAX_FILLING_ROUNDS = 4
+const FULL_SHARE = 0.998
 
-/** Selects what the query needs most, after the fixed shares above. */
+/** Selects the fixed shares above, and then the segments and snippets with the best scores. */
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selected> {
-  const entries = await readAll(job, tools)
+  const entries = await analyzeAll(job, tools)
   const { pause } = tools
   const corpus = await corpusOf(
     entries.map((entry) => entry.analysis.counts),
@@ -88,37 +80,37 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const lengthPenalty = wantsAnswers ? ANSWER_LENGTH_PENALTY : undefined
   const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
-  const own = await scoresOf(corpus, query, pause, lengthPenalty)
-  const scoresOfSegments = isMeeting
-    ? withTopics(own, await scoreTopics(corpus.texts, query, pause))
-    : withMeaning(own, entries, job.similarities)
-  const lends = !withTools && (isMeeting || job.room >= NEIGHBORS_ROOM)
-  rank(entries, lends ? withNeighbors(scoresOfSegments) : scoresOfSegments, withTools)
+  const wordScores = await scoresOf(corpus, query, pause, lengthPenalty)
+  const segmentScores = isMeeting
+    ? withTopics(wordScores, await scoreTopics(corpus.texts, query, pause))
+    : withMeaning(wordScores, entries, job.similarities)
+  const scoresNeighbors = !withTools && (isMeeting || job.capacity >= NEIGHBORS_CAPACITY)
+  rank(entries, scoresNeighbors ? withNeighbors(segmentScores) : segmentScores, withTools)
   await pause()
-  const packer = createPacker(job.room, tools)
-  const byValue = entries.toSorted((a, b) => b.value - a.value || b.place - a.place)
+  const packer = createPacker(job.capacity, tools)
+  const byValue = entries.toSorted((a, b) => b.value - a.value || b.index - a.index)
   const newestFirst = entries.toReversed()
 
   if (wantsAnswers) takeAnswers(packer, entries)
-  takeRightful(packer, entries, { byValue, newestFirst, steps: job.steps, newestRoom: job.newestRoom ?? 0, withTools })
+  takeFixedShares(packer, entries, { byValue, newestFirst, job, withTools })
   await packer.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
-  packer.takeWhole(relevant, withTools ? job.room * WHOLE_SHARE_WITH_TOOLS : job.room)
+  packer.takeWhole(relevant, withTools ? job.capacity * WHOLE_SHARE_WITH_TOOLS : job.capacity)
   const scores = await scoreSnippets(
     entries.map((entry) => entry.analysis),
     query,
     pause,
   )
-  for (let round = 0; round < FILLING_ROUNDS && packer.spent() < job.room * ENOUGH; round++) {
-    const picked = await packer.takeSnippets(entries, scores)
+  for (let round = 0; round < MAX_FILLING_ROUNDS && packer.spent() < job.capacity * FULL_SHARE; round++) {
+    const hasPacked = await packer.takeSnippets(entries, scores)
     await packer.measure(entries, job.signal)
-    if (!picked) break
+    if (!hasPacked) break
   }
-  packer.takeWhole(newestFirst, job.room)
-  const kept = entries.filter((entry) => entry.state !== 'out')
+  packer.takeWhole(newestFirst, job.capacity)
+  const packed = entries.filter((entry) => entry.state !== 'out')
   return {
-    selection: new Map(kept.map((entry) => [entry.segment, entry.messages])),
-    picks: new Map(kept.filter((entry) => entry.state === 'excerpt').map((entry) => [entry.segment, picksOf(entry)])),
+    selection: new Map(packed.map((entry) => [entry.segment, entry.messages])),
+    picks: new Map(packed.filter((entry) => entry.state === 'excerpt').map((entry) => [entry.segment, picksOf(entry)])),
     matches: relevant.length,
   }
 }
@@ -128,24 +120,14 @@ function picksOf(entry: PackerEntry): readonly number[] {
   return entry.analysis.snippets.flatMap((snippet, at) => (picked.has(snippet) ? [at] : []))
 }
 
-async function readAll(job: SelectionJob, tools: SelectionTools): Promise<PackerEntry[]> {
+async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<PackerEntry[]> {
   const entries: PackerEntry[] = []
-  for (const [place, segment] of job.segments.entries()) {
+  for (const [index, segment] of job.segments.entries()) {
     let tokens = 0
     for (const message of segment.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
-    const analysis = await tools.read(segment, job.owner)
-    entries.push({
-      segment,
-      place,
-      tokens,
-      analysis,
-      value: 0,
-      share: 0,
-      state: 'out',
-      messages: [],
-      picked: [],
-      spent: 0,
-    })
+    const analysis = await tools.analyze(segment, job.owner)
+    const unpacked = { value: 0, share: 0, state: 'out', messages: [], spent: 0 } as const
+    entries.push({ segment, index, tokens, analysis, ...unpacked, picked: [] })
     const due = tools.pause()
     if (due === undefined) continue
     await due
@@ -164,45 +146,44 @@ function shareOfTools(entries: readonly PackerEntry[]): number {
   return exchanges / all
 }
 
-function withTopics(own: Float64Array, topics: Float64Array): Float64Array {
-  return own.map((score, at) => score + TOPIC_SHARE * (topics[at] ?? 0))
+function withTopics(scores: Float64Array, topics: Float64Array): Float64Array {
+  return scores.map((score, at) => score + TOPIC_SHARE * (topics[at] ?? 0))
 }
 
-/** Adds to each score a share of the best score, by the similarity to the question. Weak similarity is noise. */
-function withMeaning(own: Float64Array, entries: readonly PackerEntry[], similarities?: Similarities): Float64Array {
-  if (similarities === undefined) return own
-  const best = own.reduce((most, score) => Math.max(most, score), 0)
+/** Adds the squared similarity to each score. Squared, because weak similarities are noise. */
+function withMeaning(scores: Float64Array, entries: readonly PackerEntry[], similarities?: Similarities): Float64Array {
+  if (similarities === undefined) return scores
+  const best = scores.reduce((max, score) => Math.max(max, score), 0)
   const share = MEANING_SHARE * (best > 0 ? best : 1)
-  return own.map((score, at) => {
+  return scores.map((score, at) => {
     const segment = entries[at]?.segment
     return score + share * ((segment === undefined ? undefined : similarities.get(segment)) ?? 0) ** 2
   })
 }
 
-/** Adds to each score a share of those within three positions. */
 function withNeighbors(scores: Float64Array): Float64Array {
-  return scores.map((own, at) => {
-    let lent = 0
-    for (let away = 1; away <= NEIGHBORS; away++) lent += (scores[at - away] ?? 0) + (scores[at + away] ?? 0)
-    return own + NEIGHBOR_SHARE * lent
+  return scores.map((score, at) => {
+    let neighbors = 0
+    for (let away = 1; away <= NEIGHBORS; away++) neighbors += (scores[at - away] ?? 0) + (scores[at + away] ?? 0)
+    return score + NEIGHBOR_SHARE * neighbors
   })
 }
 
-/** Sets the value of each segment: its own score and half of its partner's, by length and age. */
+/** Sets the value of each segment: its score and half of its partner's, by length and age. */
 function rank(entries: readonly PackerEntry[], scores: Float64Array, withTools: boolean): void {
-  const [ageing, power] = withTools ? [AGEING, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
-  const greatest = scores.reduce((most, score) => Math.max(most, score), 1e-9)
+  const [decay, power] = withTools ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
+  const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)
   for (const [at, entry] of entries.entries()) {
-    const own = scores[at] ?? 0
-    const fresh = Math.exp((-ageing * (entries.length - 1 - at)) / Math.max(1, entries.length))
-    entry.share = (fresh * own) / greatest
-    entry.value = (fresh * (own + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** power
+    const score = scores[at] ?? 0
+    const freshness = Math.exp((-decay * (entries.length - 1 - at)) / Math.max(1, entries.length))
+    entry.share = (freshness * score) / best
+    entry.value = (freshness * (score + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** power
   }
 }
 
 /**
- * The partner of a question is its answer, and the other way round. Where several people talk and none answers as
- * the assistant, the turns before and after lend half as much, between them.
+ * Returns the score of the answer to a question, or of the question of an answer. Between user messages without answers,
+ * returns a quarter of the scores of the messages before and after.
  */
 function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at: number): number {
   const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'
@@ -214,46 +195,46 @@ function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at:
   return around / 4
 }
 
-/**
- * Packs the answers that match the query best. With the common ranking, short user messages would use the tokens first.
- */
+/** Packs the best answers first, because short user messages would otherwise fill the capacity. */
 function takeAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
-  const worthOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
+  const valueOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
   const answers = entries.filter(({ segment, share }) => segment.kind === 'assistant' && share > 0)
   packer.takeWhole(
-    answers.toSorted((a, b) => worthOf(b) - worthOf(a)),
-    packer.room * ANSWER_SHARE,
+    answers.toSorted((a, b) => valueOf(b) - valueOf(a)),
+    packer.capacity * ANSWER_SHARE,
   )
 }
 
-interface Orders {
+interface FixedShares {
   readonly byValue: readonly PackerEntry[]
   readonly newestFirst: readonly PackerEntry[]
-  readonly steps: ReadonlySet<Segment>
-  readonly newestRoom: number
+  readonly job: SelectionJob
   readonly withTools: boolean
 }
 
-/** Packs standing instructions, user messages, the steps of the live turn, the first and the last segment. */
-function takeRightful(packer: Packer, entries: readonly PackerEntry[], orders: Orders): void {
-  const { room } = packer
-  const { byValue, newestFirst, steps } = orders
-  const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => steps.has(entry.segment))
+/** Packs the steps of the live turn, standing instructions, user messages, the first and the last segment. */
+function takeFixedShares(
+  packer: Packer,
+  entries: readonly PackerEntry[],
+  { byValue, newestFirst, job, withTools }: FixedShares,
+): void {
+  const { capacity } = packer
+  const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => job.steps.has(entry.segment))
   if (newestStep !== undefined) {
-    packer.takeWhole([newestStep], room * NEWEST_STEP_SHARE)
-    packer.takeSkeletons([newestStep], room)
-    packer.takeSkeletons(earlierSteps, room * STEP_SHARE)
+    packer.takeWhole([newestStep], capacity * NEWEST_STEP_SHARE)
+    packer.takeSkeletons([newestStep], capacity)
+    packer.takeSkeletons(earlierSteps, capacity * STEP_SHARE)
   }
   packer.takeWhole(
-    newestFirst.filter((entry) => entry.analysis.standing),
-    room * STANDING_SHARE,
+    newestFirst.filter((entry) => entry.analysis.hasStandingInstruction),
+    capacity * INSTRUCTIONS_SHARE,
   )
   const isUser = (entry: PackerEntry): boolean => entry.segment.kind === 'user'
-  const words = entries.filter(isUser)
-  const all = words.reduce((sum, entry) => sum + entry.tokens, 0)
-  const share = !orders.withTools && all <= room * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
-  packer.takeWhole(all <= room * share ? words : byValue.filter(isUser), room * share)
-  packer.takeWhole(entries.slice(0, 1), room * HEAD_SHARE)
-  packer.takeWhole(newestFirst.slice(0, 1), room * NEWEST_SHARE)
-  packer.takeLast(newestFirst.slice(0, 1), Math.min(room, orders.newestRoom))
+  const userEntries = entries.filter(isUser)
+  const userTokens = userEntries.reduce((sum, entry) => sum + entry.tokens, 0)
+  const share = !withTools && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
+  packer.takeWhole(userTokens <= capacity * share ? userEntries : byValue.filter(isUser), capacity * share)
+  packer.takeWhole(entries.slice(0, 1), capacity * HEAD_SHARE)
+  packer.takeWhole(newestFirst.slice(0, 1), capacity * NEWEST_SHARE)
+  packer.takeLast(newestFirst.slice(0, 1), Math.min(capacity, job.newestCapacity ?? 0))
 }

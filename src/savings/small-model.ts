@@ -1,24 +1,21 @@
 import { LRUCache } from 'lru-cache'
 import { add, type NanoUsd, ZERO } from '../core/money.ts'
 
-/** The small model of the family, without HTTP, retries and formats. */
+/** A model of the family for summaries and search terms. */
 export interface SmallModel {
   readonly name: string
-  /** Asks the model. Returns the reply and the cost of the call. Rejects when the call fails. */
+  /** Returns the reply and the cost of the call. Rejects if the call fails. */
   ask(question: {
     readonly instruction: string
     readonly text: string
     readonly maxTokens: number
     readonly signal: AbortSignal
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
-  /** Returns the cost of a call of this size; zero while the model is paused. */
+  /** Returns the cost of a call with these numbers of tokens; zero while the model is paused. */
   price(promptTokens: number, outputTokens: number): NanoUsd
-  /** Reports whether a reply could be used. Failed calls count without it. @default not observed */
+  /** Reports whether a reply was usable. Failed calls are counted without a report. @default ignored */
   report?(isUsable: boolean): void
-  /**
-   * Returns true for five minutes after two failures in a row in this conversation. Calls are then refused. @default
-   * never
-   */
+  /** Returns true if calls are refused after failures in this conversation. @default never */
   isPaused?(): boolean
 }
 
@@ -27,39 +24,22 @@ export function controllerOf(small: SmallModel | undefined): string {
   return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
 }
 
-/** Pauses failing small models, so that a conversation does not wait for and pay a failing call on every turn. */
-export interface SmallModelPauses {
-  /** Returns the model for one request. Its calls are refused while it is paused in this conversation. */
-  watch(small: SmallModel, request: WatchedRequest): SmallModel
-}
-
-export interface WatchedRequest {
-  /** Names the conversation and its owner. */
-  readonly conversation: string
-  /** A call that ends because the caller left does not count as a failure. */
-  readonly signal: AbortSignal
-}
-
-/** Failures in a row after which the model is paused. */
-const MAX_FAILURES = 2
-const PAUSE_MS = 5 * 60 * 1000
-/** Number of conversations whose failures are remembered. A forgotten one costs two more failing calls. */
-const MAX_CONVERSATIONS = 10_000
-
-interface Failures {
-  readonly count: number
-  /** Milliseconds since 1970. */
-  readonly at: number
-}
-
-/** Pauses a model in a conversation for five minutes after two failures in a row; after a pause, one failure is enough. */
 export interface FailurePauses {
   isPaused(conversation: string): boolean
   report(conversation: string, isUsable: boolean): void
 }
 
+const MAX_FAILURES = 2
+const PAUSE_MS = 5 * 60 * 1000
+/** Maximum number of conversations whose failures are counted. */
+const MAX_CONVERSATIONS = 10_000
+
+/**
+ * Pauses a model in a conversation for five minutes after two consecutive failures, so that the conversation does not
+ * wait for a failing call on each turn. After a pause, one failure is sufficient.
+ */
 export function createFailurePauses(now: () => number): FailurePauses {
-  const failing = new LRUCache<string, Failures>({ max: MAX_CONVERSATIONS })
+  const failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })
   return {
     isPaused: (conversation) => {
       const failures = failing.get(conversation)
@@ -72,30 +52,33 @@ export function createFailurePauses(now: () => number): FailurePauses {
   }
 }
 
-export function createSmallModelPauses(now: () => number): SmallModelPauses {
-  const pauses = createFailurePauses(now)
-
-  const watch = (small: SmallModel, { conversation, signal }: WatchedRequest): SmallModel => {
-    const isPaused = (): boolean => pauses.isPaused(conversation)
-    const report = (isUsable: boolean): void => pauses.report(conversation, isUsable)
-    const ask: SmallModel['ask'] = async (question) => {
-      if (isPaused()) throw new Error('The small model failed twice in this conversation and is paused.')
-      try {
-        return await small.ask(question)
-      } catch (error) {
-        if (!signal.aborted) report(false)
-        throw error
-      }
+/** Returns a small model that is paused in the conversation. A call that the caller aborts is not a failure. */
+export function withPauses(
+  small: SmallModel,
+  {
+    pauses,
+    conversation,
+    signal,
+  }: { readonly pauses: FailurePauses; readonly conversation: string; readonly signal: AbortSignal },
+): SmallModel {
+  const isPaused = (): boolean => pauses.isPaused(conversation)
+  const report = (isUsable: boolean): void => pauses.report(conversation, isUsable)
+  const ask: SmallModel['ask'] = async (question) => {
+    if (isPaused()) throw new Error('The small model failed twice in this conversation and is paused.')
+    try {
+      return await small.ask(question)
+    } catch (error) {
+      if (!signal.aborted) report(false)
+      throw error
     }
-    const price: SmallModel['price'] = (input, output) => (isPaused() ? ZERO : small.price(input, output))
-    return { name: small.name, ask, price, report, isPaused }
   }
-  return { watch }
+  const price: SmallModel['price'] = (input, output) => (isPaused() ? ZERO : small.price(input, output))
+  return { name: small.name, ask, price, report, isPaused }
 }
 
-/** The small model, and what its calls cost: a tier that fails does not report what it has spent. */
-export function createPurse(small: SmallModel | undefined): {
-  readonly small: typeof small
+/** Returns a small model that adds up the cost of its calls, because a tier that fails does not report its cost. */
+export function withSpending(small: SmallModel | undefined): {
+  readonly small: SmallModel | undefined
   readonly spent: () => NanoUsd
 } {
   let spent: NanoUsd = ZERO

@@ -5,43 +5,39 @@ import type { Conversation, Segment } from './conversation.ts'
 import type { SmallModel } from './small-model.ts'
 import { notUnderstood, readFlag, type HeaderView } from '../core/http.ts'
 
-/** 2 vanishing context, 3 recursive summaries, 4 family-locked summary, 5 savings slider. Tier 1, the cache, runs before them. */
+/** 2: vanishing context, 3: recursive summaries, 4: family-locked summary, 5: savings slider. Tier 1 is the cache. */
 export type TierNumber = 2 | 3 | 4 | 5
 type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
 
-/** The values of the three steering headers. */
+/** The values of the steering headers. */
 export interface Steering {
   readonly level?: SavingsLevel
   readonly vanishing: boolean
   readonly recursive: boolean
 }
 
-/** Similarity of segments to the question, from 0 to 1 for the most similar. Segments without a vector are absent. */
+/** Similarity of segments to the question, 0 to 1. The most similar segment has 1. */
 export type Similarities = ReadonlyMap<Segment, number>
 
-/** The data of a request that tiers use. */
 export interface TierJob {
   readonly prompt: Prompt
-  /** The model's name as the caller wrote it, for the strategy text. */
+  /** The requested model name as received. */
   readonly modelName: string
   readonly model: Model
-  /**
-   * Estimated tokens of the received prompt. The waterfall counts exactly when the estimate is too close to a
-   * threshold.
-   */
+  /** Tokens of the received prompt: estimated, or counted if the estimate is too close to a threshold. */
   readonly tokens: number
   readonly steering: Steering
-  /** The id of the key. State is never shared between owners. */
+  /** The id of the key. Owners never share state. */
   readonly owner: string
   readonly small: SmallModel | undefined
-  /** Compares segments with the question by the configured embedder. Its cost is added to the result of the tier. */
+  /** Compares segments with the question by the configured embedder. @default none */
   readonly meaning?: {
     similarities(conversation: Conversation): Promise<Similarities | undefined>
     price(conversation: Conversation): NanoUsd
   }
   readonly signal: AbortSignal
   readonly now: number
-  /** The prompt is sent as received, with or without a trial run of the tiers. @default undefined: the tiers decide */
+  /** Set if the prompt is sent as received, with or without a trial of the tiers. @default none: the tiers decide */
   readonly shadow?: 'tried' | 'not-tried'
 }
 
@@ -50,16 +46,16 @@ export interface Rewrite {
   readonly tier: TierNumber
   /** The value of X-Svc-Strategy. */
   readonly strategy: string
-  /** Tokens of the rewritten prompt, by the same count as `TierJob.tokens`. */
+  /** Exact tokens of the rewritten prompt. */
   readonly tokens: number
 }
 
-/** A smaller prompt, or the reason why there is none, and the cost of small-model calls in either case. */
+/** A smaller prompt or the reason for declining, and the cost of small-model calls. */
 export type TierResult =
   | {
       readonly rewrite: Rewrite
       readonly spent: NanoUsd
-      /** True when the prompt begins with what this tier sent on the turn before. @default false */
+      /** True if the prompt starts with the prompt that this tier sent on the last turn. @default false */
       readonly continues?: boolean
     }
   | { readonly declined: string; readonly spent: NanoUsd }
@@ -72,9 +68,9 @@ export interface TierForecast {
   readonly calls: NanoUsd
   /** Cost of its small-model calls for each further request. @default 0 */
   readonly callsPerTurn?: NanoUsd
-  /** True when the prompt begins with what this tier sent on the turn before. @default false */
+  /** True if the prompt starts with the prompt that this tier sent on the last turn. @default false */
   readonly continues?: boolean
-  /** Present when the prompt stays the same from turn to turn and only grows, up to a limit. @default a new prompt each turn */
+  /** Present if each turn extends the prompt of the last turn, up to a limit. @default a new prompt on each turn */
   readonly steady?: {
     /** Tokens above which the prompt is cut again. */
     readonly limit: number
@@ -88,50 +84,45 @@ export interface TierForecast {
 /** One way of shortening a prompt. */
 export interface Tier {
   readonly tier: TierNumber
-  /** Returns true when a header or the size selects this tier. Pure and cheap. */
+  /** Returns true if a header or the size of the prompt selects this tier. */
   wants(job: TierJob): boolean
-  /**
-   * Called before the tier runs without a header. The cheapest way of sending is chosen. Without a forecast the tier
-   * always runs.
-   */
+  /** Returns the expected cost, which decides whether the tier runs without a header. @default the tier always runs */
   forecast?(job: TierJob): TierForecast | Promise<TierForecast>
   rewrite(job: TierJob): Promise<TierResult>
 }
 
-/** The outcome of each tier, for the log record and for explain. */
+/** The outcome of a tier, for the log record and for explain. */
 export interface TierVerdict {
   readonly tier: TierNumber
   readonly outcome: 'chosen' | 'not-wanted' | 'declined' | 'does-not-pay' | 'failed'
   readonly reason: string
 }
 
-/** The result of the waterfall. */
 export interface WaterfallResult {
-  /** Absent: passthrough. */
+  /** Absent if the prompt is sent as received. */
   readonly rewrite?: Rewrite
-  /** Tokens of the received prompt: exact when there is a rewrite, else an estimate. */
+  /** Tokens of the received prompt: exact if there is a rewrite, otherwise an estimate. */
   readonly tokens: number
   /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
-  /** The part of `spent` of tiers that a header ordered. @default 0 */
+  /** The part of `spent` for tiers that a header ordered. @default 0 */
   readonly ordered?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
   /**
-   * Reports how many tokens of the prompt the upstream has read from its cache, so that later turns expect realistic
-   * values. Never rejects. Absent when the conversation is not followed.
+   * Reports the tokens that the upstream read from its cache, which corrects the expectation for later turns. Never
+   * rejects. Absent for a conversation without a stored history.
    */
   reportCacheRead?(tokens: number): Promise<void>
 }
 
-/** Tiers in their order. */
 export interface Waterfall {
   /** Never rejects: a failing tier is a verdict. */
   (job: TierJob): Promise<WaterfallResult>
-  /** Returns true when no tier can shorten a prompt of at most this many tokens, so that it needs no count. */
+  /** Returns true if no tier can rewrite a prompt of at most this number of tokens, which need not be counted then. */
   isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
 
-/** Prompts of more tokens than this start a tier without a header. */
+/** Tokens above which a tier may run without a header. */
 export interface Thresholds {
   /** Tier 2. @default 50_000 */
   readonly vanishing: number
@@ -143,7 +134,7 @@ export interface Thresholds {
 
 export const DEFAULT_THRESHOLDS: Thresholds = { vanishing: 50_000, recursive: 80_000, family: 20_000 }
 
-/** The thresholds for the job's model: `-optim` variants halve them. */
+/** Returns the thresholds for the model of the job. `-optim` variants halve them. */
 export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds {
   const factor = job.model.thresholdFactor ?? 1
   return {
@@ -153,15 +144,15 @@ export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds 
   }
 }
 
-/** Returns true when a header orders this tier. It then runs whenever it makes the prompt smaller. */
+/** Returns true if a header orders this tier, which then runs regardless of its expected cost. */
 export function isOrdered({ steering }: TierJob, tier: TierNumber): boolean {
   if (steering.level !== undefined) return tier === 5
   return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
 }
 
 /**
- * Returns true when a header or the size selects tier 2, 3 or 4. A savings level excludes them. After an ordered tier
- * declined, later tiers are selected by size. Tier 2 is not selected by size before an ordered tier 3.
+ * Returns true if a header or the size of the prompt selects this tier. A savings level excludes tiers 2 to 4. Tier 2 is
+ * not selected by size if tier 3 is ordered.
  */
 export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds): boolean {
   if (job.steering.level !== undefined) return false
@@ -182,12 +173,12 @@ export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> 
 
 const LEVELS: readonly SavingsLevel[] = ['extreme', 'max', 'med', 'min', 'off']
 
-/** Reads the three steering headers. Throws `invalid-request`, with the header as `param`, for an invalid value. */
+/** Reads the steering headers. Throws `invalid-request` with the header as `param` for an invalid value. */
 export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering {
-  const asked = headers.get('x-savings-level')
-  const level = LEVELS.find((known) => known === asked?.trim().toLowerCase())
-  if (asked !== null && level === undefined) {
-    throw notUnderstood('X-Savings-Level', asked, `one of ${LEVELS.join(', ')}`)
+  const header = headers.get('x-savings-level')
+  const level = LEVELS.find((known) => known === header?.trim().toLowerCase())
+  if (header !== null && level === undefined) {
+    throw notUnderstood('X-Savings-Level', header, `one of ${LEVELS.join(', ')}`)
   }
   return {
     ...(level !== undefined && { level }),
@@ -196,21 +187,21 @@ export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering 
   }
 }
 
-/** The effect that the tiers would have had on a request that was sent as received. */
+/** The result of a trial: the tiers ran, but the request was sent as received. */
 export interface ShadowRecord {
   readonly strategy: string
   readonly originalTokens: number
   readonly optimizedTokens: number
-  /** Cost of small-model calls, which were made. */
+  /** Cost of the small-model calls of the trial. */
   readonly spent: NanoUsd
 }
 
-/** Returns true for the share of requests that are only tried. `random` is from 0 up to 1, `share` from 0 to 1. */
+/** Returns true for the share of requests on which the tiers are only tried. */
 export function isShadowed(share: number, random: number): boolean {
   return random < share
 }
 
-/** Returns the passthrough result that is sent, and a record of the result that was not. */
+/** Returns the result without its rewrite, and a record of the rewrite. */
 export function shadow(optimized: WaterfallResult): {
   readonly sent: WaterfallResult
   readonly record: ShadowRecord | undefined

@@ -1,32 +1,65 @@
+import { NO_USAGE } from '../core/answer.ts'
 import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
-import { add, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
-import { conversationOf } from './conversation.ts'
-import { type ConversationMemory, recallAt, rememberAt } from './memory.ts'
-import { hasCachePrice, sendingCost } from './net.ts'
+import type { Model } from '../core/model.ts'
+import { add, costOf, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
+import type { Part, Prompt } from '../core/prompt.ts'
+import { type ConversationMemory, conversationOf, recallAt, rememberAt } from './conversation.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
-/** The size of a sent prompt, and when it was sent. */
+/** Time for which upstreams cache a prompt after its last use. */
+export const UPSTREAM_CACHE_MS: number = 5 * 60 * 1000
+
+/** Returns true if reading from the upstream's cache costs less than sending. */
+function hasCachePrice({ price }: Model): boolean {
+  return price.cacheRead !== undefined && price.cacheRead < price.input
+}
+
+/** Returns the cost of a prompt whose first `warm` tokens are in the upstream's cache. The others are written to it. */
+export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd {
+  if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)
+  const read = Math.round(Math.min(warm, tokens))
+  return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
+}
+
+/**
+ * Returns the tokens by which a cached prompt should grow before the next cut. Minimizes the cost of the cuts plus the
+ * cost of reading the added tokens, of which each turn adds `growth`.
+ */
+export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): number {
+  if (!hasCachePrice(model)) return 0
+  const million = 1_000_000
+  const readCost = sendingCost(model, million, million) / million
+  return Math.round(Math.sqrt((2 * cutCost * growth) / Math.max(1, readCost)))
+}
+
+/** Returns true if the caller marked a prefix with `cache_control`. Only a header may then rewrite the prompt. */
+export function hasCacheMarks({ tools, messages }: Prompt): boolean {
+  return tools.some(hasCacheControl) || messages.some(({ parts }) => parts.some(hasCacheControl))
+}
+
+export function hasCacheControl({ native }: Pick<Part, 'native'>): boolean {
+  return native?.value['cache_control'] !== undefined
+}
+
+/** The size of a sent prompt and its time, in milliseconds since 1970. */
 interface SentPrompt {
   readonly tokens: number
-  /** Milliseconds since 1970. */
   readonly at: number
 }
 
-/** The history of a conversation: what the upstream may have cached, and what it has cost. */
+/** The requests of a conversation so far. */
 export interface History {
   /** Time of the last request; 0 for a new conversation. */
   readonly at: number
   /** Tokens of the whole conversation at that time. */
   readonly tokens: number
-  /** The last time that it was sent whole. */
+  /** The last request that was sent unchanged. */
   readonly whole: SentPrompt
-  /** The last time that a tier rewrote it. */
+  /** The last request that a tier rewrote. */
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
-  /** Cost so far above sending everything on every turn; negative when it was cheaper. */
+  /** Cost so far minus that of sending everything on each turn. Negative if the tiers saved money. */
   readonly debt: NanoUsd
-  /**
-   * Share, from 0 to 1, of the expected cached tokens that the upstream has recently reported as read from its cache.
-   */
+  /** Recent share of the expected cached tokens that the upstream reported as read from its cache, 0 to 1. */
   readonly trust: number
 }
 
@@ -40,16 +73,14 @@ export const NEW_CONVERSATION: History = {
   trust: 1,
 }
 
-/** Time for which upstreams cache a prompt. */
-const UPSTREAM_CACHE_MS = 5 * 60 * 1000
 const KIND = 'sent'
 
-/** Returns true while the upstream still caches what was sent at that time. */
+/** Returns true if the upstream still caches a prompt that was sent at this time. */
 export function isWarm({ at }: { readonly at: number }, now: number): boolean {
   return at > 0 && now - at <= UPSTREAM_CACHE_MS
 }
 
-/** Returns the tokens at the start of a sent prompt that the upstream probably has cached, judged by its reports. */
+/** Returns the expected number of tokens of a sent prompt that the upstream has cached, corrected by its reports. */
 export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
   return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
@@ -58,17 +89,17 @@ export async function recallHistory(memory: ConversationMemory, job: TierJob): P
   return parseHistory(await recallAt(memory, job.owner, conversationOf(job.prompt), KIND)) ?? NEW_CONVERSATION
 }
 
-/** How a request was sent: whole, or rewritten by a tier. */
 export interface SentRequest {
+  /** Absent if the prompt was sent unchanged. */
   readonly tier?: TierNumber
   readonly tokens: number
-  /** Tokens of it that the upstream had cached. */
+  /** Expected number of tokens that the upstream had cached. */
   readonly warm: number
-  /** Cost of all small-model calls, those of tiers that declined included. */
+  /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
 }
 
-/** Remembers what was sent. Returns the updated history. */
+/** Stores and returns the history with this request. */
 export async function rememberSent(
   memory: ConversationMemory,
   job: TierJob,
@@ -96,11 +127,13 @@ async function rememberHistory(memory: ConversationMemory, job: TierJob, history
 }
 
 /** Weight of the newest report. */
-const NEWEST_SHARE = 0.5
-/** Upstreams cache in blocks, so a cached prompt is never read to its end. */
-const FULLY_READ = 0.9
+const NEWEST_WEIGHT = 0.5
+/** Share that counts as the whole prompt, because upstreams cache in blocks and never the last tokens. */
+const FULL_READ_SHARE = 0.9
+/** Above zero, so that a later report can raise the trust again. */
+const MIN_TRUST = 0.01
 
-/** Updates the trust in the upstream's cache: of `warm` expected tokens it reported `read`. */
+/** Corrects the trust by a report: of `warm` expected tokens, the upstream read `read` from its cache. */
 export async function correctTrust(
   memory: ConversationMemory,
   job: TierJob,
@@ -108,15 +141,12 @@ export async function correctTrust(
   { warm, read }: { readonly warm: number; readonly read: number },
 ): Promise<void> {
   if (warm <= 0) return
-  // The expected warm tokens were already reduced by the previous trust.
+  // `warm` was already multiplied by the trust.
   const expected = history.trust > 0 ? warm / history.trust : warm
-  const share = read >= expected * FULLY_READ ? 1 : read / expected
-  const trust = Math.max(MIN_TRUST, (1 - NEWEST_SHARE) * history.trust + NEWEST_SHARE * share)
+  const share = read >= expected * FULL_READ_SHARE ? 1 : read / expected
+  const trust = Math.max(MIN_TRUST, (1 - NEWEST_WEIGHT) * history.trust + NEWEST_WEIGHT * share)
   if (trust !== history.trust) await rememberHistory(memory, job, { ...history, trust })
 }
-
-/** Above zero, so that an upstream that starts to cache is noticed. */
-const MIN_TRUST = 0.01
 
 function parseHistory(text: string | undefined): History | undefined {
   const value = text === undefined ? undefined : parseJson(text)

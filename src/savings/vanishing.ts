@@ -1,8 +1,8 @@
 import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
+import { withTimeout } from '../core/async.ts'
 import { cutToQuery } from './cut.ts'
-import { conversationOf, type SplitConversation } from './conversation.ts'
-import { createTranscripts, type ConversationMemory } from './memory.ts'
+import { type Conversation, type ConversationMemory, conversationOf, type SplitConversation } from './conversation.ts'
 import { turnsSoFar } from './choose-tiers.ts'
 import type { SelectionTools } from './selection.ts'
 import {
@@ -21,77 +21,73 @@ import type { SmallModel } from './small-model.ts'
 
 interface VanishingOptions {
   readonly thresholds?: Thresholds
-  /** The prompt's size as a share of the conversation's. @default 0.01 */
+  /** Size of the prompt, as a share of the conversation. @default 0.01 */
   readonly targetShare?: number
-  /** Minimum tokens of the prompt, fixed or by the size of the context. @default DEFAULT_LEAST_TARGETS */
+  /** Minimum tokens of the prompt. @default 4096, or 16,384 above 40,000 tokens */
   readonly leastTarget?: LeastTarget
   readonly after: Runtime['after']
 }
 
-/** A number of tokens, or one for each minimum size of the context. */
+/** A number of tokens, or a list of numbers with the context size above which each applies. */
 export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
 
-/** A prompt of 4k keeps about 77 % of what a long chat's answer needs, one of 16k about 91 %. */
+/** Measured on long chats: 4k tokens contain about 77 % of the needed passages, 16k about 91 %. */
 const DEFAULT_LEAST_TARGETS: LeastTarget = [
   { above: 0, target: 4096 },
   { above: 40_000, target: 16_384 },
 ]
 
 const TARGET_SHARE = 0.01
-/** Maximum answers of a conversation that counts as one long request. */
-const MAX_TURNS_OF_REQUEST = 2
-/** Used when no entry matches the size of the context. */
-const MIN_TARGET = 4096
-/** A live turn up to this size stays unchanged. */
+/** A conversation with at most this number of answers counts as one long request. */
+const MAX_ANSWERS_OF_REQUEST = 2
+/** Used if no entry of `leastTarget` applies. */
+const FALLBACK_TARGET = 4096
+/** Maximum tokens of a live turn that stays unchanged. */
 const LIVE_CAP = 16_384
-/** Approximate maximum tokens of a request for search terms. */
-const QUESTION_TOKENS = 2200
-const ANSWER_TOKENS = 100
+/** Maximum tokens of a request for search terms, for its price. */
+const TERMS_PROMPT_TOKENS = 2200
+const MAX_REPLY_TOKENS = 100
 
-/** Tier 2: the conversation is stored, and the prompt holds only the sections that a keyword search finds. */
+/** Tier 2: stores the conversation, and sends only the sections that a keyword search finds. */
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
-  const transcripts = createTranscripts(memory)
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
 
-  /**
-   * Without a header, larger sizes apply to one long request only. A long conversation would pay them on every turn.
-   */
+  /** A long conversation would pay a larger target on every turn, so without a header only one long request gets it. */
   const capFor = (job: TierJob): number => {
-    const isLarge = isOrdered(job, 2) || turnsSoFar(job.prompt) <= MAX_TURNS_OF_REQUEST
-    const least = leastFor(leastTarget, isLarge ? job.tokens : 0)
-    return Math.max(least, Math.round(job.tokens * (options.targetShare ?? TARGET_SHARE)))
+    const allowsLarge = isOrdered(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST
+    const min = minTargetFor(leastTarget, allowsLarge ? job.tokens : 0)
+    return Math.max(min, Math.round(job.tokens * (options.targetShare ?? TARGET_SHARE)))
   }
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const conversation = conversationOf(job.prompt)
     const total = conversation.turns.old.length
-    if (total === 0) return { declined: 'there are no earlier sections', spent: ZERO }
-    const storing = transcripts.store(job.owner, conversation)
+    if (total === 0) return { declined: 'the conversation has no earlier sections', spent: ZERO }
+    const stored = storeTranscript(memory, job.owner, conversation)
     const { terms, spent } =
       job.small === undefined
         ? { terms: [], spent: ZERO }
         : await askForTerms({ small: job.small, turns: conversation.turns, signal: job.signal, after: options.after })
-    await storing
+    await stored
     const cap = capFor(job)
     const liveCap = Math.max(LIVE_CAP, cap)
-    const limits = { cap, liveCap, excerptCap: liveCap, leastRoom: Math.round(cap / 2) }
+    const limits = { cap, liveCap, excerptCap: liveCap, minOldTokens: Math.round(cap / 2) }
     const cut = await cutToQuery(job, conversation, { ...limits, terms, byMeaning: true }, tools)
     if (cut === undefined || cut.matches === 0) return { declined: 'no section matches the query', spent }
-    const strategy = `Vanishing-Context (${cut.kept} of ${total} sections)`
+    const strategy = `Vanishing-Context (${cut.selectedCount} of ${total} sections)`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 2, strategy }, spent }
   }
 
-  /** The live turn stays whole up to its own limit, and the sections get at least half of the cap beside it. */
   const forecast = (job: TierJob): TierForecast => {
     const conversation = conversationOf(job.prompt)
     const { turns } = conversation
     const system = job.prompt.messages.filter((message) => message.role === 'system')
-    const staying = [...system, ...turns.live.flatMap((segment) => segment.messages)]
-    const kept = staying.reduce((sum, message) => sum + tools.meter.estimateOfMessage(message), 0)
+    const fixed = [...system, ...turns.live.flatMap((segment) => segment.messages)]
+    const fixedTokens = fixed.reduce((sum, message) => sum + tools.meter.estimateOfMessage(message), 0)
     const cap = capFor(job)
-    const tokens = Math.max(cap, Math.min(kept, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
-    const callsPerTurn = job.small?.price(QUESTION_TOKENS, ANSWER_TOKENS) ?? ZERO
+    const tokens = Math.max(cap, Math.min(fixedTokens, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
+    const callsPerTurn = job.small?.price(TERMS_PROMPT_TOKENS, MAX_REPLY_TOKENS) ?? ZERO
     const calls = add(callsPerTurn, job.meaning?.price(conversation) ?? ZERO)
     return { tokens, calls, callsPerTurn }
   }
@@ -99,11 +95,34 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
   return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }
 }
 
-/** Returns the target for the largest context size below this one. */
-function leastFor(leastTarget: LeastTarget, tokens: number): number {
+function minTargetFor(leastTarget: LeastTarget, tokens: number): number {
   if (typeof leastTarget === 'number') return leastTarget
-  const fitting = leastTarget.filter(({ above }) => tokens > above || above === 0)
-  return fitting.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? MIN_TARGET
+  const applicable = leastTarget.filter(({ above }) => tokens > above || above === 0)
+  return applicable.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? FALLBACK_TARGET
+}
+
+const SECTIONS_PER_PAGE = 32
+
+/**
+ * Stores the old messages of a conversation in pages, each with the name of the previous page. A page that is already
+ * stored is not written again, so a conversation is stored once, regardless of its number of turns.
+ */
+export async function storeTranscript(
+  memory: ConversationMemory,
+  owner: string,
+  { turns: { old }, chain }: Conversation,
+): Promise<void> {
+  let before = ''
+  for (let from = 0; from < old.length; from += SECTIONS_PER_PAGE) {
+    const to = Math.min(old.length, from + SECTIONS_PER_PAGE)
+    const name = chain.at(to)
+    if (memory.peek(owner, `page:${name}`) === undefined) {
+      const messages = old.slice(from, to).flatMap((segment) => segment.messages)
+      const sections = messages.map((message) => ({ role: message.role, text: textOfMessage(message) }))
+      await memory.remember(owner, `page:${name}`, JSON.stringify({ before, sections }))
+    }
+    before = name
+  }
 }
 
 const INSTRUCTION = [
@@ -112,11 +131,10 @@ const INSTRUCTION = [
   'Reply with JSON only: {"terms": [up to 12 single words or short phrases that the passages needed for an answer are likely to contain], "names": [names of people, files, products]}.',
 ].join('\n')
 
-const MAX_TOKENS = 100
 const MAX_TERMS = 12
 const MAX_TERM_LENGTH = 40
 const MAX_TURN_LENGTH = 4000
-const DEADLINE_MS = 3000
+const TIMEOUT_MS = 3000
 
 interface SearchTerms {
   readonly terms: readonly string[]
@@ -131,34 +149,31 @@ interface AskForTerms {
 }
 
 /**
- * Asks the small model for terms that the answer needs but the user did not use, given the last two user turns. Returns
- * no terms after a failure or three seconds.
+ * Asks the small model for search terms that the user did not write, given the last two user messages. Returns no terms
+ * after a failure or a timeout.
  */
 async function askForTerms({ small, turns, signal, after }: AskForTerms): Promise<SearchTerms> {
-  const late = new AbortController()
-  const cancel = after(DEADLINE_MS, () => late.abort(new Error('The search terms took too long.')))
-  const none: SearchTerms = { terms: [], spent: ZERO }
-  const waiting = new Promise<SearchTerms>((resolve) => late.signal.addEventListener('abort', () => resolve(none)))
-  const question = { instruction: INSTRUCTION, text: lastWords(turns), maxTokens: MAX_TOKENS }
-  const asking = small
-    .ask({ ...question, signal: AbortSignal.any([signal, late.signal]) })
-    .then(({ text, spent }) => ({ terms: readTerms(text), spent }))
-    .catch(() => none)
+  const timeout = new AbortController()
+  const late = (): Error => new Error(`No search terms within ${TIMEOUT_MS} ms.`)
+  const question = { instruction: INSTRUCTION, text: lastUserTexts(turns), maxTokens: MAX_REPLY_TOKENS }
+  const reply = small.ask({ ...question, signal: AbortSignal.any([signal, timeout.signal]) })
   try {
-    return await Promise.race([asking, waiting])
-  } finally {
-    cancel()
+    const { text, spent } = await withTimeout(reply, { ms: TIMEOUT_MS, after, late })
+    return { terms: parseTerms(text), spent }
+  } catch (error) {
+    timeout.abort(error)
+    return { terms: [], spent: ZERO }
   }
 }
 
-function lastWords(turns: SplitConversation): string {
+function lastUserTexts(turns: SplitConversation): string {
   const users = [...turns.old, ...turns.live].filter((segment) => segment.kind === 'user').slice(-2)
   const texts = users.map((segment) => segment.messages.map(textOfMessage).join('\n').slice(-MAX_TURN_LENGTH))
   return `<<<conversation>>>\n${texts.join('\n---\n')}\n<<<end>>>`
 }
 
-/** Reads the first JSON object of a reply. Leaves out everything except short plain terms. */
-export function readTerms(reply: string): readonly string[] {
+/** Returns the terms and names in the JSON object of a reply. Ignores long terms and terms without letters and digits. */
+export function parseTerms(reply: string): readonly string[] {
   const json = reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1)
   const value = parseJson(json)
   if (!isJsonObject(value)) return []

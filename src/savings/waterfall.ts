@@ -4,10 +4,8 @@ import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { createPause } from '../core/async.ts'
 import { createFamilyLock } from './family.ts'
-import { chooseTiers, mayFollow, type TierCandidate, type Declined } from './choose-tiers.ts'
-import { conversationOf } from './conversation.ts'
-import { createMemory } from './memory.ts'
-import { hasCacheMarks } from './net.ts'
+import { chooseTiers, mayRunAfter, type TierCandidate, type Declined } from './choose-tiers.ts'
+import { type ConversationMemory, conversationOf, createMemory } from './conversation.ts'
 import { createMeaningRanker, type MeaningRanker } from './meaning.ts'
 import { createSegmentAnalyzer } from './segment-analysis.ts'
 import { createRecursive } from './recursive.ts'
@@ -28,6 +26,7 @@ import {
 } from './tier.ts'
 import {
   correctTrust,
+  hasCacheMarks,
   NEW_CONVERSATION,
   recallHistory,
   rememberSent,
@@ -35,10 +34,10 @@ import {
   type History,
 } from './upstream-cache.ts'
 import { createVanishing, type LeastTarget } from './vanishing.ts'
-import { createFailurePauses, createSmallModelPauses, type SmallModelPauses, createPurse } from './small-model.ts'
+import { createFailurePauses, type FailurePauses, withPauses, withSpending } from './small-model.ts'
 
-// Loaded together by the first request that savings concern, because each module that is loaded alone splits shared code.
-export { createMemory } from './memory.ts'
+// Exported here, because a separate lazy import would split their shared code into more chunks.
+export { createMemory } from './conversation.ts'
 export { markForCache } from './prompt-cache.ts'
 
 export interface WaterfallOptions {
@@ -46,184 +45,185 @@ export interface WaterfallOptions {
   readonly store: Pick<Store, 'get' | 'set'>
   readonly now: Runtime['now']
   readonly after: Runtime['after']
-  /** Yields to the event loop. Long conversations are read in slices. */
+  /** Yields to the event loop. Called every few milliseconds while a long conversation is analyzed. */
   readonly yieldToEventLoop: () => Promise<void>
   readonly thresholds?: Partial<Thresholds>
   /** Mode of the slider. @default 'auto' */
   readonly slider?: SliderMode
   /** Author of the summaries of tiers 3 and 4. @default 'model' */
   readonly summarizer?: Summarizer
-  /** Ranks by meaning beside words, in tiers 5 and 2. @default none */
+  /** Also ranks by meaning, in tiers 5 and 2. @default none */
   readonly embedder?: Embedder
-  /** Sizes of tier 2's prompt. */
+  /** Sizes of the prompts of tier 2. */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
-  /** Replaces the order 5, 2, 3, 4. */
+  /** The tiers in their order. @default tiers 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
 }
 
-/** The first ordered tier that succeeds makes the prompt, else the cheapest of those that pay. Never rejects. */
+/** The parts of a waterfall that all requests share. */
+interface WaterfallParts {
+  readonly meter: Meter
+  readonly tiers: readonly Tier[]
+  readonly ranker: MeaningRanker | undefined
+}
+
+/**
+ * Returns a function that rewrites a prompt by the first tier that succeeds: the tier that a header orders, then the
+ * tiers that are expected to save money, cheapest first. The function never rejects.
+ */
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
-  const { meter, yieldToEventLoop, after, now, store } = options
+  const { meter, now, store } = options
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
-  const summarizer = options.summarizer ?? 'model'
-  const pause = createPause(yieldToEventLoop)
-  const tools: SelectionTools = { meter, read: createSegmentAnalyzer(meter.tokenizer.estimate, pause), pause }
   const memory = createMemory({ store, now })
-  const pauses = createSmallModelPauses(now)
-  const { embedder } = options
+  const pauses = createFailurePauses(now)
+  const parts = createParts(options, thresholds, memory)
+
+  return async (given) => {
+    if (given.steering.level === 'off') return { tokens: given.tokens, spent: ZERO, verdicts: [] }
+    const sized = await withExactSize(given, { meter, thresholds })
+    const job = withMeaning(withPausedModel(sized, pauses), parts.ranker, () => {})
+    const isFollowed = shouldFollow(job, thresholds)
+    const history = isFollowed ? await withFallback(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
+    const { sentAs, ...result } = await runTiers(job, history, parts)
+    const isRewritten = result.rewrite !== undefined && job.shadow === undefined
+    const sent = isRewritten
+      ? { ...sentAs, spent: result.spent }
+      : { tokens: job.tokens, warm: warmTokens(history.whole, job, history), spent: ZERO }
+    const next = isFollowed ? await withFallback(undefined, rememberSent(memory, job, history, sent)) : undefined
+    if (next === undefined) return result
+    const reportCacheRead = (read: number): Promise<void> =>
+      withFallback(undefined, correctTrust(memory, job, next, { warm: sent.warm, read }))
+    return { ...result, reportCacheRead }
+  }
+}
+
+function createParts(options: WaterfallOptions, thresholds: Thresholds, memory: ConversationMemory): WaterfallParts {
+  const { meter, yieldToEventLoop, after, now, embedder, slider, summarizer = 'model' } = options
   const { estimate } = meter.tokenizer
-  const ranker =
-    embedder === undefined
-      ? undefined
-      : createMeaningRanker({ embedder, after, estimate, pauses: createFailurePauses(now), pause })
+  const pause = createPause(yieldToEventLoop)
+  const tools: SelectionTools = { meter, analyze: createSegmentAnalyzer(estimate, pause), pause }
   const own: readonly Tier[] = [
-    createSlider(tools, memory, options.slider === undefined ? {} : { mode: options.slider }),
+    createSlider(tools, memory, slider === undefined ? {} : { mode: slider }),
     createVanishing(tools, memory, { ...options.vanishing, thresholds, after }),
     createRecursive(tools, memory, { thresholds, summarizer }),
     createFamilyLock(tools, memory, { thresholds, summarizer }),
   ]
   const tiers = typeof options.tiers === 'function' ? options.tiers(own) : (options.tiers ?? own)
-
-  return async (given) => {
-    if (given.steering.level === 'off') return { tokens: given.tokens, spent: ZERO, verdicts: [] }
-    const job = withMeaning(watched(await measured(given, { meter, thresholds }), pauses), ranker, () => {})
-    const followed = isWorthNoting(job, thresholds)
-    const history = followed ? await orElse(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
-    const outcome = await runTiers(job.shadow === 'not-tried' ? [] : tiers, job, history, { meter, ranker })
-    const isSent = outcome.rewrite !== undefined && job.shadow === undefined
-    const sent = isSent
-      ? { ...outcome.sentAs, spent: outcome.spent }
-      : { tokens: job.tokens, warm: warmTokens(history.whole, job, history), spent: ZERO }
-    const { sentAs: _, ...optimized } = outcome
-    const next = followed ? await orElse(undefined, rememberSent(memory, job, history, sent)) : undefined
-    if (next === undefined) return optimized
-    const reportCacheRead = (read: number): Promise<void> =>
-      orElse(undefined, correctTrust(memory, job, next, { warm: sent.warm, read }))
-    return { ...optimized, reportCacheRead }
-  }
+  if (embedder === undefined) return { meter, tiers, ranker: undefined }
+  const pauses = createFailurePauses(now)
+  return { meter, tiers, ranker: createMeaningRanker({ embedder, after, estimate, pauses, pause }) }
 }
 
 interface Outcome extends WaterfallResult {
+  /** The sent prompt, for the history. */
   readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly warm: number }
 }
 
-/** Runs the ordered tiers, then the others that pay, until one makes the prompt. */
-interface Means {
-  readonly meter: Meter
-  readonly ranker: MeaningRanker | undefined
-}
-
-async function runTiers(
-  tiers: readonly Tier[],
-  job: TierJob,
-  history: History,
-  { meter, ranker }: Means,
-): Promise<Outcome> {
+/** Runs the tiers to try until one rewrites the prompt. */
+async function runTiers(job: TierJob, history: History, parts: WaterfallParts): Promise<Outcome> {
+  const tiers = job.shadow === 'not-tried' ? [] : parts.tiers
   const verdicts = new Map<Tier, TierVerdict>()
-  const queue = await queueOf(tiers, job, history, { meter, verdicts })
+  const candidates = await tiersToTry({ ...parts, tiers }, job, history, verdicts)
   let declined: Declined = { spent: ZERO }
   let ordered: NanoUsd = ZERO
-  const inOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
-  for (const candidate of queue) {
+  const verdictsInOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
+  for (const candidate of candidates) {
     const { tier } = candidate
-    if (!mayFollow(candidate, declined)) {
-      verdicts.set(tier, { tier: tier.tier, outcome: 'does-not-pay', reason: 'costs more than the tier that declined' })
+    if (!mayRunAfter(declined, candidate)) {
+      const reason = 'costs more than the tier that declined'
+      verdicts.set(tier, { tier: tier.tier, outcome: 'does-not-pay', reason })
       continue
     }
-    const attempted = await attempt(tier, forTiers(job), { meter, ranker })
-    const spent = add(declined.spent, attempted.spent)
-    if (isOrdered(job, tier.tier)) ordered = add(ordered, attempted.spent)
-    verdicts.set(tier, attempted.verdict)
-    const { rewrite, tokens } = attempted
+    const attempt = await attemptTier(tier, withTrialOwner(job), parts)
+    const spent = add(declined.spent, attempt.spent)
+    if (isOrdered(job, tier.tier)) ordered = add(ordered, attempt.spent)
+    verdicts.set(tier, attempt.verdict)
+    const { rewrite, tokens } = attempt
     if (rewrite === undefined) {
-      declined = { ...(await leastCalls(declined, candidate, forTiers(job))), spent }
+      declined = { ...(await lowestCalls(declined, candidate, withTrialOwner(job))), spent }
       continue
     }
-    const continues = attempted.continues && history.rewritten.tier === tier.tier
+    const continues = attempt.continues && history.rewritten.tier === tier.tier
     const warm = continues ? warmTokens(history.rewritten, job, history) : 0
     const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, warm }
-    return { rewrite, tokens, spent, ordered, verdicts: inOrder(), sentAs }
+    return { rewrite, tokens, spent, ordered, verdicts: verdictsInOrder(), sentAs }
   }
   const { spent } = declined
-  return { tokens: job.tokens, spent, ordered, verdicts: inOrder(), sentAs: { tokens: job.tokens, warm: 0 } }
+  const sentAs = { tokens: job.tokens, warm: 0 }
+  return { tokens: job.tokens, spent, ordered, verdicts: verdictsInOrder(), sentAs }
 }
 
-/** What the tiers that declined would have asked of the small model at the least, this one included. */
-async function leastCalls(
+async function lowestCalls(
   { calls }: Declined,
   candidate: TierCandidate,
   job: TierJob,
 ): Promise<Pick<Declined, 'calls'>> {
-  const expected = candidate.expected ?? (await orElse(undefined, Promise.resolve(candidate.tier.forecast?.(job))))
+  const forecast = async () => candidate.expected ?? candidate.tier.forecast?.(job)
+  const expected = await withFallback(undefined, forecast())
   if (expected === undefined) return calls === undefined ? {} : { calls }
   return { calls: calls === undefined || expected.calls < calls ? expected.calls : calls }
 }
 
-interface Notes {
-  readonly meter: Meter
-  readonly verdicts: Map<Tier, TierVerdict>
-}
-
-/** The tiers to try: those that are ordered, then the others that pay, cheapest first. */
-async function queueOf(
-  tiers: readonly Tier[],
+/** Returns the ordered tiers, then those that are expected to save money. Records a verdict for each other tier. */
+async function tiersToTry(
+  { tiers, meter }: WaterfallParts,
   job: TierJob,
   history: History,
-  { meter, verdicts }: Notes,
+  verdicts: Map<Tier, TierVerdict>,
 ): Promise<readonly TierCandidate[]> {
-  const note = (tier: Tier, outcome: TierVerdict['outcome'], reason: string): void => {
+  const skip = (tier: Tier, outcome: TierVerdict['outcome'], reason: string): void => {
     verdicts.set(tier, { tier: tier.tier, outcome, reason })
   }
   const ordered: TierCandidate[] = []
-  const open: Tier[] = []
+  const optional: Tier[] = []
   for (const tier of tiers) {
-    if (!tier.wants(job)) note(tier, 'not-wanted', 'neither a header nor the size calls for it')
+    if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
     else if (isOrdered(job, tier.tier)) ordered.push({ tier })
-    else if (hasCacheMarks(job.prompt)) note(tier, 'declined', 'the caller marked a prefix with cache_control')
-    else open.push(tier)
+    else if (hasCacheMarks(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
+    else optional.push(tier)
   }
-  const paying = await orElse([], chooseTiers(open, forTiers(job), history, meter))
-  for (const tier of open) {
-    if (!paying.some((one) => one.tier === tier)) note(tier, 'does-not-pay', 'sending everything costs less')
+  const chosen = await withFallback([], chooseTiers(optional, withTrialOwner(job), history, meter))
+  for (const tier of optional) {
+    if (!chosen.some((candidate) => candidate.tier === tier))
+      skip(tier, 'does-not-pay', 'sending everything costs less')
   }
-  return [...ordered, ...paying]
+  return [...ordered, ...chosen]
 }
 
-/** State of a conversation is optional, so a failure to read or write it is ignored. */
-async function orElse<value>(otherwise: value, work: Promise<value>): Promise<value> {
+/** Returns the fallback if `work` fails. The state of a conversation is optional, so its failures are ignored. */
+async function withFallback<value>(fallback: value, work: Promise<value>): Promise<value> {
   try {
     return await work
   } catch {
-    return otherwise
+    return fallback
   }
 }
 
-/** The job with an exact size where the estimate is too near to a threshold to decide. */
-async function measured(
+/** Returns the job with an exact size if the estimate is too close to a threshold. */
+async function withExactSize(
   job: TierJob,
   { meter, thresholds }: { readonly meter: Meter; readonly thresholds: Thresholds },
 ): Promise<TierJob> {
   if (job.steering.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
   const near = Object.values(thresholdsFor(job, thresholds))
-  return { ...job, tokens: await orElse(job.tokens, meter.sizeNear(prompt, near, signal)) }
+  return { ...job, tokens: await withFallback(job.tokens, meter.sizeNear(prompt, near, signal)) }
 }
 
-/** Small conversations are never rewritten without an order, so their history is not kept. */
-function isWorthNoting(job: TierJob, thresholds: Thresholds): boolean {
+/** Returns false for a conversation that is too small to be rewritten without a header. Its history is not stored. */
+function shouldFollow(job: TierJob, thresholds: Thresholds): boolean {
   return job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
 }
 
-/** The job with a small model that is paused when it fails again and again in this conversation. */
-function watched(job: TierJob, pauses: SmallModelPauses): TierJob {
+function withPausedModel(job: TierJob, pauses: FailurePauses): TierJob {
   const { small, owner, signal, prompt } = job
   if (small === undefined) return job
   const { chain, segments } = conversationOf(prompt)
   const conversation = `${owner} ${chain.at(Math.min(1, segments.length))}`
-  return { ...job, small: pauses.watch(small, { conversation, signal }) }
+  return { ...job, small: withPauses(small, { pauses, conversation, signal }) }
 }
 
-/** The job with the configured embedder. `onSpent` is called with the cost of each of its calls. */
+/** Returns the job with the configured embedder. Calls `onSpent` with the cost of each of its calls. */
 function withMeaning(job: TierJob, ranker: MeaningRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
   if (ranker === undefined) return job
   const meaning: TierJob['meaning'] = {
@@ -233,24 +233,23 @@ function withMeaning(job: TierJob, ranker: MeaningRanker | undefined, onSpent: (
   return { ...job, meaning }
 }
 
-/** What a trial remembers is found by trials only: it was never sent. */
-function forTiers(job: TierJob): TierJob {
+/** Separates the state of trials, whose prompts are never sent. */
+function withTrialOwner(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
 }
 
-/** The result of one tier. */
 interface Attempt {
   readonly rewrite?: Rewrite
-  /** Exact tokens of the received prompt. Present with a rewrite. */
+  /** Tokens of the received prompt; exact if there is a rewrite. */
   readonly tokens: number
   readonly spent: NanoUsd
   readonly verdict: TierVerdict
-  /** True when the prompt begins with what the tier sent on the turn before. */
+  /** True if the prompt starts with the prompt that the tier sent on the last turn. */
   readonly continues: boolean
 }
 
-/** Runs a tier. Never rejects: a failure becomes a verdict. */
-async function attempt(tier: Tier, job: TierJob, { meter, ranker }: Means): Promise<Attempt> {
+/** Runs a tier. Never rejects: a failure is a verdict. */
+async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallParts): Promise<Attempt> {
   const { tokens } = job
   const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
     tier: tier.tier,
@@ -264,12 +263,12 @@ async function attempt(tier: Tier, job: TierJob, { meter, ranker }: Means): Prom
     verdict,
     continues: false,
   })
-  const purse = createPurse(job.small)
-  const paying = withMeaning({ ...job, small: purse.small }, ranker, (cost) => {
+  const { small, spent: spentSoFar } = withSpending(job.small)
+  const metered = withMeaning({ ...job, small }, ranker, (cost) => {
     embedded = add(embedded, cost)
   })
   try {
-    const result = await tier.rewrite(paying)
+    const result = await tier.rewrite(metered)
     if ('declined' in result) return pass(verdictOf('declined', result.declined), result.spent)
     const original = await meter.countOf(job.prompt, job.signal)
     if (result.rewrite.tokens >= original) return pass(verdictOf('declined', 'not smaller than before'), result.spent)
@@ -277,6 +276,6 @@ async function attempt(tier: Tier, job: TierJob, { meter, ranker }: Means): Prom
     const spent = add(result.spent, embedded)
     return { rewrite, tokens: original, spent, continues, verdict: verdictOf('chosen', rewrite.strategy) }
   } catch (error) {
-    return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), purse.spent())
+    return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), spentSoFar())
   }
 }

@@ -8,7 +8,7 @@ import { promptOf, prose, text } from './conversation.ts'
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
 const assistant = (words: string): Message => ({ role: 'assistant', parts: [text(words)] })
 
-describe('a question for what the assistant said', () => {
+describe('a question about an earlier answer', () => {
   it.each([
     ['What did you recommend for the balcony?', true],
     ['Remind me which tools you mentioned.', true],
@@ -20,13 +20,13 @@ describe('a question for what the assistant said', () => {
     ['Please list the files in this folder.', false],
     ['What did Anna recommend for the balcony?', false],
     [`What did you recommend? ${'A pasted document. '.repeat(100)}`, false],
-  ])('is recognized or not: %s', (question, expected) => {
+  ])('is recognized: %s', (question, expected) => {
     expect(asksForAnswer(splitConversation([user('Hello.'), assistant('Hello.'), user(question)]))).toBe(expected)
   })
 })
 
 describe('the slider', () => {
-  it('keeps the long answer that a question asks for, before short words of the user', async () => {
+  it('selects the long answer that a question asks for before short user messages', async () => {
     const advice = `For a balcony in shade: ferns, hostas and begonias. ${'Water them twice per week, and feed them in May. '.repeat(60)}`
     const chatter = Array.from({ length: 400 }, (_, at) => [
       user(`The balcony again, number ${at}: ${prose(at, 40)}`),

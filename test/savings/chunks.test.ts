@@ -8,19 +8,19 @@ import { conversation } from './conversation.ts'
 
 const { estimate } = meter.tokenizer
 const tools = { meter, pause: () => undefined }
-const SIZE = 900
+const MAX_TOKENS = 900
 const bare = (text: string): string => text.replace(/\s/g, '')
 
 describe('chunks', () => {
-  it('hold every old word exactly once, in order, and never more than their size', async () => {
+  it('contain each old word once and in order, and never exceed the maximum size', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async ({ messages }) => {
         const { old } = splitConversation(messages)
-        const { full } = await chunkSegments(old, { size: SIZE }, tools)
+        const { chunks } = await chunkSegments(old, { maxTokens: MAX_TOKENS }, tools)
         const all = bare(old.map((segment) => serializeSegment(segment, 'whole')).join(''))
-        const chunked = bare(full.map((chunk) => chunk.text).join(''))
+        const chunked = bare(chunks.join(''))
         expect(all.startsWith(chunked)).toBe(true)
-        for (const chunk of full) expect(estimate(chunk.text)).toBeLessThanOrEqual(SIZE)
+        for (const chunk of chunks) expect(estimate(chunk)).toBeLessThanOrEqual(MAX_TOKENS)
       }),
       { numRuns: 60 },
     )
@@ -30,9 +30,10 @@ describe('chunks', () => {
     await fc.assert(
       fc.asyncProperty(conversation, fc.nat(), async ({ messages }, cut) => {
         const { old } = splitConversation(messages)
-        const earlier = (await chunkSegments(old.slice(0, cut % (old.length + 1)), { size: SIZE }, tools)).full
-        const later = (await chunkSegments(old, { size: SIZE }, tools)).full
-        expect(later.slice(0, earlier.length).map((chunk) => chunk.text)).toEqual(earlier.map((chunk) => chunk.text))
+        const earlier = (await chunkSegments(old.slice(0, cut % (old.length + 1)), { maxTokens: MAX_TOKENS }, tools))
+          .chunks
+        const later = (await chunkSegments(old, { maxTokens: MAX_TOKENS }, tools)).chunks
+        expect(later.slice(0, earlier.length)).toEqual(earlier)
       }),
       { numRuns: 60 },
     )

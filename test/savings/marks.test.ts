@@ -32,8 +32,8 @@ async function lostLines(conversation: readonly Message[]): Promise<readonly str
   return conversation.flatMap((message) => textOfMessage(message).split('\n')).filter((line) => !known.includes(line))
 }
 
-describe('tier 4 summarizes all that it leaves out', () => {
-  it('also the rest of an answer of which a part stays', async () => {
+describe('the summary of tier 4', () => {
+  it('covers the omitted part of an excerpted answer', async () => {
     const past = Array.from({ length: 12 }, (_, at) => [
       user(`Question ${at}?`),
       assistant(lines(`a${at}`, 120).join('\n')),
@@ -41,12 +41,12 @@ describe('tier 4 summarizes all that it leaves out', () => {
     expect(await lostLines(past.flat())).toEqual([])
   })
 
-  it('also the rest of a pasted document', async () => {
+  it('covers the omitted part of a pasted document', async () => {
     const past = [user(lines('document', 1500).join('\n')), assistant('Read.'), user('Thanks.'), assistant('Yes?')]
     expect(await lostLines(past)).toEqual([])
   })
 
-  it('also what an earlier step kept whole and a later one cuts', async () => {
+  it('covers a message that an earlier cut left unchanged and a later cut omits', async () => {
     const { store } = textStore()
     const { small, asked } = smallModel('Facts and values: the summary of what came before.')
     const waterfall = waterfallOf({ store, tiers: (own) => own.filter(({ tier }) => tier === 4) })
@@ -64,8 +64,8 @@ describe('tier 4 summarizes all that it leaves out', () => {
   })
 })
 
-describe('the marker of what is left out', () => {
-  it.each<Dialect>(['openai', 'anthropic'])('is there when every message keeps something, %s', async (dialect) => {
+describe('the notice of omitted tokens', () => {
+  it.each<Dialect>(['openai', 'anthropic'])('is present if each message is excerpted, %s', async (dialect) => {
     const past = [user(lines('document', 1500).join('\n')), assistant(lines('answer', 900).join('\n'))]
     const { rewrite, tokens } = await waterfallOf()(
       jobOf(promptOf([...past, QUESTION], dialect), { steering: EXTREME }),
@@ -79,7 +79,7 @@ describe('the marker of what is left out', () => {
     if (dialect === 'anthropic') expect(rolesAlternate(sent)).toBe(true)
   })
 
-  it('says how much also where that is little', async () => {
+  it('states small numbers of tokens', async () => {
     const past = Array.from({ length: 20 }, (_, at) => [
       user(`Question ${at}?`),
       assistant(lines(`a${at}`, 58).join('\n')),

@@ -48,7 +48,7 @@ const shorten = (embedder?: Embedder, prompt = chat()): Promise<WaterfallResult>
 const sentText = ({ rewrite }: WaterfallResult): string => rewrite?.prompt.messages.map(textOfMessage).join('\n') ?? ''
 
 describe('savings.embedder', () => {
-  it('keeps the answer that is nearest to the question in meaning', async () => {
+  it('selects the answer that is most similar to the question', async () => {
     expect(sentText(await shorten())).not.toContain(ADVICE)
     expect(sentText(await shorten(warmEmbedder().embedder))).toContain(ADVICE)
   })
@@ -144,7 +144,7 @@ describe('savings.embedder', () => {
     expect(texts).toEqual([])
   })
 
-  it('adds the price of what it embedded to the cost of the request', async () => {
+  it('adds the price of its calls to the cost of the request', async () => {
     const { embedder } = warmEmbedder({ price: 0.02 })
     const waterfall = waterfallOf({ slider: 'query', embedder })
     const first = await waterfall(jobOf(chat(), { steering: STEERING }))

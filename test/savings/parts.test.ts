@@ -1,14 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { nano } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
-import { conversationOf, createChain, splitConversation } from '../../src/savings/conversation.ts'
+import { conversationOf, createChain, createMemory, splitConversation } from '../../src/savings/conversation.ts'
 import { summarizeByExtract } from '../../src/savings/summary.ts'
-import { parseSnapshot } from '../../src/savings/snapshot.ts'
-import { createMemory, createTranscripts } from '../../src/savings/memory.ts'
-import { holdsStandingInstruction } from '../../src/savings/query.ts'
-import { readTerms } from '../../src/savings/vanishing.ts'
+import { parseSnapshot } from '../../src/savings/excerpt.ts'
+import { hasStandingInstruction, stemOf, termsOf } from '../../src/savings/query.ts'
+import { parseTerms, storeTranscript } from '../../src/savings/vanishing.ts'
 import { isShadowed, shadow } from '../../src/savings/tier.ts'
-import { stemOf, termsOf } from '../../src/savings/terms.ts'
 import { meter, textStore } from './bench.ts'
 import { promptOf, text } from './conversation.ts'
 
@@ -18,27 +16,27 @@ const call: Message = { role: 'assistant', parts: [{ type: 'tool-call', id: 'c1'
 const result = { type: 'tool-result', callId: 'c1', content: [text('lines')], failed: false } as const
 
 describe('segments', () => {
-  it('keep a call with its results, in both dialects', () => {
+  it('contain a tool call and its results, in both formats', () => {
     const openai = splitConversation([user('a'), call, { role: 'tool', parts: [result] }, assistant('b'), user('c')])
-    expect(openai.old.map((segment) => [segment.kind, segment.places])).toEqual([
+    expect(openai.old.map((segment) => [segment.kind, segment.indexes])).toEqual([
       ['user', [0]],
       ['exchange', [1, 2]],
       ['assistant', [3]],
     ])
     const anthropic = splitConversation([user('a'), call, { role: 'user', parts: [result] }, assistant('b'), user('c')])
-    expect(anthropic.old.map((segment) => segment.places)).toEqual([[0], [1, 2], [3]])
-    expect(anthropic.live.map((segment) => segment.places)).toEqual([[4]])
+    expect(anthropic.old.map((segment) => segment.indexes)).toEqual([[0], [1, 2], [3]])
+    expect(anthropic.live.map((segment) => segment.indexes)).toEqual([[4]])
   })
 
-  it('begin the live turn with the last word of the user, not with a tool result', () => {
+  it('begin the live turn with the last user message, not with a tool result', () => {
     const { live } = splitConversation([user('a'), assistant('b'), user('c'), call, { role: 'user', parts: [result] }])
-    expect(live.map((segment) => segment.places)).toEqual([[2], [3, 4]])
+    expect(live.map((segment) => segment.indexes)).toEqual([[2], [3, 4]])
   })
 
-  it('begin it with the call when the user answers it and speaks in one message', () => {
+  it('begin the live turn with the tool call if the last user message contains its result', () => {
     const { old, live } = splitConversation([user('a'), call, { role: 'user', parts: [result, text('and now?')] }])
-    expect(old.map((segment) => segment.places)).toEqual([[0]])
-    expect(live.map((segment) => segment.places)).toEqual([[1, 2]])
+    expect(old.map((segment) => segment.indexes)).toEqual([[0]])
+    expect(live.map((segment) => segment.indexes)).toEqual([[1, 2]])
   })
 })
 
@@ -50,7 +48,7 @@ describe('terms', () => {
     ['queries', 'query'],
     ['boxes', 'box'],
     ['v1.2s', 'v1.2s'],
-  ])('take %s for %s', (word, stem) => {
+  ])('reduce %s to %s', (word, stem) => {
     expect(stemOf(word)).toBe(stem)
   })
 
@@ -68,18 +66,18 @@ describe('standing instructions', () => {
     'are seen in "%s"',
     (words) => {
       const [segment] = splitConversation([user(words), assistant('ok'), user('x')]).old
-      expect(segment !== undefined && holdsStandingInstruction(segment)).toBe(true)
+      expect(segment !== undefined && hasStandingInstruction(segment)).toBe(true)
     },
   )
 
-  it('are not seen in a question', () => {
+  it('are not found in a question', () => {
     const [segment] = splitConversation([user('What is the capital of France?'), assistant('ok'), user('x')]).old
-    expect(segment !== undefined && holdsStandingInstruction(segment)).toBe(false)
+    expect(segment !== undefined && hasStandingInstruction(segment)).toBe(false)
   })
 })
 
 describe('memory', () => {
-  it('outlives neither its hour nor its owner', async () => {
+  it('expires after one hour and is separate for each owner', async () => {
     let now = 1000
     const memory = createMemory({ store: { get: async () => undefined, set: async () => undefined }, now: () => now })
     await memory.remember('a', 'key', 'value')
@@ -97,13 +95,13 @@ describe('memory', () => {
   )
 })
 
-describe('the names of beginnings', () => {
+describe('the hashes of prefixes', () => {
   const messages = Array.from({ length: 40 }, (_, at) =>
     at % 2 === 0 ? user(`q${at} `.repeat(200)) : assistant(`a${at} `.repeat(200)),
   )
   const { old } = splitConversation([...messages, user('end')])
 
-  it('are the same when more follows, and others when one word differs', async () => {
+  it('are equal for a longer conversation, and differ if one word differs', async () => {
     const short = createChain([], old.slice(0, 30))
     const long = createChain([], old)
     const other = createChain([], [...splitConversation([user('q0 other'), ...messages.slice(1), user('end')]).old])
@@ -114,26 +112,27 @@ describe('the names of beginnings', () => {
 })
 
 describe('transcripts', () => {
-  it('give back the whole conversation to its owner only, and store each page once', async () => {
+  it('are stored page by page under their owner, each page once', async () => {
     const { store, entries } = textStore()
-    const transcripts = createTranscripts(createMemory({ store, now: () => 1 }))
+    const memory = createMemory({ store, now: () => 1 })
     const messages = Array.from({ length: 100 }, (_, at) =>
       at % 2 === 0 ? user(`question ${at}`) : assistant(`answer ${at}`),
     )
-    const name = await transcripts.store('a', conversationOf(promptOf([...messages, user('now?')], 'openai')))
-    const sections = await transcripts.read('a', name)
-    expect(sections.map((section) => section.text)).toEqual(
-      messages.map((_, at) => `${at % 2 === 0 ? 'question' : 'answer'} ${at}`),
+    const conversation = conversationOf(promptOf([...messages, user('now?')], 'openai'))
+    await storeTranscript(memory, 'a', conversation)
+    const texts = [...entries.values()].flatMap((page) =>
+      (JSON.parse(page) as { sections: { text: string }[] }).sections.map((section) => section.text),
     )
-    expect(await transcripts.read('b', name)).toEqual([])
+    expect(texts).toEqual(messages.map((_, at) => `${at % 2 === 0 ? 'question' : 'answer'} ${at}`))
+    expect([...entries.keys()].every((key) => key.startsWith('savings:a:page:'))).toBe(true)
     const before = entries.size
-    await transcripts.store('a', conversationOf(promptOf([...messages, user('now?')], 'openai')))
+    await storeTranscript(memory, 'a', conversationOf(promptOf([...messages, user('now?')], 'openai')))
     expect(entries.size).toBe(before)
   })
 })
 
 describe('the extractive summary', () => {
-  it('keeps facts word for word and within its size', async () => {
+  it('copies facts unchanged, within the maximum size', async () => {
     const filler = 'It went on for a while and nothing of note was said by anyone there. '
     const summary = await summarizeByExtract(
       `${filler.repeat(3)}We decided to move the launch to 2026-03-14 on server eu-west-7.\n${filler}`,
@@ -153,17 +152,17 @@ describe("the small model's terms", () => {
     ['no json', []],
     ['{"terms": "ledger"}', []],
     [`{"terms": ["${'x'.repeat(100_000)}"]}`, []],
-  ])('are read loosely from %.40j', (reply, terms) => {
-    expect(readTerms(reply)).toEqual(terms)
+  ])('are parsed from %.40j', (reply, terms) => {
+    expect(parseTerms(reply)).toEqual(terms)
   })
 })
 
 describe('shadow mode', () => {
-  it('takes its share of the requests', () => {
+  it('selects its share of the requests', () => {
     expect([0, 0.09, 0.1, 0.99].map((random) => isShadowed(0.1, random))).toEqual([true, true, false, false])
   })
 
-  it('sends the prompt as it came and records what would have been', () => {
+  it('sends the prompt as received and records the rewrite', () => {
     const prompt = promptOf([user('a')], 'openai')
     const rewrite = { prompt, tier: 2, strategy: 'Vanishing-Context (1 of 9 sections)', tokens: 10 } as const
     const { sent, record } = shadow({ rewrite, tokens: 90, spent: nano(5), verdicts: [] })

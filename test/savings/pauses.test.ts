@@ -54,7 +54,7 @@ async function longestStretch(messages: readonly Message[], steering: object): P
   return longest
 }
 
-describe.each(shapes)('a tier lets other requests run while it works on %s', (_, messages) => {
+describe.each(shapes)('a tier yields to the event loop while it processes %s', (_, messages) => {
   it.each([
     ['tier 2', { vanishing: true }],
     ['tier 3', { recursive: true }],

@@ -6,7 +6,7 @@ import { asArray, asObject, type Json, type JsonObject } from '../../src/core/js
 import { costOf } from '../../src/core/money.ts'
 import type { Message, Prompt } from '../../src/core/prompt.ts'
 import { anthropic, openaiCompatible } from '../../src/index.ts'
-import { createMemory } from '../../src/savings/memory.ts'
+import { createMemory } from '../../src/savings/conversation.ts'
 import { markForCache } from '../../src/savings/prompt-cache.ts'
 import { ask, CHAT, MESSAGE } from '../support/ask.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
@@ -81,7 +81,7 @@ describe('the cost of a conversation with markers', () => {
     )
   })
 
-  it('is at most the cost without them and one write with a vendor that loses what it has cached', async () => {
+  it('is at most the cost without them and one write if the vendor loses its cache', async () => {
     const forgets = fc.array(fc.boolean(), { maxLength: 25 })
     await fc.assert(
       fc.asyncProperty(fc.array(turn, { minLength: 1, maxLength: 25 }), forgets, async (turns, lost) => {
@@ -142,7 +142,7 @@ const chat = ({ system, messages }: typeof firstTurn): JsonObject => ({
 const markersIn = (value: Json | undefined): number => JSON.stringify(value ?? null).split('"cache_control"').length - 1
 
 describe('savings.promptCache', () => {
-  it('places markers from the second turn on, on the system text and at the ends of two turns', async () => {
+  it('marks the system text and the ends of two turns, from the second turn on', async () => {
     const stage = await start()
     for (const body of [firstTurn, secondTurn, thirdTurn]) await ask(stage, message(body), { path: MESSAGE.path })
 
@@ -159,7 +159,7 @@ describe('savings.promptCache', () => {
     })
   })
 
-  it('marks what comes in the chat format too, results of tools included', async () => {
+  it('marks prompts in the chat format, including tool results', async () => {
     const stage = await start()
     const called = {
       role: 'assistant',
@@ -184,7 +184,7 @@ describe('savings.promptCache', () => {
       'on a tool',
       { tools: [{ name: 'look', input_schema: { type: 'object' }, cache_control: { type: 'ephemeral' } }] },
     ],
-  ])('leaves a prompt as it came that the caller has marked %s', async (_, marked) => {
+  ])('does not mark a prompt that the caller marked %s', async (_, marked) => {
     const stage = await start()
     for (const body of [firstTurn, secondTurn])
       await ask(stage, message({ ...body, ...marked }), { path: MESSAGE.path })
@@ -195,7 +195,7 @@ describe('savings.promptCache', () => {
   it.each<[string, StageOptions, JsonObject]>([
     ['it is switched off', { savings: { promptCache: 'off' } }, { system: LONG }],
     ['the prompt is shorter than what the vendor caches', {}, { system: 'Be brief.' }],
-  ])('places no markers where %s', async (_, options, shared) => {
+  ])('places no markers if %s', async (_, options, shared) => {
     const stage = await start(options)
     for (const body of [firstTurn, secondTurn])
       await ask(stage, message({ ...body, ...shared }), { path: MESSAGE.path })
@@ -211,7 +211,7 @@ describe('savings.promptCache', () => {
     expect(markersIn(stage.upstream.last.body)).toBe(0)
   })
 
-  it('places no markers where the turns are further apart than the vendor keeps a prefix', async () => {
+  it('places no markers if the turns are further apart than the lifetime of the cache', async () => {
     let now = START
     const stage = await start({ runtime: { now: () => now, random: () => 0 } })
     for (const body of [firstTurn, secondTurn]) {
@@ -222,7 +222,7 @@ describe('savings.promptCache', () => {
     expect(markersIn(stage.upstream.last.body)).toBe(0)
   })
 
-  it('knows no other key’s conversation', async () => {
+  it('does not continue the conversation of another key', async () => {
     const stage = await start()
     const { value: secret } = await stage.gateway.keys.create({ name: 'other' })
     await ask(stage, message(firstTurn), { path: MESSAGE.path })
@@ -231,7 +231,7 @@ describe('savings.promptCache', () => {
     expect(markersIn(stage.upstream.last.body)).toBe(0)
   })
 
-  it('bills the list price, and states the price of writing as the actual cost', async () => {
+  it('bills the list price and reports the price of writing as the actual cost', async () => {
     const stage = await start({ margin: 2 })
     stage.upstream.reply = () => ({
       text: 'Yes.',
@@ -245,7 +245,7 @@ describe('savings.promptCache', () => {
     expect(reply.headers['x-svc-billed-amount']).toBe('$0.060060')
   })
 
-  it('is explained, and an explanation leaves nothing behind', async () => {
+  it('is explained, and an explanation stores nothing', async () => {
     const stage = await start()
     const explain = { path: MESSAGE.path, headers: { 'x-svc-explain': 'true' } }
     await ask(stage, message(firstTurn), explain)

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../../src/core/prompt.ts'
-import { queryOf } from '../../src/savings/query.ts'
-import { termsOf } from '../../src/savings/terms.ts'
+import { queryOf, termsOf } from '../../src/savings/query.ts'
 import { splitConversation } from '../../src/savings/conversation.ts'
 import { text } from './conversation.ts'
 
@@ -32,20 +31,20 @@ describe('the query', () => {
     },
   )
 
-  it('of a short question that stands alone takes no term of the answer before', () => {
+  it('of a short question without references contains no term of the earlier answer', () => {
     const weightOf = weights(user('Where did Ada store the violin?'))
     expect(weightOf('violin')).toBe(1)
     expect(weightOf('orchards')).toBe(0.3)
     expect(weightOf('sprinklers')).toBeUndefined()
   })
 
-  it('never gives an earlier term more weight than the words of the question', () => {
+  it('never weights an earlier term above the terms of the question', () => {
     const weightOf = weights(user('And frost there?'))
     expect(weightOf('frost')).toBe(1)
     expect(weightOf('melts')).toBe(0.15)
   })
 
-  it('takes nothing of the exchange before within the loop of an agent', () => {
+  it('contains no earlier question within the steps of an agent', () => {
     const weightOf = weights(user('Why is that?'), call, result)
     expect(weightOf('orchards')).toBeUndefined()
     expect(weightOf('sprinklers')).toBeUndefined()

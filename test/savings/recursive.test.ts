@@ -24,7 +24,7 @@ async function chatOf(tokens: number): Promise<ReturnType<typeof promptOf>> {
 }
 
 describe('tier 3', () => {
-  it.each([25_000, 38_000, 60_000])('halves a prompt of %i tokens at least', async (tokens) => {
+  it.each([25_000, 38_000, 60_000])('at least halves a prompt of %i tokens', async (tokens) => {
     // Summaries as long as they may be.
     const { small } = smallModel((words) => `Facts and values: ${words.slice(200, 2400)}`)
     const prompt = await chatOf(tokens)

@@ -4,15 +4,15 @@ import { meter } from './bench.ts'
 import { prose, text } from './conversation.ts'
 
 const segment = (words: string) =>
-  ({ kind: 'assistant', places: [0], messages: [{ role: 'assistant', parts: [text(words)] }] }) as const
+  ({ kind: 'assistant', indexes: [0], messages: [{ role: 'assistant', parts: [text(words)] }] }) as const
 
-describe('reading a segment', () => {
+describe('the analysis of a segment', () => {
   it.each([
     ['prose', prose(1, 60_000)],
     ['one letter', 'a'.repeat(500_000)],
     ['ideographs', '我们正在构建一个网关'.repeat(50_000)],
     ['emoji', '😀'.repeat(250_000)],
-  ])('gives the rest of the process its turns in half a megabyte of %s', async (_, words) => {
+  ])('yields to the event loop in half a megabyte of %s', async (_, words) => {
     let turns = 0
     const read = createSegmentAnalyzer(meter.tokenizer.estimate, async () => {
       turns++
@@ -22,7 +22,7 @@ describe('reading a segment', () => {
     for (const { start, end } of snippets) expect(words.slice(start, end)).not.toMatch(/\p{Surrogate}/u)
   })
 
-  it('divides a text into snippets that are all of it', async () => {
+  it('divides a text into snippets without gaps', async () => {
     const words = prose(2, 3000)
     const { snippets } = await createSegmentAnalyzer(meter.tokenizer.estimate, async () => undefined)(
       segment(words),
@@ -31,16 +31,16 @@ describe('reading a segment', () => {
     expect(snippets.map(({ start, end }) => words.slice(start, end)).join('')).toBe(words)
   })
 
-  it('takes each text of a message that holds many for a snippet, so that a pile of documents can be shortened', async () => {
+  it('makes each text of a long message with many texts one snippet', async () => {
     const parts = Array.from({ length: 20 }, (_, at) => text(`Document ${at}: ${prose(at, 600).slice(0, 600)}`))
-    const pile = { kind: 'user', places: [0], messages: [{ role: 'user', parts }] } as const
+    const pile = { kind: 'user', indexes: [0], messages: [{ role: 'user', parts }] } as const
     const { snippets } = await createSegmentAnalyzer(meter.tokenizer.estimate, async () => undefined)(pile, 'owner')
-    expect(snippets.map((snippet) => snippet.spot.part)).toEqual(parts.map((_, at) => at))
+    expect(snippets.map((snippet) => snippet.location.part)).toEqual(parts.map((_, at) => at))
   })
 
-  it('leaves a few short words of a user undivided, in however many parts they came', async () => {
+  it('does not divide a short user message, regardless of its number of parts', async () => {
     const parts = Array.from({ length: 5 }, (_, at) => text(`Please mind point ${at}.`))
-    const words = { kind: 'user', places: [0], messages: [{ role: 'user', parts }] } as const
+    const words = { kind: 'user', indexes: [0], messages: [{ role: 'user', parts }] } as const
     const { snippets } = await createSegmentAnalyzer(meter.tokenizer.estimate, async () => undefined)(words, 'owner')
     expect(snippets).toEqual([])
   })

@@ -15,7 +15,7 @@ function aside(at: number): string {
 }
 
 describe('a selection without tool traffic', () => {
-  it('keeps all words of the user while they fit in three quarters of the room', async () => {
+  it('contains all user messages if they fit in three quarters of the capacity', async () => {
     const past = Array.from({ length: 100 }, (_, at) => [
       user(aside(at)),
       assistant('Noted.'),
@@ -30,8 +30,8 @@ describe('a selection without tool traffic', () => {
   })
 })
 
-describe('a cut on the messages front', () => {
-  it('fills the room again that joined messages have freed', async () => {
+describe('a cut in the message format', () => {
+  it('fills the tokens that joined messages saved', async () => {
     const past = Array.from({ length: 700 }, (_, at) => [
       user(`${prose(at, 12)}?`),
       assistant(at % 3 === 0 ? prose(at + 5000, 40) : `Noted ${at}.`),

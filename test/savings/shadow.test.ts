@@ -90,7 +90,7 @@ const newestOnly: Tier = {
 }
 
 describe('a shadow trial', () => {
-  it('leaves no cut behind: later requests do not continue it', async () => {
+  it('stores no cut that later requests continue', async () => {
     const store = memoryStore()
     const tried = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()
@@ -109,7 +109,7 @@ describe('a shadow trial', () => {
   it.each([
     ['tried', 0],
     ['not tried', 0.9],
-  ])('is known as sent whole: the next request has a warm prefix when this one is %s', async (_, random) => {
+  ])('is recorded as sent unchanged: the next request has a cached prefix if this one is %s', async (_, random) => {
     const { store, written } = watchedStore()
     const prompt = chat()
     const shadowed = savingsOf({ shadow: 0.5, tiers: [newestOnly] }, store, random)
@@ -125,7 +125,7 @@ describe('a shadow trial', () => {
     expect(unknown.rewrite?.strategy).toBe('Newest only')
   })
 
-  it('continues the trial of the turn before, so that its summary is paid once', async () => {
+  it('continues the trial of the last turn, so its summary is paid once', async () => {
     const { trial } = savingsOf({ shadow: 1 }, memoryStore())
     const { small, asked } = smallModel('Facts and values: the trial says 4711.')
     const prompt = chat()

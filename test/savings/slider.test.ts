@@ -43,7 +43,7 @@ function rareWords(count: number, seed: number): string {
 }
 
 describe('the exchange before the last user message', () => {
-  it('stays whole at extreme, whatever the question asks for', async () => {
+  it('stays unchanged at the level extreme, regardless of the question', async () => {
     const answer = plan(220)
     const prompt = after(user('Draft the whole plan.'), assistant(answer), user(QUESTION))
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
@@ -54,7 +54,7 @@ describe('the exchange before the last user message', () => {
     expect(sentWords(rewrite?.prompt)).toContain('Draft the whole plan.')
   })
 
-  it('stays whole also when the conversation goes on and the cut is kept', async () => {
+  it('stays unchanged if a later turn repeats the cut', async () => {
     const { store } = textStore()
     const waterfall = waterfallOf({ store })
     const first = after(user('Begin.'), assistant('Begun.'), user(QUESTION))
@@ -65,7 +65,7 @@ describe('the exchange before the last user message', () => {
     expect(sentWords(rewrite?.prompt)).toContain(answer)
   })
 
-  it('keeps most of a quarter of the cap when the answer is longer', async () => {
+  it('contains most of a quarter of the cap if the answer is longer', async () => {
     const answer = plan(700)
     const prompt = after(user('Draft the whole plan.'), assistant(answer), user(QUESTION))
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
@@ -77,7 +77,7 @@ describe('the exchange before the last user message', () => {
 })
 
 describe('the cap', () => {
-  it('holds for words that the estimate takes for a fraction of their tokens', async () => {
+  it('is not exceeded by words whose estimate is too low', async () => {
     const past = Array.from({ length: 40 }, (_, at) => [user(rareWords(15, at)), assistant(rareWords(300, at + 500))])
     const prompt = promptOf([...past.flat(), user('Which of these was first?')], 'openai')
     expect(await meter.countOf(prompt)).toBeGreaterThan(65_536)

@@ -41,7 +41,7 @@ describe('a small model that fails', () => {
     ['rejects every call', () => Promise.reject(new Error('down'))],
     ['refuses every call', () => 'I am sorry, but I cannot help with that.'],
     ['answers every call with an empty text', () => ''],
-  ])('is not asked again on later turns when it %s', async (_, reply) => {
+  ])('is not called again on later turns if it %s', async (_, reply) => {
     const waterfall = waterfallOf()
     const { small, asked } = smallModel(reply)
     let prompt = await chatOf(90_000, QUESTION)
@@ -54,7 +54,7 @@ describe('a small model that fails', () => {
     expect(asked.length).toBeLessThanOrEqual(4)
   })
 
-  it('leaves tier 4 with an extractive summary', async () => {
+  it('is replaced by extractive summaries in tier 4', async () => {
     const waterfall = waterfallOf(only(4))
     const { small, asked } = smallModel(() => Promise.reject(new Error('down')))
     const prompt = await chatOf(30_000, QUESTION)
@@ -65,7 +65,7 @@ describe('a small model that fails', () => {
     expect(asked).toHaveLength(2)
   })
 
-  it('is asked again after five minutes, and paused again by one failure', async () => {
+  it('is called again after five minutes, and paused again by one failure', async () => {
     let now = 1e12
     const waterfall = waterfallOf({ now: () => now })
     const { small, asked } = smallModel(() => Promise.reject(new Error('down')))
@@ -108,7 +108,7 @@ describe('a small model that fails', () => {
     expect(asked.length).toBeGreaterThan(4)
   })
 
-  it('is not blamed for calls that end because the caller left', async () => {
+  it('is not paused by calls that the caller aborted', async () => {
     const leaving = new AbortController()
     const waterfall = waterfallOf()
     const { small, asked } = smallModel(async () => {
@@ -124,7 +124,7 @@ describe('a small model that fails', () => {
 })
 
 describe('after an ordered tier that declines', () => {
-  it('no tier runs that asks more of the small model', async () => {
+  it('no tier runs whose small-model calls cost more', async () => {
     const { small, asked } = smallModel(SUMMARY)
     const prompt = await chatOf(138_000, UNRELATED)
     const { rewrite, verdicts, spent } = await waterfallOf()(jobOf(prompt, { small, steering: VANISHING }))
@@ -139,7 +139,7 @@ describe('after an ordered tier that declines', () => {
     ])
   })
 
-  it('a tier runs that asks nothing of a small model', async () => {
+  it('a tier without small-model calls runs', async () => {
     const prompt = await chatOf(138_000, UNRELATED)
     const waterfall = waterfallOf({ summarizer: 'extractive' })
     const { rewrite } = await waterfall(jobOf(prompt, { steering: VANISHING }))

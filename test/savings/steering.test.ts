@@ -5,11 +5,11 @@ import { readSteeringHeaders } from '../../src/savings/tier.ts'
 const read = (headers: Record<string, string>) => readSteeringHeaders(new Headers(headers))
 
 describe('readSteeringHeaders', () => {
-  it('asks for nothing without headers', () => {
+  it('returns the defaults without headers', () => {
     expect(read({})).toEqual({ vanishing: false, recursive: false })
   })
 
-  it.each(['extreme', 'max', 'med', 'min', 'off', 'EXTREME', ' Med '])('knows the level "%s"', (level) => {
+  it.each(['extreme', 'max', 'med', 'min', 'off', 'EXTREME', ' Med '])('accepts the level "%s"', (level) => {
     expect(read({ 'X-Savings-Level': level }).level).toBe(level.trim().toLowerCase())
   })
 
@@ -24,7 +24,7 @@ describe('readSteeringHeaders', () => {
     },
   )
 
-  it('echoes only a short printable piece of an unknown level', () => {
+  it('quotes only a short printable part of an unknown level', () => {
     const attempt = () =>
       readSteeringHeaders({ get: (name) => (name === 'x-savings-level' ? '\u0000\n漢'.repeat(5000) : null) })
     expect(attempt).toThrow(/^X-Savings-Level is "\?{40}"; expected/)
@@ -38,7 +38,7 @@ describe('readSteeringHeaders', () => {
     ['false', false],
     ['0', false],
     ['No', false],
-  ])('takes "%s" of the two other headers for %s', (value, wanted) => {
+  ])('reads "%s" in the two other headers as %s', (value, wanted) => {
     expect(read({ 'X-Vanishing-Context': value }).vanishing).toBe(wanted)
     expect(read({ 'X-Svc-RLM': value }).recursive).toBe(wanted)
   })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { countTerms, scoreTopics } from '../../src/savings/keywords.ts'
-import { termsOf } from '../../src/savings/terms.ts'
+import { termsOf } from '../../src/savings/query.ts'
 
 const query = new Map(termsOf('remote control buttons').map((term) => [term, 1]))
 const scoresOf = async (texts: readonly string[]): Promise<readonly number[]> =>
@@ -24,7 +24,7 @@ describe('the score of the topic around a turn', () => {
     expect(scores.at(-1)).toBe(0)
   })
 
-  it('does not reach from one long document to the next', async () => {
+  it('does not include the neighbors of a long document', async () => {
     const document = (words: string): string => `${words} ${'Granite and copper lie beside it. '.repeat(400)}`
     const scores = await scoresOf([document('Pebbles.'), document('The remote control.'), document('Sand.')])
     expect(scores.map((score) => score > 0)).toEqual([false, true, false])

@@ -42,16 +42,16 @@ async function tiersOf(reported: (warm: number) => number): Promise<readonly (nu
   return tiers
 }
 
-describe('what the upstream reports of its cache', () => {
-  it('keeps a conversation whole while its beginning is read from the cache', async () => {
+describe('a report of the upstream about its cache', () => {
+  it('prevents rewriting while the prefix is read from the cache', async () => {
     expect(new Set(await tiersOf((warm) => warm))).toEqual(new Set([undefined]))
   })
 
-  it('counts as read where the last block is missing', async () => {
+  it('counts as fully read without the last block', async () => {
     expect(new Set(await tiersOf((warm) => warm * 0.95))).toEqual(new Set([undefined]))
   })
 
-  it('lets tier 4 run when nothing is read from the cache', async () => {
+  it('allows tier 4 if nothing is read from the cache', async () => {
     expect(await tiersOf(() => 0)).toContain(4)
   })
 })

@@ -51,7 +51,7 @@ describe('the size of the prompt of tier 2', () => {
     expect(size).toBeLessThanOrEqual(16_384)
   })
 
-  it('is 16,384 tokens for one long request without an order', async () => {
+  it('is 16,384 tokens for one long request without a header', async () => {
     const prompt = request(20)
     expect(await meter.countOf(prompt)).toBeGreaterThan(50_000)
     const size = await sizeOf(prompt)
@@ -59,7 +59,7 @@ describe('the size of the prompt of tier 2', () => {
     expect(size).toBeLessThanOrEqual(16_384)
   })
 
-  it('is 4,096 tokens for a long conversation without an order', async () => {
+  it('is 4,096 tokens for a long conversation without a header', async () => {
     const prompt = chat(240)
     expect(await meter.countOf(prompt)).toBeGreaterThan(50_000)
     const size = await sizeOf(prompt)

@@ -3,15 +3,8 @@ import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/model.ts'
 import { nano, ZERO } from '../../src/core/money.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
-import {
-  bestStep,
-  courseCosts,
-  isSafe,
-  maySwitch,
-  passthrough,
-  sendingCost,
-  type Outlook,
-} from '../../src/savings/net.ts'
+import { costsOf, isSafe, maySwitch, sendUnchanged, type Outlook } from '../../src/savings/choose-tiers.ts'
+import { bestGrowth, sendingCost } from '../../src/savings/upstream-cache.ts'
 import { jobOf, meter, MODEL, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
 
@@ -24,35 +17,35 @@ function outlook(turns: number, more: Partial<Outlook> = {}): Outlook {
 
 describe('the cost of a prompt', () => {
   it.each([
-    ['reads what is warm and writes the rest', CACHED, 10_000, 4000, 4000 * 300 + 6000 * 3750],
-    ['is at most all of it warm', CACHED, 10_000, 12_000, 10_000 * 300],
-    ['knows nothing warm without a lower price for it', MODEL, 10_000, 4000, 10_000 * 3000],
+    ['reads the cached tokens and writes the others', CACHED, 10_000, 4000, 4000 * 300 + 6000 * 3750],
+    ['reads at most the whole prompt', CACHED, 10_000, 12_000, 10_000 * 300],
+    ['ignores the cache if the model has no lower price for reading it', MODEL, 10_000, 4000, 10_000 * 3000],
   ] as const)('%s', (_, model, tokens, warm, cost) => {
     expect(sendingCost(model, tokens, warm)).toBe(cost)
   })
 })
 
-describe('the cost of a course', () => {
+describe('the cost of an option', () => {
   const steady = { limit: 20_000, target: 12_000, calls: nano(7) }
 
-  it('carries a steady prompt at the price of reading', () => {
-    const { now, total } = courseCosts(passthrough(50_000, 50_000), outlook(2))
+  it('reads a steady prompt from the cache on later turns', () => {
+    const { now, total } = costsOf(sendUnchanged(50_000, 50_000), outlook(2))
     expect(now).toBe(50_000 * 300)
     expect(total).toBe(50_000 * 300 + (50_000 * 300 + 1000 * 3750) + (51_000 * 300 + 1000 * 3750))
   })
 
-  it('cuts a steady prompt again above its limit, and pays the summary for that', () => {
-    const course = { tokens: 19_500, warm: 0, calls: ZERO, steady }
-    expect(courseCosts(course, outlook(1)).total).toBe(19_500 * 3750 + 12_000 * 3750 + 7)
+  it('includes another cut when a steady prompt exceeds its limit', () => {
+    const option = { tokens: 19_500, warm: 0, calls: ZERO, steady }
+    expect(costsOf(option, outlook(1)).total).toBe(19_500 * 3750 + 12_000 * 3750 + 7)
   })
 
-  it('sends a prompt that is not steady cold on every turn, with its calls', () => {
-    const course = { tokens: 4000, warm: 0, calls: nano(5), callsPerTurn: nano(5) }
-    expect(courseCosts(course, outlook(3)).total).toBe(4 * (4000 * 3750 + 5))
+  it('includes the full input and the calls on each turn without a steady prompt', () => {
+    const option = { tokens: 4000, warm: 0, calls: nano(5), callsPerTurn: nano(5) }
+    expect(costsOf(option, outlook(3)).total).toBe(4 * (4000 * 3750 + 5))
   })
 
-  it('reads nothing where requests are further apart than the cache lives', () => {
-    const { total } = courseCosts(passthrough(50_000, 0), outlook(1, { staysWarm: false, growth: 0 }))
+  it('reads nothing if requests are further apart than the lifetime of the cache', () => {
+    const { total } = costsOf(sendUnchanged(50_000, 0), outlook(1, { staysWarm: false, growth: 0 }))
     expect(total).toBe(2 * 50_000 * 3750)
   })
 })
@@ -61,50 +54,50 @@ describe('a switch', () => {
   const costs = (now: number, total: number) => ({ now: nano(now), total: nano(total) })
 
   it.each([
-    ['is made when this request is already cheaper', costs(100, 500), costs(90, 400), true],
-    ['is made when the gain is twice the loss', costs(100, 500), costs(140, 420), true],
-    ['is not made for a smaller gain', costs(100, 500), costs(140, 421), false],
-    ['is not made when it costs more in all', costs(100, 500), costs(90, 500), false],
-  ] as const)('%s', (_, standard, candidate, expected) => {
-    expect(maySwitch({ standard, candidate })).toBe(expected)
+    ['is allowed if this request is already cheaper', costs(100, 500), costs(90, 400), true],
+    ['is allowed if the gain is twice the loss', costs(100, 500), costs(140, 420), true],
+    ['is not allowed for a smaller gain', costs(100, 500), costs(140, 421), false],
+    ['is not allowed if the total is not lower', costs(100, 500), costs(90, 500), false],
+  ] as const)('%s', (_, current, candidate, expected) => {
+    expect(maySwitch({ current, candidate })).toBe(expected)
   })
 
-  const anew = { tokens: 12_000, warm: 0, calls: ZERO }
-  const kept = { ...anew, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
+  const unsteady = { tokens: 12_000, warm: 0, calls: ZERO }
+  const steady = { ...unsteady, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
   const whole = (tokens: number, warm: number) => sendingCost(CACHED, tokens, warm)
 
   it.each([
-    ['a steady prompt while nothing was lost', kept, 50_000, 0, true],
-    ['a steady prompt after a loss of less than this request', kept, 50_000, whole(50_000, 50_000), true],
-    ['a steady prompt after a greater loss', kept, 50_000, whole(50_000, 50_000) + 1, false],
-    ['a new prompt each turn that costs more than reading all', anew, 50_000, 0, false],
-    ['a warm steady prompt that pays an earlier loss back', { ...kept, warm: 12_000 }, 50_000, 1e9, true],
-    ['the same when enough was saved for the way back', anew, 50_000, -whole(50_000, 0), true],
-    ['a new prompt each turn that costs less than reading all', anew, 200_000, 0, true],
-  ] as const)('is safe or not: %s', (_, course, tokens, debt, expected) => {
+    ['a steady prompt without a loss so far', steady, 50_000, 0, true],
+    ['a steady prompt after a loss of less than this request', steady, 50_000, whole(50_000, 50_000), true],
+    ['a steady prompt after a greater loss', steady, 50_000, whole(50_000, 50_000) + 1, false],
+    ['a new prompt on each turn that costs more than reading everything', unsteady, 50_000, 0, false],
+    ['a cached steady prompt that recoups an earlier loss', { ...steady, warm: 12_000 }, 50_000, 1e9, true],
+    ['the same if the savings so far pay for returning', unsteady, 50_000, -whole(50_000, 0), true],
+    ['a new prompt on each turn that costs less than reading everything', unsteady, 200_000, 0, true],
+  ] as const)('is checked for safety: %s', (_, option, tokens, debt, expected) => {
     const wholeNow = sendingCost(CACHED, tokens, tokens)
-    const risk = { debt: nano(debt), course, tokens, warm: tokens, wholeNow }
+    const risk = { debt: nano(debt), option, tokens, warm: tokens, wholeNow }
     expect(isSafe(risk, outlook(5, { growth: 0 }))).toBe(expected)
   })
 })
 
-describe('a rewritten conversation that the upstream has not cached whole', () => {
-  it('stays rewritten where sending it whole would cost more at once', () => {
-    const kept = { tokens: 12_000, warm: 0, calls: ZERO, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
-    const risk = { debt: nano(1e9), course: kept, tokens: 50_000, warm: 50_000 }
+describe('a rewritten conversation', () => {
+  it('stays rewritten if sending everything would cost more on this turn', () => {
+    const steady = { tokens: 12_000, warm: 0, calls: ZERO, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
+    const risk = { debt: nano(1e9), option: steady, tokens: 50_000, warm: 50_000 }
     const isSafeAt = (warm: number) => isSafe({ ...risk, wholeNow: sendingCost(CACHED, 50_000, warm) }, outlook(5))
     expect([isSafeAt(0), isSafeAt(50_000)]).toEqual([true, false])
   })
 })
 
-describe('the step of a steady prompt', () => {
-  it('grows with the cost of a cut and is nothing where carrying is not cheaper', () => {
-    expect(bestStep(CACHED, nano(45e6), 1000)).toBe(Math.round(Math.sqrt((2 * 45e6 * 1000) / 300)))
-    expect(bestStep(MODEL, nano(45e6), 1000)).toBe(0)
+describe('the growth of a steady prompt between two cuts', () => {
+  it('increases with the cost of a cut, and is 0 without a lower price for reading', () => {
+    expect(bestGrowth(CACHED, nano(45e6), 1000)).toBe(Math.round(Math.sqrt((2 * 45e6 * 1000) / 300)))
+    expect(bestGrowth(MODEL, nano(45e6), 1000)).toBe(0)
   })
 })
 
-/** An upstream that keeps every beginning for five minutes after its last reading. */
+/** An upstream that caches each prefix for five minutes after its last use. */
 function upstreamOf(model: Model): (sent: Prompt, now: number) => Promise<number> {
   let known: { readonly texts: readonly string[]; readonly at: number }[] = []
   const shared = (one: readonly string[], other: readonly string[]): number => {
@@ -134,7 +127,7 @@ const price = fc.constantFrom(
   { input: 3, output: 15 },
 )
 
-const course = fc.record({
+const scenario = fc.record({
   price,
   /** Which tiers there are, so that also the dearer ones are open. */
   open: fc.constantFrom<readonly number[]>([2, 3, 4], [2], [3], [4]),
@@ -149,7 +142,7 @@ const course = fc.record({
   ),
 })
 
-type Course = typeof course extends fc.Arbitrary<infer value> ? value : never
+type Scenario = typeof scenario extends fc.Arbitrary<infer value> ? value : never
 
 interface Played {
   /** What was paid beyond sending everything on every turn, and what sending everything has cost. */
@@ -160,7 +153,7 @@ interface Played {
 }
 
 /** The state after each turn of a conversation in automatic mode. */
-async function* playTurns({ price: prices, open, opening, turns }: Course): AsyncGenerator<Played> {
+async function* playTurns({ price: prices, open, opening, turns }: Scenario): AsyncGenerator<Played> {
   const model = { ...MODEL, price: prices, thresholdFactor: 0.25 }
   const waterfall = waterfallOf({ tiers: (own) => own.filter(({ tier }) => open.includes(tier)) })
   const { small } = smallModel((words) => `Facts and values: ${words.slice(100, 2000)}`)
@@ -185,7 +178,7 @@ async function* playTurns({ price: prices, open, opening, turns }: Course): Asyn
 }
 
 /** Turns that add much and then nothing: what was expected of the growth does not come. */
-const STALLING: Course = {
+const STALLING: Scenario = {
   price: { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 },
   open: [2],
   opening: 2907,
@@ -198,9 +191,9 @@ const STALLING: Course = {
 }
 
 describe('automatic mode', () => {
-  it('costs at most sending everything plus the rewriting of one request, whenever the conversation ends', async () => {
+  it('costs at most as much as sending everything and rewriting one request, whenever the conversation ends', async () => {
     await fc.assert(
-      fc.asyncProperty(course, async (one) => {
+      fc.asyncProperty(scenario, async (one) => {
         for await (const { excess, rewriting } of playTurns(one)) expect(excess).toBeLessThanOrEqual(rewriting)
       }),
       { numRuns: 30, examples: [[STALLING]] },
