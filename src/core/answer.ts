@@ -146,12 +146,13 @@ export function searchBytes(bytes: Uint8Array): ByteSearch {
   return { bytes, find }
 }
 
-/** The part of Node's Buffer that is used. */
+/** Methods of Node's Buffer, which are faster than a TextDecoder. */
 interface NodeBytes {
+  utf8Slice(): string
   latin1Slice(): string
 }
 
-function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
+export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
   return 'latin1Slice' in bytes
 }
 

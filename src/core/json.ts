@@ -1,4 +1,3 @@
-/** Any JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | JsonObject
 
 /** A JSON object; absent and `undefined` fields mean the same. */
@@ -9,7 +8,7 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Parses a text. Returns undefined if it is not JSON. */
+/** Returns undefined for a text that is not JSON. */
 export function parseJson(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json
@@ -18,24 +17,25 @@ export function parseJson(text: string): Json | undefined {
   }
 }
 
-/**
- * Returns the value if it is an object, and undefined otherwise. For answers of upstreams, which are parsed loosely.
- */
+/** Returns undefined for a text that is not a JSON object or is nested too deeply. */
+export function parseObject(text: string): JsonObject | undefined {
+  return isTooDeep(text) ? undefined : asObject(parseJson(text))
+}
+
+/** Returns the value if it is an object. For answers of upstreams, which are parsed loosely. */
 export function asObject(value: unknown): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }
 
-/** Returns the value if it is an array, and an empty array otherwise. */
 export function asArray(value: Json | undefined): readonly Json[] {
   return Array.isArray(value) ? (value as readonly Json[]) : []
 }
 
-/** Returns the value if it is a string, and undefined otherwise. */
 export function asString(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Returns the value if it is a non-negative integer, and undefined otherwise. For token counts of upstreams. */
+/** Returns a number of 0 or more, rounded down, and undefined for other values. */
 export function asCount(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.floor(value) : undefined
 }
@@ -46,4 +46,124 @@ export function looseName(name: string): string {
     .toUpperCase()
     .toLowerCase()
     .replace(/[\s_-]/g, '')
+}
+
+// ─── Scanning of JSON without parsing it ───
+
+/** Maximum nesting of an upstream's JSON. Serializing deeper values would exhaust the stack. */
+const MAX_DEPTH = 128
+
+const QUOTE = 34
+const BACKSLASH = 92
+const OPEN_BRACKET = 91
+const CLOSE_BRACKET = 93
+const OPEN_BRACE = 123
+const CLOSE_BRACE = 125
+
+/** Returns true for JSON text with more than 128 nested objects and arrays. Takes linear time. */
+export function isTooDeep(text: string): boolean {
+  return text.length > 2 * MAX_DEPTH && readNesting({ depth: 0, isInString: false, isEscaped: false }, text) > MAX_DEPTH
+}
+
+/** The state of `readNesting` between two pieces of a text. */
+export interface JsonNesting {
+  /** Number of open brackets. */
+  depth: number
+  isInString: boolean
+  /** True if the last piece ended with the backslash of an escape. */
+  isEscaped: boolean
+}
+
+/** Reads a piece of JSON text. Returns the maximum depth within the piece. */
+export function readNesting(nesting: JsonNesting, text: string): number {
+  let { depth } = nesting
+  let maxDepth = depth
+  for (let at = nesting.isInString ? endOfString(nesting, text, 0) + 1 : 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) at = endOfString(nesting, text, at + 1)
+    else if (unit === OPEN_BRACE || unit === OPEN_BRACKET) maxDepth = Math.max(maxDepth, ++depth)
+    else if (unit === CLOSE_BRACE || unit === CLOSE_BRACKET) depth--
+  }
+  nesting.depth = depth
+  return maxDepth
+}
+
+/** Returns the index of the closing quote, or the length of the text if the string continues in the next piece. */
+function endOfString(nesting: JsonNesting, text: string, start: number): number {
+  const first = nesting.isEscaped ? start + 1 : start
+  // `indexOf` is faster than reading each unit.
+  for (let quote = text.indexOf('"', first); quote !== -1; quote = text.indexOf('"', quote + 1)) {
+    if (isEscapedAt(text, quote, first)) continue
+    nesting.isInString = false
+    nesting.isEscaped = false
+    return quote
+  }
+  nesting.isInString = true
+  nesting.isEscaped = isEscapedAt(text, text.length, first)
+  return text.length
+}
+
+/** Returns true if an odd number of backslashes precedes the index. */
+function isEscapedAt(text: string, index: number, start: number): boolean {
+  let at = index
+  while (at > start && text.charCodeAt(at - 1) === BACKSLASH) at--
+  return (index - at) % 2 === 1
+}
+
+/** Number of bytes that are compared one by one before `indexOf`, which is slower for short strings. */
+const SHORT_BYTES = 24
+
+/**
+ * Returns the index of the quote that ends a string, or the end of the text. When `limit` is reached first, returns the
+ * negative index at which the search continues. Linear: each backslash is read once.
+ */
+export function closingQuote(bytes: Uint8Array, start: number, limit: number): number {
+  const { length } = bytes
+  let at = start
+  while (at < length) {
+    for (const near = Math.min(length, at + SHORT_BYTES); at < near; at++) {
+      const byte = bytes[at]
+      if (byte === QUOTE) return at
+      if (byte === BACKSLASH) at++
+    }
+    if (at >= limit) return at < length ? -at : length
+    const quote = bytes.indexOf(QUOTE, at)
+    if (quote === -1) return length
+    let end = quote
+    while (end > at && bytes[end - 1] === BACKSLASH) end--
+    if ((quote - end) % 2 === 0) return quote
+    at = quote + 1
+  }
+  return length
+}
+
+const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
+  /[\w+/=\\-]/.test(String.fromCharCode(byte)) ? 1 : 0,
+)
+
+/** Returns the end of base64 data of either alphabet, including padding and backslashes of escaped characters. */
+export function endOfBase64(bytes: Uint8Array, start: number, end: number): number {
+  let at = start
+  while (at < end && BASE64[bytes[at] ?? 0] === 1) at++
+  return at
+}
+
+export function countEscapes(bytes: Uint8Array): number {
+  let count = 0
+  for (let at = bytes.indexOf(BACKSLASH); at !== -1; at = bytes.indexOf(BACKSLASH, at + 1)) count++
+  return count
+}
+
+/** Maximum bytes of a `data:` URL before its data. */
+export const MAX_URL_START = 200
+
+/** Returns the start of the data in a string: after `;base64,` in a `data:` URL. */
+export function startOfBase64(bytes: Uint8Array, start: number): number {
+  const prefix = latin1(bytes, start, start + MAX_URL_START)
+  const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1
+  return end === -1 ? start : start + end + ';base64,'.length
+}
+
+export function latin1(bytes: Uint8Array, start: number, end: number): string {
+  return String.fromCharCode(...bytes.subarray(start, end))
 }

@@ -1,3 +1,4 @@
+import { isNodeBytes } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { isSafeModelName } from '../core/model.ts'
@@ -86,6 +87,15 @@ export function modelAt(value: Json | undefined): string {
   )
 }
 
+/** Returns the error for a prompt that no model accepts. Clients recognize the error code and shorten the prompt. */
+export function promptTooLong(limit: number): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `prompt is too long: its text has more than ${limit} bytes, which is above the context window of every model. Shorten it.`,
+    { code: 'context_length_exceeded' },
+  )
+}
+
 /** Returns the set of names in a text, separated by spaces. */
 export function nameSet(names: string): ReadonlySet<string> {
   return new Set(names.split(' '))
@@ -129,4 +139,43 @@ export function urlSource(url: string): Source {
   if (comma === -1 || !head.endsWith(BASE64_MARK)) return { type: 'url', url }
   const mediaType = head.slice(0, -BASE64_MARK.length).split(';')[0] ?? ''
   return { type: 'base64', mediaType, data: url.slice(comma + 1) }
+}
+
+// ─── Text of a body ───
+
+const MAX_REASON = 100
+const REPLACEMENT = '\uFFFD'
+
+/** Parses JSON or throws `invalid-request`. The message for a part of a text omits positions, which would be wrong. */
+export function parseText(text: string, isPart = true): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    if (text.trim() === '') throw notAnObject('is empty')
+    const reason = error instanceof Error ? error.message.slice(0, MAX_REASON) : 'it cannot be parsed'
+    throw notAnObject(`is not valid JSON: ${isPart ? reason.replace(/ at position \d.*/s, '') : reason}`)
+  }
+}
+
+export function notAnObject(reason: string): GatewayError {
+  return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
+}
+
+/** Decodes UTF-8 or throws `invalid-request`. */
+export function decodeUtf8(bytes: Uint8Array): string {
+  // Node's conversion is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
+  const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT
+  return text.includes(REPLACEMENT) ? utf8Decoder()(bytes, false) : text
+}
+
+/** Returns a strict decoder of consecutive pieces, which throws `invalid-request`. */
+export function utf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
+  const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  return (bytes, hasMore) => {
+    try {
+      return utf8.decode(bytes, { stream: hasMore })
+    } catch {
+      throw new GatewayError('invalid-request', 'The request body is not valid UTF-8. Send JSON encoded as UTF-8.')
+    }
+  }
 }

@@ -1,8 +1,8 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { decodeUtf8, notAnObject, parseJson, type Steps } from './json-text.ts'
-import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits } from './scan-json.ts'
+import { decodeUtf8, notAnObject, parseText } from './fields.ts'
+import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits, type Steps } from './scan-json.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject
@@ -81,7 +81,7 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Par
   const isLong = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
   if (isLong) yield
   const text = parseLarge === undefined ? decodeUtf8(bytes) : ''
-  const body = parseLarge === undefined ? parseJson(text, false) : yield* parseLarge(bytes, longStrings)
+  const body = parseLarge === undefined ? parseText(text, false) : yield* parseLarge(bytes, longStrings)
   if (!isJsonObject(body)) throw notAnObject(`is ${nameOfType(body)}`)
   if (isLong) yield
   if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: size }

@@ -1,5 +1,7 @@
-import { BACKSLASH, MAX_URL_START, decoder, decodeUtf8, isNodeBytes, parseJson, type Steps } from './json-text.ts'
-import type { LongString } from './scan-json.ts'
+import { isNodeBytes } from '../core/answer.ts'
+import { decodeUtf8, parseText, utf8Decoder } from './fields.ts'
+import { MAX_URL_START } from '../core/json.ts'
+import type { LongString, Steps } from './scan-json.ts'
 
 /** Number of bytes that one step decodes or parses. */
 const STEP_BYTES = 1024 * 1024
@@ -24,7 +26,7 @@ export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongS
   }
   outline += yield* decodeInSteps(bytes.subarray(at))
   yield
-  const value = parseJson(outline)
+  const value = parseText(outline)
   const parsed = yield* parseStrings(bytes, strings)
   restore(value, placeholder, parsed)
   return value
@@ -57,13 +59,13 @@ function* parseBase64(bytes: Uint8Array): Steps<string> {
 }
 
 function* parseString(bytes: Uint8Array): Steps<string> {
-  const decode = decoder()
+  const decode = utf8Decoder()
   let string = ''
   for (let at = 0; at < bytes.length;) {
     if (at > 0) yield
     const end = endOfEscapes(bytes, at, Math.min(at + STEP_BYTES, bytes.length))
     const piece = decode(bytes.subarray(at, end), end < bytes.length)
-    string += UNPLAIN.test(piece) ? parseJson(`"${piece}"`) : piece
+    string += UNPLAIN.test(piece) ? parseText(`"${piece}"`) : piece
     at = end
   }
   return joinPieces(string)
@@ -82,7 +84,7 @@ function restore(value: unknown, placeholder: string, parsed: readonly string[])
 
 function* decodeInSteps(bytes: Uint8Array): Steps<string> {
   if (bytes.length <= STEP_BYTES) return decodeUtf8(bytes)
-  const decode = decoder()
+  const decode = utf8Decoder()
   let text = ''
   for (let at = 0; at < bytes.length; at += STEP_BYTES) {
     yield
@@ -97,6 +99,7 @@ function joinPieces(text: string): string {
   return text
 }
 
+const BACKSLASH = 92
 const LETTER_U = 117
 
 /** Returns `limit`, or the end of an escape that crosses `limit`. `start` must not be inside an escape. */

@@ -1,7 +1,6 @@
-import { nameSet, isUnset } from './fields.ts'
+import { isUnset, nameSet, promptTooLong } from './fields.ts'
 import { asArray, isJsonObject, type Json, type JsonObject, looseName } from '../core/json.ts'
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
-import { promptTooLong } from './scan-json.ts'
 
 /**
  * Throws `invalid-request` for a prompt whose text is longer than `limit`, before its tokens are counted. The scan of

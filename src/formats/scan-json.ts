@@ -1,6 +1,10 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Span } from '../core/prompt.ts'
-import { closingQuote, countEscapes, endOfBase64, modelKey, startOfBase64 } from './json-text.ts'
+import { closingQuote, countEscapes, endOfBase64, latin1, startOfBase64 } from '../core/json.ts'
+import { promptTooLong } from './fields.ts'
+
+/** Work in steps of about a millisecond. The caller yields to the event loop between steps. */
+export type Steps<value> = Generator<void, value, undefined>
 
 /**
  * Limits of a JSON body. Together they limit the time for which `JSON.parse` and later traversals block the event loop.
@@ -34,29 +38,37 @@ export interface LongString extends Span {
   readonly isBase64: boolean
 }
 
-interface State {
+class ScanState {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
-  /** 1 for each level that is an array, from level 1. V8 keeps at most 64 bytes on its heap. */
+  /** 1 for each level that is an array, from level 1. V8 stores at most 64 bytes on its heap. */
   readonly inArray: Uint8Array
-  at: number
-  depth: number
-  keys: number
-  elements: number
-  numbers: number
-  exponents: number
-  stringBytes: number
-  textBytes: number
-  stringStart: number
+  readonly longStrings: LongString[] = []
+  at = 0
+  depth = 0
+  keys = 0
+  elements = 0
+  numbers = 0
+  exponents = 0
+  stringBytes = 0
+  textBytes = 0
+  stringStart = 0
   /** -1 until the closing quote is found. */
-  stringEnd: number
-  isInString: boolean
+  stringEnd = 0
+  isInString = false
   /** Number of backslashes in a string that may be base64. */
-  escapes: number
-  models: number
-  isModelNext: boolean
+  escapes = 0
+  models = 0
+  isModelNext = false
   modelSpan: Span | undefined
-  readonly longStrings: LongString[]
+
+  constructor(bytes: Uint8Array, limits: ParseLimits) {
+    const { depth = 64, keys = 100_000, numbers = 500_000 } = limits
+    const { syntaxBytes = 4 * 1024 * 1024, textBytes = Number.POSITIVE_INFINITY } = limits
+    this.bytes = bytes
+    this.limits = { depth, keys, numbers, syntaxBytes, textBytes }
+    this.inArray = new Uint8Array(depth)
+  }
 }
 
 /** Size above which bodies are parsed in steps. */
@@ -65,23 +77,21 @@ export const LARGE_BODY_BYTES: number = 1024 * 1024
 const SLICE = 256 * 1024
 /** Minimum length of base64. Shorter strings count as text. */
 const MIN_LONG_STRING = 4096
-/**
- * Base64 may contain escaped slashes and line ends. A string with more escapes counts as text, because its parse is
- * slow.
- */
+/** Base64 may contain escaped slashes and line ends. A string with more escapes counts as text, because its parse is slow. */
 const MIN_BYTES_PER_ESCAPE = 16
 
 /**
  * Counts the structure of a JSON text in one linear pass and throws `invalid-request` at the first exceeded limit.
  * Malformed text is left to `JSON.parse`. Yields between slices.
  */
-export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Generator<void, JsonScan, undefined> {
-  const state = initialState(bytes, limits)
+export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Steps<JsonScan> {
+  const state = new ScanState(bytes, limits)
   for (;;) {
     const sliceEnd = Math.min(state.at + SLICE, bytes.length)
     while (state.at < sliceEnd) {
-      if (state.isInString) readString(state, sliceEnd)
-      else readToken(state)
+      if (!state.isInString) readToken(state)
+      else if (state.stringEnd < 0) findStringEnd(state, sliceEnd)
+      else checkBase64(state, sliceEnd)
     }
     checkSyntax(state)
     if (state.at >= bytes.length) break
@@ -91,37 +101,14 @@ export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Generator<voi
   return { keys, exponents, modelSpan: models === 1 ? modelSpan : undefined, longStrings }
 }
 
-function initialState(bytes: Uint8Array, limits: ParseLimits): State {
-  const { depth = 64, keys = 100_000, numbers = 500_000 } = limits
-  const { syntaxBytes = 4 * 1024 * 1024, textBytes = Number.POSITIVE_INFINITY } = limits
-  return {
-    bytes,
-    limits: { depth, keys, numbers, syntaxBytes, textBytes },
-    inArray: new Uint8Array(depth),
-    at: 0,
-    depth: 0,
-    keys: 0,
-    elements: 0,
-    numbers: 0,
-    exponents: 0,
-    stringBytes: 0,
-    textBytes: 0,
-    stringStart: 0,
-    stringEnd: 0,
-    isInString: false,
-    escapes: 0,
-    models: 0,
-    isModelNext: false,
-    modelSpan: undefined,
-    longStrings: [],
-  }
-}
-
 const QUOTE = 34
+const BACKSLASH = 92
 const COMMA = 44
 const COLON = 58
+const UPPER_E = 69
 const OPEN_BRACKET = 91
 const CLOSE_BRACKET = 93
+const LOWER_E = 101
 const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 
@@ -136,8 +123,7 @@ function kindOf(sign: string): number {
   return /[a-z]/i.test(sign) ? LETTER : 0
 }
 
-/** Reads one punctuation character, number or literal outside of strings. */
-function readToken(state: State): void {
+function readToken(state: ScanState): void {
   const byte = state.bytes[state.at] ?? 0
   switch (byte) {
     case QUOTE:
@@ -157,18 +143,14 @@ function readToken(state: State): void {
       state.isModelNext = false
       break
     default:
-      return readOther(state, KINDS[byte] ?? 0)
+      if (KINDS[byte] === NUMERIC) return readNumber(state)
+      if (KINDS[byte] === LETTER) return readLiteral(state)
+      if (KINDS[byte] === BLANK) state.at = endOf(state.bytes, state.at, BLANK) - 1
   }
   state.at++
 }
 
-function readOther(state: State, kind: number): void {
-  if (kind === NUMERIC) return readNumber(state)
-  if (kind === LETTER) return readLiteral(state)
-  state.at = kind === BLANK ? endOf(state.bytes, state.at, BLANK) : state.at + 1
-}
-
-function open(state: State, bracket: number): void {
+function open(state: ScanState, bracket: number): void {
   const { depth } = state.limits
   countElement(state)
   if (++state.depth > depth) throw refused(`is nested deeper than ${depth} levels. Flatten it.`)
@@ -176,7 +158,7 @@ function open(state: State, bracket: number): void {
   state.isModelNext = false
 }
 
-function countKey(state: State): void {
+function countKey(state: ScanState): void {
   state.keys++
   checkKeys(state)
   if (state.longStrings.at(-1)?.start === state.stringStart) state.longStrings.pop()
@@ -187,44 +169,40 @@ function countKey(state: State): void {
   if (state.isModelNext) state.models += key === 'plain' ? 1 : 2
 }
 
-function countElement(state: State): void {
+function countElement(state: ScanState): void {
   if (!isInArray(state)) return
   state.elements++
   checkKeys(state)
 }
 
-function isInArray({ depth, inArray }: State): boolean {
+function isInArray({ depth, inArray }: ScanState): boolean {
   return depth > 0 && inArray[depth - 1] === 1
 }
 
-function checkKeys({ keys, elements, limits }: State): void {
+function checkKeys({ keys, elements, limits }: ScanState): void {
   if (keys + elements <= limits.keys) return
   throw refused(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
 /** Checks the bytes outside of strings once per slice, because blanks are not read as tokens. */
-function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: State): void {
+function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: ScanState): void {
   const bytes = (isInString ? stringStart : at) - stringBytes
   if (bytes <= limits.syntaxBytes) return
   throw refused(`has more than ${limits.syntaxBytes} bytes outside of its strings. Send fewer blanks and numbers.`)
 }
 
-function readNumber(state: State): void {
+function readNumber(state: ScanState): void {
   const { numbers } = state.limits
   if (isInArray(state) && ++state.numbers > numbers) throw refused(`has more than ${numbers} numbers. Send fewer.`)
   state.isModelNext = false
   const end = endOf(state.bytes, state.at, NUMERIC)
-  const hasExponent = isExponent(state.bytes[end])
+  const hasExponent = state.bytes[end] === UPPER_E || state.bytes[end] === LOWER_E
   if (hasExponent) state.exponents++
   state.at = hasExponent ? endOf(state.bytes, end, NUMERIC) : end
 }
 
-function isExponent(byte: number | undefined): boolean {
-  return byte === 69 || byte === 101
-}
-
 /** Reads `true`, `false` or `null`. */
-function readLiteral(state: State): void {
+function readLiteral(state: ScanState): void {
   countElement(state)
   state.isModelNext = false
   state.at = endOf(state.bytes, state.at, LETTER)
@@ -237,20 +215,14 @@ function endOf(bytes: Uint8Array, start: number, kind: number): number {
   return end
 }
 
-function openString(state: State): void {
+function openString(state: ScanState): void {
   countElement(state)
   state.isInString = true
   state.stringStart = ++state.at
   state.stringEnd = -1
 }
 
-/** Finds the end of a string, then decides for a long string whether it is base64. Stops at the end of the slice. */
-function readString(state: State, sliceEnd: number): void {
-  if (state.stringEnd < 0) findEnd(state, sliceEnd)
-  else checkBase64(state, sliceEnd)
-}
-
-function findEnd(state: State, sliceEnd: number): void {
+function findStringEnd(state: ScanState, sliceEnd: number): void {
   const { bytes, stringStart, limits } = state
   const at = closingQuote(bytes, state.at, sliceEnd)
   state.at = Math.abs(at)
@@ -262,17 +234,17 @@ function findEnd(state: State, sliceEnd: number): void {
   state.escapes = 0
 }
 
-function checkBase64(state: State, sliceEnd: number): void {
+function checkBase64(state: ScanState, sliceEnd: number): void {
   const { bytes, stringStart, stringEnd } = state
   const limit = Math.min(sliceEnd, stringEnd)
   const end = endOfBase64(bytes, state.at, limit)
   state.escapes += countEscapes(bytes.subarray(state.at, end))
   state.at = end
   const isText = end < limit || state.escapes * MIN_BYTES_PER_ESCAPE > stringEnd - stringStart
-  if (isText || state.at === stringEnd) closeString(state, isText)
+  if (isText || end === stringEnd) closeString(state, isText)
 }
 
-function closeString(state: State, isText: boolean): void {
+function closeString(state: ScanState, isText: boolean): void {
   const { bytes, stringStart, stringEnd, limits } = state
   if (state.isModelNext) state.modelSpan = { start: stringStart - 1, end: stringEnd + 1 }
   state.isModelNext = false
@@ -281,19 +253,28 @@ function closeString(state: State, isText: boolean): void {
   state.stringBytes += stringEnd - stringStart
   if (isText) state.textBytes += stringEnd - stringStart
   if (bytes.length > LARGE_BODY_BYTES && stringEnd - stringStart >= MIN_LONG_STRING) {
-    const isBase64 = !isText && state.escapes === 0
-    state.longStrings.push({ start: stringStart, end: stringEnd, isBase64 })
+    state.longStrings.push({ start: stringStart, end: stringEnd, isBase64: !isText && state.escapes === 0 })
   }
   if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)
 }
 
-/** Returns the error for a prompt that no model accepts. Clients recognize the error code and shorten the prompt. */
-export function promptTooLong(limit: number): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `prompt is too long: its text has more than ${limit} bytes, which is above the context window of every model. Shorten it.`,
-    { code: 'context_length_exceeded' },
-  )
+const MODEL = Uint8Array.from('model', (letter) => letter.charCodeAt(0))
+/** Length of the key with every letter escaped as `\uXXXX`. */
+const MAX_ESCAPED_LENGTH = MODEL.length * 6
+
+/** Distinguishes the key `model`, the same key written with escapes, and any other key. */
+function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'another' {
+  const length = end - start
+  if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'another'
+  if (length === MODEL.length) return MODEL.every((byte, index) => bytes[start + index] === byte) ? 'plain' : 'another'
+  let at = start
+  while (at < end && bytes[at] !== BACKSLASH) at++
+  if (at === end) return 'another'
+  try {
+    return JSON.parse(`"${latin1(bytes, start, end)}"`) === 'model' ? 'escaped' : 'another'
+  } catch {
+    return 'another'
+  }
 }
 
 function refused(reason: string): GatewayError {

@@ -1,7 +1,7 @@
+import { parseObject } from '../core/json.ts'
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
-import { parseObject } from '../upstream/upstream-failure.ts'
 import type { Address } from './http-provider.ts'
 import type { SignRequest } from './http-request.ts'
 import { functionSchema, parseOptions, trimSlash } from './provider-options.ts'

@@ -1,6 +1,6 @@
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
-import { asCount } from '../core/json.ts'
+import { asCount, parseObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type {
   EmbedCall,
@@ -15,7 +15,7 @@ import type {
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
 import { replaceModel } from '../formats/parse-body.ts'
-import { brokenUpstream, parseObject } from '../upstream/upstream-failure.ts'
+import { brokenUpstream } from '../upstream/upstream-failure.ts'
 import {
   checkAccepted,
   fetchJson,

@@ -1,10 +1,10 @@
 import type { Frame, Step, StepReader, StreamFormat } from '../core/answer.ts'
 import { Cancellation, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { JsonObject } from '../core/json.ts'
+import { type JsonObject, parseObject } from '../core/json.ts'
 import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
-import { brokenUpstream, parseObject, withoutSecrets } from '../upstream/upstream-failure.ts'
+import { brokenUpstream, withoutSecrets } from '../upstream/upstream-failure.ts'
 import { bounded } from './bounded-provider.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
 

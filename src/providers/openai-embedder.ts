@@ -1,12 +1,12 @@
 import { defaultTransport } from '#transport'
 import * as z from 'zod/mini'
-import { asArray, asObject, type JsonObject } from '../core/json.ts'
+import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts'
 import type { Embedder } from '../core/cache-ports.ts'
 import { Cancellation } from '../core/async.ts'
 import type { Transport } from '../core/ports.ts'
 import { after } from '../http/runtime.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
-import { brokenUpstream, parseObject } from '../upstream/upstream-failure.ts'
+import { brokenUpstream } from '../upstream/upstream-failure.ts'
 import { sendRequest } from './http-call.ts'
 import {
   apiKeySchema,

@@ -1,7 +1,7 @@
+import { isTooDeep, parseObject, readNesting } from '../../src/core/json.ts'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { readAdvice } from '../../src/upstream/refusal.ts'
-import { isTooDeep, parseObject } from '../../src/upstream/upstream-failure.ts'
 
 /** How deep a value is nested, by walking through it. */
 function depthOf(value: unknown): number {
@@ -36,6 +36,17 @@ describe("the depth of an upstream's JSON", () => {
       fc.property(fc.json({ maxDepth: 3 }), fc.nat(140), (inner, depth) => {
         const text = '['.repeat(depth) + inner + ']'.repeat(depth)
         expect(isTooDeep(text.padEnd(300))).toBe(depthOf(JSON.parse(text)) > 128)
+      }),
+    )
+  })
+
+  it('is the same for a text that is read in pieces', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom('[', '{', '"', '\\', 'x'), { maxLength: 40 }), fc.nat(60), (signs, cut) => {
+        const text = JSON.stringify([{ a: [signs.join('')], '[{"\\': 1 }])
+        const nesting = { depth: 0, isInString: false, isEscaped: false }
+        const depths = [text.slice(0, cut), text.slice(cut)].map((piece) => readNesting(nesting, piece))
+        expect([Math.max(...depths), nesting.depth, nesting.isInString]).toEqual([3, 0, false])
       }),
     )
   })

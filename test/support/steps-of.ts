@@ -1,7 +1,8 @@
 import type { Step, AnswerSource } from '../../src/core/answer.ts'
 import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
 import type { StepWriter } from '../../src/formats/format.ts'
-import { brokenUpstream, isTooDeep } from '../../src/upstream/upstream-failure.ts'
+import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
+import { isTooDeep } from '../../src/core/json.ts'
 import { isSource, sourceOfSteps, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 

@@ -1,6 +1,6 @@
 import type { AnswerEvent, Frame } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
-import { isJsonObject, type JsonObject } from '../../core/json.ts'
+import { isJsonObject, readNesting, type JsonNesting, type JsonObject } from '../../core/json.ts'
 
 /** Writes the content blocks of a stream one after the other, even when their deltas arrive interleaved. */
 export interface BlockWriter {
@@ -172,26 +172,13 @@ export function frameOf(data: JsonObject & { readonly type: string }): Frame {
   return { event: data.type, data: JSON.stringify(data) }
 }
 
-/**
- * Returns a function that takes the pieces of a JSON object and returns true once the object is closed. Takes linear
- * time and does not store the text.
- */
+/** Returns a function that takes the pieces of a JSON object and returns true once the object is closed. */
 function jsonEnd(): (piece: string) => boolean {
-  let depth = 0
-  let inText = false
-  let escaped = false
-  let closed = false
+  const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
+  let isOpened = false
   return (piece) => {
-    for (const sign of piece) {
-      if (inText) {
-        if (escaped) escaped = false
-        else if (sign === '\\') escaped = true
-        else if (sign === '"') inText = false
-      } else if (sign === '"') inText = true
-      else if (sign === '{' || sign === '[') depth++
-      else if (sign === '}' || sign === ']') closed = --depth <= 0
-    }
-    return closed
+    isOpened = readNesting(nesting, piece) > 0 || isOpened
+    return isOpened && nesting.depth <= 0
   }
 }
 
