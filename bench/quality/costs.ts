@@ -7,7 +7,7 @@ import type { Steering } from '../../src/savings/tier.ts'
 import type { WaterfallOptions } from '../../src/savings/waterfall.ts'
 import { loadConversations, type ChatMessage, type Conversation } from './data.ts'
 import { longChats } from './long-chat.ts'
-import { jobOf, MODEL, meter, newWaterfall, NO_WISHES, smallModelOf, START } from './lab.ts'
+import { jobOf, MODEL, meter, newWaterfall, NO_STEERING, smallModelOf, START } from './lab.ts'
 import { createMarkedCache } from './marked-cache.ts'
 import { promptOf } from './prompts.ts'
 
@@ -53,7 +53,7 @@ export interface CostOptions {
   readonly step?: number
   readonly requests?: number
   /** @default none: the automatic choice */
-  readonly wishes?: Steering
+  readonly steering?: Steering
   readonly waterfall?: Partial<WaterfallOptions>
 }
 
@@ -158,7 +158,7 @@ async function play(
   const turns = turnsOf(messages).slice(0, requests)
   for (const [turn, prompt] of turns.entries()) {
     const now = START + turn * secondsBetween * 1000
-    const job = jobOf(prompt, { owner: id, now, small: ledger.small, model, steering: options.wishes ?? NO_WISHES })
+    const job = jobOf(prompt, { owner: id, now, small: ledger.small, model, steering: options.steering ?? NO_STEERING })
     const { rewrite } = await waterfall(job)
     list += await meter.countOf(prompt)
     paid += await real.costOf(rewrite?.prompt ?? prompt, now)

@@ -1,6 +1,7 @@
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
+import { enableTranslation } from '../../src/formats/translators.ts'
 import { createGateway, openaiCompatible } from '../../src/index.ts'
 import type { Method } from './recall.ts'
 import { chatFormat, messagesFormat } from '../../test/support/whole-formats.ts'
@@ -19,6 +20,7 @@ const ANSWER = {
 
 /** What a whole gateway sends to its upstream for a request on one of the fronts, steered by these headers. */
 export async function throughFront(front: Front, headers: Record<string, string>): Promise<Method> {
+  enableTranslation()
   let sent: JsonObject = {}
   const record: typeof fetch = async (_url, init) => {
     const body = JSON.parse(String(init?.body)) as JsonObject

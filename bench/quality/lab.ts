@@ -37,7 +37,7 @@ export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnTyp
   return createWaterfall({ meter, store, now: () => START, after, yieldToEventLoop, ...options })
 }
 
-export const NO_WISHES: Steering = { vanishing: false, recursive: false }
+export const NO_STEERING: Steering = { vanishing: false, recursive: false }
 
 export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
   return {
@@ -45,7 +45,7 @@ export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
     modelName: 'mock/large',
     model: MODEL,
     tokens: meter.estimateOf(prompt),
-    steering: NO_WISHES,
+    steering: NO_STEERING,
     owner: 'bench',
     small: undefined,
     signal: new AbortController().signal,

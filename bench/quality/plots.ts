@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { CACHE_TABLES, costOverTurns } from './costs.ts'
-import { meter, newWaterfall, NO_WISHES, smallModelOf } from './lab.ts'
+import { meter, newWaterfall, NO_STEERING, smallModelOf } from './lab.ts'
 import { lineChart, type Chart, type Series } from './line-chart.ts'
 import { longChatCases } from './long-chat.ts'
 import { cutMiddle } from './middle.ts'
@@ -37,7 +37,7 @@ function write(file: string, chart: Chart): void {
   }
 }
 
-const vanishing = { ...NO_WISHES, vanishing: true }
+const vanishing = { ...NO_STEERING, vanishing: true }
 const recallOf = async (kind: string, method: Method): Promise<number> => {
   const { evidence, needed } = await measureRecall({ root, kind, step }, method)
   return Number.isNaN(evidence) ? needed : evidence
@@ -87,7 +87,7 @@ if (table !== undefined) {
   })
 }
 
-const recursive = { ...NO_WISHES, recursive: true }
+const recursive = { ...NO_STEERING, recursive: true }
 const controllers = ['lazy', 'failing']
 const shares = controllers.map(async (kind): Promise<Series> => {
   const method = through(newWaterfall, () => ({ steering: recursive, small: smallModelOf(kind).small }))

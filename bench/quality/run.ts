@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util'
 import { CACHE_TABLES, measureCosts, measureMarkers } from './costs.ts'
 import { measureFirstRequest } from './first-request.ts'
 import { throughFront } from './fronts.ts'
-import { meter, newWaterfall, NO_WISHES, SMALL_REPLIES, smallModelOf } from './lab.ts'
+import { meter, newWaterfall, NO_STEERING, SMALL_REPLIES, smallModelOf } from './lab.ts'
 import { longChatCases } from './long-chat.ts'
 import { cutMiddle } from './middle.ts'
 import type { Steering, TierJob } from '../../src/savings/tier.ts'
@@ -14,6 +14,7 @@ const { values } = parseArgs({
     data: { type: 'string', default: '../shared/data' },
     step: { type: 'string', default: '4' },
     'cost-step': { type: 'string', default: '1' },
+    only: { type: 'string' },
     out: { type: 'string', default: 'bench/quality/result.json' },
   },
 })
@@ -112,11 +113,11 @@ async function tierCosts(kind: string, goal: string): Promise<void> {
   const [table] = CACHE_TABLES
   if (table === undefined) return
   const base = { root, kind, table, secondsBetween: 30, step: 8, requests: 120 }
-  const extreme = { level: 'extreme', ...NO_WISHES } as const
+  const extreme = { level: 'extreme', ...NO_STEERING } as const
   const ways = [
-    ['slider, new choice on every turn', { wishes: extreme, waterfall: { slider: 'query' } }],
-    ['slider, auto', { wishes: extreme, waterfall: { slider: 'auto' } }],
-    ['slider, stable', { wishes: extreme, waterfall: { slider: 'stable' } }],
+    ['slider, new choice on every turn', { steering: extreme, waterfall: { slider: 'query' } }],
+    ['slider, auto', { steering: extreme, waterfall: { slider: 'auto' } }],
+    ['slider, stable', { steering: extreme, waterfall: { slider: 'stable' } }],
     ['family lock', { waterfall: { tiers: (own) => own.filter((one) => one.tier === 4) } }],
   ] as const satisfies readonly (readonly [string, Partial<Parameters<typeof measureCosts>[0]>])[]
   for (const [name, more] of ways) {
@@ -130,74 +131,92 @@ async function tierCosts(kind: string, goal: string): Promise<void> {
   }
 }
 
-await selection('specstory', 16_384, 78)
-await selection('specstory', 32_768, 88)
-await selection('specstory', 65_536, 97)
-await selection('qmsum', 4096, 56)
-await selection('qmsum', 8192, 78)
-
-const fresh = (): ReturnType<typeof newWaterfall> => newWaterfall()
-await tier(
-  'tier 2, no small model',
-  'mtragun',
-  through(fresh, () => ({ steering: { vanishing: true, recursive: false } })),
-  '97',
-)
-for (const kind of Object.keys(SMALL_REPLIES)) {
-  const asked = (): Partial<TierJob> => ({
-    steering: { ...NO_WISHES, vanishing: true },
-    small: smallModelOf(kind).small,
-  })
-  await tier(`tier 2, small model ${kind}`, 'mtragun', through(fresh, asked), 'at most 1 less')
-}
-const lazy = (steering: Partial<Steering>) => (): Partial<TierJob> => ({
-  steering: { ...NO_WISHES, ...steering },
-  small: smallModelOf('lazy').small,
-})
-await tier('tier 3, lazy controller', 'mtragun', through(fresh, lazy({ recursive: true })), '92 at 21k')
-const onlyFamily = (): ReturnType<typeof newWaterfall> =>
-  newWaterfall({ tiers: (own) => own.filter((one) => one.tier === 4) })
-await tier('tier 4, lazy summarizer', 'mtragun', through(onlyFamily, lazy({})), '92 at 13k')
-await tier('tier 4, lazy summarizer', 'qmsum', through(onlyFamily, lazy({})), '92 at 13k')
-
-for (const front of ['chat', 'messages'] as const) {
-  const extreme = await throughFront(front, { 'x-savings-level': 'extreme' })
-  await tier(`gateway, ${front} front, extreme`, 'specstory', extreme, '78')
-  const vanishing = await throughFront(front, { 'x-vanishing-context': 'true' })
-  await tier(`gateway, ${front} front, tier 2`, 'mtragun', vanishing, '97')
-  const recursive = await throughFront(front, { 'x-svc-rlm': 'true' })
-  await tier(`gateway, ${front} front, tier 3`, 'mtragun', recursive, '92 at 21k')
-}
-
-for (const [kind, goal] of [
-  ['answers', 'none set'],
-  ['everything', 'none set'],
-] as const) {
-  for (const cap of [4096, 8192, 16_384, 32_768]) {
-    const ours = await judge(longChatCases(root, kind), { cap }, selectionAt(cap))
-    const naive = await judge(longChatCases(root, kind), { cap }, (prompt) => cutMiddle(prompt, cap, meter))
-    note(`long chat, questions for ${kind}, at ${cap}: needed text kept, %`, {
-      naive: round(naive.evidence),
-      ours: round(ours.evidence),
-      goal,
-      tokens: `${Math.round(ours.tokensBefore)} to ${Math.round(ours.tokensAfter)}, ${ours.requests} cases`,
+/** The groups of figures, in the order in which they are measured. */
+const sections: Readonly<Record<string, () => Promise<void>>> = {
+  selection: async () => {
+    await selection('specstory', 16_384, 78)
+    await selection('specstory', 32_768, 88)
+    await selection('specstory', 65_536, 97)
+    await selection('qmsum', 4096, 56)
+    await selection('qmsum', 8192, 78)
+  },
+  tiers: async () => {
+    const fresh = (): ReturnType<typeof newWaterfall> => newWaterfall()
+    await tier(
+      'tier 2, no small model',
+      'mtragun',
+      through(fresh, () => ({ steering: { vanishing: true, recursive: false } })),
+      '97',
+    )
+    for (const kind of Object.keys(SMALL_REPLIES)) {
+      const asked = (): Partial<TierJob> => ({
+        steering: { ...NO_STEERING, vanishing: true },
+        small: smallModelOf(kind).small,
+      })
+      await tier(`tier 2, small model ${kind}`, 'mtragun', through(fresh, asked), 'at most 1 less')
+    }
+    const lazy = (steering: Partial<Steering>) => (): Partial<TierJob> => ({
+      steering: { ...NO_STEERING, ...steering },
+      small: smallModelOf('lazy').small,
     })
-  }
+    await tier('tier 3, lazy controller', 'mtragun', through(fresh, lazy({ recursive: true })), '92 at 21k')
+    const onlyFamily = (): ReturnType<typeof newWaterfall> =>
+      newWaterfall({ tiers: (own) => own.filter((one) => one.tier === 4) })
+    await tier('tier 4, lazy summarizer', 'mtragun', through(onlyFamily, lazy({})), '92 at 13k')
+    await tier('tier 4, lazy summarizer', 'qmsum', through(onlyFamily, lazy({})), '92 at 13k')
+  },
+  gateway: async () => {
+    for (const front of ['chat', 'messages'] as const) {
+      const extreme = await throughFront(front, { 'x-savings-level': 'extreme' })
+      await tier(`gateway, ${front} front, extreme`, 'specstory', extreme, '78')
+      const vanishing = await throughFront(front, { 'x-vanishing-context': 'true' })
+      await tier(`gateway, ${front} front, tier 2`, 'mtragun', vanishing, '97')
+      const recursive = await throughFront(front, { 'x-svc-rlm': 'true' })
+      await tier(`gateway, ${front} front, tier 3`, 'mtragun', recursive, '92 at 21k')
+    }
+  },
+  'long-chats': async () => {
+    for (const [kind, goal] of [
+      ['answers', 'none set'],
+      ['everything', 'none set'],
+    ] as const) {
+      for (const cap of [4096, 8192, 16_384, 32_768]) {
+        const ours = await judge(longChatCases(root, kind), { cap }, selectionAt(cap))
+        const naive = await judge(longChatCases(root, kind), { cap }, (prompt) => cutMiddle(prompt, cap, meter))
+        note(`long chat, questions for ${kind}, at ${cap}: needed text kept, %`, {
+          naive: round(naive.evidence),
+          ours: round(ours.evidence),
+          goal,
+          tokens: `${Math.round(ours.tokensBefore)} to ${Math.round(ours.tokensAfter)}, ${ours.requests} cases`,
+        })
+      }
+    }
+  },
+  costs: async () => {
+    await automaticCosts('specstory', '3')
+    await automaticCosts('taubench', '5')
+    await automaticCosts('chats', '5')
+    for (const kind of ['specstory', 'sweagent', 'taubench', 'chats']) await markerCosts(kind)
+    await tierCosts('specstory', '3')
+  },
+  'first-request': async () => {
+    const { first, second, firstMs, processes } = await measureFirstRequest()
+    note('first long request of a process (tier 5), multiples of parsing and serializing its body', {
+      naive: '1',
+      ours: `${round(first)} (${round(firstMs)} ms), the next one ${round(second)}`,
+      goal: 'none set',
+      tokens: `about 118000, ${processes} processes`,
+    })
+  },
 }
 
-await automaticCosts('specstory', '3')
-await automaticCosts('taubench', '5')
-await automaticCosts('chats', '5')
-for (const kind of ['specstory', 'sweagent', 'taubench', 'chats']) await markerCosts(kind)
-await tierCosts('specstory', '3')
-
-const { first, second, firstMs, processes } = await measureFirstRequest()
-note('first long request of a process (tier 5), multiples of parsing and serializing its body', {
-  naive: '1',
-  ours: `${round(first)} (${round(firstMs)} ms), the next one ${round(second)}`,
-  goal: 'none set',
-  tokens: `about 118000, ${processes} processes`,
-})
+const only = values.only?.split(',') ?? Object.keys(sections)
+for (const name of only) {
+  const measure = sections[name]
+  if (measure === undefined)
+    throw new Error(`--only names ${name}; expected some of ${Object.keys(sections).join(', ')}.`)
+  await measure()
+}
 
 console.table(rows)
 writeFileSync(values.out, `${JSON.stringify({ data: root, step, rows }, undefined, 2)}\n`)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { readCacheDirectives } from '../../src/cache/cache-options.ts'
 
-const wishes = (headers: Record<string, string>): ReturnType<typeof readCacheDirectives> =>
+const directives = (headers: Record<string, string>): ReturnType<typeof readCacheDirectives> =>
   readCacheDirectives((name) => headers[name])
 
 describe('the cache headers', () => {
@@ -15,7 +15,7 @@ describe('the cache headers', () => {
     ['max-age=60', true, true],
     ['public, max-stale, min-fresh=3, , only-if-cached', true, true],
   ])('Cache-Control: %s reads %s and writes %s', (value, read, write) => {
-    expect(wishes({ 'cache-control': value })).toEqual({ read, write })
+    expect(directives({ 'cache-control': value })).toEqual({ read, write })
   })
 
   it.each([
@@ -24,20 +24,20 @@ describe('the cache headers', () => {
     ['7', 1],
     [' 0.5 ', 0.5],
   ])('X-Svc-Cache-Threshold: %s means %d', (value, threshold) => {
-    expect(wishes({ 'x-svc-cache-threshold': value }).threshold).toBe(threshold)
+    expect(directives({ 'x-svc-cache-threshold': value }).threshold).toBe(threshold)
   })
 
   it.each(['', 'high', '-1', '0.9.5', 'NaN', 'Infinity', '1e9', '0x1'])(
     'rejects X-Svc-Cache-Threshold: %s',
     (value) => {
-      expect(() => wishes({ 'x-svc-cache-threshold': value })).toThrow(
+      expect(() => directives({ 'x-svc-cache-threshold': value })).toThrow(
         /^X-Svc-Cache-Threshold is .*; expected a number/,
       )
     },
   )
 
   it.each(['no-storefront', 'no-stor', 'junk, no-store', 'max-age=soon', '='])('rejects Cache-Control: %s', (value) => {
-    expect(() => wishes({ 'cache-control': value })).toThrow(
+    expect(() => directives({ 'cache-control': value })).toThrow(
       expect.objectContaining({ kind: 'invalid-request', details: { param: 'Cache-Control' } }),
     )
   })
