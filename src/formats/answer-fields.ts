@@ -46,11 +46,19 @@ const CLOSE_BRACE = 125
 
 const LOWER_N = 110
 
-/** Returns true when every occurrence of the key has the value null. */
-function isOnlyNull(search: ByteSearch, key: string): boolean {
-  for (let at = search.find(key); at !== -1; at = search.find(key, at + 1)) {
+/*
+ * Patterns begin with a byte that is rare in events: a search stops at each occurrence of the first byte of its pattern,
+ * and a quote occurs about 30 times per event.
+ */
+const ERROR_KEY = 'rror"'
+const USAGE_KEY = 'usage"'
+const FINISH_REASON_KEY = '_reason"'
+
+/** Returns true if every key that ends with the given text has the value null. */
+function isOnlyNull(search: ByteSearch, keyEnd: string): boolean {
+  for (let at = search.find(keyEnd); at !== -1; at = search.find(keyEnd, at + 1)) {
     // Skips the colon and one optional space.
-    let value = at + key.length + 1
+    let value = at + keyEnd.length + 1
     if (search.bytes[value] === SPACE) value++
     if (search.bytes[value] !== LOWER_N) return false
   }
@@ -98,10 +106,10 @@ const PLAIN_CHAT = ['data: {', 'data:{'].map(asciiBytes)
  * also chunks with tool calls, because their ids may be missing.
  */
 export function isPlainChat(search: ByteSearch): boolean {
-  if (search.find('[DONE]') !== -1 || search.find('"error"') !== -1 || search.find('_call') !== -1) return false
-  if (search.find('\r') !== -1) return false
+  if (search.find('[DONE]') !== -1 || search.find('_call') !== -1 || search.find('\r') !== -1) return false
+  if (search.find(ERROR_KEY) !== -1) return false
   return (
-    isOnlyNull(search, '"usage"') && isOnlyNull(search, '"finish_reason"') && isEveryEventAnObject(search, PLAIN_CHAT)
+    isOnlyNull(search, USAGE_KEY) && isOnlyNull(search, FINISH_REASON_KEY) && isEveryEventAnObject(search, PLAIN_CHAT)
   )
 }
 
@@ -113,7 +121,7 @@ const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
 /** Returns true for deltas and pings. Starts and ends of messages and blocks must be parsed. */
 export function isPlainMessages(search: ByteSearch): boolean {
   if (search.find('message_') !== -1 || search.find('content_block_s') !== -1) return false
-  if (search.find('"error"') !== -1 || search.find('\r') !== -1) return false
+  if (search.find(ERROR_KEY) !== -1 || search.find('\r') !== -1) return false
   return isEveryEventAnObject(search, PLAIN_MESSAGES)
 }
 

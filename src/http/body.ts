@@ -61,6 +61,43 @@ export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Arr
 const allocate: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
+/** Size of the blocks of a `ByteLog`, in bytes. */
+const BLOCK_BYTES = 16 * 1024
+
+/**
+ * Stores the bytes of a stream in a few blocks. Thousands of small chunks that are retained instead would survive minor
+ * garbage collections and make them slower.
+ */
+export class ByteLog {
+  readonly #blocks: Uint8Array[] = []
+  #open: Uint8Array | undefined
+  #used = 0
+
+  add(bytes: Uint8Array): void {
+    if (bytes.byteLength >= BLOCK_BYTES / 4) {
+      this.#close()
+      this.#blocks.push(bytes)
+      return
+    }
+    if (this.#used + bytes.byteLength > BLOCK_BYTES) this.#close()
+    this.#open ??= allocate(BLOCK_BYTES)
+    this.#open.set(bytes, this.#used)
+    this.#used += bytes.byteLength
+  }
+
+  /** Returns all bytes in order. Blocks end at any position of an event. */
+  blocks(): readonly Uint8Array[] {
+    this.#close()
+    return this.#blocks
+  }
+
+  #close(): void {
+    if (this.#open !== undefined) this.#blocks.push(this.#open.subarray(0, this.#used))
+    this.#open = undefined
+    this.#used = 0
+  }
+}
+
 /** Larger bodies are copied while they arrive, because joining 30 MB at the end blocks the event loop for 20 ms. */
 const LARGE_BODY_BYTES = 1024 * 1024
 /** Buffer size for a body of unknown size. The platform allocates memory only when it is written. */

@@ -6,6 +6,7 @@ import { yieldToEventLoop } from '../tokens/yield.ts'
 const MAX_TURN_BYTES = 16 * 1024
 const MAX_TURN_LINES = 200
 const LF = 10
+const SETTLED = Promise.resolve()
 
 /** The connection that the chunks are read from. */
 interface Connection {
@@ -32,6 +33,11 @@ export class PacedStream {
     this.#connection = connection
   }
 
+  readonly #deliverScheduled = (): void => {
+    this.#isScheduled = false
+    this.#deliver()
+  }
+
   get isYielding(): boolean {
     return this.#isYielding
   }
@@ -48,10 +54,8 @@ export class PacedStream {
     if (this.#isScheduled) return
     // One read of the socket often brings several small chunks. They are forwarded together.
     this.#isScheduled = true
-    queueMicrotask(() => {
-      this.#isScheduled = false
-      this.#deliver()
-    })
+    // A promise, because queueMicrotask creates an async resource for each call.
+    void SETTLED.then(this.#deliverScheduled)
   }
 
   /** Calls `ending` when all chunks are forwarded. */
@@ -100,6 +104,11 @@ export class PacedStream {
 
   /** Removes the first chunk, joined with the following ones as far as they fit in this turn. */
   #takePiece(): Uint8Array {
+    const [only] = this.#pieces
+    if (only !== undefined && this.#pieces.length === 1) {
+      this.#pieces.length = 0
+      return only
+    }
     let size = 0
     let count = 0
     for (const { byteLength } of this.#pieces) {

@@ -102,10 +102,22 @@ export class EventBuffer implements Recording {
   push(chunk: EventChunk): void {
     if (this.#isOver || chunk.length === 0) return
     if (this.#isStored && this.#capacity?.take(sizeOf(chunk)) !== true) this.#stopStoring()
-    if (!this.#isStored && this.#original === undefined) return
+    const original = this.#original
+    if (!this.#isStored && original === undefined) return
+    if (!this.#isStored && original?.isBlocked === false && this.#readers.size === 1)
+      return this.#forward(chunk, original)
     this.#chunks.push(chunk)
     for (const reader of this.#readers) this.#pump(reader)
     if (!this.#isStored) this.#dropRead()
+    this.#updateDemand()
+  }
+
+  /** Writes a chunk to the only reader without storing it. A reader that is not blocked has read all earlier chunks. */
+  #forward(chunk: EventChunk, reader: Reader): void {
+    this.#first += 1
+    reader.position += 1
+    if (reader.sink.write(chunk)) return
+    reader.isBlocked = true
     this.#updateDemand()
   }
 

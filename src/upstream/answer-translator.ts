@@ -13,7 +13,7 @@ import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { collector, type Collector } from '../core/steps.ts'
 import type { StepWriter } from '../formats/format.ts'
-import { joinBytes } from '../http/body.ts'
+import { ByteLog, joinBytes } from '../http/body.ts'
 import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
 
 /** Whole events as sent to the caller. */
@@ -58,7 +58,7 @@ export class AnswerTranslator {
   readonly #isPlain: IsPlain | undefined
   readonly #frames: FrameReader | undefined
   readonly #collected: Collector = collector()
-  readonly #received: Uint8Array[] = []
+  readonly #received = new ByteLog()
   #size = 0
   #hasAnswer = false
   /** True while the frame reader holds the beginning of an event. */
@@ -132,7 +132,7 @@ export class AnswerTranslator {
     const again = collector()
     const frames = createFrameReader(MAX_BYTES)
     try {
-      for (const bytes of this.#received) for (const frame of frames.read(bytes)) again.add(reader(frame))
+      for (const bytes of this.#received.blocks()) for (const frame of frames.read(bytes)) again.add(reader(frame))
     } catch {
       // The answer consists of the events before the faulty event.
     }
@@ -148,7 +148,7 @@ export class AnswerTranslator {
     this.#size += bytes.byteLength
     if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
     const isPlain = this.#isPlain
-    if (isPlain !== undefined) this.#received.push(bytes)
+    if (isPlain !== undefined) this.#received.add(bytes)
     if (isPlain === undefined || this.#collected.isFinished()) this.#parse(bytes, chunks)
     else this.#relay(bytes, isPlain, chunks)
   }
@@ -158,6 +158,7 @@ export class AnswerTranslator {
     const from = this.#isOpen ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
     const to = from === -1 ? -1 : lastEventEnd(bytes, from)
     if (to <= from) return this.#parse(bytes, chunks)
+    if (this.hasContent && to - from === bytes.length) return this.#relayEvents(bytes, isPlain, chunks)
     if (from > 0) this.#parse(bytes.subarray(0, from), chunks)
     let rest = bytes.subarray(from, to)
     while (!this.hasContent && rest.length > 0) {
@@ -274,6 +275,7 @@ function lastEventEnd(bytes: Uint8Array, from: number): number {
 const encoder = new TextEncoder()
 
 function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
+  if (chunks.length === 1) return chunks[0] ?? ''
   const [first = '', ...others] = chunks.filter((chunk) => chunk.length > 0)
   if (others.length === 0) return first
   const pieces = chunks.map((chunk) => (typeof chunk === 'string' ? encoder.encode(chunk) : chunk))

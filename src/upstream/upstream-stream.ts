@@ -92,7 +92,14 @@ export class UpstreamStream implements SourceReceiver {
   }
 
   onBytes(bytes: Uint8Array): void {
-    this.#take(() => this.translator.push(bytes))
+    if (this.#outcome !== undefined) return
+    let chunk: TranslatedChunk
+    try {
+      chunk = this.translator.push(bytes)
+    } catch (error) {
+      return this.breakOff(error)
+    }
+    this.#pass(chunk)
   }
 
   onStep(step: Step): void {
@@ -113,9 +120,12 @@ export class UpstreamStream implements SourceReceiver {
     try {
       chunk = translate()
     } catch (error) {
-      this.breakOff(error)
-      return
+      return this.breakOff(error)
     }
+    this.#pass(chunk)
+  }
+
+  #pass(chunk: TranslatedChunk): void {
     if (chunk.length > 0) {
       if (this.#listener === undefined) this.#buffered.push(chunk)
       else this.#listener.onChunk(chunk)
