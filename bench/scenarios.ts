@@ -63,7 +63,7 @@ const largeStart = `{"model":"bench/bench-model","stream":false,"max_tokens":100
 const large = (index: number): string => `${largeStart},{"role":"user","content":"And what about step ${index}?"}]}`
 
 const peers: readonly TargetName[] = ['dispatch relay', 'web relay', 'portkey', 'ungoverned', 'governed']
-const cache = { group: 'cache', concurrency: 32, warmUp: 3000, relayRequests: 3000, targets: ['default'] } as const
+const cache = { group: 'cache', concurrency: 32, warmUp: 20_000, relayRequests: 3000, targets: ['default'] } as const
 
 export const scenarios: readonly Scenario[] = [
   {
@@ -71,7 +71,7 @@ export const scenarios: readonly Scenario[] = [
     name: 'small JSON, cache off',
     body: () => body(QUESTION),
     requests: 3000,
-    warmUp: 4000,
+    warmUp: 20_000,
     concurrency: 32,
     targets: peers,
     goals: { governed: { goal: 2, limit: 3 } },
@@ -126,7 +126,7 @@ export const scenarios: readonly Scenario[] = [
     requests: 256,
     warmUp: 256,
     concurrency: 64,
-    targets: ['governed'],
+    targets: peers,
     goals: { governed: { goal: 1.3, limit: 1.6 } },
   },
   {
