@@ -71,7 +71,9 @@ export async function startTarget(name: TargetName, upstreamUrl: string): Promis
 }
 
 async function start(server: string, given: readonly string[]): Promise<Omit<Target, 'name'>> {
-  const child = fork(`${compiled}${server}.js`, given, { execArgv: ['--expose-gc', ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])] })
+  const child = fork(`${compiled}${server}.js`, given, {
+    execArgv: ['--expose-gc', ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])],
+  })
   const { port, key = 'none' } = await readyOf(child)
   return {
     url: `http://127.0.0.1:${port}`,
